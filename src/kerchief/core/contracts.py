@@ -1,0 +1,161 @@
+"""The words that cross rooms: what a policy may see, ask and answer.
+
+A policy never sees a person. It asks *queries* and sees *releases*; how the answers are protected is
+a separate object, the privatizer. Everything here is written for one bandit; `simulation` runs it by
+the thousand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
+
+from jax import Array
+
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+
+__all__ = ["Arms", "BoundedSum", "Clock", "Environment", "Example", "Outlook", "Policy", "Problem", "Release"]
+
+# States, models, memories, worlds: pytrees whose form only their owner knows.
+Tree: TypeAlias = Any
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Problem:
+    """The public facts about a problem, fixed before the first user arrives.
+
+    Nothing here may be read from private data: a bound that is too small clips, one that is too
+    large costs noise, and neither costs privacy.
+
+    Attributes:
+        dim: length of an arm's feature vector.
+        arms: the most arms a user may meet.
+        norm: bound on the Euclidean norm of a feature vector.
+        radius: bound on the norm of the unknown parameter.
+        low: least reward.
+        high: greatest reward.
+        horizon: number of rounds.
+    """
+
+    dim: int
+    arms: int
+    norm: float
+    radius: float
+    low: float
+    high: float
+    horizon: int
+
+
+@struct
+class Arms:
+    """What one user may choose from; the mask travels with the features."""
+
+    features: Array
+    allowed: Array
+
+
+@struct
+class Clock:
+    """Public time: the round (from 0), and the rounds since each query was last answered."""
+
+    round: Array
+    since: Mapping[str, Array]
+
+
+@struct
+class Example:
+    """A record for regression: the features of the action taken, and its reward."""
+
+    features: Array
+    reward: Array
+
+
+@struct
+class Release:
+    """A noisy total over all users so far.
+
+    Attributes:
+        total: the sum of the statistics, with noise.
+        count: how many users it speaks about (public).
+        noise: standard deviation of the noise on each coordinate of `total` (public).
+    """
+
+    total: Array
+    count: Array
+    noise: Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What a policy may know about a query's answers before the first of them.
+
+    Attributes:
+        noisy: whether the answers carry noise at all (how much, each release says).
+    """
+
+    noisy: bool
+
+
+class BoundedSum(Protocol):
+    """A query: the sum over users of a bounded statistic, wanted as a running total."""
+
+    @property
+    def size(self) -> int:
+        """Length of the statistic."""
+
+    @property
+    def sensitivity(self) -> float:
+        """Euclidean diameter of the set of statistics: how far replacing one user can move the sum."""
+
+    def encode(self, record: Tree) -> Array:
+        """Clip the record, always, then write it as one flat vector."""
+
+
+class Policy(Protocol):
+    """A bandit: frozen parameters and pure functions, some for the device and some for the learner."""
+
+    @property
+    def queries(self) -> Mapping[str, BoundedSum]:
+        """The questions it may ask, fixed before the first user arrives."""
+
+    def init(self, outlook: Mapping[str, Outlook]) -> Tree:
+        """Learner: the state before any release."""
+
+    def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
+        """Learner: which releases it wants now, from public facts. A plain True means every time."""
+
+    def update(self, state: Tree, name: str, release: Release) -> Tree:
+        """Learner: take in one release. Draws nothing."""
+
+    def refreshes(self, clock: Clock) -> Array | bool:
+        """Learner: whether a new model is posted after this round (public time alone)."""
+
+    def publish(self, state: Tree) -> Tree:
+        """Learner: the model, which anyone may read."""
+
+    def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        """Device: choose one of the allowed arms."""
+
+    def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        """Device: what this user would answer to each query, before clipping and noise."""
+
+
+class Environment(Protocol):
+    """A simulated world: the only thing that knows the truth."""
+
+    def problem(self, horizon: int) -> Problem:
+        """The public facts that a policy may be built from."""
+
+    def init(self, stream: Stream) -> Tree:
+        """Draw what stays the same for the whole run: the parameter, a fixed arm set."""
+
+    def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
+        """The arms of this round's user, within the declared norm."""
+
+    def reward(self, world: Tree, arms: Arms, action: Array, stream: Stream) -> Array:
+        """Draw the reward of an action."""
+
+    def regret(self, world: Tree, arms: Arms, action: Array) -> Array:
+        """What the action loses in expected reward against the best allowed arm; for the recorder only."""

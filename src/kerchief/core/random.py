@@ -1,0 +1,153 @@
+"""Randomness for simulation: one counter-based generator, addressed rather than split.
+
+Every number is a pure function of its address (seed, replicate, stream, round, part), so a policy
+that draws more never shifts the world another policy meets. The generator is Philox-4x32 with seven
+rounds (Salmon, Moraes, Dror and Shaw 2011, the fewest that pass their whole battery), because
+deriving JAX keys inside the loop costs more than a bandit's own arithmetic. It is *not*
+cryptographic: deployment draws its noise from the operating system (`mechanisms.discrete`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from kerchief.core.struct import struct
+
+__all__ = ["ARMS", "DEVICE", "MIDDLE", "POLICY", "REWARD", "WORLD",
+    "Stream",
+    "normal_pair",
+    "open_unit",
+    "philox",
+]
+
+WORLD, ARMS, REWARD, POLICY, DEVICE, MIDDLE = range(6)
+
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_WEYL = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))
+_ROUNDS = 7
+
+
+def _product(multiplier: np.uint64, word: Array) -> tuple[Array, Array]:
+    """High and low halves of a 32 by 32 bit product."""
+    wide = multiplier * word.astype(jnp.uint64)
+    return (wide >> 32).astype(jnp.uint32), wide.astype(jnp.uint32)
+
+
+def philox(
+    key: tuple[Array, Array], counter: tuple[Array, Array, Array, Array], *, rounds: int = _ROUNDS
+) -> tuple[Array, Array, Array, Array]:
+    """Four words of 32 random bits for each counter."""
+    (k0, k1), (c0, c1, c2, c3) = key, counter
+    for _ in range(rounds):
+        (high0, low0), (high1, low1) = _product(_MULTIPLIERS[0], c0), _product(_MULTIPLIERS[1], c2)
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0, k1 = k0 + _WEYL[0], k1 + _WEYL[1]
+    return c0, c1, c2, c3
+
+
+def open_unit(word: Array) -> Array:
+    """A float32 in (0, 1], symmetric about one half up to rounding."""
+    return (word >> 8).astype(jnp.float32) * np.float32(2**-24) + np.float32(2**-25)
+
+
+def _flip(value: Array, bit: Array) -> Array:
+    """Negate where the top bit of `bit` is set."""
+    return (value.view(jnp.uint32) ^ (bit & np.uint32(1 << 31))).view(jnp.float32)
+
+
+def normal_pair(first: Array, second: Array) -> tuple[Array, Array]:
+    """Two standard normals from two words (Box-Muller).
+
+    The angle is drawn within one octant, where a short Taylor polynomial is exact to float32; three
+    spare bits choose the octant. That is three times faster than the inverse error function.
+    """
+    radius = jnp.sqrt(-2.0 * jnp.log(open_unit(first)))
+    angle = (open_unit(second) * 2 - 1) * np.float32(math.pi / 4)
+    w = angle * angle
+    sine = angle * (1 + w * (np.float32(-1 / 6) + w * (np.float32(1 / 120) - w * np.float32(1 / 5040))))
+    cosine = 1 + w * (
+        np.float32(-1 / 2)
+        + w * (np.float32(1 / 24) + w * (np.float32(-1 / 720) + w * np.float32(1 / 40320)))
+    )
+    swap = (second & 1) != 0
+    across, along = jnp.where(swap, cosine, sine), jnp.where(swap, sine, cosine)
+    return radius * _flip(across, second << 30), radius * _flip(along, second << 29)
+
+
+@struct
+class Stream:
+    """One address in the tree of randomness; draws are methods of it and change nothing.
+
+    >>> stream = Stream.of(seed=0, replicate=3).at(ARMS, round=7)
+    >>> bool((stream.uniform(2) == stream.uniform(2)).all())
+    True
+    """
+
+    seed: Array
+    replicate: Array
+    stream: Array
+    round: Array
+    part: Array
+
+    @classmethod
+    def of(cls, *, seed: int | Array, replicate: int | Array) -> Self:
+        """The root of one replicate's randomness."""
+        zero = jnp.uint32(0)
+        return cls(
+            seed=jnp.asarray(seed, jnp.uint32),
+            replicate=jnp.asarray(replicate, jnp.uint32),
+            stream=zero,
+            round=zero,
+            part=zero,
+        )
+
+    def at(self, stream: int, *, round: int | Array = 0, query: int = 0) -> Self:
+        """The address of one stream in one round, for one query."""
+        return type(self)(
+            seed=self.seed,
+            replicate=self.replicate,
+            stream=jnp.uint32(stream + 256 * query),
+            round=jnp.asarray(round, jnp.uint32),
+            part=jnp.uint32(0),
+        )
+
+    def split(self, part: int) -> Self:
+        """A further independent address, for a second draw at the same place."""
+        return type(self)(
+            seed=self.seed,
+            replicate=self.replicate,
+            stream=self.stream,
+            round=self.round,
+            part=jnp.uint32(part),
+        )
+
+    def words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
+        """Four arrays of `blocks` random 32-bit words."""
+        index = jnp.arange(blocks, dtype=jnp.uint32)
+        zero = jnp.zeros(blocks, jnp.uint32)
+        counter = (index, zero + self.round, zero + self.stream, zero + self.part)
+        return philox((self.seed, self.replicate), counter)
+
+    def uniform(self, size: int) -> Array:
+        """Float32 uniforms in (0, 1]."""
+        return open_unit(jnp.concatenate(self.words(-(-size // 4)))[:size])
+
+    def exponential(self, size: int) -> Array:
+        """Float32 exponentials of mean one."""
+        return -jnp.log(self.uniform(size))
+
+    def normal(self, size: int) -> Array:
+        """Float32 standard normals; none lies beyond 5.9."""
+        a, b, c, d = self.words(-(-size // 4))
+        return jnp.concatenate(normal_pair(a, b) + normal_pair(c, d))[:size]
+
+    def key(self) -> Array:
+        """A JAX key for this address, for code that wants `jax.random`."""
+        a, b, _, _ = self.words(1)
+        return jax.random.wrap_key_data(jnp.concatenate([a, b]), impl="threefry2x32")

@@ -1,0 +1,63 @@
+"""Registries: algorithms are entered where they are defined and found by name; nothing chooses by an if-chain."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from kerchief.core.errors import UnknownName
+
+__all__ = ["Registry"]
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Named entries of one kind.
+
+    >>> colours: Registry[str] = Registry("colour")
+    >>> colours.add("red", "#f00")
+    '#f00'
+    >>> colours["rad"]
+    Traceback (most recent call last):
+    ...
+    kerchief.core.errors.UnknownName: no colour is called 'rad'; did you mean 'red'? Known: red
+    """
+
+    def __init__(self, kind: str) -> None:
+        """Name the kind of thing that is registered."""
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+
+    def add(self, name: str, entry: T) -> T:
+        """Enter one thing under a name that is still free."""
+        if name in self._entries:
+            raise ValueError(f"two entries of kind {self.kind} are called {name!r}")
+        self._entries[name] = entry
+        return entry
+
+    def entry(self, name: str) -> Callable[[T], T]:
+        """Decorate a definition with its name."""
+        return lambda thing: self.add(name, thing)
+
+    def __getitem__(self, name: str) -> T:
+        """Find a thing, or say which names are near."""
+        if name not in self._entries:
+            near = difflib.get_close_matches(name, self._entries, n=1)
+            hint = f" did you mean {near[0]!r}?" if near else ""
+            known = ", ".join(self._entries)
+            raise UnknownName(f"no {self.kind} is called {name!r};{hint} Known: {known}")
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names, in the order of registration."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
+
+    def items(self) -> Iterator[tuple[str, T]]:
+        """Names and entries."""
+        return iter(self._entries.items())

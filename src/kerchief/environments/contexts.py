@@ -1,0 +1,151 @@
+"""Where arms come from: the sequences of contexts that a world can show."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import Clock
+from kerchief.core.random import Stream, normal_pair, open_unit
+from kerchief.core.registry import Registry
+from kerchief.core.struct import static, struct
+
+__all__ = ["CONTEXTS", "Ball", "Contexts", "Fixed", "Intercept", "Starved", "in_ball", "on_sphere"]
+
+
+def in_ball(stream: Stream, count: int, dim: int) -> Array:
+    """Points drawn uniformly from the unit ball, by the cheapest exact recipe.
+
+    A normal vector z divided by the root of |z|² plus twice an exponential is uniform in the ball:
+    the exponential stands for the squares of two further normals, and dropping two coordinates of a
+    uniform point on a sphere leaves a uniform point in a ball.
+    """
+    pairs = -(-dim // 2)
+    blocks = -(-(2 * pairs + 1) // 4)
+    rows = [word.reshape(blocks, count) for word in stream.words(blocks * count)]
+    words = [row[block] for block in range(blocks) for row in rows]
+    normals = [z for i in range(pairs) for z in normal_pair(words[2 * i], words[2 * i + 1])]
+    z = jnp.stack(normals[:dim], axis=-1)
+    rest = -2 * jnp.log(open_unit(words[2 * pairs]))
+    return z * jax.lax.rsqrt((z * z).sum(-1) + rest)[:, None]
+
+
+def on_sphere(stream: Stream, count: int, dim: int) -> Array:
+    """Points drawn uniformly from the unit sphere."""
+    z = stream.normal(count * dim).reshape(count, dim)
+    return z * jax.lax.rsqrt((z * z).sum(-1, keepdims=True))
+
+
+class Contexts(Protocol):
+    """A source of arms of norm at most one, and of parameters to go with them."""
+
+    @property
+    def dim(self) -> int:
+        """Length of a feature vector."""
+
+    @property
+    def count(self) -> int:
+        """The most arms in a round."""
+
+    def least_score(self) -> float:
+        """The least inner product of an arm with a parameter of norm one."""
+
+    def parameter(self, stream: Stream) -> Array:
+        """Draw a parameter of norm one."""
+
+    def init(self, stream: Stream) -> Array:
+        """Draw what stays the same for the whole run."""
+
+    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
+        """The features of this round's arms, one a row."""
+
+
+CONTEXTS: Registry[type[Contexts]] = Registry("contexts")
+
+
+@struct
+class _Drawn:
+    """What the sources share: a size, a parameter on the sphere, and nothing kept between rounds."""
+
+    dim: int = static()
+    count: int = static()
+
+    def least_score(self) -> float:
+        """Arm and parameter may point in opposite directions."""
+        return -1.0
+
+    def parameter(self, stream: Stream) -> Array:
+        """Uniform on the sphere."""
+        return on_sphere(stream, 1, self.dim)[0]
+
+    def init(self, stream: Stream) -> Array:
+        """Nothing is kept."""
+        return jnp.zeros((0, self.dim), jnp.float32)
+
+
+@CONTEXTS.entry("ball")
+@struct
+class Ball(_Drawn):
+    """Arms redrawn from the unit ball for every user."""
+
+    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
+        """Fresh points in the ball."""
+        return in_ball(stream, self.count, self.dim)
+
+
+@CONTEXTS.entry("intercept")
+@struct
+class Intercept(_Drawn):
+    """Arms (u, 1)/√2 with u redrawn from the unit sphere, as in Hanna et al.'s experiments (paper 004).
+
+    The parameter has the same form, so scores lie in [0, 1] for a parameter of norm one.
+    """
+
+    def least_score(self) -> float:
+        """(1 - 1)/2."""
+        return 0.0
+
+    def parameter(self, stream: Stream) -> Array:
+        """(v, 1)/√2 with v uniform on the sphere."""
+        return self._extended(on_sphere(stream, 1, self.dim - 1))[0]
+
+    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
+        """Fresh points on the sphere, each with the constant appended."""
+        return self._extended(on_sphere(stream, self.count, self.dim - 1))
+
+    def _extended(self, points: Array) -> Array:
+        constant = jnp.ones((points.shape[0], 1), points.dtype)
+        return jnp.concatenate([points, constant], axis=-1) * jnp.sqrt(jnp.float32(0.5))
+
+
+@CONTEXTS.entry("fixed")
+@struct
+class Fixed(_Drawn):
+    """One set of arms in the unit ball, drawn once and shown to every user."""
+
+    def init(self, stream: Stream) -> Array:
+        """The arm set."""
+        return in_ball(stream, self.count, self.dim)
+
+    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
+        """The same arms as ever."""
+        return kept
+
+
+@CONTEXTS.entry("starved")
+@struct
+class Starved(_Drawn):
+    """An adversary that starves one direction: all arms lie in a hyperplane but for one round in 64.
+
+    The first rounds show the hyperplane alone, so a policy that stops exploring once its arms look
+    settled meets the rare rounds unprepared.
+    """
+
+    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
+        """Points in the ball, flattened in most rounds."""
+        points = in_ball(stream, self.count, self.dim)
+        open_round = (clock.round % 64) == 63
+        return points.at[:, -1].multiply(jnp.where(open_round, 1.0, 0.0).astype(points.dtype))

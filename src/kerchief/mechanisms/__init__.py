@@ -1,0 +1,1 @@
+"""Noise: the only room that draws any for privacy."""

@@ -1,0 +1,9 @@
+"""Bandits: a folder a family, a file an algorithm. They know no epsilon, and import nothing but the core."""
+
+from __future__ import annotations
+
+from kerchief.policies import uniform
+from kerchief.policies.linear import linucb
+from kerchief.policies.registry import POLICIES, Entry, Mode
+
+__all__ = ["POLICIES", "Entry", "Mode", "linucb", "uniform"]

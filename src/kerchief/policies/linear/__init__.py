@@ -1,0 +1,1 @@
+"""Bandits whose expected reward is linear in the features."""

@@ -1,0 +1,40 @@
+"""Where policies are entered, each with the facts that listings, comparisons and checks need."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from kerchief.core.contracts import Policy, Problem
+from kerchief.core.registry import Registry
+
+__all__ = ["POLICIES", "Entry", "Mode"]
+
+Mode: TypeAlias = Literal["theory", "tuned"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A registered bandit.
+
+    Attributes:
+        make: builds the policy from public facts alone, in either mode.
+        kind: the class it builds.
+        summary: one line for listings.
+        source: the paper, algorithm and theorem, or the textbook.
+        trusts: the words of `--trust` under which it may run.
+        parent: the name of the non-private bandit that it must equal when the noise is off.
+        home: the environment on which it must beat uniform play, or None for uniform play itself.
+    """
+
+    make: Callable[[Problem, Mode], Policy]
+    kind: type
+    summary: str
+    source: str
+    trusts: tuple[str, ...]
+    parent: str
+    home: str | None
+
+
+POLICIES: Registry[Entry] = Registry("policy")

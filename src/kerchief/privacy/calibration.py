@@ -1,0 +1,199 @@
+"""How much noise a promise costs, and what promise a noise keeps: closed forms.
+
+The proofs are named in `calibration.md`. Every function that answers "how much noise" rounds
+towards more noise; every function that answers "what promise" rounds towards a weaker one.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import at_least, between, positive
+from kerchief.privacy.external import erfcx, ndtr
+from kerchief.privacy.search import least
+
+__all__ = [
+    "bun_steinke_epsilon",
+    "bun_steinke_rho",
+    "classical_gaussian_noise_multiplier",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_noise_multiplier",
+    "pure_rho",
+    "share",
+    "zcdp_delta",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]
+
+_SQRT2 = math.sqrt(2.0)
+
+
+def gaussian_delta(epsilon: float, noise_multiplier: float) -> float:
+    """Return the exact δ(ε) of one Gaussian release (Balle and Wang 2018, theorem 8).
+
+    Args:
+        epsilon: any finite ε; a negative one is meaningful, and of use inside proofs.
+        noise_multiplier: standard deviation of the noise over the L2 sensitivity.
+
+    Returns:
+        Φ(1/(2m) − εm) − e^ε Φ(−1/(2m) − εm), with m the noise multiplier.
+
+    >>> f"{gaussian_delta(1.0, 3.7306):.3e}"
+    '1.000e-05'
+    """
+    epsilon = at_least("epsilon", epsilon, -sys.float_info.max)
+    m = positive("noise_multiplier", noise_multiplier)
+    if epsilon < 0:
+        return -math.expm1(epsilon) + math.exp(epsilon) * gaussian_delta(-epsilon, m)
+    near, far = epsilon * m - 0.5 / m, epsilon * m + 0.5 / m
+    # far² / 2 − ε = near² / 2, so e^ε Φ(−far) needs no large exponent and nothing overflows.
+    density = 0.5 * math.exp(-0.5 * near * near)
+    head = ndtr(-near) if near < 0 else density * erfcx(near / _SQRT2)
+    return max(0.0, head - density * erfcx(far / _SQRT2))
+
+
+def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
+    """Return the least ε ≥ 0 at which one Gaussian release keeps δ.
+
+    >>> round(gaussian_epsilon(1e-5, 3.7306), 4)
+    1.0
+    """
+    between("delta", delta, 0.0, 1.0)
+    if gaussian_delta(0.0, noise_multiplier) <= delta:
+        return 0.0
+    return least(lambda epsilon: gaussian_delta(epsilon, noise_multiplier) <= delta)
+
+
+def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
+    """Return the least noise multiplier with which one Gaussian release is (ε, δ)-private.
+
+    Formal guarantees:
+        `gaussian_delta(epsilon, result) <= delta` holds in floating point too.
+
+    >>> round(gaussian_noise_multiplier(1.0, 1e-5), 4)
+    3.7306
+    """
+    at_least("epsilon", epsilon, 0.0)
+    between("delta", delta, 0.0, 1.0)
+    return least(lambda m: gaussian_delta(epsilon, m) <= delta)
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """Return the tightest known δ(ε) that ρ-zCDP implies (Canonne, Kamath, Steinke 2020, cor. 13).
+
+    It is the least over α > 1 of exp((α−1)(αρ − ε)) (1 − 1/α)^(α−1) / α.
+
+    >>> f"{zcdp_delta(0.5 / 4.0451**2, 1.0):.2e}"
+    '1.00e-05'
+    """
+    rho, epsilon = at_least("rho", rho, 0.0), at_least("epsilon", epsilon, 0.0)
+    if rho == 0.0:
+        return 0.0
+    # t = α − 1. Every t > 0 gives a valid bound, so the search's own error is on the safe side.
+    t = least(lambda t: (2 * t + 1) * rho - epsilon - math.log1p(1 / t) >= 0.0)
+    exponent = t * ((t + 1) * rho - epsilon - math.log1p(1 / t)) - math.log1p(t)
+    return math.exp(min(0.0, exponent))
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Return the least ε ≥ 0 that ρ-zCDP is known to imply at this δ.
+
+    >>> round(zcdp_epsilon(0.5 / 4.0451**2, 1e-5), 4)
+    1.0
+    """
+    between("delta", delta, 0.0, 1.0)
+    if zcdp_delta(rho, 0.0) <= delta:
+        return 0.0
+    return least(lambda epsilon: zcdp_delta(rho, epsilon) <= delta)
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Return the largest ρ for which ρ-zCDP is known to imply (ε, δ).
+
+    >>> round((0.5 / zcdp_rho(1.0, 1e-5)) ** 0.5, 4)
+    4.0451
+    """
+    at_least("epsilon", epsilon, 0.0)
+    between("delta", delta, 0.0, 1.0)
+    m = least(lambda m: zcdp_delta(0.5 / m / m, epsilon) <= delta)
+    return 0.5 / m / m
+
+
+def pure_rho(epsilon: float) -> float:
+    """Return the least ρ for which every ε-differentially private mechanism is ρ-zCDP.
+
+    It is ε tanh(ε/2), reached by randomized response; proof in `calibration.md`.
+
+    >>> pure_rho(0.1) < 0.1**2 / 2
+    True
+    """
+    epsilon = at_least("epsilon", epsilon, 0.0)
+    return epsilon * math.tanh(epsilon / 2)
+
+
+def classical_gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
+    """Return √(2 ln(1.25/δ)) / ε: only to show what the older formula would have cost.
+
+    Raises:
+        InvalidValue: ε is above 1, where its proof ends.
+
+    >>> round(classical_gaussian_noise_multiplier(1.0, 1e-5), 4)
+    4.8448
+    """
+    epsilon = positive("epsilon", epsilon)
+    delta = between("delta", delta, 0.0, 1.0)
+    if epsilon > 1.0:
+        raise InvalidValue(
+            f"epsilon is {epsilon}; the classical Gaussian formula is proved up to epsilon 1 only, "
+            "and from about 6 to 9 on (by delta) its real delta is above the stated one; "
+            "use gaussian_noise_multiplier"
+        )
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def bun_steinke_epsilon(rho: float, delta: float) -> float:
+    """Return ρ + 2√(ρ ln(1/δ)): the older, looser reading of zCDP, for comparison.
+
+    >>> bun_steinke_epsilon(0.02, 1e-5) > zcdp_epsilon(0.02, 1e-5)
+    True
+    """
+    rho, delta = at_least("rho", rho, 0.0), between("delta", delta, 0.0, 1.0)
+    return rho + 2 * math.sqrt(rho * -math.log(delta))
+
+
+def bun_steinke_rho(epsilon: float, delta: float) -> float:
+    """Return the ρ at which `bun_steinke_epsilon` is ε, for comparison.
+
+    >>> round((0.5 / bun_steinke_rho(1.0, 1e-5)) ** 0.5, 4)
+    4.9006
+    """
+    epsilon, delta = at_least("epsilon", epsilon, 0.0), between("delta", delta, 0.0, 1.0)
+    log = -math.log(delta)
+    return (epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))) ** 2
+
+
+def share(noise_multiplier: float, weights: Sequence[float]) -> tuple[float, ...]:
+    """Divide one Gaussian budget between several releases on the same data.
+
+    Args:
+        noise_multiplier: m, of the single release that the parts together must cost.
+        weights: the part of the budget that each release gets, relative to the others.
+
+    Returns:
+        m_i = m √(Σw / w_i), for which Σ 1/m_i² = 1/m² (rounded up by a few units in the
+        last place, so that the parts never cost more than the whole).
+
+    >>> [round(part, 6) for part in share(3.0, [1, 1])]
+    [4.242641, 4.242641]
+    """
+    m = positive("noise_multiplier", noise_multiplier)
+    checked = [positive(f"weights[{i}]", weight) for i, weight in enumerate(weights)]
+    if not checked:
+        raise InvalidValue("weights is empty; give one weight a release")
+    guard = 1.0 + (len(checked) + 4) * sys.float_info.epsilon
+    total = math.fsum(checked)
+    return tuple(m * math.sqrt(total / weight) * guard for weight in checked)

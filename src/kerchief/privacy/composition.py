@@ -1,0 +1,269 @@
+"""What several events on the same user cost together.
+
+Three accountants, each a proof of its own, and the least of what they say:
+
+* Gaussians (and discrete ones, with their slack) compose exactly: the squares of the inverse
+  noise multipliers add.
+* Everything here is zCDP, so ρ adds, followed by the tight conversion.
+* Pure mechanisms add their ε, or, at δ > 0, compose as privacy loss distributions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache, reduce
+from typing import Any
+
+from kerchief.core.errors import UnsupportedEvent
+from kerchief.core.validate import at_least, between, whole
+from kerchief.privacy.calibration import pure_rho
+from kerchief.privacy.curves import (
+    Curve,
+    GaussianCurve,
+    LossCurve,
+    PureCurve,
+    SlackCurve,
+    ZcdpCurve,
+)
+from kerchief.privacy.events import (
+    Composed,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    Nothing,
+    RandomizedResponse,
+    Repeated,
+    Zcdp,
+)
+from kerchief.privacy.external import LossDistribution, dp_events, loss_distributions
+from kerchief.privacy.search import least
+from kerchief.privacy.discrete_slack import Slack, slack
+
+__all__ = [
+    "delta_at",
+    "discrete_gaussian_noise_multiplier",
+    "epsilon_at",
+    "leaves",
+    "to_dp_event",
+]
+
+Counts = frozenset[tuple[Event, int]]
+
+_PRICED = (NonPrivate, Gaussian, DiscreteGaussian, Laplace, RandomizedResponse, Zcdp)
+
+_GRID = 1e-4
+_MOST_POINTS = 1e6
+_MOST_PURE = 30.0
+
+
+def epsilon_at(events: Iterable[Event], delta: float) -> float:
+    """Return the least ε we can prove for all the events together at this δ.
+
+    Args:
+        events: what happened to one user's data, in any order.
+        delta: δ in [0, 1).
+
+    Returns:
+        ε ≥ 0; infinity if nothing can be promised at this δ.
+
+    Raises:
+        UnsupportedEvent: an event that no accountant here can price.
+
+    >>> round(epsilon_at([Gaussian(noise_multiplier=3.7306)], 1e-5), 4)
+    1.0
+    >>> epsilon_at([Laplace(noise_multiplier=2.0), RandomizedResponse(epsilon=1.0)], 0.0)
+    1.5
+    """
+    if delta != 0:
+        between("delta", delta, 0.0, 1.0)
+    return _epsilon(frozenset(leaves(events).items()), float(delta))
+
+
+def delta_at(events: Iterable[Event], epsilon: float) -> float:
+    """Return the least δ we can prove for all the events together at this ε.
+
+    >>> f"{delta_at([Gaussian(noise_multiplier=3.7306)], 1.0):.3e}"
+    '1.000e-05'
+    """
+    at_least("epsilon", epsilon, 0.0)
+    curves = _curves(frozenset(leaves(events).items()))
+    return min((curve.delta(epsilon) for curve in curves), default=1.0)
+
+
+def leaves(events: Iterable[Event]) -> Counter[Event]:
+    """Count the simple events inside repeated and composed ones.
+
+    >>> pair = Composed(events=(Zcdp(rho=0.1), Zcdp(rho=0.1)))
+    >>> leaves([Repeated(event=pair, count=3)])
+    Counter({Zcdp(rho=0.1): 6})
+    """
+    counts: Counter[Event] = Counter()
+    for event in events:
+        _count(event, 1, counts)
+    return counts
+
+
+def discrete_gaussian_noise_multiplier(
+    epsilon: float, delta: float, *, scale: int, dimension: int, count: int = 1
+) -> float:
+    """Return the least scale / sensitivity for `count` discrete Gaussian releases, slack included.
+
+    Args:
+        epsilon: ε of all the releases together.
+        delta: δ of all the releases together.
+        scale: scale of the noise in grid units.
+        dimension: number of coordinates of one release.
+        count: how many releases.
+
+    Returns:
+        The multiplier of each release; the sensitivity in grid units is then at most
+        scale / multiplier.
+
+    >>> round(discrete_gaussian_noise_multiplier(1.0, 1e-5, scale=2**20, dimension=10), 4)
+    3.7306
+    """
+    at_least("epsilon", epsilon, 0.0)
+    between("delta", delta, 0.0, 1.0)
+    whole("count", count)
+
+    def fits(m: float) -> bool:
+        event = DiscreteGaussian(sensitivity=scale / m, scale=scale, dimension=dimension)
+        return delta_at([Repeated(event=event, count=count)], epsilon) <= delta
+
+    return least(fits)
+
+
+def to_dp_event(event: Event) -> Any:
+    """Translate to dp_accounting's language, so that its accountants can check ours.
+
+    Read the result under its REPLACE_SPECIAL relation: our sensitivities are replacement
+    distances already, and REPLACE_ONE would double a Gaussian's. Discrete Gaussians and pure
+    mechanisms have no exact word there and become the zCDP that they satisfy (so an accountant
+    of privacy loss distributions refuses them and a Rényi accountant reads an upper bound).
+
+    Raises:
+        UnsupportedEvent: the event has no translation.
+
+    >>> to_dp_event(Gaussian(noise_multiplier=2.0))
+    GaussianDpEvent(noise_multiplier=2.0)
+    """
+    words = dp_events()
+    match event:
+        case Nothing():
+            return words.NoOpDpEvent()
+        case NonPrivate():
+            return words.NonPrivateDpEvent()
+        case Gaussian():
+            return words.GaussianDpEvent(event.noise_multiplier)
+        case Laplace():
+            return words.LaplaceDpEvent(event.noise_multiplier)
+        case DiscreteGaussian() | RandomizedResponse() | Zcdp():
+            return words.ZCDpEvent(_rho(event))
+        case Repeated():
+            return words.SelfComposedDpEvent(to_dp_event(event.event), event.count)
+        case Composed():
+            return words.ComposedDpEvent([to_dp_event(part) for part in event.events])
+    raise UnsupportedEvent(f"no translation for {event!r}")
+
+
+def _count(event: Event, times: int, counts: Counter[Event]) -> None:
+    match event:
+        case Repeated():
+            _count(event.event, times * event.count, counts)
+        case Composed():
+            for part in event.events:
+                _count(part, times, counts)
+        case Nothing():
+            pass
+        case _ if type(event) in _PRICED:
+            if times:
+                counts[event] += times
+        case _:
+            raise UnsupportedEvent(f"no accountant can price {event!r}")
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(counts: Counts, delta: float) -> float:
+    return min((curve.epsilon(delta) for curve in _curves(counts)), default=math.inf)
+
+
+@lru_cache(maxsize=256)
+def _curves(counts: Counts) -> tuple[Curve, ...]:
+    if not counts:
+        return (PureCurve(total=0.0),)
+    rho = math.fsum(_rho(event) * n for event, n in counts)
+    if math.isinf(rho):
+        return ()
+    zcdp = ZcdpCurve(rho=rho)
+    if any(isinstance(event, Zcdp) for event, _ in counts):
+        return (zcdp,)
+    precision = math.fsum(_precision(event) * n for event, n in counts)
+    pure = math.fsum(_pure(event) * n for event, n in counts)
+    exact = _continuous(counts, precision, pure)
+    discrete = [slack(event, n) for event, n in counts if isinstance(event, DiscreteGaussian)]
+    if discrete:
+        total = Slack(*(math.fsum(column) for column in zip(*discrete, strict=True)))
+        exact = tuple(SlackCurve(continuous=curve, slack=total) for curve in exact)
+    elif not pure:
+        return exact
+    return (*exact, zcdp) if precision else (*exact, zcdp, PureCurve(total=pure))
+
+
+def _continuous(counts: Counts, precision: float, pure: float) -> tuple[Curve, ...]:
+    if not pure:
+        return (GaussianCurve(precision=precision),)
+    if max(_pure(event) for event, _ in counts) > _MOST_PURE:
+        return ()
+    span = pure + precision / 2 + 10 * math.sqrt(precision)
+    grid = max(_GRID, span / _MOST_POINTS)
+    parts = [_losses(event, grid).self_compose(n) for event, n in counts if _pure(event)]
+    if precision:
+        parts.append(_gaussian_losses(precision, grid))
+    return (LossCurve(losses=reduce(lambda whole, part: whole.compose(part), parts)),)
+
+
+def _losses(event: Event, grid: float) -> LossDistribution:
+    module, epsilon = loss_distributions(), _pure(event)
+    losses: LossDistribution
+    if isinstance(event, Laplace):
+        losses = module.from_laplace_mechanism(1 / epsilon, value_discretization_interval=grid)
+    else:
+        lie = 2.0 / (math.exp(epsilon) + 1.0)
+        losses = module.from_randomized_response(lie, 2, value_discretization_interval=grid)
+    return losses
+
+
+def _gaussian_losses(precision: float, grid: float) -> LossDistribution:
+    losses: LossDistribution = loss_distributions().from_gaussian_mechanism(
+        precision**-0.5, value_discretization_interval=grid
+    )
+    return losses
+
+
+def _precision(event: Event) -> float:
+    if isinstance(event, Gaussian | DiscreteGaussian):
+        return 1.0 / event.noise_multiplier / event.noise_multiplier
+    return 0.0
+
+
+def _pure(event: Event) -> float:
+    if isinstance(event, Laplace):
+        return 1.0 / event.noise_multiplier
+    return event.epsilon if isinstance(event, RandomizedResponse) else 0.0
+
+
+def _rho(event: Event) -> float:
+    match event:
+        case NonPrivate():
+            return math.inf
+        case Zcdp():
+            return event.rho
+        case Gaussian() | DiscreteGaussian():
+            return _precision(event) / 2
+        case _:
+            epsilon = _pure(event)
+            return pure_rho(epsilon) if math.isfinite(epsilon) else math.inf

@@ -1,0 +1,273 @@
+"""What a mechanism did, with a fixed mathematical meaning that any accountant can price.
+
+Every sensitivity here is under replacement: two data sets are neighbours when one user's
+record is replaced by any other record. Once published, the meaning of an event never changes;
+a new meaning gets a new event with a new `kind` word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
+from kerchief.core.validate import at_least, positive, whole
+
+__all__ = [
+    "Composed",
+    "DiscreteGaussian",
+    "Event",
+    "Gaussian",
+    "Laplace",
+    "NonPrivate",
+    "Nothing",
+    "RandomizedResponse",
+    "Repeated",
+    "Zcdp",
+    "event_from_dict",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """The root of all events; each one has its own `kind` word, under which it is stored."""
+
+    kind: ClassVar[str] = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a JSON-able dictionary tagged by `kind`; `event_from_dict` reads it back.
+
+        >>> Gaussian(noise_multiplier=2.0).to_dict()
+        {'kind': 'gaussian', 'noise_multiplier': 2.0}
+        """
+        values = {field.name: _encode(getattr(self, field.name)) for field in fields(self)}
+        return {"kind": self.kind, **values}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nothing(Event):
+    """The output's distribution does not depend on the data: δ(ε) = 0 for every ε ≥ 0."""
+
+    kind: ClassVar[str] = "nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonPrivate(Event):
+    """The output may be the data itself: δ(ε) = 1 for every finite ε."""
+
+    kind: ClassVar[str] = "non_private"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian(Event):
+    """A real vector query plus continuous Gaussian noise.
+
+    The output is f(X) + Z, with f(X) in R^n for some n, max ‖f(X) − f(X')‖₂ ≤ Δ over
+    neighbours X, X', and Z ~ N(0, σ² I_n). The query may depend on earlier outputs.
+
+    Attributes:
+        noise_multiplier: σ / Δ.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussian(Event):
+    """An integer vector query plus discrete Gaussian noise.
+
+    The output is f(X) + Z, with f(X) in Z^n, max ‖f(X) − f(X')‖₂ ≤ Δ over neighbours, and
+    the Z_j independent, each with P(Z_j = k) proportional to exp(−k² / (2 s²)) on all integers k.
+    Note that s is the scale in this formula, not quite the standard deviation.
+
+    Attributes:
+        sensitivity: Δ, in units of the grid (the step between two integers is 1).
+        scale: s, in units of the grid.
+        dimension: n, the number of coordinates.
+    """
+
+    kind: ClassVar[str] = "discrete_gaussian"
+    sensitivity: float
+    scale: int
+    dimension: int
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        positive("sensitivity", self.sensitivity)
+        whole("scale", self.scale)
+        whole("dimension", self.dimension)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Return s / Δ: the multiplier of the continuous Gaussian that it stands for."""
+        return self.scale / self.sensitivity
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laplace(Event):
+    """A real vector query plus Laplace noise.
+
+    The output is f(X) + Z, with f(X) in R^n for some n, max ‖f(X) − f(X')‖₁ ≤ Δ over
+    neighbours, and the Z_j independent with density exp(−|z| / b) / (2 b).
+
+    Attributes:
+        noise_multiplier: b / Δ, so that the event is (Δ/b)-differentially private.
+    """
+
+    kind: ClassVar[str] = "laplace"
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedResponse(Event):
+    """Any mechanism with pure ε-differential privacy, most often a local randomizer.
+
+    For all neighbours X, X' and all sets S: P(M(X) ∈ S) ≤ e^ε P(M(X') ∈ S). It is priced as
+    the worst of its kind: binary randomized response that tells the truth with probability
+    e^ε / (1 + e^ε), from which every other such mechanism can be simulated.
+
+    Attributes:
+        epsilon: ε.
+    """
+
+    kind: ClassVar[str] = "randomized_response"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zcdp(Event):
+    """Any mechanism with ρ-zero-concentrated differential privacy.
+
+    For all neighbours X, X' and all orders α > 1, the Rényi divergence of order α between
+    M(X) and M(X') is at most ρ α (Bun and Steinke 2016, definition 1.1).
+
+    Attributes:
+        rho: ρ.
+    """
+
+    kind: ClassVar[str] = "zcdp"
+    rho: float
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        at_least("rho", self.rho, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated(Event):
+    """The same kind of event, `count` times, each with fresh noise.
+
+    Each query may depend on all earlier outputs; the parameters of the event may not.
+
+    Attributes:
+        event: what is repeated.
+        count: how many times; 0 means that it did not happen.
+    """
+
+    kind: ClassVar[str] = "repeated"
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        _an_event("event", self.event)
+        whole("count", self.count, low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed(Event):
+    """Several events on the same data, one after another, each with fresh noise.
+
+    Each query may depend on all earlier outputs; the parameters of the events may not.
+
+    Attributes:
+        events: what happened; the order does not matter to the price.
+    """
+
+    kind: ClassVar[str] = "composed"
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not isinstance(self.events, tuple):
+            raise InvalidValue(f"events is a {type(self.events).__name__}; it must be a tuple")
+        for event in self.events:
+            _an_event("events", event)
+
+
+def event_from_dict(data: Mapping[str, object]) -> Event:
+    """Read an event back from what `to_dict` wrote.
+
+    Args:
+        data: a dictionary with a `kind` word and the fields of that kind.
+
+    Returns:
+        The event, with its values checked.
+
+    Raises:
+        UnsupportedEvent: the kind is not known to this version.
+        CodecError: the fields are not those of the kind.
+
+    >>> event_from_dict({"kind": "zcdp", "rho": 0.5})
+    Zcdp(rho=0.5)
+    """
+    kind = data.get("kind")
+    build = _KINDS.get(kind) if isinstance(kind, str) else None
+    if build is None:
+        raise UnsupportedEvent(f"event kind {kind!r} is not known; known: {', '.join(_KINDS)}")
+    values = {name: _decode(value) for name, value in data.items() if name != "kind"}
+    try:
+        return build(**values)
+    except TypeError as error:
+        raise CodecError(f"the fields of a {kind!r} event do not fit: {error}") from error
+
+
+def _an_event(name: str, value: object) -> None:
+    if not isinstance(value, Event):
+        raise InvalidValue(f"{name} holds {value!r}; it must be an event")
+
+
+def _encode(value: object) -> object:
+    if isinstance(value, Event):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode(value: object) -> object:
+    if isinstance(value, Mapping):
+        return event_from_dict(value)
+    if isinstance(value, list):
+        return tuple(_decode(item) for item in value)
+    return value
+
+
+_KINDS: dict[str, Callable[..., Event]] = {
+    event.kind: event
+    for event in (
+        Nothing,
+        NonPrivate,
+        Gaussian,
+        DiscreteGaussian,
+        Laplace,
+        RandomizedResponse,
+        Zcdp,
+        Repeated,
+        Composed,
+    )
+}

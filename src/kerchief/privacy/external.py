@@ -1,0 +1,53 @@
+"""The only door to scipy and dp_accounting, with types.
+
+Neither library ships type information. Loading them by name keeps the strict checker on for
+everything else, and lets dp_accounting (almost two seconds to import) wait until it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any, Protocol
+
+__all__ = ["LossDistribution", "dp_events", "erfcx", "loss_distributions", "ndtr"]
+
+_special: Any = importlib.import_module("scipy.special")
+
+
+class LossDistribution(Protocol):
+    """The part of dp_accounting's privacy loss distribution that we use."""
+
+    def compose(self, other: LossDistribution) -> LossDistribution:
+        """Return the distribution of both on the same data."""
+
+    def self_compose(self, num_times: int) -> LossDistribution:
+        """Return the distribution of so many runs."""
+
+    def get_epsilon_for_delta(self, delta: float) -> float:
+        """Return the least ε at this δ."""
+
+    def get_delta_for_epsilon(self, epsilon: float) -> float:
+        """Return the least δ at this ε."""
+
+
+def erfcx(x: float) -> float:
+    """Return exp(x²) erfc(x), which stays exact far in the tail."""
+    return float(_special.erfcx(x))
+
+
+def ndtr(x: float) -> float:
+    """Return the standard normal distribution function."""
+    return float(_special.ndtr(x))
+
+
+@cache
+def dp_events() -> Any:
+    """Return dp_accounting's module of events."""
+    return importlib.import_module("dp_accounting.dp_event")
+
+
+@cache
+def loss_distributions() -> Any:
+    """Return dp_accounting's module of privacy loss distributions."""
+    return importlib.import_module("dp_accounting.pld.privacy_loss_distribution")

@@ -1,0 +1,186 @@
+"""A privacy promise, never as bare numbers: how much, to whom, about what, and its limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.core.validate import at_least, between, one_of, whole
+
+__all__ = ["Guarantee", "Trust"]
+
+ADJACENCIES = ("replace",)
+
+
+class Trust(StrEnum):
+    """Whom a user must trust for the promise to hold."""
+
+    NONE = "none"
+    LOCAL = "local"
+    SHUFFLE = "shuffle"
+    JOINT = "joint"
+    CENTRAL = "central"
+
+
+_ADJECTIVE = {
+    Trust.NONE: "no",
+    Trust.LOCAL: "local",
+    Trust.SHUFFLE: "shuffle",
+    Trust.JOINT: "joint",
+    Trust.CENTRAL: "central",
+}
+
+_FROM_WHOM = {
+    Trust.NONE: "It protects from nobody.",
+    Trust.LOCAL: (
+        "It protects from everyone, the operator included: "
+        "only a randomized report ever leaves the user's device."
+    ),
+    Trust.SHUFFLE: (
+        "It protects from everyone who sees the shuffled messages, "
+        "as long as the shuffler does not collude with them."
+    ),
+    Trust.JOINT: (
+        "It protects from everyone but the trusted curator and the user in question, "
+        "even if all other users put together everything that they are shown."
+    ),
+    Trust.CENTRAL: (
+        "It protects from everyone but the trusted curator, "
+        "which releases noisy sums over batches of users and nothing else."
+    ),
+}
+
+_SIDE_DOOR = {
+    Trust.LOCAL: (
+        "the action, if the operator sees it by another way, such as serving the chosen item itself"
+    ),
+    Trust.SHUFFLE: "a user whose messages can be told apart by where or when they were sent",
+    Trust.JOINT: "what the user's own action shows to whoever watches that user",
+    Trust.CENTRAL: "what the user's own action shows to whoever watches that user",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """(ε, δ)-differential privacy with its meaning attached.
+
+    Attributes:
+        epsilon: ε ≥ 0; infinite only when the trust is `Trust.NONE`.
+        delta: δ in [0, 1).
+        trust: whom a user must trust.
+        unit: whose contribution is protected as a whole.
+        adjacency: what a neighbour is: "replace", one unit's record becomes any other record.
+        rounds: over how many rounds, or None if there is no limit.
+    """
+
+    epsilon: float
+    delta: float
+    trust: Trust
+    unit: str = "user"
+    adjacency: str = "replace"
+    rounds: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        one_of("trust", str(self.trust), tuple(Trust))
+        if not (self.trust == Trust.NONE and self.epsilon == math.inf):
+            at_least("epsilon", self.epsilon, 0.0)
+        if self.delta != 0.0:
+            between("delta", self.delta, 0.0, 1.0)
+        one_of("adjacency", self.adjacency, ADJACENCIES)
+        if not self.unit:
+            raise InvalidValue("unit is empty; say whose contribution is protected, such as 'user'")
+        if self.rounds is not None:
+            whole("rounds", self.rounds)
+        object.__setattr__(self, "trust", Trust(self.trust))
+
+    def sentence(self) -> str:
+        """Return the promise in one line.
+
+        >>> Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL, rounds=20000).sentence()
+        "(epsilon=1, delta=1e-05) local differential privacy for one user's context, action and \
+reward, replaced by any other, over 20000 rounds"
+        """
+        if self.trust is Trust.NONE:
+            return f"no differential privacy, {self._over()}"
+        return (
+            f"(epsilon={self.epsilon:.6g}, delta={self.delta:.6g}) {_ADJECTIVE[self.trust]} "
+            f"differential privacy for one {self.unit}'s context, action and reward, "
+            f"replaced by any other, {self._over()}"
+        )
+
+    def statement(self) -> str:
+        """Return the promise and its limits in a few plain sentences.
+
+        >>> print(Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE).statement())
+        This run keeps no privacy promise, over any number of rounds. It protects from nobody.
+        """
+        if self.trust is Trust.NONE:
+            return f"This run keeps no privacy promise, {self._over()}. {_FROM_WHOM[self.trust]}"
+        return " ".join((self._what(), _FROM_WHOM[self.trust], self._not()))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a JSON-able dictionary; an infinite ε is written as the word "inf"."""
+        return {
+            "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon,
+            "delta": self.delta,
+            "trust": str(self.trust),
+            "unit": self.unit,
+            "adjacency": self.adjacency,
+            "rounds": self.rounds,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Guarantee:
+        """Read back what `to_dict` wrote.
+
+        >>> promise = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+        >>> Guarantee.from_dict(promise.to_dict()) == promise
+        True
+        """
+        match data:
+            case {
+                "epsilon": float() | int() | "inf" as epsilon,
+                "delta": float() | int() as delta,
+                "trust": str() as trust,
+                "unit": str() as unit,
+                "adjacency": str() as adjacency,
+                "rounds": int() | None as rounds,
+                **rest,
+            } if not rest:
+                one_of("trust", trust, tuple(Trust))
+                return cls(
+                    epsilon=math.inf if isinstance(epsilon, str) else epsilon,
+                    delta=delta,
+                    trust=Trust(trust),
+                    unit=unit,
+                    adjacency=adjacency,
+                    rounds=rounds,
+                )
+        raise CodecError(f"a guarantee has other fields than {sorted(data)}, or of other types")
+
+    def _over(self) -> str:
+        return "over any number of rounds" if self.rounds is None else f"over {self.rounds} rounds"
+
+    def _what(self) -> str:
+        chance = f", except with probability at most about {self.delta:.6g}" if self.delta else ""
+        return (
+            f"The context, action and reward that one {self.unit} contributes in one round could "
+            f"be replaced by any others, and the probability of anything that is shown, "
+            f"{self._over()}, would change by a factor of at most e^{self.epsilon:.6g} = "
+            f"{_factor(self.epsilon)}{chance}."
+        )
+
+    def _not(self) -> str:
+        return (
+            f"It does not protect: a {self.unit} who takes part k times, who pays k times; "
+            f"{_SIDE_DOOR[self.trust]}; settings tuned on private data beforehand; "
+            f"the fact of taking part; side channels such as timing."
+        )
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.4g}" if epsilon < 700 else "more than 1e304"

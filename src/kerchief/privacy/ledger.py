@@ -1,0 +1,148 @@
+"""The ledger: charged before any noise is drawn, it refuses what the budget cannot pay."""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+from kerchief.privacy import rules
+from kerchief.privacy.events import Event
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.receipts import Cohort, Receipt, read_ledger, write_ledger
+
+__all__ = ["Ledger", "MemoryLedger"]
+
+
+class Ledger(Protocol):
+    """All receipts of one run, against one budget that holds for each user.
+
+    Formal guarantees:
+        The choice of each event, and the number really used that `settle` is told, may depend
+        on what was released before and on nothing else about the data. Such adaptive choices
+        keep the promise when all events are Gaussian, or all are zCDP, or δ = 0 and all are pure
+        (a privacy filter: one sum against one bound). Where families are mixed, and for the
+        slack of discrete Gaussians, parameters and numbers must be fixed in advance.
+    """
+
+    @property
+    def budget(self) -> Guarantee:
+        """Return what may be spent on each user."""
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """Return every charge so far, in order."""
+
+    def charge(self, event: Event, *, cohort: Cohort, capacity: int = 1) -> Receipt:
+        """Pay for an event before it happens, or raise BudgetExceeded and leave no trace."""
+
+    def settle(self, receipt: Receipt, used: int) -> Receipt:
+        """Record what was really used; it can only lower the bill, and only once."""
+
+    def spent(self) -> Guarantee:
+        """Return what the worst-off user has been charged."""
+
+    def remaining(self) -> Guarantee:
+        """Return how far the worst-off user is from the budget."""
+
+
+class MemoryLedger:
+    """A ledger in memory, safe to share between threads.
+
+    >>> from kerchief.privacy.events import Gaussian
+    >>> from kerchief.privacy.guarantee import Trust
+    >>> ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT))
+    >>> users = Cohort(first=0, last=100)
+    >>> receipt = ledger.charge(Gaussian(noise_multiplier=20.0), cohort=users, capacity=16)
+    >>> round(ledger.spent().epsilon, 3)
+    0.726
+    >>> settled = ledger.settle(receipt, used=4)
+    >>> round(ledger.spent().epsilon, 3)
+    0.341
+    """
+
+    def __init__(self, budget: Guarantee) -> None:
+        """Open an empty ledger.
+
+        Args:
+            budget: what may be spent on each user.
+        """
+        self._budget = budget
+        self._receipts: list[Receipt] = []
+        self._lock = threading.Lock()
+
+    @property
+    def budget(self) -> Guarantee:
+        """Return what may be spent on each user."""
+        return self._budget
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """Return every charge so far, in order."""
+        with self._lock:
+            return tuple(self._receipts)
+
+    def charge(self, event: Event, *, cohort: Cohort, capacity: int = 1) -> Receipt:
+        """Pay for an event before it happens.
+
+        Args:
+            event: what one participation is.
+            cohort: who may take part.
+            capacity: the largest number of times that any one user of the cohort takes part.
+
+        Returns:
+            The receipt, still open.
+
+        Raises:
+            BudgetExceeded: a user would pay more than the budget; nothing was written.
+            UnsupportedEvent: the event cannot be priced; nothing was written.
+        """
+        with self._lock:
+            receipt = rules.admit(
+                self._budget, self._receipts, event=event, cohort=cohort, capacity=capacity
+            )
+            self._receipts.append(receipt)
+            return receipt
+
+    def settle(self, receipt: Receipt, used: int) -> Receipt:
+        """Record what was really used.
+
+        Args:
+            receipt: a receipt of this ledger, still open.
+            used: the largest number of times that any one user really took part.
+
+        Returns:
+            The settled receipt.
+
+        Raises:
+            CapacityExceeded: more was used than paid for.
+            InvalidValue: the receipt is unknown, or settled already.
+        """
+        with self._lock:
+            settled = rules.settle(self._receipts, receipt, used)
+            self._receipts[settled.number] = settled
+            return settled
+
+    def spent(self) -> Guarantee:
+        """Return what the worst-off user has been charged, at the budget's δ."""
+        return rules.total(self._budget, self.receipts)
+
+    def remaining(self) -> Guarantee:
+        """Return how far the worst-off user is from the budget, at the budget's δ."""
+        return rules.headroom(self._budget, self.receipts)
+
+    def dumps(self) -> str:
+        """Return the whole ledger as JSON text, which another accountant can read."""
+        return write_ledger(self._budget, self.receipts)
+
+    @classmethod
+    def loads(cls, text: str) -> MemoryLedger:
+        """Read back what `dumps` wrote.
+
+        >>> ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=0.0, trust="local"))
+        >>> MemoryLedger.loads(ledger.dumps()).dumps() == ledger.dumps()
+        True
+        """
+        budget, receipts = read_ledger(text)
+        ledger = cls(budget)
+        ledger._receipts = list(receipts)
+        return ledger

@@ -1,0 +1,148 @@
+"""Proof that something was paid for: who took part, in what, and how often at most."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.core.validate import whole
+from kerchief.privacy.events import Event, Repeated, event_from_dict
+from kerchief.privacy.guarantee import Guarantee
+
+__all__ = ["FORMAT", "Cohort", "Receipt", "read_ledger", "write_ledger"]
+
+FORMAT = "kerchief-ledger/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cohort:
+    """The users of rounds first, first + 1, ..., last − 1.
+
+    Attributes:
+        first: the first round.
+        last: one past the last round.
+    """
+
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        whole("first", self.first, low=0)
+        whole("last", self.last, low=self.first + 1)
+
+    def meets(self, other: Cohort) -> bool:
+        """Return whether some user is in both.
+
+        >>> Cohort(first=0, last=5).meets(Cohort(first=5, last=9))
+        False
+        """
+        return self.first < other.last and other.first < self.last
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """One charge.
+
+    Attributes:
+        number: its place in the ledger, from 0.
+        event: what one participation is.
+        cohort: who may take part.
+        capacity: the largest number of times that any one user of the cohort takes part.
+        used: how often it really was, once settled; None while open.
+    """
+
+    number: int
+    event: Event
+    cohort: Cohort
+    capacity: int
+    used: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        whole("number", self.number, low=0)
+        if not isinstance(self.event, Event):
+            raise InvalidValue(f"event is {self.event!r}; it must be an event")
+        if not isinstance(self.cohort, Cohort):
+            raise InvalidValue(f"cohort is {self.cohort!r}; it must be a Cohort")
+        whole("capacity", self.capacity)
+        if self.used is not None:
+            whole("used", self.used, low=0, high=self.capacity)
+
+    @property
+    def cost(self) -> Event:
+        """Return what each user of the cohort is charged: `used` if settled, else capacity."""
+        return Repeated(event=self.event, count=self.capacity if self.used is None else self.used)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a JSON-able dictionary."""
+        return {
+            "number": self.number,
+            "event": self.event.to_dict(),
+            "first": self.cohort.first,
+            "last": self.cohort.last,
+            "capacity": self.capacity,
+            "used": self.used,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Receipt:
+        """Read back what `to_dict` wrote."""
+        match data:
+            case {
+                "number": int() as number,
+                "event": dict() as event,
+                "first": int() as first,
+                "last": int() as last,
+                "capacity": int() as capacity,
+                "used": int() | None as used,
+                **rest,
+            } if not rest:
+                return cls(
+                    number=number,
+                    event=event_from_dict(event),
+                    cohort=Cohort(first=first, last=last),
+                    capacity=capacity,
+                    used=used,
+                )
+        raise CodecError(f"a receipt has other fields than {sorted(data)}, or of other types")
+
+
+def write_ledger(budget: Guarantee, receipts: Sequence[Receipt]) -> str:
+    """Return a whole ledger as JSON text; every float reads back to the same bits."""
+    content = {
+        "format": FORMAT,
+        "budget": budget.to_dict(),
+        "receipts": [receipt.to_dict() for receipt in receipts],
+    }
+    return json.dumps(content, indent=1, allow_nan=False)
+
+
+def read_ledger(text: str) -> tuple[Guarantee, tuple[Receipt, ...]]:
+    """Read back what `write_ledger` wrote.
+
+    Raises:
+        CodecError: the text is not a ledger of this format.
+        UnsupportedEvent: a receipt holds an event that this version does not know.
+    """
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CodecError(f"the text is not JSON: {error}") from error
+    match content:
+        case {"format": str() as word, "budget": dict() as budget, "receipts": list() as items}:
+            if word != FORMAT:
+                raise CodecError(f"the ledger's format is {word!r}; this version reads {FORMAT!r}")
+            receipts = tuple(_read(item) for item in items)
+            if [receipt.number for receipt in receipts] != list(range(len(receipts))):
+                raise CodecError("the receipts are not numbered 0, 1, 2, ...: one is missing")
+            return Guarantee.from_dict(budget), receipts
+    raise CodecError("the text is JSON but not a ledger")
+
+
+def _read(item: object) -> Receipt:
+    if not isinstance(item, dict):
+        raise CodecError(f"a receipt is a {type(item).__name__}; it must be an object")
+    return Receipt.from_dict(item)

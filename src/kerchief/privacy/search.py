@@ -1,0 +1,34 @@
+"""A root finder that always errs on the safe side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from kerchief.core.errors import InvalidValue
+
+__all__ = ["least"]
+
+_SMALLEST = 1e-300
+
+
+def least(ok: Callable[[float], bool]) -> float:
+    """Return the least positive number for which `ok` holds, to the last bit.
+
+    `ok` must be false below some point and true above it. The number returned has itself been
+    tried, so that rounding can make it a little too large, never too small.
+
+    >>> least(lambda x: x * x >= 2.0) ** 2 >= 2.0
+    True
+    """
+    high = 1.0
+    while not ok(high):
+        high *= 2.0
+        if math.isinf(high):
+            raise InvalidValue("no finite value is large enough; the request is out of reach")
+    low = high / 2.0
+    while low > _SMALLEST and ok(low):
+        high, low = low, low / 2.0
+    while low < (middle := low + (high - low) / 2.0) < high:
+        low, high = (low, middle) if ok(middle) else (middle, high)
+    return high

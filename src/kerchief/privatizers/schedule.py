@@ -1,0 +1,70 @@
+"""Schedules: when a privatizer may release. Public time, or the learner's wish within a fixed number."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import Clock
+
+__all__ = ["At", "Every", "OnDemand", "Schedule"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Every:
+    """After every round."""
+
+    def capacity(self, horizon: int) -> int:
+        """One release a round."""
+        return horizon
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class At:
+    """After fixed rounds, each the end of a batch.
+
+    Attributes:
+        ends: how many users have arrived when each release is made, increasing.
+    """
+
+    ends: tuple[int, ...]
+
+    @classmethod
+    def growing(cls, horizon: int, *, first: int, growth: float) -> At:
+        """Batches that grow geometrically, the last one cut at the horizon.
+
+        >>> At.growing(100, first=10, growth=2.0).ends
+        (10, 20, 40, 80, 100)
+        """
+        ends = [min(first, horizon)]
+        while ends[-1] < horizon:
+            ends.append(min(horizon, max(ends[-1] + 1, round(ends[-1] * growth))))
+        return cls(ends=tuple(ends))
+
+    def ready(self, clock: Clock) -> Array:
+        """Whether this round ends a batch."""
+        return (jnp.asarray(self.ends, jnp.int32) == clock.round + 1).any()
+
+    def capacity(self, horizon: int) -> int:
+        """One release a batch that ends within the horizon."""
+        return sum(end <= horizon for end in self.ends)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OnDemand:
+    """Whenever the learner asks, from what it has already seen, up to a fixed number of times.
+
+    Attributes:
+        limit: the most releases; further wishes are not served.
+    """
+
+    limit: int
+
+    def capacity(self, horizon: int) -> int:
+        """The limit."""
+        return self.limit
+
+
+Schedule = Every | At | OnDemand

@@ -1,0 +1,132 @@
+"""Totals over disjoint cohorts: each user enters one sum, once.
+
+One protocol serves three trusts; what differs is where noise is added:
+
+======= ===================== ======================= ==============================
+trust   device                middle                 analyzer
+======= ===================== ======================= ==============================
+none    statistic             adds up                adds the cohort to the total
+local   statistic plus noise  adds up                adds the cohort to the total
+central statistic            adds up, plus noise    adds the cohort to the total
+======= ===================== ======================= ==============================
+
+Proof note: `sums.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Tree
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.mechanisms.mechanism import Mechanism
+from kerchief.privacy.events import Event, NonPrivate
+from kerchief.privacy.receipts import Cohort
+from kerchief.privatizers.schedule import At, Schedule
+
+__all__ = ["Charge", "CohortSums", "Memory", "Tally"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Charge:
+    """One line of the bill: an event, and the users who pay for it once."""
+
+    event: Event
+    cohort: Cohort
+
+
+@struct
+class Tally:
+    """Reports of the present cohort, already added up (for sums, order carries nothing)."""
+
+    total: Array
+
+
+@struct
+class Memory:
+    """What was released so far: the running total, and in how many releases."""
+
+    total: Array
+    releases: Array
+
+
+@struct
+class CohortSums:
+    """Answers a bounded-sum query with noisy totals; cohorts are disjoint because the tally is cleared."""
+
+    query: BoundedSum = static()
+    schedule: Schedule = static()
+    device: Mechanism | None
+    middle: Mechanism | None
+
+    @property
+    def outlook(self) -> Outlook:
+        """What the learner may know beforehand."""
+        return Outlook(noisy=self.device is not None or self.middle is not None)
+
+    @property
+    def idealized(self) -> bool:
+        """Whether any of its noise is floating point, and so for simulation only."""
+        return any(noise is not None and noise.idealized for noise in (self.device, self.middle))
+
+    def charges(self, horizon: int) -> tuple[Charge, ...]:
+        """What a run of this length costs, before it begins (host only).
+
+        A user enters one cohort, once, so a device's noise is paid for once over all users. Fixed
+        batches are disjoint cohorts, each paid for by its own users; a release on demand falls where
+        the learner asks, so it is paid for by everyone, and still only once by each.
+        """
+        everyone = Cohort(first=0, last=horizon)
+        if isinstance(self.schedule, At) and self.device is None:
+            starts = (0, *self.schedule.ends)
+            cohorts = [
+                Cohort(first=start, last=min(end, horizon))
+                for start, end in zip(starts, self.schedule.ends, strict=False)
+                if start < horizon
+            ]
+        else:
+            cohorts = [everyone]
+        return tuple(Charge(event=self._event(), cohort=cohort) for cohort in cohorts)
+
+    def open(self) -> tuple[Memory, Tally]:
+        """Nothing released, nothing collected."""
+        zero = jnp.zeros(self.query.size, jnp.float64)
+        return Memory(total=zero, releases=jnp.int32(0)), Tally(total=zero)
+
+    def randomize(self, record: Tree, stream: Stream) -> Array:
+        """Device: clip and encode, always; then the device's own noise, if the trust asks for it."""
+        statistic = self.query.encode(record)
+        return statistic if self.device is None else self.device.add(statistic, stream)
+
+    def collect(self, tally: Tally, report: Array) -> Tally:
+        """Middle: add one report to the cohort."""
+        return Tally(total=tally.total + report)
+
+    def release(
+        self, memory: Memory, tally: Tally, clock: Clock, stream: Stream
+    ) -> tuple[Release, Memory]:
+        """Middle, then analyzer: add the cohort, with the middle's noise if any, to the running total."""
+        cohort = tally.total if self.middle is None else self.middle.add(tally.total, stream)
+        now = Memory(total=memory.total + cohort, releases=memory.releases + 1)
+        # Cohorts partition the past, so a release always speaks about everyone who has arrived.
+        users = clock.round + 1
+        return Release(total=now.total, count=users, noise=self._noise(users, now.releases)), now
+
+    def clear(self, tally: Tally) -> Tally:
+        """Begin the next cohort."""
+        return Tally(total=jnp.zeros_like(tally.total))
+
+    def _event(self) -> Event:
+        """What one user's part in one release costs, read off the noise that is really added."""
+        noise = self.middle if self.device is None else self.device
+        return NonPrivate() if noise is None else noise.event(self.query.sensitivity)
+
+    def _noise(self, users: Array, releases: Array) -> Array:
+        """Standard deviation of the total's noise: one share a report, or one a release."""
+        device = 0.0 if self.device is None else self.device.std
+        middle = 0.0 if self.middle is None else self.middle.std
+        return jnp.sqrt(jnp.float64(device**2 * users + middle**2 * releases))

@@ -7,7 +7,7 @@ from typing import ClassVar
 from jax import Array
 
 from kerchief.core.random import Stream
-from kerchief.core.struct import struct
+from kerchief.core.struct import static, struct
 from kerchief.privacy import events
 
 __all__ = ["Gaussian"]
@@ -26,21 +26,34 @@ class Gaussian:
         leaks through its low bits, so `idealized` is True and only simulation may use it;
         `mechanisms.discrete.DiscreteGaussian` is the twin for deployment.
 
-    >>> import jax.numpy as jnp
-    >>> Gaussian(std=0.0).add(jnp.ones(2), Stream.of(seed=0, replicate=0)).tolist()
-    [1.0, 1.0]
+    Attributes:
+        std: standard deviation of the noise on each coordinate.
+        sensitivity: how far, in the Euclidean norm, replacing one user can move the vector.
+
+    >>> Gaussian.of(noise_multiplier=2.0, sensitivity=3.0).std
+    6.0
     """
 
     idealized: ClassVar[bool] = True
 
     std: float | Array
+    sensitivity: float = static()
+
+    @classmethod
+    def of(cls, *, noise_multiplier: float, sensitivity: float) -> Gaussian:
+        """The noise that a multiplier, once calibrated, asks for."""
+        return cls(std=noise_multiplier * sensitivity, sensitivity=sensitivity)
 
     def add(self, vector: Array, stream: Stream) -> Array:
         """The vector with noise."""
         return vector + self.std * stream.normal(vector.shape[0])
 
-    def event(self, sensitivity: float) -> events.Event:
+    def prepare(self, vector: Array) -> Array:
+        """What a user adds to a sum that gets this noise: the vector itself."""
+        return vector
+
+    def event(self) -> events.Event:
         """The Gaussian event of the noise really added; without noise there is no privacy."""
         if float(self.std) == 0.0:
             return events.NonPrivate()
-        return events.Gaussian(noise_multiplier=float(self.std) / sensitivity)
+        return events.Gaussian(noise_multiplier=float(self.std) / self.sensitivity)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from jax import Array
 from jax.typing import ArrayLike
 
-from kerchief.core.random import Stream
 from kerchief.privacy.events import Event
 
 __all__ = ["Mechanism"]
@@ -26,8 +25,15 @@ class Mechanism(Protocol):
     def std(self) -> float | Array:
         """Standard deviation of the noise on each coordinate."""
 
-    def add(self, vector: Array, stream: Stream) -> ArrayLike:
-        """The vector with noise."""
+    @property
+    def sensitivity(self) -> float:
+        """How far one user can move the vector: what the noise is paid against."""
 
-    def event(self, sensitivity: float) -> Event:
-        """What one `add` costs when one user can move the vector this far."""
+    def prepare(self, vector: Array) -> ArrayLike:
+        """What a user adds to a sum that gets this noise later."""
+
+    def add(self, vector: Array, stream: Any) -> ArrayLike:
+        """The vector with noise; simulation gives a `core.random.Stream`, deployment nothing."""
+
+    def event(self) -> Event:
+        """What one `add` costs."""

@@ -26,6 +26,7 @@ from kerchief.privacy.composition import (
     epsilon_at,
     to_dp_event,
 )
+from kerchief.privacy.discrete_slack import Slack, slack
 from kerchief.privacy.events import (
     Composed,
     DiscreteGaussian,
@@ -43,7 +44,6 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger, MemoryLedger
 from kerchief.privacy.receipts import Cohort, Receipt
 from kerchief.privacy.rules import worst_case
-from kerchief.privacy.discrete_slack import Slack, slack
 
 __all__ = [
     "Cohort",

@@ -27,6 +27,7 @@ from kerchief.privacy.curves import (
     SlackCurve,
     ZcdpCurve,
 )
+from kerchief.privacy.discrete_slack import Slack, slack
 from kerchief.privacy.events import (
     Composed,
     DiscreteGaussian,
@@ -41,7 +42,6 @@ from kerchief.privacy.events import (
 )
 from kerchief.privacy.external import LossDistribution, dp_events, loss_distributions
 from kerchief.privacy.search import least
-from kerchief.privacy.discrete_slack import Slack, slack
 
 __all__ = [
     "delta_at",

@@ -15,8 +15,8 @@ from kerchief.privacy.calibration import (
     zcdp_delta,
     zcdp_epsilon,
 )
-from kerchief.privacy.external import LossDistribution
 from kerchief.privacy.discrete_slack import Slack
+from kerchief.privacy.external import LossDistribution
 
 __all__ = ["Curve", "GaussianCurve", "LossCurve", "PureCurve", "SlackCurve", "ZcdpCurve"]
 

@@ -39,12 +39,12 @@ def _none(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSum
 
 
 def _local(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
-    noise = Gaussian(std=noise_multiplier * query.sensitivity)
+    noise = Gaussian.of(noise_multiplier=noise_multiplier, sensitivity=query.sensitivity)
     return CohortSums(query=query, schedule=Every(), device=noise, middle=None)
 
 
 def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
-    noise = Gaussian(std=noise_multiplier * query.sensitivity)
+    noise = Gaussian.of(noise_multiplier=noise_multiplier, sensitivity=query.sensitivity)
     schedule = At.growing(horizon, first=50, growth=1.5)
     return CohortSums(query=query, schedule=schedule, device=None, middle=noise)
 

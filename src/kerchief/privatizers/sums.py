@@ -23,6 +23,7 @@ from jax import Array
 from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.mechanism import Mechanism
 from kerchief.privacy.events import Event, NonPrivate
 from kerchief.privacy.receipts import Cohort
@@ -73,6 +74,10 @@ class CohortSums:
         """Whether any of its noise is floating point, and so for simulation only."""
         return any(noise is not None and noise.idealized for noise in (self.device, self.middle))
 
+    def exact(self) -> CohortSums:
+        """The twin for deployment: the same protocol with discrete noise at the same multiplier."""
+        return dataclasses.replace(self, device=_twin(self, self.device), middle=_twin(self, self.middle))
+
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """What a run of this length costs, before it begins (host only).
 
@@ -100,7 +105,9 @@ class CohortSums:
     def randomize(self, record: Tree, stream: Stream) -> Array:
         """Device: clip and encode, always; then the device's own noise, if the trust asks for it."""
         statistic = self.query.encode(record)
-        return statistic if self.device is None else self.device.add(statistic, stream)
+        if self.device is not None:
+            return self.device.add(statistic, stream)
+        return statistic if self.middle is None else self.middle.prepare(statistic)
 
     def collect(self, tally: Tally, report: Array) -> Tally:
         """Middle: add one report to the cohort."""
@@ -123,10 +130,19 @@ class CohortSums:
     def _event(self) -> Event:
         """What one user's part in one release costs, read off the noise that is really added."""
         noise = self.middle if self.device is None else self.device
-        return NonPrivate() if noise is None else noise.event(self.query.sensitivity)
+        return NonPrivate() if noise is None else noise.event()
 
     def _noise(self, users: Array, releases: Array) -> Array:
         """Standard deviation of the total's noise: one share a report, or one a release."""
         device = 0.0 if self.device is None else self.device.std
         middle = 0.0 if self.middle is None else self.middle.std
         return jnp.sqrt(jnp.float64(device**2 * users + middle**2 * releases))
+
+
+def _twin(sums: CohortSums, noise: Mechanism | None) -> DiscreteGaussian | None:
+    """Exact noise in place of idealized noise."""
+    if noise is None:
+        return None
+    return DiscreteGaussian.matching(
+        float(noise.std) / noise.sensitivity, noise.sensitivity, sums.query.size
+    )

@@ -50,3 +50,124 @@ class Run:
     def microseconds(self) -> float:
         """Time a decision, in microseconds."""
         return 1e6 * self.seconds / (int(self.rounds[-1]) * self.regret.shape[1])
+
+
+def simulate(
+    *,
+    policy: Policy,
+    privatizers: Mapping[str, CohortSums],
+    environment: Environment,
+    ledger: Ledger,
+    horizon: int,
+    replicates: int,
+    seed: int,
+    first_replicate: int = 0,
+    ticks: int = 100,
+    progress: Progress | None = None,
+) -> Run:
+    """Play one policy under one protection in one world, many times over.
+
+    The ledger is charged for the whole run before anything is drawn and settled for what was really
+    used. Replicates are parallel universes of one deployment, so they share one bill. A replicate's
+    randomness depends on the seed and its own number alone: policies at one seed meet the same
+    worlds, and a run may be cut into chunks of replicates.
+
+    Args:
+        policy: the bandit.
+        privatizers: one a query, from `privatizers.protect`.
+        environment: the world.
+        ledger: pays, or refuses with BudgetExceeded before anything is played.
+        horizon: number of rounds.
+        replicates: how many independent runs.
+        seed: of everything random here; 0 to 2**32 - 1.
+        first_replicate: number of the first replicate.
+        ticks: how often regret is read.
+        progress: called with "compiling" or "playing" and the rounds done so far.
+
+    Returns:
+        The recorded run.
+
+    >>> from kerchief.environments import make_environment
+    >>> from kerchief.policies import POLICIES
+    >>> from kerchief.privacy import Guarantee, MemoryLedger, Trust
+    >>> free = MemoryLedger(Guarantee(epsilon=float("inf"), delta=0.0, trust=Trust.NONE))
+    >>> world = make_environment(dim=2, arms=3)
+    >>> run = simulate(policy=POLICIES["uniform"].make(world.problem(50), "tuned"), privatizers={},
+    ...                environment=world, ledger=free, horizon=50, replicates=4, seed=1, ticks=5)
+    >>> run.regret.shape, bool((run.regret[-1] > 0).all())
+    ((5, 4), True)
+    """
+    validate.whole("horizon", horizon)
+    validate.whole("replicates", replicates)
+    validate.whole("seed", seed, low=0, high=2**32 - 1)
+    report = progress or (lambda stage, done: None)
+    receipts = {
+        name: [ledger.charge(charge.event, cohort=charge.cohort) for charge in p.charges(horizon)]
+        for name, p in privatizers.items()
+    }
+    scene = Scene(
+        policy=policy,
+        privatizers=dict(privatizers),
+        environment=environment,
+        seed=jnp.uint32(seed),
+    )
+    numbers = jnp.arange(first_replicate, first_replicate + replicates, dtype=jnp.uint32)
+    carry = begin(scene, numbers)
+    recorder = _Recorder(scene=scene, report=report)
+    carry = recorder.play(carry, horizon=horizon, length=max(1, horizon // ticks))
+    releases = {name: np.asarray(used, np.int64) for name, used in carry.used.items()}
+    for name, paid in receipts.items():
+        most = int(releases[name].max())
+        for number, receipt in enumerate(paid):
+            ledger.settle(receipt, used=int(number < most))
+    return Run(
+        rounds=np.asarray(recorder.rounds, np.int64),
+        regret=np.stack(recorder.regret),
+        releases=releases,
+        spent=ledger.spent(),
+        seconds=recorder.seconds,
+        compile_seconds=recorder.compile_seconds,
+        device=jax.devices()[0].platform,
+    )
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Recorder:
+    """Plays in segments of equal length and reads the regret after each."""
+
+    scene: Scene
+    report: Progress
+    rounds: list[int] = dataclasses.field(default_factory=list)
+    regret: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+    def play(self, carry: Carry, *, horizon: int, length: int) -> Carry:
+        """Play the whole horizon; a last, shorter segment takes what does not divide."""
+        done = 0
+        while done < horizon:
+            step = min(length, horizon - done)
+            compiled = self._compiled(carry, step)
+            start = time.perf_counter()
+            carry = jax.block_until_ready(compiled(self.scene, carry, jnp.int32(done)))
+            self.seconds += time.perf_counter() - start
+            done += step
+            self.rounds.append(done)
+            self.regret.append(np.array(carry.regret))
+            self.report("playing", done)
+        return carry
+
+    def _compiled(self, carry: Carry, length: int) -> Callable[[Scene, Carry, Any], Carry]:
+        """The segment's machine code, compiled once for one structure."""
+        arguments = (self.scene, carry, jnp.int32(0))
+        leaves, structure = jax.tree.flatten(arguments)
+        key = (structure, tuple((leaf.shape, leaf.dtype) for leaf in map(jnp.asarray, leaves)), length)
+        if key not in _MACHINE_CODE:
+            self.report("compiling", self.rounds[-1] if self.rounds else 0)
+            start = time.perf_counter()
+            _MACHINE_CODE[key] = advance.lower(*arguments, length=length).compile()
+            self.compile_seconds += time.perf_counter() - start
+        return _MACHINE_CODE[key]
+
+
+_MACHINE_CODE: dict[Any, Any] = {}

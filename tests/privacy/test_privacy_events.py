@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import FrozenInstanceError, dataclass
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
+from kerchief.privacy import (
+    Composed,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    Guarantee,
+    Laplace,
+    NonPrivate,
+    Nothing,
+    RandomizedResponse,
+    Repeated,
+    Trust,
+    Zcdp,
+    epsilon_at,
+    event_from_dict,
+    to_dp_event,
+)
+
+sizes = st.floats(1e-3, 1e6)
+simple: st.SearchStrategy[Event] = st.one_of(
+    st.just(Nothing()),
+    st.just(NonPrivate()),
+    sizes.map(lambda x: Gaussian(noise_multiplier=x)),
+    sizes.map(lambda x: Laplace(noise_multiplier=x)),
+    sizes.map(lambda x: RandomizedResponse(epsilon=x)),
+    sizes.map(lambda x: Zcdp(rho=x)),
+    st.builds(
+        DiscreteGaussian,
+        sensitivity=sizes,
+        scale=st.integers(1, 2**40),
+        dimension=st.integers(1, 500),
+    ),
+)
+events: st.SearchStrategy[Event] = st.recursive(
+    simple,
+    lambda inner: st.one_of(
+        st.builds(Repeated, event=inner, count=st.integers(0, 100)),
+        st.lists(inner, max_size=4).map(lambda parts: Composed(events=tuple(parts))),
+    ),
+    max_leaves=6,
+)
+
+
+@given(event=events)
+def test_round_trip_through_json(event: Event) -> None:
+    assert event_from_dict(json.loads(json.dumps(event.to_dict()))) == event
+
+
+@given(event=events)
+def test_every_event_has_a_translation(event: Event) -> None:
+    to_dp_event(event)
+
+
+def test_unknown_kinds_and_fields() -> None:
+    with pytest.raises(UnsupportedEvent, match="'staircase'"):
+        event_from_dict({"kind": "staircase"})
+    with pytest.raises(UnsupportedEvent):
+        event_from_dict({})
+    with pytest.raises(CodecError):
+        event_from_dict({"kind": "zcdp", "rho": 1.0, "xi": 0.0})
+    with pytest.raises(CodecError):
+        event_from_dict({"kind": "gaussian"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staircase(Event):
+    kind: ClassVar[str] = "staircase"
+
+
+def test_an_event_without_a_price_is_refused() -> None:
+    with pytest.raises(UnsupportedEvent):
+        epsilon_at([Repeated(event=Staircase(), count=2)], 1e-5)
+    with pytest.raises(UnsupportedEvent):
+        to_dp_event(Staircase())
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+def test_values_are_checked(bad: float) -> None:
+    for build in (
+        lambda: Gaussian(noise_multiplier=bad),
+        lambda: Laplace(noise_multiplier=bad),
+        lambda: RandomizedResponse(epsilon=bad),
+        lambda: DiscreteGaussian(sensitivity=bad, scale=1, dimension=1),
+    ):
+        with pytest.raises(InvalidValue):
+            build()
+
+
+def test_more_values_are_checked() -> None:
+    with pytest.raises(InvalidValue):
+        Repeated(event=Nothing(), count=-1)
+    with pytest.raises(InvalidValue):
+        DiscreteGaussian(sensitivity=1.0, scale=0, dimension=1)
+    with pytest.raises(InvalidValue):
+        Zcdp(rho=-0.1)
+    with pytest.raises(InvalidValue):
+        event_from_dict({"kind": "composed", "events": [1]})
+    field = "rho"
+    with pytest.raises(FrozenInstanceError):
+        setattr(Zcdp(rho=0.1), field, 0.0)
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+def test_a_guarantee_speaks_and_round_trips(trust: Trust) -> None:
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=trust, rounds=20000)
+    assert Guarantee.from_dict(json.loads(json.dumps(promise.to_dict()))) == promise
+    assert "20000 rounds" in promise.sentence()
+    text = promise.statement()
+    if trust is Trust.NONE:
+        assert "no privacy promise" in text
+        return
+    for phrase in ("replaced", "takes part k times", "timing", "tuned on private data", "e^1 = "):
+        assert phrase in text
+
+
+def test_statements_say_from_whom() -> None:
+    def text(trust: Trust) -> str:
+        return Guarantee(epsilon=2.0, delta=0.0, trust=trust).statement()
+
+    assert "operator included" in text(Trust.LOCAL)
+    assert "serving the chosen item" in text(Trust.LOCAL)
+    assert "even if all other users" in text(Trust.JOINT)
+    assert "does not collude" in text(Trust.SHUFFLE)
+    assert "batches" in text(Trust.CENTRAL)
+    assert "except with probability" not in text(Trust.LOCAL)
+
+
+def test_guarantees_are_checked() -> None:
+    with pytest.raises(InvalidValue):
+        Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.LOCAL)
+    with pytest.raises(InvalidValue):
+        Guarantee(epsilon=-1.0, delta=0.0, trust=Trust.LOCAL)
+    with pytest.raises(InvalidValue):
+        Guarantee(epsilon=1.0, delta=1.0, trust=Trust.LOCAL)
+    with pytest.raises(InvalidValue):
+        Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL, adjacency="add-remove")
+    with pytest.raises(InvalidValue):
+        Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL, rounds=0)
+    with pytest.raises(InvalidValue):
+        Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL, unit="")
+    with pytest.raises(CodecError):
+        Guarantee.from_dict({"epsilon": 1.0})
+    endless = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+    assert Guarantee.from_dict(endless.to_dict()) == endless

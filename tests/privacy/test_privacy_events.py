@@ -134,7 +134,7 @@ def test_statements_say_from_whom() -> None:
     assert "even if all other users" in text(Trust.JOINT)
     assert "does not collude" in text(Trust.SHUFFLE)
     assert "batches" in text(Trust.CENTRAL)
-    assert "except with probability" not in text(Trust.LOCAL)
+    assert ", plus" not in text(Trust.LOCAL)
 
 
 def test_guarantees_are_checked() -> None:

@@ -52,8 +52,9 @@ class Regression:
     center: float = 0.0
 
     @classmethod
-    def of(cls, problem: Problem, *, center: float = 0.0) -> Regression:
-        """The query that fits a problem's public bounds."""
+    def of(cls, problem: Problem) -> Regression:
+        """The query that fits a problem's public bounds, with rewards centred where that is free."""
+        center = (problem.low + problem.high) / 2 if problem.constant else 0.0
         return cls(
             dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high, center=center
         )

@@ -50,6 +50,10 @@ class Contexts(Protocol):
     def count(self) -> int:
         """The most arms in a round."""
 
+    @property
+    def constant(self) -> bool:
+        """Whether every arm holds the same constant coordinate."""
+
     def least_score(self) -> float:
         """The least inner product of an arm with a parameter of norm one."""
 
@@ -72,6 +76,11 @@ class _Drawn:
 
     dim: int = static()
     count: int = static()
+
+    @property
+    def constant(self) -> bool:
+        """No coordinate is constant."""
+        return False
 
     def least_score(self) -> float:
         """Arm and parameter may point in opposite directions."""
@@ -103,6 +112,11 @@ class Intercept(_Drawn):
 
     The parameter has the same form, so scores lie in [0, 1] for a parameter of norm one.
     """
+
+    @property
+    def constant(self) -> bool:
+        """The last coordinate is."""
+        return True
 
     def least_score(self) -> float:
         """(1 - 1)/2."""

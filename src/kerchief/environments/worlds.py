@@ -78,6 +78,7 @@ class GLMEnvironment:
             low=float(low),
             high=float(high),
             horizon=horizon,
+            constant=self.contexts.constant,
         )
 
     def init(self, stream: Stream) -> World:

@@ -29,6 +29,8 @@ Randomness: TypeAlias = Callable[[int], bytes]
 
 MAX_SCALE = 2**30
 _MAX_GRID_BITS = 512
+# Pays, many times over, for the slack between the discrete and the continuous curve.
+_MARGIN = 1e-6
 _MAX_RUN = 2**31
 _MAX_ROUND = 2**16
 _LARGEST_WORD = 2**64 - 1
@@ -244,7 +246,7 @@ class DiscreteGaussian:
         whole("grid_bits", bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
         _check_sensitivity(sensitivity, bits)
         steps = _rounded_sensitivity(sensitivity, bits, dimension)
-        scale = math.ceil(noise_multiplier * (1 + 1e-9) * steps)
+        scale = math.ceil(noise_multiplier * (1 + _MARGIN) * steps)
         return cls(grid_bits=bits, scale=scale, sensitivity=sensitivity, dimension=dimension)
 
     @property

@@ -166,12 +166,12 @@ reward, replaced by any other, over 20000 rounds"
         return "over any number of rounds" if self.rounds is None else f"over {self.rounds} rounds"
 
     def _what(self) -> str:
-        chance = f", except with probability at most about {self.delta:.6g}" if self.delta else ""
+        extra = f", plus {self.delta:.6g}" if self.delta else ""
         return (
             f"The context, action and reward that one {self.unit} contributes in one round could "
             f"be replaced by any others, and the probability of anything that is shown, "
             f"{self._over()}, would change by a factor of at most e^{self.epsilon:.6g} = "
-            f"{_factor(self.epsilon)}{chance}."
+            f"{_factor(self.epsilon)}{extra}."
         )
 
     def _not(self) -> str:

@@ -169,7 +169,7 @@ def _remedy(budget: Guarantee, known: Sequence[Receipt], new: Receipt) -> str:
             bills = _within(new.cohort, [*known, more])
             return worst_case(bills, budget.delta) <= budget.epsilon
 
-        if fits(1e9):
+        if fits(1e4):
             return f"A noise multiplier of {least(fits) * 1.00001:.6g} or more would fit."
     return (
         "Use more noise, fewer participations a user, or other users, or ask for a larger budget."

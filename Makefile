@@ -1,0 +1,39 @@
+# Two commands for a newcomer: `make compare` shows what privacy costs a bandit, `make test` runs the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: compare test lint bench nightly lock clean
+
+compare: $(READY)  ## the main job: policies x trust x epsilon, with a table, a picture and a report
+	$(BIN)/kerchief compare
+
+test: $(READY) lint  ## everything that must hold on every change
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
+
+lint: $(READY)  ## format, lint, types and import arrows
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## microseconds a decision beside a plain NumPy LinUCB
+	$(BIN)/kerchief bench
+
+nightly: $(READY)  ## the long statistical tests and the full-size claims
+	$(BIN)/python -m pytest -m nightly --numprocesses=2
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"kerchief needs Python 3.11 to 3.13, and {sys.executable} is {v.major}.{v.minor}; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(READY)
+
+lock:  ## resolve the dependencies anew (needs uv)
+	uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header --no-annotate --extra report --group dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) results .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

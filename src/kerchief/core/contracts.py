@@ -37,8 +37,8 @@ class Problem:
         low: least reward.
         high: greatest reward.
         horizon: number of rounds.
-        constant: whether every arm holds the same constant coordinate, so that a constant may be
-            taken off all rewards without changing which arm is best.
+        constant: the value of a coordinate that all arms share (0 for none): with one, a constant
+            may be taken off all rewards without changing which arm is best.
     """
 
     dim: int
@@ -48,7 +48,7 @@ class Problem:
     low: float
     high: float
     horizon: int
-    constant: bool = False
+    constant: float = 0.0
 
 
 @struct

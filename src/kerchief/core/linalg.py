@@ -23,7 +23,9 @@ def svec_size(dim: int) -> int:
 
 
 @functools.cache
-def _layout(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64], NDArray[np.intp]]:
+def _layout(
+    dim: int,
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64], NDArray[np.intp]]:
     """Rows, columns and weights of the flat form, and where each entry of the matrix lies in it."""
     rows, columns = np.triu_indices(dim)
     weights = np.where(rows == columns, 1.0, math.sqrt(2.0))
@@ -35,11 +37,11 @@ def _layout(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.fl
 def svec(matrix: Array) -> Array:
     """Flatten a symmetric matrix isometrically: off-diagonals times the square root of two.
 
-    The Euclidean norm of the result is the Frobenius norm of the matrix, so isotropic noise on it is
-    exactly what a Frobenius sensitivity pays for.
+    The Euclidean norm of the result is the Frobenius norm of the matrix, so isotropic noise on it
+    is exactly what a Frobenius sensitivity pays for.
 
-    >>> float(jnp.linalg.norm(svec(jnp.ones((3, 3)))))
-    3.0
+    >>> svec(jnp.array([[1.0, 0.0], [0.0, 2.0]])).tolist()
+    [1.0, 0.0, 2.0]
     """
     rows, columns, weights, _ = _layout(matrix.shape[-1])
     return matrix[rows, columns] * weights.astype(matrix.dtype)
@@ -60,7 +62,7 @@ def inverse(matrix: Array) -> Array:
     >>> inverse(jnp.diag(jnp.array([2.0, 4.0]))).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    unit = np.eye(matrix.shape[-1])
+    unit = np.eye(matrix.shape[-1], dtype=matrix.dtype)
     for k in range(matrix.shape[-1]):
         column = matrix[:, k]
         started = jnp.where(unit[k] == 1, unit[k][:, None], matrix)
@@ -69,6 +71,7 @@ def inverse(matrix: Array) -> Array:
 
 
 def floored(matrix: Array, floor: Array) -> Array:
-    """Raise every eigenvalue of a symmetric matrix to at least `floor` (post-processing of a release)."""
+    """Raise every eigenvalue of a symmetric matrix to at least `floor` (post-processing)."""
     values, vectors = jnp.linalg.eigh(matrix)
-    return (vectors * jnp.maximum(values, floor)) @ vectors.T
+    raised: Array = (vectors * jnp.maximum(values, floor)) @ vectors.T
+    return raised

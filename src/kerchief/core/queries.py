@@ -6,10 +6,12 @@ import dataclasses
 import math
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from kerchief.core.contracts import Example, Problem
 from kerchief.core.linalg import svec, svec_size
+from kerchief.core.validate import at_least, between, whole
 
 __all__ = ["Regression", "clip_features"]
 
@@ -20,15 +22,17 @@ def _finite(value: Array) -> Array:
 
 
 def clip_features(features: Array, norm: float) -> Array:
-    """Scale a feature vector into the ball of radius `norm`.
+    """Scale a feature vector into the ball of radius `norm`, which must lie between 1e-9 and 1e9.
+
+    Entries above about the root of the largest float are cut to it first, so no square overflows.
 
     >>> clip_features(jnp.array([3.0, 4.0]), 1.0).tolist()
     [0.6000000000000001, 0.8]
     """
-    features = _finite(features)
-    largest = jnp.maximum(jnp.abs(features).max(), jnp.finfo(features.dtype).tiny)
-    # Dividing by the largest entry first keeps the square from overflowing.
-    length = largest * jnp.linalg.norm(features / largest)
+    # Not a division by the largest entry: XLA may multiply by its reciprocal, which can flush to 0.
+    limit = 2.0 ** (np.finfo(features.dtype).maxexp // 2 - 4)
+    features = jnp.clip(_finite(features), -limit, limit)
+    length = jnp.linalg.norm(features)
     return jnp.where(length > norm, features * (norm / length), features)
 
 
@@ -51,9 +55,16 @@ class Regression:
     high: float
     center: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Check the bounds: privacy rests on them."""
+        whole("dim", self.dim)
+        between("norm", self.norm, 1e-9, 1e9, closed=True)
+        at_least("high", self.high, at_least("low", self.low, -1e9))
+        between("center", self.center, -1e9, 1e9, closed=True)
+
     @classmethod
     def of(cls, problem: Problem) -> Regression:
-        """The query that fits a problem's public bounds, with rewards centred where that is free."""
+        """The query that fits a problem's public bounds, rewards centred where that is free."""
         center = (problem.low + problem.high) / 2 if problem.constant else 0.0
         return cls(
             dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high, center=center

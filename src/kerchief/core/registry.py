@@ -1,4 +1,4 @@
-"""Registries: algorithms are entered where they are defined and found by name; nothing chooses by an if-chain."""
+"""Registries: algorithms are entered where they are defined, and found by name."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from kerchief.core.contracts import Clock
@@ -30,13 +32,17 @@ def in_ball(stream: Stream, count: int, dim: int) -> Array:
     normals = [z for i in range(pairs) for z in normal_pair(words[2 * i], words[2 * i + 1])]
     z = jnp.stack(normals[:dim], axis=-1)
     rest = -2 * jnp.log(open_unit(words[2 * pairs]))
-    return z * jax.lax.rsqrt((z * z).sum(-1) + rest)[:, None]
+    # Floats can draw exactly zero; then the point is the center, not a division by zero.
+    square = jnp.maximum((z * z).sum(-1) + rest, np.finfo(np.float32).tiny)
+    return z * jax.lax.rsqrt(square)[:, None]
 
 
 def on_sphere(stream: Stream, count: int, dim: int) -> Array:
     """Points drawn uniformly from the unit sphere."""
     z = stream.normal(count * dim).reshape(count, dim)
-    return z * jax.lax.rsqrt((z * z).sum(-1, keepdims=True))
+    square = (z * z).sum(-1, keepdims=True)
+    # In one dimension about one draw in 10 million is exactly zero: it stands for the first axis.
+    return jnp.where(square > 0, z * jax.lax.rsqrt(square), jnp.eye(1, dim, dtype=z.dtype))
 
 
 class Contexts(Protocol):
@@ -51,8 +57,8 @@ class Contexts(Protocol):
         """The most arms in a round."""
 
     @property
-    def constant(self) -> bool:
-        """Whether every arm holds the same constant coordinate."""
+    def constant(self) -> float:
+        """The value of a coordinate that all arms share, or 0."""
 
     def least_score(self) -> float:
         """The least inner product of an arm with a parameter of norm one."""
@@ -72,15 +78,15 @@ CONTEXTS: Registry[type[Contexts]] = Registry("contexts")
 
 @struct
 class _Drawn:
-    """What the sources share: a size, a parameter on the sphere, and nothing kept between rounds."""
+    """What the sources share: a size, a parameter on the sphere, nothing kept between rounds."""
 
     dim: int = static()
     count: int = static()
 
     @property
-    def constant(self) -> bool:
-        """No coordinate is constant."""
-        return False
+    def constant(self) -> float:
+        """No coordinate is shared."""
+        return 0.0
 
     def least_score(self) -> float:
         """Arm and parameter may point in opposite directions."""
@@ -108,15 +114,18 @@ class Ball(_Drawn):
 @CONTEXTS.entry("intercept")
 @struct
 class Intercept(_Drawn):
-    """Arms (u, 1)/√2 with u redrawn from the unit sphere, as in Hanna et al.'s experiments (paper 004).
+    """Arms (u, 1)/√2 with u redrawn from the unit sphere.
+
+    This is the world of the experiments in "Improved rate for Locally Differentially Private Linear
+    Bandits" (TMLR submission), which does not say whether arms are redrawn.
 
     The parameter has the same form, so scores lie in [0, 1] for a parameter of norm one.
     """
 
     @property
-    def constant(self) -> bool:
-        """The last coordinate is."""
-        return True
+    def constant(self) -> float:
+        """The last coordinate."""
+        return math.sqrt(0.5)
 
     def least_score(self) -> float:
         """(1 - 1)/2."""
@@ -152,7 +161,7 @@ class Fixed(_Drawn):
 @CONTEXTS.entry("starved")
 @struct
 class Starved(_Drawn):
-    """An adversary that starves one direction: all arms lie in a hyperplane but for one round in 64.
+    """An adversary that starves one direction: all arms lie in a hyperplane 63 rounds in 64.
 
     The first rounds show the hyperplane alone, so a policy that stops exploring once its arms look
     settled meets the rare rounds unprepared.

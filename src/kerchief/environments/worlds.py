@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -92,7 +91,9 @@ class GLMEnvironment:
         count = self.contexts.count
         if self.fewest == count:
             return Arms(features=features, allowed=jnp.ones(count, bool))
-        size = self.fewest + jnp.floor(stream.split(2).uniform(1) * (count + 1 - self.fewest) - 1e-6)
+        # A uniform lies in (0, 1], so its ceiling counts from 1 and never leaves the user armless.
+        more = jnp.ceil(stream.split(2).uniform(1) * (count + 1 - self.fewest))
+        size = self.fewest - 1 + more
         rank = jnp.argsort(jnp.argsort(stream.split(3).uniform(count)))
         return Arms(features=features, allowed=rank < size)
 
@@ -136,7 +137,7 @@ def make_environment(
     >>> make_environment(dim=0)
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: dim is 0; it must be at least 1
+    kerchief.core.errors.InvalidValue: dim is 0; it must be at least 1 and at most 64
     """
     validate.one_of("env", link, tuple(LINKS))
     validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=64)

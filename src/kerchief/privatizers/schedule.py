@@ -1,4 +1,4 @@
-"""Schedules: when a privatizer may release. Public time, or the learner's wish within a fixed number."""
+"""Schedules: when a privatizer may release: at public times, or on the learner's wish."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Clock
+from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import at_least, whole
 
 __all__ = ["At", "Every", "OnDemand", "Schedule"]
 
@@ -31,6 +33,14 @@ class At:
 
     ends: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        """Check that every batch has a user."""
+        for start, end in zip((0, *self.ends), self.ends, strict=False):
+            if whole("end of a batch", end) <= start:
+                raise InvalidValue(
+                    f"batches end at {self.ends}; each must end after the one before"
+                )
+
     @classmethod
     def growing(cls, horizon: int, *, first: int, growth: float) -> At:
         """Batches that grow geometrically, the last one cut at the horizon.
@@ -38,6 +48,9 @@ class At:
         >>> At.growing(100, first=10, growth=2.0).ends
         (10, 20, 40, 80, 100)
         """
+        whole("horizon", horizon)
+        whole("first batch", first)
+        at_least("growth", growth, 1.0)
         ends = [min(first, horizon)]
         while ends[-1] < horizon:
             ends.append(min(horizon, max(ends[-1] + 1, round(ends[-1] * growth))))
@@ -61,6 +74,10 @@ class OnDemand:
     """
 
     limit: int
+
+    def __post_init__(self) -> None:
+        """Check the limit."""
+        whole("limit", self.limit)
 
     def capacity(self, horizon: int) -> int:
         """The limit."""

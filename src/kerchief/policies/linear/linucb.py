@@ -92,14 +92,17 @@ class LinUCB:
             mode: widths from the theorem, or the documented multipliers.
             exploration: multiplier of the width; by default 1 in theory and 0.3 when tuned.
         """
+        query = Regression.of(problem)
+        # Centred rewards belong to a parameter that is shifted along the shared coordinate.
+        shift = abs(query.center) / problem.constant if mode == "theory" and query.center else 0.0
         default = 1.0 if mode == "theory" else 0.3
         return cls(
-            query=Regression.of(problem),
+            query=query,
             regularizer=1.0,
-            radius=problem.radius,
+            radius=problem.radius + shift,
             spread=(problem.high - problem.low) / 2,
             exploration=default if exploration is None else exploration,
-            damping=1.0,
+            damping=2.0,
             confidence=0.05,
             patience=0.01,
             mode=mode,

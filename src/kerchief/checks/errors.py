@@ -1,0 +1,126 @@
+"""Laws and their failures: what was broken, what was seen, what was expected.
+
+`CheckFailed` joins the tree of `core.errors` below `KerchiefError`, and is an AssertionError too, so
+that test runners show it as a failed test rather than as a crash.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import jax
+import numpy as np
+
+from kerchief.core.errors import KerchiefError
+
+__all__ = ["Broken", "CheckFailed", "Failure", "Law", "expect", "laws_of", "run_laws", "same"]
+
+S = TypeVar("S")
+
+
+class Broken(Exception):
+    """Raised inside a law: what was seen, and what was expected."""
+
+    def __init__(self, *, seen: object, expected: object) -> None:
+        """Keep both for the report."""
+        super().__init__(f"seen: {seen}; expected: {expected}")
+        self.seen, self.expected = str(seen), str(expected)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One broken law."""
+
+    law: str
+    seen: str
+    expected: str
+
+    def __str__(self) -> str:
+        """One line of the report."""
+        return f"[{self.law}] seen: {self.seen}; expected: {self.expected}"
+
+
+class CheckFailed(KerchiefError, AssertionError):
+    """Laws are broken; `failures` holds each of them.
+
+    >>> fault = Failure(law="masked arms are never chosen", seen="arm 2", expected="arm 0")
+    >>> print(CheckFailed("linucb under local", [fault]))
+    linucb under local breaks 1 law:
+      [masked arms are never chosen] seen: arm 2; expected: arm 0
+    """
+
+    def __init__(self, subject: str, failures: Iterable[Failure]) -> None:
+        """Name the subject and list what it breaks."""
+        self.subject, self.failures = subject, tuple(failures)
+        count = len(self.failures)
+        head = f"{subject} breaks {count} law{'' if count == 1 else 's'}:"
+        super().__init__("\n  ".join([head, *map(str, self.failures)]))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Law(Generic[S]):
+    """A named check of one kind of subject; calling it returns nothing or raises CheckFailed."""
+
+    name: str
+    body: Callable[[S], None]
+
+    def __call__(self, subject: S) -> None:
+        """Hold the subject to this law."""
+        try:
+            self.body(subject)
+        except Broken as broken:
+            fault = Failure(law=self.name, seen=broken.seen, expected=broken.expected)
+            raise CheckFailed(str(subject), [fault]) from broken
+        # The subject is foreign code: whatever it raises breaks the law that it was held to.
+        except Exception as error:
+            seen = f"{type(error).__name__}: {error}"
+            fault = Failure(law=self.name, seen=seen, expected="no error")
+            raise CheckFailed(str(subject), [fault]) from error
+
+
+def laws_of(*bodies: Callable[[S], None]) -> Iterator[tuple[str, Law[S]]]:
+    """Name each law after its function."""
+    for body in bodies:
+        name = body.__name__.replace("_", " ")
+        yield name, Law(name=name, body=body)
+
+
+def run_laws(
+    subject: Any, laws: Iterable[tuple[str, Law[Any]]], *, expected_failures: Mapping[str, str]
+) -> list[Failure]:
+    """Hold a subject to every law; an expected failure (law: reason) must fail, or is reported."""
+    failures: list[Failure] = []
+    for name, law in laws:
+        try:
+            law(subject)
+        except CheckFailed as failed:
+            failures += [] if name in expected_failures else failed.failures
+        else:
+            if name in expected_failures:
+                seen = f"it holds, though it was expected to fail: {expected_failures[name]}"
+                failures.append(Failure(law=name, seen=seen, expected="a failure"))
+    return failures
+
+
+def expect(holds: object, *, seen: object, expected: object) -> None:
+    """Raise Broken unless `holds`."""
+    if not bool(holds):
+        raise Broken(seen=seen, expected=expected)
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two trees have the same form and the same bits in every leaf.
+
+    >>> same({"a": np.float32(1)}, {"a": np.float64(1)})
+    False
+    """
+    if jax.tree.structure(first) != jax.tree.structure(second):
+        return False
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return all(_same_leaf(np.asarray(a), np.asarray(b)) for a, b in pairs)
+
+
+def _same_leaf(a: Any, b: Any) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

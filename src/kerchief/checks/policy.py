@@ -1,0 +1,225 @@
+"""What every policy must be: plain, pure, repeatable, and the same alone as among thousands."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kerchief.checks import conduct, learning
+from kerchief.checks.by_hand import Hand, Turn, hand_of, read_only, turns_by_hand
+from kerchief.checks.errors import Law, expect, laws_of, same
+from kerchief.checks.stage import SEED, SEGMENT, WIDTH, Case, play, played
+from kerchief.core.codec import decode, encode
+from kerchief.core.contracts import Arms, Clock
+from kerchief.core.random import POLICY, Stream
+from kerchief.environments import make_environment
+
+__all__ = ["yield_policy_checks"]
+
+_TURNS = 8
+
+
+def yield_policy_checks() -> Iterator[tuple[str, Law[Case]]]:
+    """Name and function of every law of a policy; each takes a `Case`."""
+    yield from laws_of(
+        config_survives_the_codec,
+        run_continues_from_a_restored_state,
+        keyword_only_and_frozen,
+        documented,
+        inputs_are_never_edited,
+        models_are_snapshots,
+        same_seed_same_run,
+        update_and_publish_draw_nothing,
+        replicates_are_isolated,
+        one_replicate_is_a_slice_of_many,
+        masked_arms_are_never_chosen,
+        edge_sizes_run,
+    )
+    yield from conduct.yield_conduct_checks()
+    yield from learning.yield_learning_checks()
+
+
+def config_survives_the_codec(case: Case) -> None:
+    """Written and read back, a policy is equal to itself, in both modes."""
+    for mode in ("tuned", "theory"):
+        policy = case.policy(mode)
+        restored = decode(encode(policy))
+        expect(restored == policy, seen=restored, expected=policy)
+
+
+def run_continues_from_a_restored_state(case: Case) -> None:
+    """With state and model read back, and a fresh policy, the second half of a run is the same."""
+    whole = turns_by_hand(case, turns=_TURNS)
+    hand = hand_of(case, seed=1)
+    for round in range(_TURNS // 2):
+        hand.turn(round)
+    hand.policy = case.policy()
+    hand.state, hand.model = decode(encode((hand.state, hand.model)))
+    rest = [hand.turn(round) for round in range(_TURNS // 2, _TURNS)]
+    _expect_same_turns(rest, whole[_TURNS // 2 :], "the run without a pause")
+
+
+def keyword_only_and_frozen(case: Case) -> None:
+    """A policy is a frozen dataclass that takes its parameters by keyword alone."""
+    kind = type(case.policy())
+    expect(dataclasses.is_dataclass(kind), seen=f"{kind.__name__}", expected="a dataclass")
+    parameters = inspect.signature(kind).parameters.values()
+    loose = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    expect(not loose, seen=f"positional parameters {loose}", expected="keyword-only ones")
+    frozen = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    expect(frozen, seen=f"{kind.__name__} can be changed", expected="a frozen dataclass")
+
+
+def documented(case: Case) -> None:
+    """Its module names the source it is entered with, and class, methods and entry are described."""
+    kind, entry = case.entry.kind, case.entry
+    expect(entry.summary and entry.source, seen=entry, expected="a summary and a source")
+    words = (sys.modules[kind.__module__].__doc__ or "") + (kind.__doc__ or "")
+    expect(words and kind.__doc__, seen="no docstring", expected="one for module and class")
+    cited = re.findall(r"([A-Z][\w\-]+) et al\.|\b((?:19|20)\d\d)\b", entry.source)
+    missing = [word for pair in cited for word in pair if word and word not in words]
+    expect(not missing, seen=f"the docstring lacks {missing}", expected=f"to name {entry.source}")
+    public = [name for name in vars(kind) if not name.startswith("_") and callable(vars(kind)[name])]
+    silent = [name for name in public if not inspect.getdoc(getattr(kind, name))]
+    expect(not silent, seen=f"{silent} have no docstring", expected="every method described")
+
+
+def inputs_are_never_edited(case: Case) -> None:
+    """Arms, rewards, states, models and releases come read-only and are unchanged afterwards."""
+    hand = hand_of(case, seed=1)
+    for round in range(_TURNS):
+        hand.turn(round)
+    edited = sum(not same(given, before) for given, before in hand.inputs)
+    expect(not edited, seen=f"{edited} of {len(hand.inputs)} inputs changed", expected="none")
+
+
+def models_are_snapshots(case: Case) -> None:
+    """A model that was posted does not change when later ones are."""
+    turns = turns_by_hand(case, turns=_TURNS)
+    changed = [i for i, turn in enumerate(turns) if not same(read_only(turn.posted), turn.model)]
+    expect(not changed, seen=f"the models of rounds {changed} changed later", expected="none")
+
+
+def same_seed_same_run(case: Case) -> None:
+    """Two runs at one seed agree in every bit, whatever global generators do in between."""
+    turns = [_disturbed(case, disturbance) for disturbance in (1, 2)]
+    _expect_same_turns(turns[1], turns[0], "the first run")
+    again = play(case).run.regret
+    expect(same(again, played(case).run.regret), seen="another regret", expected="the same bits")
+
+
+def _disturbed(case: Case, disturbance: int) -> list[Turn]:
+    state = np.random.get_state()  # noqa: NPY002 - the global generator is what is tested
+    try:
+        np.random.seed(disturbance)  # noqa: NPY002
+        return turns_by_hand(case, turns=_TURNS)
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+def update_and_publish_draw_nothing(case: Case) -> None:
+    """Releases replayed into a fresh state, with no device at all, give the same models."""
+    turns, hand = turns_by_hand(case, turns=_TURNS), hand_of(case, seed=2)
+    for round, turn in enumerate(turns):
+        for name, release in turn.releases.items():
+            hand.state = hand.policy.update(read_only(hand.state), name, release)
+        if turn.refreshes:
+            hand.model = hand.policy.publish(read_only(hand.state))
+        expect(
+            same(read_only(hand.model), turn.model),
+            seen=f"another model after round {round}",
+            expected="the model of the recorded run",
+        )
+
+
+def replicates_are_isolated(case: Case) -> None:
+    """With other replicates beside it, a replicate's regret is the same in every bit."""
+    half = WIDTH // 2
+    alone, shifted = played(case).run.regret, played(case, first_replicate=half).run.regret
+    differ = int((alone[:, half:] != shifted[:, :half]).any(axis=0).sum())
+    expect(not differ, seen=f"{differ} of {half} replicates changed", expected="none")
+
+
+def one_replicate_is_a_slice_of_many(case: Case) -> None:
+    """Run alone, a replicate has the regret it has among many, up to float32 rounding."""
+    many = played(case).run.regret[0, 0]
+    one = played(case, horizon=SEGMENT, replicates=1).run.regret[-1, 0]
+    close = abs(one - many) <= 1e-4 * (1 + abs(many))
+    expect(close, seen=f"regret {one} alone, {many} among {WIDTH}", expected="the same to 1e-4")
+
+
+def masked_arms_are_never_chosen(case: Case) -> None:
+    """No mask, however tempting or undefined the masked features, lets a masked arm through."""
+    hand = hand_of(case, seed=1)
+    models = [hand.model, [hand.turn(round) for round in range(_TURNS)][-1].posted]
+    rng = np.random.default_rng(3)
+    problem = case.environment.problem(SEGMENT)
+    for trial in range(48):
+        allowed = np.arange(problem.arms) == trial % problem.arms
+        allowed |= rng.random(problem.arms) < (trial % 3) / 4
+        features = rng.normal(size=(problem.arms, problem.dim)).astype(np.float32)
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        features[~allowed] *= rng.choice([1.0, 100.0, np.nan])
+        arms = read_only(Arms(features=features, allowed=allowed))
+        clock = Clock(round=jnp.int32(trial), since={name: np.int32(1) for name in hand.privatizers})
+        stream = Stream.of(seed=SEED, replicate=trial).at(POLICY)
+        action = int(hand.policy.act(models[trial % 2], arms, clock, stream))
+        expect(allowed[action], seen=f"arm {action}", expected=f"one of {np.flatnonzero(allowed)}")
+
+
+def edge_sizes_run(case: Case) -> None:
+    """One dimension, one arm, one round, arms all zero or all alike: allowed arms, finite models."""
+    tiny = [case] if not case.resizable else [_resized(case, dim, arms) for dim, arms in _SIZES]
+    for small in tiny:
+        for show in (_zeros, _repeated, _rescaled):
+            _expect_sound(small, show)
+
+
+_SIZES = ((1, 1), (1, 3), (2, 1))
+
+
+def _resized(case: Case, dim: int, arms: int) -> Case:
+    link = case.entry.home or "linear"
+    return dataclasses.replace(case, environment=make_environment(link=link, dim=dim, arms=arms))
+
+
+def _expect_sound(case: Case, show: Callable[[Arms], Arms]) -> None:
+    hand = Hand(
+        policy=case.policy(horizon=1),
+        privatizers=case.privatizers(1.0, horizon=1),
+        environment=case.environment,
+        seed=1,
+        show=show,
+    )
+    for round in range(3):
+        turn = hand.turn(round)
+        size = case.environment.problem(1)
+        where = f"{size.dim} dimensions, {size.arms} arms, {show.__name__[1:]} features"
+        finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(turn.model))
+        expect(finite, seen=f"{turn.model} with {where}", expected="a finite model")
+        expect(turn.allowed[turn.action], seen=f"arm {turn.action}", expected="an allowed arm")
+
+
+def _zeros(arms: Arms) -> Arms:
+    return Arms(features=jnp.zeros_like(arms.features), allowed=arms.allowed)
+
+
+def _repeated(arms: Arms) -> Arms:
+    return Arms(features=jnp.ones_like(arms.features), allowed=arms.allowed)
+
+
+def _rescaled(arms: Arms) -> Arms:
+    return Arms(features=arms.features * 1e-20, allowed=arms.allowed)
+
+
+def _expect_same_turns(seen: list[Turn], wanted: list[Turn], whose: str) -> None:
+    for round, (now, then) in enumerate(zip(seen, wanted, strict=True)):
+        alike = now.action == then.action and same(now.model, then.model)
+        expect(alike, seen=f"another action or model in round {round}", expected=f"those of {whose}")

@@ -1,0 +1,83 @@
+"""`kerchief calibrate`: the noise that a guarantee needs, and what the alternatives would have cost."""
+
+from __future__ import annotations
+
+import click
+
+from kerchief.cli import options
+from kerchief.cli.printing import print_json, print_table
+from kerchief.experiments.calibrate import Alternative, Noise
+from kerchief.experiments.calibrate import calibrate as find
+
+__all__ = ["calibrate"]
+
+
+@click.command()
+@options.epsilon
+@options.delta
+@click.option(
+    "--trust",
+    default="local",
+    show_default=True,
+    metavar="local|central",
+    help="Noise on each report, or on each batch's sum.",
+)
+@options.env
+@options.dim
+@options.radius
+@click.option(
+    "--sensitivity",
+    type=float,
+    help="How far one user can move the statistic.  [default: exact, for LinUCB's (x xᵀ, y x)]",
+)
+@options.json_output
+def calibrate(
+    *,
+    epsilon: float,
+    delta: float,
+    trust: str,
+    link: str,
+    dim: int,
+    radius: float,
+    sensitivity: float | None,
+    as_json: bool,
+) -> None:
+    """Find the noise that a guarantee needs, and what the alternatives would have cost."""
+    noise = find(
+        epsilon=epsilon,
+        delta=delta,
+        trust=trust,
+        link=link,
+        dim=dim,
+        radius=radius,
+        sensitivity=sensitivity,
+    )
+    if as_json:
+        print_json(noise.to_dict())
+        return
+    print_table(("the noise", ""), _facts(noise), words=1)
+    rows = [_texts(one) for one in noise.alternatives]
+    used = ("exact Gaussian (used)", f"{noise.std:.5g}", "1.00x", "one joint release")
+    headings = ("the same promise by", "std", "factor", "")
+    print_table(headings, [used, *rows], words=1)
+    click.echo(noise.guarantee.sentence())
+
+
+def _facts(noise: Noise) -> list[tuple[str, str]]:
+    twin = noise.twin
+    return [
+        ("sensitivity (one user replaced)", f"{noise.sensitivity:.6g}"),
+        ("coordinates", str(noise.size)),
+        ("noise multiplier (std / sensitivity)", f"{noise.noise_multiplier:.6g}"),
+        ("standard deviation on each coordinate", f"{noise.std:.6g}"),
+        ("discrete twin: grid", f"2**{-twin.grid_bits} = {twin.grid:.4g}"),
+        ("discrete twin: scale in grid steps", str(twin.scale)),
+        ("discrete twin: standard deviation", f"{twin.std:.6g}"),
+        ("discrete twin: epsilon really spent", f"{noise.twin_epsilon:.6g}"),
+    ]
+
+
+def _texts(one: Alternative) -> tuple[str, str, str, str]:
+    if one.std is None or one.factor is None:
+        return one.name, "-", "refused", one.note
+    return one.name, f"{one.std:.5g}", f"{one.factor:.2f}x", one.note

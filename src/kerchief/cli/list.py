@@ -1,0 +1,32 @@
+"""`kerchief list`: what can be named on the command line."""
+
+from __future__ import annotations
+
+import click
+
+from kerchief.cli import options
+from kerchief.cli.printing import print_json, print_table
+from kerchief.experiments.listing import LISTINGS
+
+__all__ = ["list_"]
+
+# Columns that are for machines: they would not fit a terminal.
+_ONLY_JSON = ("source", "parent")
+
+
+@click.command("list")
+@click.argument("kind", metavar="policies|environments|mechanisms|trusts")
+@options.json_output
+def list_(*, kind: str, as_json: bool) -> None:
+    """List policies, environments, mechanisms or trusts."""
+    lines = LISTINGS[kind]()
+    if as_json:
+        print_json({kind: lines})
+        return
+    headings = [name for name in lines[0] if name not in _ONLY_JSON]
+    rows = [[_text(line[name]) for name in headings] for line in lines]
+    print_table(headings, rows, words=len(headings))
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,102 @@
+"""Options that several commands share: one word a thing, in every command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kerchief.experiments.declare import Comparison
+
+__all__ = [
+    "arms",
+    "contexts",
+    "delta",
+    "device",
+    "dim",
+    "env",
+    "epsilon",
+    "epsilons",
+    "fewest_arms",
+    "horizon",
+    "json_output",
+    "mode",
+    "out",
+    "policies",
+    "radius",
+    "replicates",
+    "reward_noise",
+    "seed",
+    "trusts",
+]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Option = Callable[[Command], Command]
+
+# Words are checked by the library, which names the nearest ones; click only shows them.
+_DEFAULTS = Comparison()
+
+
+def _option(flag: str, target: str, default: object, help: str, **more: Any) -> Any:
+    return click.option(flag, target, default=default, show_default=True, help=help, **more)
+
+
+def _many(flag: str, target: str, default: object, help: str, **more: Any) -> Any:
+    return _option(flag, target, default, f"{help} Repeatable.", multiple=True, **more)
+
+
+env = _option(
+    "--env", "link", _DEFAULTS.link, "Rewards.", metavar="linear|logistic|probit"
+)
+contexts = _many(
+    "--contexts",
+    "contexts",
+    _DEFAULTS.contexts,
+    "Where arms come from.",
+    metavar="ball|intercept|fixed|starved",
+)
+dim = _option("--dim", "dim", _DEFAULTS.dim, "Length of an arm's feature vector.")
+arms = _option("--arms", "arms", _DEFAULTS.arms, "The most arms in a round.")
+radius = _option("--radius", "radius", _DEFAULTS.radius, "Norm of the unknown parameter.")
+fewest_arms = click.option(
+    "--fewest-arms", "fewest", type=int, help="The fewest arms in a round.  [default: all]"
+)
+reward_noise = _option(
+    "--reward-noise",
+    "noise",
+    _DEFAULTS.noise,
+    "How rewards fall around their mean.",
+    metavar="bernoulli|bounded|gaussian",
+)
+horizon = _option("--horizon", "horizon", _DEFAULTS.horizon, "Number of rounds.")
+policies = _many(
+    "--policy", "policies", _DEFAULTS.policies, "A bandit's own name.", metavar="NAME"
+)
+trusts = _many(
+    "--trust",
+    "trusts",
+    _DEFAULTS.trusts,
+    "Whom users must trust.",
+    metavar="none|local|shuffle|joint|central",
+)
+epsilons = _many("--epsilon", "epsilons", _DEFAULTS.epsilons, "Privacy asked for.", type=float)
+epsilon = _option("--epsilon", "epsilon", 1.0, "Privacy asked for.")
+delta = _option("--delta", "delta", _DEFAULTS.delta, "Privacy asked for; below 1/horizon.")
+replicates = _option("--replicates", "replicates", _DEFAULTS.replicates, "Independent runs.")
+seed = _option("--seed", "seed", _DEFAULTS.seed, "Of everything random.")
+mode = _option(
+    "--mode", "mode", _DEFAULTS.mode, "Widths, tuned or from the theorem.", metavar="tuned|theory"
+)
+device = _option("--device", "device", "auto", "Where to compute.", metavar="cpu|gpu|auto")
+out = _option(
+    "--out",
+    "out",
+    Path("results/compare"),
+    "Folder for the picture, the report and the results.",
+    type=click.Path(path_type=Path),
+)
+json_output = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."
+)

@@ -1,0 +1,147 @@
+"""Play a comparison cell by cell, so that an interrupted run keeps what was finished."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core import validate
+from kerchief.experiments.declare import Cell, Comparison
+from kerchief.policies import POLICIES
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers.registry import protect
+from kerchief.simulation.run import Progress, Run, simulate
+
+__all__ = ["Finished", "Watch", "compare"]
+
+Watch: TypeAlias = Callable[[Cell, str, float], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A cell that was played to the end.
+
+    Attributes:
+        cell: what was played.
+        rounds: the ticks: after how many rounds regret was read.
+        regret: cumulative regret, a row a tick and a column a replicate.
+        releases: for each query, how often it was released, on average over replicates.
+        spent: what the worst-off user was really charged.
+        seconds: time played, without compilation.
+        compile_seconds: time spent compiling.
+        device: the kind of device it ran on.
+    """
+
+    cell: Cell
+    rounds: NDArray[np.int64]
+    regret: NDArray[np.float64]
+    releases: Mapping[str, float]
+    spent: Guarantee
+    seconds: float
+    compile_seconds: float
+    device: str
+
+    @property
+    def microseconds(self) -> float:
+        """Time a decision, in microseconds."""
+        return 1e6 * self.seconds / (int(self.rounds[-1]) * int(self.regret.shape[1]))
+
+
+def compare(
+    comparison: Comparison,
+    *,
+    ticks: int = 100,
+    width: int | None = None,
+    watch: Watch | None = None,
+) -> Iterator[Finished]:
+    """Play every cell, one after another, and give each as soon as it is finished.
+
+    All cells meet the same worlds: the seed and the replicate's number decide what is drawn.
+
+    Args:
+        comparison: what to play.
+        ticks: how often regret is read.
+        width: the most replicates that play at once; by default what memory allows. Results do not
+            depend on it, up to rounding.
+        watch: called with the cell, "compiling" or "playing", and the finished share of the cell.
+
+    Yields:
+        The finished cells, in the order of `Comparison.cells`.
+
+    >>> small = Comparison(
+    ...     contexts=("ball",), dim=2, arms=3, horizon=40, replicates=2, trusts=("none",)
+    ... )
+    >>> [finished.cell.label() for finished in compare(small, ticks=4)]
+    ['uniform', 'greedy not private', 'linucb not private']
+    """
+    most = comparison.width() if width is None else validate.whole("width", width)
+    for cell in comparison.cells():
+        yield _play(comparison, cell, ticks, most, watch or (lambda cell, stage, share: None))
+
+
+def _play(comparison: Comparison, cell: Cell, ticks: int, width: int, watch: Watch) -> Finished:
+    """One cell, in chunks of replicates of nearly equal width."""
+    chunks = -(-comparison.replicates // width)
+    edges = [comparison.replicates * i // chunks for i in range(chunks + 1)]
+    runs = [
+        _chunk(comparison, cell, ticks, first, last, watch)
+        for first, last in itertools.pairwise(edges)
+    ]
+    return _joined(cell, runs)
+
+
+def _chunk(
+    comparison: Comparison, cell: Cell, ticks: int, first: int, last: int, watch: Watch
+) -> Run:
+    """Replicates first to last - 1 of a cell, against a ledger of their own.
+
+    Replicates are parallel universes, so each chunk's ledger shows the whole bill.
+    """
+    horizon, environment = comparison.horizon, comparison.environment(cell.contexts)
+    policy = POLICIES[cell.policy].make(environment.problem(horizon), comparison.mode)
+    return simulate(
+        policy=policy,
+        privatizers=protect(policy, cell.guarantee, horizon=horizon),
+        environment=environment,
+        ledger=MemoryLedger(cell.guarantee),
+        horizon=horizon,
+        replicates=last - first,
+        seed=comparison.seed,
+        first_replicate=first,
+        ticks=ticks,
+        progress=_progress(comparison, cell, first, last, watch),
+    )
+
+
+def _progress(comparison: Comparison, cell: Cell, first: int, last: int, watch: Watch) -> Progress:
+    """Turn the rounds of one chunk into the finished share of its cell."""
+
+    def report(stage: str, rounds: int) -> None:
+        done = first + (last - first) * rounds / comparison.horizon
+        watch(cell, stage, done / comparison.replicates)
+
+    return report
+
+
+def _joined(cell: Cell, runs: list[Run]) -> Finished:
+    """Chunks side by side; what was spent is what the worst-off user of any was charged."""
+    releases = {
+        name: float(np.concatenate([run.releases[name] for run in runs]).mean())
+        for name in runs[0].releases
+    }
+    return Finished(
+        cell=cell,
+        rounds=runs[0].rounds,
+        regret=np.concatenate([run.regret for run in runs], axis=1),
+        releases=releases,
+        spent=max((run.spent for run in runs), key=lambda spent: spent.epsilon),
+        seconds=sum(run.seconds for run in runs),
+        compile_seconds=sum(run.compile_seconds for run in runs),
+        device=runs[0].device,
+    )

@@ -1,0 +1,90 @@
+"""What can be named on the command line: policies, environments, mechanisms, trusts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from kerchief.core.links import LINKS, Link
+from kerchief.core.registry import Registry
+from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.worlds import NOISES
+from kerchief.mechanisms.registry import MECHANISMS
+from kerchief.policies import POLICIES
+from kerchief.privatizers.registry import TRUSTS
+
+__all__ = ["LISTINGS", "Line"]
+
+Line = dict[str, object]
+
+LISTINGS: Registry[Callable[[], list[Line]]] = Registry("listing")
+
+
+@LISTINGS.entry("policies")
+def _policies() -> list[Line]:
+    """Bandits, with the trusts under which they may run."""
+    return [
+        {
+            "name": name,
+            "trusts": list(entry.trusts),
+            "summary": entry.summary,
+            "parent": entry.parent,
+            "source": entry.source,
+        }
+        for name, entry in POLICIES.items()
+    ]
+
+
+@LISTINGS.entry("environments")
+def _environments() -> list[Line]:
+    """The three words that make a world."""
+    links: list[Line] = [
+        {"option": "--env", "name": name, "summary": _range(link)} for name, link in LINKS.items()
+    ]
+    contexts: list[Line] = [
+        {"option": "--contexts", "name": name, "summary": _first_line(kind)}
+        for name, kind in CONTEXTS.items()
+    ]
+    noises: list[Line] = [
+        {"option": "--reward-noise", "name": name, "summary": _first_line(draw)}
+        for name, draw in NOISES.items()
+    ]
+    return links + contexts + noises
+
+
+@LISTINGS.entry("mechanisms")
+def _mechanisms() -> list[Line]:
+    """Sources of noise, and whether they are fit for deployment."""
+    return [
+        {
+            "name": name,
+            "noise": "idealized" if entry.idealized else "exact",
+            "summary": entry.summary,
+        }
+        for name, entry in MECHANISMS.items()
+    ]
+
+
+@LISTINGS.entry("trusts")
+def _trusts() -> list[Line]:
+    """Protections, with the policies that support them."""
+    return [
+        {
+            "name": name,
+            "policies": [policy for policy, one in POLICIES.items() if name in one.trusts],
+            "summary": entry.summary,
+        }
+        for name, entry in TRUSTS.items()
+    ]
+
+
+def _range(link: Link) -> str:
+    """What rewards a link leads to."""
+    if link.low is None or link.high is None:
+        return "the expected reward is the score; rewards are bounded by the radius"
+    return f"{link.name} function of the score; rewards in [{link.low:g}, {link.high:g}]"
+
+
+def _first_line(thing: object) -> str:
+    """The first sentence of a docstring, without its full stop."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0].removesuffix(".")

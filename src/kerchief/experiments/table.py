@@ -1,0 +1,84 @@
+"""Long-form results as Parquet: a row a (cell, replicate, tick), with all that it depends on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kerchief.experiments.compare import Finished
+from kerchief.experiments.declare import Comparison
+from kerchief.experiments.extras import require_report
+from kerchief.experiments.versions import versions
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["long_form", "write_table"]
+
+_CELL = ("contexts", "policy", "trust", "epsilon", "delta")
+
+
+def write_table(comparison: Comparison, finished: Sequence[Finished], path: Path) -> None:
+    """Write the long form as one Parquet file."""
+    long_form(comparison, finished).write_parquet(path, compression="zstd")
+
+
+def long_form(comparison: Comparison, finished: Sequence[Finished]) -> pl.DataFrame:
+    """Every recorded number, a row each.
+
+    Columns: the cell (contexts, policy, trust, epsilon, delta, and spent_epsilon, spent_delta,
+    private; null stands for "no bound"), replicate, round, regret (cumulative), microseconds, the
+    other parameters in the words of the command line, device, and one `version_...` a library.
+
+    Raises:
+        KerchiefError: polars is not installed.
+    """
+    require_report()
+    import polars as pl
+
+    shared = {name: value for name, value in comparison.parameters().items() if name not in _CELL}
+    shared = {name: value for name, value in shared.items() if not isinstance(value, list)}
+    shared |= {f"version_{name}": version for name, version in versions().items()}
+    constants = [pl.lit(value).alias(name) for name, value in shared.items()]
+    return pl.concat([_cell(one) for one in finished]).with_columns(constants)
+
+
+def _cell(one: Finished) -> pl.DataFrame:
+    """The rows of one cell, replicate by replicate."""
+    import polars as pl
+
+    ticks, replicates = one.regret.shape
+    numbers = pl.DataFrame(
+        {
+            "replicate": np.repeat(np.arange(replicates), ticks),
+            "round": np.tile(one.rounds, replicates),
+            "regret": one.regret.T.ravel(),
+        }
+    )
+    constants = [
+        pl.lit(value, dtype=pl.String if isinstance(value, str) else pl.Float64).alias(name)
+        for name, value in _facts(one).items()
+    ]
+    private = pl.lit(math.isfinite(one.spent.epsilon)).alias("private")
+    return numbers.select(*constants, private, "replicate", "round", "regret")
+
+
+def _facts(one: Finished) -> dict[str, str | float | None]:
+    """What all rows of a cell have in common."""
+    epsilon, delta = one.cell.asked or (None, None)
+    private = math.isfinite(one.spent.epsilon)
+    return {
+        "contexts": one.cell.contexts,
+        "policy": one.cell.policy,
+        "trust": one.cell.trust,
+        "epsilon": epsilon,
+        "delta": delta,
+        "spent_epsilon": one.spent.epsilon if private else None,
+        "spent_delta": one.spent.delta if private else None,
+        "microseconds": one.microseconds,
+        "device": one.device,
+    }

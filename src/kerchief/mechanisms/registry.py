@@ -1,0 +1,45 @@
+"""Mechanisms by name, for listings and checks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kerchief.core.registry import Registry
+from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.gaussian import Gaussian
+
+__all__ = ["MECHANISMS", "Entry"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A registered mechanism.
+
+    Attributes:
+        kind: the class.
+        idealized: whether its noise is floating point, and so for simulation only.
+        summary: one line for listings.
+    """
+
+    kind: type
+    idealized: bool
+    summary: str
+
+
+MECHANISMS: Registry[Entry] = Registry("mechanism")
+MECHANISMS.add(
+    "gaussian",
+    Entry(
+        kind=Gaussian,
+        idealized=Gaussian.idealized,
+        summary="independent normal noise on every coordinate, in floating point",
+    ),
+)
+MECHANISMS.add(
+    "discrete-gaussian",
+    Entry(
+        kind=DiscreteGaussian,
+        idealized=DiscreteGaussian.idealized,
+        summary="rounding to a grid, then whole grid steps of exactly sampled noise",
+    ),
+)

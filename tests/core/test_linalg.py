@@ -1,0 +1,75 @@
+"""Small dense algebra against NumPy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kerchief.core.linalg import floored, inverse, smat, svec, svec_size
+
+DIMENSIONS = range(1, 13)
+
+
+def symmetric(dim: int, count: int = 8, seed: int = 0) -> NDArray[np.float64]:
+    raw = np.random.default_rng(seed + dim).normal(size=(count, dim, dim))
+    return raw + raw.transpose(0, 2, 1)
+
+
+@pytest.mark.parametrize("dim", DIMENSIONS)
+def test_svec_is_an_isometry_and_smat_undoes_it(dim: int) -> None:
+    matrices = symmetric(dim)
+    flat = jax.vmap(svec)(jnp.asarray(matrices))
+    assert flat.shape == (8, svec_size(dim))
+    inner = np.asarray(flat @ flat.T)
+    np.testing.assert_allclose(inner, np.einsum("aij,bij->ab", matrices, matrices), rtol=1e-12)
+    back = jax.vmap(lambda vector: smat(vector, dim))(flat)
+    np.testing.assert_allclose(np.asarray(back), matrices, rtol=1e-15)
+
+
+def test_svec_keeps_the_type() -> None:
+    assert svec(jnp.ones((2, 2), jnp.float32)).dtype == jnp.float32
+    assert smat(jnp.ones(3, jnp.float32), 2).dtype == jnp.float32
+    assert inverse(jnp.eye(2, dtype=jnp.float32)).dtype == jnp.float32
+
+
+def test_isotropic_noise_becomes_the_symmetrized_matrix() -> None:
+    unit = np.stack([np.asarray(smat(row, 3)) for row in jnp.eye(svec_size(3))])
+    variance = (unit**2).sum(0)
+    np.testing.assert_allclose(variance, 0.5 + 0.5 * np.eye(3), rtol=1e-15)
+
+
+@pytest.mark.parametrize("dim", DIMENSIONS)
+def test_inverse_equals_numpys(dim: int) -> None:
+    roots = np.random.default_rng(dim).normal(size=(16, dim, dim))
+    matrices = roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(dim)
+    ours = np.asarray(jax.jit(jax.vmap(inverse))(jnp.asarray(matrices)))
+    theirs = np.linalg.inv(matrices)
+    scale = np.linalg.cond(matrices)[:, None, None] * np.abs(theirs).max((1, 2), keepdims=True)
+    assert (np.abs(ours - theirs) <= 1e-14 * dim * scale).all()
+
+
+def test_inverse_of_widely_spread_eigenvalues() -> None:
+    matrix = np.diag(np.logspace(-6, 6, 5))
+    turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 5)))
+    ours = np.asarray(inverse(jnp.asarray(turn @ matrix @ turn.T)))
+    np.testing.assert_allclose(ours @ turn @ matrix @ turn.T, np.eye(5), atol=1e-3)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_floored_raises_small_eigenvalues_and_keeps_the_rest(dim: int) -> None:
+    matrices = symmetric(dim)
+    raised = np.asarray(jax.vmap(lambda m: floored(m, jnp.float64(0.5)))(jnp.asarray(matrices)))
+    for before, after in zip(matrices, raised, strict=True):
+        expected = np.maximum(np.linalg.eigvalsh(before), 0.5)
+        np.testing.assert_allclose(np.linalg.eigvalsh(after), expected, atol=1e-12)
+        np.testing.assert_allclose(after, after.T, atol=1e-12)
+        commutator = before @ after - after @ before
+        np.testing.assert_allclose(commutator, 0, atol=1e-11)
+
+
+def test_floored_leaves_a_matrix_above_the_floor_alone() -> None:
+    matrix = jnp.diag(jnp.array([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(np.asarray(floored(matrix, jnp.float64(1.0))), np.asarray(matrix))

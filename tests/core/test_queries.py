@@ -1,0 +1,205 @@
+"""The regression query: its sensitivity is exact, and clipping has no condition."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import Array
+
+from kerchief.core.contracts import Example, Problem
+from kerchief.core.errors import InvalidValue
+from kerchief.core.queries import Regression, clip_features
+
+PROBLEM = Problem(dim=3, arms=2, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=10)
+
+
+def query(
+    *, dim: int = 3, norm: float = 1.0, low: float = -1.0, high: float = 1.0, center: float = 0.0
+) -> Regression:
+    return Regression(dim=dim, norm=norm, low=low, high=high, center=center)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (query(), 3 / math.sqrt(2)),
+        (query(low=0.0), 3 / math.sqrt(2)),
+        (query(low=0.0, center=0.5), 1.5909902576697319),
+        (query(low=-2.0, high=2.0), 4.0),
+        (query(low=-math.sqrt(2), high=math.sqrt(2)), 2 * math.sqrt(2)),
+        (query(low=0.0, high=0.0), math.sqrt(2)),
+        (query(norm=2.0), 4 * (2 + 0.25) / math.sqrt(2)),
+        (query(norm=0.5, low=0.0), 2 * 0.5 * 1.0),
+        (query(low=-3.0, high=1.0), 6.0),
+    ],
+)
+def test_sensitivities_of_the_table(asked: Regression, expected: float) -> None:
+    assert asked.sensitivity == pytest.approx(expected, rel=1e-12)
+
+
+def distance(asked: Regression, raw: Array) -> Array:
+    """Between the statistics of two records, each a row of features and a reward."""
+    first, second = (
+        asked.encode(Example(features=row[:-1], reward=row[-1])) for row in (raw[0], raw[1])
+    )
+    return jnp.sqrt(((first - second) ** 2).sum() + 1e-30)
+
+
+@partial(jax.jit, static_argnames="asked")
+def climbed(asked: Regression, starts: Array) -> Array:
+    """Projected gradient ascent on the distance of two records; the greatest ever seen."""
+    low = jnp.full(asked.dim + 1, -asked.norm).at[-1].set(asked.low)
+    high = jnp.full(asked.dim + 1, asked.norm).at[-1].set(asked.high)
+
+    def step(raw: Array, size: Array) -> tuple[Array, Array]:
+        value, slope = jax.vmap(jax.value_and_grad(partial(distance, asked)))(raw)
+        slope = slope / (jnp.linalg.norm(slope, axis=(1, 2), keepdims=True) + 1e-30)
+        moved = jnp.clip(raw + size * (high - low) * slope, low, high)
+        x = jax.vmap(jax.vmap(lambda row: clip_features(row, asked.norm)))(moved[..., :-1])
+        return jnp.concatenate([x, moved[..., -1:]], -1), value.max()
+
+    sizes = 0.2 * 0.97 ** jnp.arange(250)
+    return jax.lax.scan(step, starts, sizes)[1].max()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        query(dim=2),
+        query(dim=5, low=0.0),
+        query(low=0.0, center=0.5),
+        query(low=-1.4, high=1.4),
+        query(low=-2.0, high=2.0),
+        query(norm=3.0, low=-1.0, high=4.0),
+        query(low=0.0, high=1e-3),
+    ],
+)
+def test_no_search_exceeds_the_sensitivity_and_one_reaches_it(asked: Regression) -> None:
+    rng = np.random.default_rng(8)
+    raw = rng.normal(size=(50_000, 2, asked.dim + 1)) * asked.norm
+    raw[..., -1] = rng.uniform(asked.low - 1, asked.high + 1, raw.shape[:-1])
+    seen = float(jax.jit(jax.vmap(partial(distance, asked)))(jnp.asarray(raw)).max())
+    best = max(seen, float(climbed(asked, jnp.asarray(raw[:64]))))
+    assert 0.999 * asked.sensitivity <= best <= asked.sensitivity * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("reward", [0.5, 1.0, 1.3, 2.0])
+def test_the_worst_pair_attains_it(reward: float) -> None:
+    asked = query(dim=2, low=-reward, high=reward)
+    cosine = -min(1.0, reward**2 / 2)
+    pair = jnp.array([[1.0, 0.0, reward], [cosine, math.sqrt(1 - cosine**2), reward]], jnp.float64)
+    assert float(distance(asked, pair)) == pytest.approx(asked.sensitivity, rel=1e-12)
+
+
+def test_in_one_dimension_it_is_only_a_bound() -> None:
+    asked = query(dim=1, low=0.0, high=0.1)
+    x = np.linspace(-1, 1, 201)
+    statistics = np.concatenate([np.stack([x**2, y * x], -1) for y in (0.0, 0.1)])
+    gaps = np.linalg.norm(statistics[:, None] - statistics[None], axis=-1)
+    assert gaps.max() < 0.75 * asked.sensitivity
+
+
+EDGES = [0.0, -0.0, 1e-45, 1e-320, 1e-12, 1.0, 1e19, 1.5e38, 3.4e38, 1e308, 1.797e308]
+EDGES += [-edge for edge in EDGES] + [math.nan, math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("norm", [1e-9, 1.0, 1e9])
+def test_every_vector_is_clipped(norm: float, dtype: type) -> None:
+    rows = np.random.default_rng(2).choice(np.array(EDGES), size=(64, 3))
+    with np.errstate(over="ignore", under="ignore"):
+        vectors = jnp.asarray(rows.astype(dtype))
+    together = np.asarray(jax.jit(jax.vmap(lambda v: clip_features(v, norm)))(vectors), np.float64)
+    alone = np.stack([np.asarray(clip_features(v, norm), np.float64) for v in vectors])
+    bound = norm * (1 + 8 * float(np.finfo(dtype).eps))
+    for clipped in (together, alone):
+        assert np.isfinite(clipped).all()
+        assert (np.linalg.norm(clipped, axis=1) <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_huge_vectors_are_not_let_through(dtype: type) -> None:
+    """XLA may divide by multiplying with a reciprocal, which flushes to zero for huge numbers."""
+    for share in (1.0, 0.5, 0.25, 1e-3):
+        huge = jnp.full(2, share * np.finfo(dtype).max, dtype)
+        for clip in (clip_features, jax.jit(clip_features)):
+            np.testing.assert_allclose(np.asarray(clip(huge, 1.0)), math.sqrt(0.5), rtol=1e-6)
+
+
+def test_vectors_inside_the_ball_are_not_touched() -> None:
+    for vector in ([0.6, 0.8], [1e-30, 0.0], [0.0, 0.0], [0.1, -0.2]):
+        features = jnp.array(vector, jnp.float32)
+        assert (clip_features(features, 1.0 + 1e-6) == features).all()
+
+
+def test_what_is_not_a_number_counts_as_zero() -> None:
+    clipped = clip_features(jnp.array([math.nan, 3.0, -math.inf]), 1.0)
+    assert clipped.tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("reward", "kept"),
+    [
+        (math.nan, 0.25),
+        (math.inf, 0.25),
+        (-math.inf, 0.25),
+        (1e308, 1.0),
+        (-1e308, 0.25),
+        (0.5, 0.5),
+    ],
+)
+def test_rewards_are_clipped_before_they_are_centred(reward: float, kept: float) -> None:
+    asked = query(dim=1, low=0.25, high=1.0, center=0.5)
+    flat = asked.encode(Example(features=jnp.array([1.0]), reward=jnp.float64(reward)))
+    assert flat.tolist() == [1.0, kept - 0.5]
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+encode = jax.jit(query(low=0.0).encode)
+
+
+@given(st.lists(numbers, min_size=3, max_size=3), numbers)
+@settings(max_examples=200, deadline=None)
+def test_no_record_leaves_the_statistics_set(features: list[float], reward: float) -> None:
+    flat = encode(Example(features=jnp.array(features), reward=jnp.float64(reward)))
+    # ‖x xᵀ‖² + y²‖x‖² is at most 2.
+    assert float((flat**2).sum()) <= 2 + 1e-12
+
+
+def test_the_flat_form_holds_both_parts() -> None:
+    flat = query(dim=2).encode(Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5)))
+    expected = [0.36, math.sqrt(2) * 0.48, 0.64, 0.3, 0.4]
+    np.testing.assert_allclose(np.asarray(flat), expected, rtol=1e-12)
+    assert query(dim=2).size == 5
+
+
+def test_of_a_problem() -> None:
+    assert Regression.of(PROBLEM) == query(low=0.0)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"dim": 0},
+        {"norm": 0.0},
+        {"norm": math.nan},
+        {"norm": math.inf},
+        {"norm": 1e-10},
+        {"low": math.nan},
+        {"low": 2.0},
+        {"high": math.inf},
+        {"low": -math.inf},
+        {"center": math.nan},
+    ],
+)
+def test_bad_bounds_are_refused(bad: dict[str, float]) -> None:
+    good = {"dim": 3, "norm": 1.0, "low": -1.0, "high": 1.0, "center": 0.0}
+    with pytest.raises(InvalidValue):
+        Regression(**(good | bad))  # type: ignore[arg-type]

@@ -1,0 +1,212 @@
+"""The generator: known answers, distinct addresses, and the laws of what is drawn.
+
+Each statistical test fails by chance with probability at most 1e-6; seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from numpy.typing import NDArray
+from scipy import special  # type: ignore[import-untyped]
+
+from kerchief.core.random import (
+    ARMS,
+    DEVICE,
+    MIDDLE,
+    POLICY,
+    REWARD,
+    WORLD,
+    Stream,
+    normal_pair,
+    open_unit,
+    philox,
+)
+
+ERROR = 1e-6
+MASK = 2**32 - 1
+Floats = NDArray[np.float64]
+
+
+def plain_philox(key: list[int], counter: list[int], rounds: int) -> list[int]:
+    """Philox-4x32 in whole numbers, written from its definition."""
+    k0, k1 = key
+    a, b, c, d = counter
+    for _ in range(rounds):
+        left, right = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = (right >> 32) ^ b ^ k0, right & MASK, (left >> 32) ^ d ^ k1, left & MASK
+        k0, k1 = (k0 + 0x9E3779B9) & MASK, (k1 + 0xBB67AE85) & MASK
+    return [a, b, c, d]
+
+
+def ours(key: list[int], counter: list[int], rounds: int) -> list[int]:
+    k0, k1 = (jnp.uint32(word) for word in key)
+    a, b, c, d = (jnp.uint32(word) for word in counter)
+    return [int(word) for word in philox((k0, k1), (a, b, c, d), rounds=rounds)]
+
+
+def assert_law(draws: Array, cdf: Callable[[Floats], Floats]) -> None:
+    """Kolmogorov-Smirnov by Massart's inequality, which is exact for no n but holds for all."""
+    sample = np.sort(np.asarray(draws, np.float64))
+    n = sample.size
+    level = cdf(sample)
+    steps = np.arange(n + 1) / n
+    distance = max(np.abs(level - steps[1:]).max(), np.abs(level - steps[:-1]).max())
+    assert distance < math.sqrt(math.log(2 / ERROR) / (2 * n)) + 2**-24
+
+
+def assert_uncorrelated(first: Array, second: Array, *, tests: int = 1) -> None:
+    """The sample correlation of n independent pairs is normal with deviation 1/√n, nearly."""
+    r = np.corrcoef(np.asarray(first, np.float64), np.asarray(second, np.float64))[0, 1]
+    assert abs(r) * math.sqrt(first.size) < -special.ndtri(ERROR / tests / 2)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "word", "answer"),
+    [
+        (10, 0, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        (10, MASK, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        (7, 0, "5f6fb709 0d893f64 4f121f81 4f730a48"),
+    ],
+)
+def test_known_answers(rounds: int, word: int, answer: str) -> None:
+    key, counter = [word] * 2, [word] * 4
+    expected = [int(part, 16) for part in answer.split()]
+    assert plain_philox(key, counter, rounds) == expected
+    assert ours(key, counter, rounds) == expected
+
+
+@pytest.mark.parametrize("rounds", [7, 10])
+def test_equals_the_plain_definition(rounds: int) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        words = [int(word) for word in rng.integers(0, 2**32, 6)]
+        assert ours(words[:2], words[2:], rounds) == plain_philox(words[:2], words[2:], rounds)
+
+
+def test_a_stream_is_the_cipher_at_its_address() -> None:
+    stream = Stream.of(seed=7, replicate=8).at(REWARD, round=9, query=3).split(2)
+    words = np.stack([np.asarray(word) for word in stream.words(3)])
+    for index in range(3):
+        expected = plain_philox([7, 8], [index, 9, REWARD + 256 * 3, 2], 7)
+        assert words[:, index].tolist() == expected
+
+
+def test_distinct_addresses_give_distinct_words() -> None:
+    seen: set[tuple[int, ...]] = set()
+    places = itertools.product((0, 1, MASK), (0, 1, 2), (ARMS, MIDDLE), (0, 1, 63), (0, 1), (0, 1))
+    count = 0
+    for seed, replicate, stream, round, query, part in places:
+        root = Stream.of(seed=seed, replicate=replicate)
+        words = root.at(stream, round=round, query=query).split(part).words(1)
+        seen.add(tuple(int(word[0]) for word in words))
+        count += 1
+    assert len(seen) == count == 216
+
+
+def test_streams_have_different_names() -> None:
+    assert len({WORLD, ARMS, REWARD, POLICY, DEVICE, MIDDLE}) == 6
+    assert max(WORLD, ARMS, REWARD, POLICY, DEVICE, MIDDLE) < 256
+
+
+def test_parts_do_not_nest() -> None:
+    stream = Stream.of(seed=1, replicate=1).at(ARMS)
+    assert stream.split(1).split(2) == stream.split(2)
+    assert (stream.split(0).uniform(4) == stream.uniform(4)).all()
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8])
+def test_sizes_that_are_no_multiple_of_a_block(size: int) -> None:
+    stream = Stream.of(seed=0, replicate=0)
+    for draws in (stream.uniform(size), stream.normal(size), stream.exponential(size)):
+        assert draws.shape == (size,)
+        assert draws.dtype == jnp.float32
+        assert len(set(draws.tolist())) == size
+
+
+def test_jit_and_vmap_change_nothing() -> None:
+    def draw(replicate: Array) -> Array:
+        return Stream.of(seed=3, replicate=replicate).at(ARMS, round=5).uniform(7)
+
+    numbers = jnp.arange(4, dtype=jnp.uint32)
+    together = jax.jit(jax.vmap(draw))(numbers)
+    assert (together == jnp.stack([draw(number) for number in numbers])).all()
+
+
+def test_uniforms_are_never_zero() -> None:
+    ends = open_unit(jnp.array([0, MASK], jnp.uint32))
+    assert ends.tolist() == [2**-25, 1.0]
+
+
+def test_normals_stay_on_their_circle_and_within_their_bound() -> None:
+    second = jnp.linspace(0, MASK, 100_001).astype(jnp.uint32)
+    for word in (0, 1 << 8, 1 << 31, MASK - (1 << 9)):
+        first = jnp.full(second.shape, word, jnp.uint32)
+        x, y = (np.asarray(z, np.float64) for z in normal_pair(first, second))
+        radius = math.sqrt(-2 * math.log(float(open_unit(first[:1])[0])))
+        np.testing.assert_allclose(np.hypot(x, y), radius, rtol=1e-6)
+        assert max(np.abs(x).max(), np.abs(y).max()) < 5.9
+
+
+def test_uniforms_exponentials_and_normals_have_their_laws() -> None:
+    root = Stream.of(seed=11, replicate=2)
+    n = 1_000_000
+    assert_law(root.at(ARMS).uniform(n), lambda u: u)
+    assert_law(root.at(REWARD).exponential(n), lambda e: -np.expm1(-e))
+    assert_law(root.at(POLICY).normal(n), special.ndtr)
+
+
+@pytest.mark.parametrize("axis", ["round", "replicate", "seed", "part"])
+def test_first_draws_along_an_axis_of_addresses_have_their_law(axis: str) -> None:
+    def draw(i: Array) -> Array:
+        zero = jnp.uint32(0)
+        names = ("seed", "replicate", "stream", "round", "part")
+        return Stream(**{name: i if name == axis else zero for name in names}).normal(2)
+
+    draws = jax.jit(jax.vmap(draw))(jnp.arange(200_000, dtype=jnp.uint32))
+    assert_law(draws[:, 0], special.ndtr)
+    assert_law(draws[:, 1], special.ndtr)
+    assert_uncorrelated(draws[1:, 0], draws[:-1, 0])
+
+
+def test_the_two_normals_of_a_pair_are_independent() -> None:
+    a, b, _, _ = Stream.of(seed=4, replicate=0).at(DEVICE).words(1_000_000)
+    x, y = normal_pair(a, b)
+    for f in (lambda z: z, jnp.square, jnp.abs, jnp.sign):
+        assert_uncorrelated(f(x), f(y), tests=4)
+    assert_law(x * x + y * y, lambda s: -np.expm1(-s / 2))
+    assert_law(jnp.arctan2(y, x) / (2 * math.pi) + 0.5, lambda u: u)
+
+
+def test_neighbouring_addresses_are_uncorrelated() -> None:
+    root = Stream.of(seed=20, replicate=5)
+    here = root.at(ARMS, round=7)
+    others = [
+        Stream.of(seed=21, replicate=5).at(ARMS, round=7),
+        Stream.of(seed=20, replicate=6).at(ARMS, round=7),
+        root.at(REWARD, round=7),
+        root.at(ARMS, round=8),
+        root.at(ARMS, round=7, query=1),
+        here.split(1),
+    ]
+    n = 200_000
+    base = here.normal(n)
+    for other in others:
+        draws = other.normal(n)
+        assert_uncorrelated(base, draws, tests=12)
+        assert_uncorrelated(base * base, draws * draws, tests=12)
+
+
+def test_keys_for_jax_follow_the_address() -> None:
+    stream = Stream.of(seed=0, replicate=0).at(POLICY)
+    same, other = stream.key(), stream.split(1).key()
+    assert (jax.random.key_data(same) == jax.random.key_data(stream.key())).all()
+    assert (jax.random.key_data(same) != jax.random.key_data(other)).any()
+    assert jax.random.uniform(same).shape == ()

@@ -1,0 +1,51 @@
+"""Registries: found by name, refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from kerchief.core.errors import KerchiefError, UnknownName
+from kerchief.core.registry import Registry
+
+
+def test_entries_keep_their_order() -> None:
+    things: Registry[int] = Registry("thing")
+    assert len(things) == 0
+    for place, name in enumerate(("zebra", "ant", "mule")):
+        assert things.add(name, place) == place
+    assert list(things) == ["zebra", "ant", "mule"]
+    assert dict(things.items()) == {"zebra": 0, "ant": 1, "mule": 2}
+    assert things["ant"] == 1
+    assert "ant" in things
+    assert "cat" not in things
+
+
+def test_the_decorator_returns_the_definition() -> None:
+    makers: Registry[type] = Registry("maker")
+
+    @makers.entry("one")
+    class One:
+        pass
+
+    assert makers["one"] is One
+
+
+def test_a_name_is_taken_once() -> None:
+    things: Registry[int] = Registry("thing")
+    things.add("a", 1)
+    with pytest.raises(ValueError, match="two entries of kind thing are called 'a'"):
+        things.add("a", 2)
+    assert things["a"] == 1
+
+
+def test_an_unknown_name_names_its_neighbour() -> None:
+    things: Registry[int] = Registry("thing")
+    things.add("linear", 1)
+    things.add("logistic", 2)
+    with pytest.raises(UnknownName, match=r"did you mean 'logistic'.*Known: linear, logistic"):
+        things["logistics"]
+    with pytest.raises(UnknownName, match="no thing is called 'xyz'; Known: linear") as caught:
+        things["xyz"]
+    assert "did you mean" not in str(caught.value)
+    assert isinstance(caught.value, KerchiefError)
+    assert isinstance(caught.value, LookupError)

@@ -1,7 +1,7 @@
-"""Seconds for a thousand replicates on whatever device JAX finds: `python benchmarks/replicates.py`.
+"""Seconds for a thousand replicates, on whatever device JAX finds.
 
 Prints one JSON object: the device, and for each policy and trust the seconds for 1000 replicates of
-20000 rounds (d = 5, 20 arms redrawn from the unit ball), without compilation, with the final regret.
+20000 rounds (d = 5, 20 arms redrawn from the unit ball), without compilation, and the regret.
 """
 
 from __future__ import annotations

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.linalg import floored, inverse, smat, svec, svec_size
@@ -18,15 +21,22 @@ def symmetric(dim: int, count: int = 8, seed: int = 0) -> NDArray[np.float64]:
     return raw + raw.transpose(0, 2, 1)
 
 
-@pytest.mark.parametrize("dim", DIMENSIONS)
-def test_svec_is_an_isometry_and_smat_undoes_it(dim: int) -> None:
-    matrices = symmetric(dim)
-    flat = jax.vmap(svec)(jnp.asarray(matrices))
-    assert flat.shape == (8, svec_size(dim))
-    inner = np.asarray(flat @ flat.T)
-    np.testing.assert_allclose(inner, np.einsum("aij,bij->ab", matrices, matrices), rtol=1e-12)
-    back = jax.vmap(lambda vector: smat(vector, dim))(flat)
-    np.testing.assert_allclose(np.asarray(back), matrices, rtol=1e-15)
+def test_svec_is_an_isometry_and_smat_undoes_it() -> None:
+    given = [jnp.asarray(symmetric(dim)) for dim in DIMENSIONS]
+
+    @jax.jit
+    def both(given: list[Array]) -> list[tuple[Array, Array]]:
+        flat = [jax.vmap(svec)(matrices) for matrices in given]
+        back = [
+            jax.vmap(partial(smat, dim=dim))(f) for dim, f in zip(DIMENSIONS, flat, strict=True)
+        ]
+        return list(zip(flat, back, strict=True))
+
+    for dim, matrices, (flat, back) in zip(DIMENSIONS, given, both(given), strict=True):
+        assert flat.shape == (8, svec_size(dim))
+        inner = np.einsum("aij,bij->ab", matrices, matrices)
+        np.testing.assert_allclose(np.asarray(flat) @ np.asarray(flat).T, inner, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(back), np.asarray(matrices), rtol=1e-15)
 
 
 def test_svec_keeps_the_type() -> None:
@@ -41,14 +51,16 @@ def test_isotropic_noise_becomes_the_symmetrized_matrix() -> None:
     np.testing.assert_allclose(variance, 0.5 + 0.5 * np.eye(3), rtol=1e-15)
 
 
-@pytest.mark.parametrize("dim", DIMENSIONS)
-def test_inverse_equals_numpys(dim: int) -> None:
-    roots = np.random.default_rng(dim).normal(size=(16, dim, dim))
-    matrices = roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(dim)
-    ours = np.asarray(jax.jit(jax.vmap(inverse))(jnp.asarray(matrices)))
-    theirs = np.linalg.inv(matrices)
-    scale = np.linalg.cond(matrices)[:, None, None] * np.abs(theirs).max((1, 2), keepdims=True)
-    assert (np.abs(ours - theirs) <= 1e-14 * dim * scale).all()
+def test_inverse_equals_numpys() -> None:
+    given = []
+    for dim in DIMENSIONS:
+        roots = np.random.default_rng(dim).normal(size=(16, dim, dim))
+        given.append(roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(dim))
+    found = jax.jit(lambda all_: [jax.vmap(inverse)(m) for m in all_])(given)
+    for dim, matrices, ours in zip(DIMENSIONS, given, found, strict=True):
+        theirs = np.linalg.inv(matrices)
+        scale = np.linalg.cond(matrices)[:, None, None] * np.abs(theirs).max((1, 2), keepdims=True)
+        assert (np.abs(np.asarray(ours) - theirs) <= 1e-14 * dim * scale).all()
 
 
 def test_inverse_of_widely_spread_eigenvalues() -> None:

@@ -100,15 +100,17 @@ def test_a_stream_is_the_cipher_at_its_address() -> None:
 
 
 def test_distinct_addresses_give_distinct_words() -> None:
-    seen: set[tuple[int, ...]] = set()
-    places = itertools.product((0, 1, MASK), (0, 1, 2), (ARMS, MIDDLE), (0, 1, 63), (0, 1), (0, 1))
-    count = 0
-    for seed, replicate, stream, round, query, part in places:
-        root = Stream.of(seed=seed, replicate=replicate)
-        words = root.at(stream, round=round, query=query).split(part).words(1)
-        seen.add(tuple(int(word[0]) for word in words))
-        count += 1
-    assert len(seen) == count == 216
+    values = ((0, 1, MASK), (0, 1, 2), (ARMS, MIDDLE, ARMS + 256), (0, 1, 63), (0, 1))
+    places = np.array(list(itertools.product(*values)), np.uint32)
+
+    @jax.vmap
+    def first(place: Array) -> Array:
+        seed, replicate, stream, round, part = place
+        address = Stream(seed=seed, replicate=replicate, stream=stream, round=round, part=part)
+        return jnp.concatenate(address.words(1))
+
+    words = np.asarray(jax.jit(first)(jnp.asarray(places)))
+    assert len(np.unique(words, axis=0)) == len(places) == 162
 
 
 def test_streams_have_different_names() -> None:
@@ -122,7 +124,7 @@ def test_parts_do_not_nest() -> None:
     assert (stream.split(0).uniform(4) == stream.uniform(4)).all()
 
 
-@pytest.mark.parametrize("size", [1, 3, 4, 5, 8])
+@pytest.mark.parametrize("size", [3, 5])
 def test_sizes_that_are_no_multiple_of_a_block(size: int) -> None:
     stream = Stream.of(seed=0, replicate=0)
     for draws in (stream.uniform(size), stream.normal(size), stream.exponential(size)):

@@ -1,8 +1,8 @@
 """The words that cross rooms: what a policy may see, ask and answer.
 
-A policy never sees a person. It asks *queries* and sees *releases*; how the answers are protected is
-a separate object, the privatizer. Everything here is written for one bandit; `simulation` runs it by
-the thousand.
+A policy never sees a person. It asks *queries* and sees *releases*; how the answers are protected
+is another object, the privatizer. Everything here is written for one bandit; `simulation` runs it
+by the thousand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from jax import Array
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 
-__all__ = ["Arms", "BoundedSum", "Clock", "Environment", "Example", "Outlook", "Policy", "Problem", "Release"]
+__all__ = [
+    "Arms",
+    "BoundedSum",
+    "Clock",
+    "Environment",
+    "Example",
+    "Outlook",
+    "Policy",
+    "Problem",
+    "Release",
+]
 
 # States, models, memories, worlds: pytrees whose form only their owner knows.
 Tree: TypeAlias = Any
@@ -110,14 +120,14 @@ class BoundedSum(Protocol):
 
     @property
     def sensitivity(self) -> float:
-        """Euclidean diameter of the set of statistics: how far replacing one user can move the sum."""
+        """Euclidean diameter of the statistics: how far replacing one user moves the sum."""
 
     def encode(self, record: Tree) -> Array:
         """Clip the record, always, then write it as one flat vector."""
 
 
 class Policy(Protocol):
-    """A bandit: frozen parameters and pure functions, some for the device and some for the learner."""
+    """A bandit: frozen parameters and pure functions, for the device and for the learner."""
 
     @property
     def queries(self) -> Mapping[str, BoundedSum]:
@@ -127,7 +137,7 @@ class Policy(Protocol):
         """Learner: the state before any release."""
 
     def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
-        """Learner: which releases it wants now, from public facts. A plain True means every time."""
+        """Learner: the releases it wants now, from public facts; a plain True means always."""
 
     def update(self, state: Tree, name: str, release: Release) -> Tree:
         """Learner: take in one release. Draws nothing."""
@@ -161,4 +171,4 @@ class Environment(Protocol):
         """Draw the reward of an action."""
 
     def regret(self, world: Tree, arms: Arms, action: Array) -> Array:
-        """What the action loses in expected reward against the best allowed arm; for the recorder only."""
+        """Expected reward lost against the best allowed arm; for the recorder only."""

@@ -1,9 +1,9 @@
-"""Every error that kerchief raises on purpose.
+"""Every error that kerchief raises on purpose; messages name the value, the bound and the remedy.
 
 The tree::
 
     KerchiefError
-    ├── InvalidValue (ValueError)     a value is outside its bound: names the value, the bound, the remedy
+    ├── InvalidValue (ValueError)     a value is outside its bound
     ├── UnknownName (LookupError)     a name is not in a registry: names the nearest ones
     ├── BudgetExceeded                the ledger refused a charge; nothing was written
     ├── CapacityExceeded              a mechanism was asked for more releases than it was paid for

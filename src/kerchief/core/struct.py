@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def static(**options: Any) -> Any:
-    """Declare a field that is part of the structure (a shape, a mode), not a number that may be traced."""
+    """Declare a field that is part of the structure (a shape, a mode), never traced."""
     return dataclasses.field(metadata={"static": True}, **options)
 
 

@@ -1,4 +1,4 @@
-"""Gaussian noise for simulation: floating point, and so only an idealization of what deployment adds."""
+"""Gaussian noise for simulation: floating point, so an idealization of what deployment adds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Gaussian:
     """Add independent normal noise of one standard deviation to every coordinate.
 
     Symmetric matrices come as `core.linalg.svec` writes them, so their noise matrix has standard
-    deviation `std` on the diagonal and std/√2 off it: exactly what the Frobenius sensitivity pays for.
+    deviation `std` on the diagonal and std/√2 off it: what the Frobenius sensitivity pays for.
 
     Formal guarantees:
         With real numbers, adding this noise to a vector of Euclidean sensitivity Δ costs the event

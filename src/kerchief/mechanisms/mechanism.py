@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from jax import Array
-from jax.typing import ArrayLike
 
 from kerchief.privacy.events import Event
 
-__all__ = ["Mechanism"]
+__all__ = ["Mechanism", "Vector"]
+
+# A JAX array in simulation, a NumPy one in deployment.
+Vector: TypeAlias = Any
 
 
 class Mechanism(Protocol):
@@ -29,10 +31,10 @@ class Mechanism(Protocol):
     def sensitivity(self) -> float:
         """How far one user can move the vector: what the noise is paid against."""
 
-    def prepare(self, vector: Array) -> ArrayLike:
+    def prepare(self, vector: Vector) -> Vector:
         """What a user adds to a sum that gets this noise later."""
 
-    def add(self, vector: Array, stream: Any) -> ArrayLike:
+    def add(self, vector: Vector, stream: Any) -> Vector:
         """The vector with noise; simulation gives a `core.random.Stream`, deployment nothing."""
 
     def event(self) -> Event:

@@ -1,4 +1,4 @@
-"""Bandits: a folder a family, a file an algorithm. They know no epsilon, and import nothing but the core."""
+"""Bandits: a folder a family, a file an algorithm. They import nothing but the core."""
 
 from __future__ import annotations
 

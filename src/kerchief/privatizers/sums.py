@@ -24,7 +24,7 @@ from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.discrete import DiscreteGaussian
-from kerchief.mechanisms.mechanism import Mechanism
+from kerchief.mechanisms.mechanism import Mechanism, Vector
 from kerchief.privacy.events import Event, NonPrivate
 from kerchief.privacy.receipts import Cohort
 from kerchief.privatizers.schedule import At, Schedule
@@ -57,7 +57,7 @@ class Memory:
 
 @struct
 class CohortSums:
-    """Answers a bounded-sum query with noisy totals; cohorts are disjoint because the tally is cleared."""
+    """Noisy totals for a bounded-sum query; clearing the tally keeps cohorts disjoint."""
 
     query: BoundedSum = static()
     schedule: Schedule = static()
@@ -76,14 +76,16 @@ class CohortSums:
 
     def exact(self) -> CohortSums:
         """The twin for deployment: the same protocol with discrete noise at the same multiplier."""
-        return dataclasses.replace(self, device=_twin(self, self.device), middle=_twin(self, self.middle))
+        return dataclasses.replace(
+            self, device=_twin(self, self.device), middle=_twin(self, self.middle)
+        )
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """What a run of this length costs, before it begins (host only).
 
         A user enters one cohort, once, so a device's noise is paid for once over all users. Fixed
-        batches are disjoint cohorts, each paid for by its own users; a release on demand falls where
-        the learner asks, so it is paid for by everyone, and still only once by each.
+        batches are disjoint cohorts, each paid for by its own users; a release on demand falls
+        where the learner asks, so everyone pays for it, and still only once each.
         """
         everyone = Cohort(first=0, last=horizon)
         if isinstance(self.schedule, At) and self.device is None:
@@ -102,21 +104,21 @@ class CohortSums:
         zero = jnp.zeros(self.query.size, jnp.float64)
         return Memory(total=zero, releases=jnp.int32(0)), Tally(total=zero)
 
-    def randomize(self, record: Tree, stream: Stream) -> Array:
-        """Device: clip and encode, always; then the device's own noise, if the trust asks for it."""
-        statistic = self.query.encode(record)
+    def randomize(self, record: Tree, stream: Stream | None) -> Vector:
+        """Device: clip and encode, always; then the device's own noise, if it has any."""
+        statistic: Vector = self.query.encode(record)
         if self.device is not None:
             return self.device.add(statistic, stream)
         return statistic if self.middle is None else self.middle.prepare(statistic)
 
-    def collect(self, tally: Tally, report: Array) -> Tally:
+    def collect(self, tally: Tally, report: Vector) -> Tally:
         """Middle: add one report to the cohort."""
         return Tally(total=tally.total + report)
 
     def release(
-        self, memory: Memory, tally: Tally, clock: Clock, stream: Stream
+        self, memory: Memory, tally: Tally, clock: Clock, stream: Stream | None
     ) -> tuple[Release, Memory]:
-        """Middle, then analyzer: add the cohort, with the middle's noise if any, to the running total."""
+        """Middle: add noise, if it has any; analyzer: add the cohort to the running total."""
         cohort = tally.total if self.middle is None else self.middle.add(tally.total, stream)
         now = Memory(total=memory.total + cohort, releases=memory.releases + 1)
         # Cohorts partition the past, so a release always speaks about everyone who has arrived.

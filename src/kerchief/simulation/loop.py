@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,8 @@ from kerchief.privatizers.schedule import At, OnDemand
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = ["Carry", "Scene", "advance", "begin"]
+
+T = TypeVar("T")
 
 
 @struct
@@ -121,8 +123,12 @@ def _on_schedule(scene: Scene, carry: Carry, clock: Clock, name: str, place: int
     served = partial(_release, scene, carry, clock, name, place)
     if wanted is True:
         return _branch(ready, served, lambda: carry)
-    chosen = lambda: jax.tree.map(partial(jnp.where, wanted), served(), carry)  # noqa: E731
-    return _branch(ready, chosen, lambda: carry)
+
+    def where_wanted() -> Carry:
+        chosen: Carry = jax.tree.map(partial(jnp.where, wanted), served(), carry)
+        return chosen
+
+    return _branch(ready, where_wanted, lambda: carry)
 
 
 def _serve(
@@ -169,8 +175,9 @@ def _clock(carry: Carry, round: Array) -> Clock:
     return Clock(round=round, since={name: round - last for name, last in carry.last.items()})
 
 
-def _branch(condition: Array | bool, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+def _branch(condition: Array | bool, yes: Callable[[], T], no: Callable[[], T]) -> T:
     """A real branch where the condition is traced, none at all where it is a plain bool."""
     if isinstance(condition, bool):
         return yes() if condition else no()
-    return jax.lax.cond(condition, yes, no)
+    chosen: T = jax.lax.cond(condition, yes, no)
+    return chosen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax
@@ -49,7 +49,8 @@ class Run:
     @property
     def microseconds(self) -> float:
         """Time a decision, in microseconds."""
-        return 1e6 * self.seconds / (int(self.rounds[-1]) * self.regret.shape[1])
+        decisions: int = int(self.rounds[-1]) * self.regret.shape[1]
+        return 1e6 * self.seconds / decisions
 
 
 def simulate(
@@ -149,7 +150,8 @@ class _Recorder:
             step = min(length, horizon - done)
             compiled = self._compiled(carry, step)
             start = time.perf_counter()
-            carry = jax.block_until_ready(compiled(self.scene, carry, jnp.int32(done)))
+            carry = compiled(self.scene, carry, jnp.int32(done))
+            carry.regret.block_until_ready()
             self.seconds += time.perf_counter() - start
             done += step
             self.rounds.append(done)
@@ -157,11 +159,12 @@ class _Recorder:
             self.report("playing", done)
         return carry
 
-    def _compiled(self, carry: Carry, length: int) -> Callable[[Scene, Carry, Any], Carry]:
+    def _compiled(self, carry: Carry, length: int) -> Segment:
         """The segment's machine code, compiled once for one structure."""
         arguments = (self.scene, carry, jnp.int32(0))
         leaves, structure = jax.tree.flatten(arguments)
-        key = (structure, tuple((leaf.shape, leaf.dtype) for leaf in map(jnp.asarray, leaves)), length)
+        shapes = tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        key = (structure, shapes, length)
         if key not in _MACHINE_CODE:
             self.report("compiling", self.rounds[-1] if self.rounds else 0)
             start = time.perf_counter()
@@ -170,4 +173,5 @@ class _Recorder:
         return _MACHINE_CODE[key]
 
 
-_MACHINE_CODE: dict[Any, Any] = {}
+Segment = Callable[[Scene, Carry, Any], Carry]
+_MACHINE_CODE: dict[Hashable, Segment] = {}

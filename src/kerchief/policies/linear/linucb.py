@@ -10,8 +10,8 @@ Two places where noise changes the mathematics, both functions of public numbers
 * a noisy Gram matrix may be indefinite, so the regularizer grows with the noise and the eigenvalues
   are floored (`publish`);
 * the confidence width pays for the noise in the matrix and in the vector (`_theory_width`). The
-  width printed in the paper has a factor d ln T that its own proof does not need, and a bound on the
-  noise vector that fails about half of the time; `linucb.md` derives the one used here.
+  width printed in the paper has a factor d ln T that its own proof does not need, and a bound on
+  the noise vector that fails about half of the time; `linucb.md` derives the one used here.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class LinUCB:
     >>> policy = LinUCB.of(problem, mode="tuned")
     >>> model = policy.publish(policy.init({"moments": Outlook(noisy=False)}))
     >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([True, False, True]))
-    >>> int(policy.act(model, arms, Clock(round=jnp.int32(0), since={}), Stream.of(seed=0, replicate=0)))
+    >>> clock = Clock(round=jnp.int32(0), since={})
+    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
     0
     """
 
@@ -84,7 +85,9 @@ class LinUCB:
     mode: Mode = static()
 
     @classmethod
-    def of(cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None) -> LinUCB:
+    def of(
+        cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
+    ) -> LinUCB:
         """Build it from public facts alone.
 
         Args:
@@ -155,7 +158,9 @@ class LinUCB:
         """The allowed arm with the highest upper confidence bound."""
         x = arms.features
         bonus = jnp.sqrt(jnp.maximum(0, ((x @ model.inverse) * x).sum(-1)))
-        return jnp.argmax(jnp.where(arms.allowed, x @ model.estimate + model.width * bonus, -jnp.inf))
+        return jnp.argmax(
+            jnp.where(arms.allowed, x @ model.estimate + model.width * bonus, -jnp.inf)
+        )
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The features of the arm played, and its reward."""
@@ -180,7 +185,7 @@ class LinUCB:
         return ridge, least, sampling + bias + vector_noise / jnp.sqrt(least)
 
     def _tuned_width(self, count: Array, noise: Array) -> tuple[Array, Array, Array]:
-        """Multipliers in place of the theorem's constants, chosen on seeds that no table reports."""
+        """Multipliers in place of the theorem's constants, chosen on unreported seeds."""
         dim = self.query.dim
         ridge = self.regularizer + self.damping * noise * jnp.sqrt(2.0 * dim)
         width = self.radius * jnp.sqrt(ridge) + self.spread * jnp.sqrt(1.0 * dim)
@@ -213,7 +218,7 @@ POLICIES.add(
         make=_linucb,
         kind=LinUCB,
         summary="optimism over an ellipsoid around a (noisy) ridge estimate",
-        source="Abbasi-Yadkori et al. 2011, Theorem 2; under local trust Zheng et al. 2020, Algorithm 5",
+        source="Abbasi-Yadkori et al. 2011, Theorem 2; local: Zheng et al. 2020, Algorithm 5",
         trusts=("none", "local", "central"),
         parent="linucb",
         home="linear",

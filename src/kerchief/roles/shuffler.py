@@ -1,0 +1,79 @@
+"""The shuffler: gathers a batch, permutes it, forwards it, and forgets who sent what."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TypeVar
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import whole
+from kerchief.roles.messages import Answers, Batch, Done, Message, Reports
+from kerchief.roles.transport import Transport
+
+__all__ = ["Shuffler", "permuted"]
+
+T = TypeVar("T")
+
+
+def permuted(items: Sequence[T]) -> list[T]:
+    """A uniformly random order, exactly (Fisher and Yates), from the operating system's generator.
+
+    >>> sorted(permuted([3, 1, 2]))
+    [1, 2, 3]
+    """
+    order = list(items)
+    for last in range(len(order) - 1, 0, -1):
+        other = secrets.randbelow(last + 1)
+        order[last], order[other] = order[other], order[last]
+    return order
+
+
+class Shuffler:
+    """Stands between devices and curator, and breaks the link between a report and its sender.
+
+    It is trusted for one thing: not to tell the order. It sees reports as the devices randomized them.
+    Tickets, which it needs so that a report sent twice counts once, go no further. A batch that is
+    not full is never forwarded, since it would hide its senders among fewer than was promised.
+
+    >>> from kerchief.roles import InProcess
+    >>> shuffler = Shuffler(size=2, transport=InProcess(), to="curator")
+    >>> shuffler.handle(Reports(ticket="a", answers={})), shuffler.waiting
+    (Done(), 1)
+    """
+
+    def __init__(self, *, size: int, transport: Transport, to: str) -> None:
+        """Begin with an empty batch.
+
+        Args:
+            size: how many visits make a batch.
+            transport: carries full batches.
+            to: the address they go to.
+        """
+        self.size = whole("batch size", size)
+        self._transport = transport
+        self._to = to
+        self._tickets: set[str] = set()
+        self._batch: list[Answers] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many visits are in the present, unfinished batch."""
+        return len(self._batch)
+
+    def handle(self, message: Message) -> Message:
+        """Take in one visit's reports; a full batch leaves at once."""
+        if not isinstance(message, Reports):
+            raise InvalidValue(f"a shuffler was sent a {type(message).__name__}; it takes Reports")
+        if message.ticket in self._tickets:
+            return Done()
+        self._tickets.add(message.ticket)
+        self._batch.append(message.answers)
+        if self.waiting == self.size:
+            self._forward()
+        return Done()
+
+    def _forward(self) -> None:
+        batch = Batch(answers=tuple(permuted(self._batch)))
+        self._batch = []
+        self._transport.send(self._to, batch)

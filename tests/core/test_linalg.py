@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kerchief.core.linalg import floored, inverse, smat, svec, svec_size
 
 DIMENSIONS = range(1, 13)
+FAST: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}  # to compile, not to run
 
 
 def symmetric(dim: int, count: int = 8, seed: int = 0) -> NDArray[np.float64]:
@@ -32,7 +33,8 @@ def test_svec_is_an_isometry_and_smat_undoes_it() -> None:
         ]
         return list(zip(flat, back, strict=True))
 
-    for dim, matrices, (flat, back) in zip(DIMENSIONS, given, both(given), strict=True):
+    compiled = both.lower(given).compile(compiler_options=FAST)
+    for dim, matrices, (flat, back) in zip(DIMENSIONS, given, compiled(given), strict=True):
         assert flat.shape == (8, svec_size(dim))
         inner = np.einsum("aij,bij->ab", matrices, matrices)
         np.testing.assert_allclose(np.asarray(flat) @ np.asarray(flat).T, inner, rtol=1e-12)
@@ -56,7 +58,9 @@ def test_inverse_equals_numpys() -> None:
     for dim in DIMENSIONS:
         roots = np.random.default_rng(dim).normal(size=(16, dim, dim))
         given.append(roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(dim))
-    found = jax.jit(lambda all_: [jax.vmap(inverse)(m) for m in all_])(given)
+    together = jax.jit(lambda many: [jax.vmap(inverse)(matrices) for matrices in many])
+    compiled = together.lower(given).compile(compiler_options=FAST)
+    found = compiled(given)
     for dim, matrices, ours in zip(DIMENSIONS, given, found, strict=True):
         theirs = np.linalg.inv(matrices)
         scale = np.linalg.cond(matrices)[:, None, None] * np.abs(theirs).max((1, 2), keepdims=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -19,9 +20,27 @@ from kerchief.core.contracts import Arms, Clock, Environment, Policy, Release, T
 from kerchief.core.random import ARMS, DEVICE, MIDDLE, POLICY, REWARD, WORLD, Stream
 from kerchief.privatizers import At, CohortSums
 
-__all__ = ["Hand", "Turn", "as_shown", "read_only", "turns_by_hand"]
+__all__ = [
+    "TURNS",
+    "Hand",
+    "Turn",
+    "as_shown",
+    "hand_of",
+    "kept_turns",
+    "other_data",
+    "read_only",
+    "turns_by_hand",
+]
 
+TURNS = 8
 _BATCH = 3
+
+# Only the policy is watched, so the rooms around it may be compiled.
+_world = jax.jit(lambda environment, stream: environment.init(stream))
+_arms = jax.jit(lambda environment, world, clock, stream: environment.arms(world, clock, stream))
+_reward = jax.jit(lambda environment, *rest: environment.reward(*rest))
+_randomize = jax.jit(lambda privatizer, record, stream: privatizer.randomize(record, stream))
+_release = jax.jit(lambda privatizer, *rest: privatizer.release(*rest))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +94,7 @@ class Hand:
         """Open everything before the first round."""
         self.privatizers = {name: _hastened(p) for name, p in self.privatizers.items()}
         self.stream = Stream.of(seed=self.seed, replicate=0)
-        self.world = self.environment.init(self.stream.at(WORLD))
+        self.world = _world(self.environment, self.stream.at(WORLD))
         self.state = self.policy.init({name: p.outlook for name, p in self.privatizers.items()})
         self.model = self.policy.publish(self._given(self.state))
         opened = {name: p.open() for name, p in self.privatizers.items()}
@@ -109,15 +128,15 @@ class Hand:
         """What happens on the user's device, and how its reports are added up."""
         at = self.stream.at
         model = self._given(self.model)
-        arms = self.show(self.environment.arms(self.world, clock, at(ARMS, round=round)))
-        arms = self._given(arms)
+        arms = _arms(self.environment, self.world, clock, at(ARMS, round=round))
+        arms = self._given(self.show(arms))
         action = int(self.policy.act(model, arms, clock, at(POLICY, round=round)))
-        reward = self.environment.reward(
-            self.world, arms, jnp.int32(action), at(REWARD, round=round)
+        reward = _reward(
+            self.environment, self.world, arms, jnp.int32(action), at(REWARD, round=round)
         )
         records = self.policy.record(model, arms, jnp.int32(action), self._given(reward))
         for place, (name, p) in enumerate(self.privatizers.items()):
-            report = p.randomize(records[name], at(DEVICE, round=round, query=place))
+            report = _randomize(p, records[name], at(DEVICE, round=round, query=place))
             self.tally[name] = p.collect(self.tally[name], report)
         return arms, action
 
@@ -128,15 +147,15 @@ class Hand:
             ready = bool(p.schedule.ready(clock)) if isinstance(p.schedule, At) else True
             if ready and wanted[name]:
                 at = self.stream.at(MIDDLE, round=round, query=place)
-                release, self.memory[name] = p.release(
-                    self.memory[name], self.tally[name], clock, at
+                release, self.memory[name] = _release(
+                    p, self.memory[name], self.tally[name], clock, at
                 )
                 releases[name] = read_only(release)
                 self.tally[name] = p.clear(self.tally[name])
         return releases
 
     def _clock(self, round: int) -> Clock:
-        since = {name: np.int32(round - last) for name, last in self.last.items()}
+        since = {name: jnp.int32(round - last) for name, last in self.last.items()}
         clock: Clock = self._given(Clock(round=jnp.int32(round), since=since))
         return clock
 
@@ -169,9 +188,18 @@ def hand_of(case: Case, *, seed: int, epsilon: float = 20.0) -> Hand:
 
 
 def turns_by_hand(
-    case: Case, *, turns: int, seed: int = 1, script: Sequence[Turn] | None = None
-) -> list[Turn]:
+    case: Case, *, seed: int = 1, script: Sequence[Turn] | None = None
+) -> tuple[Turn, ...]:
     """Play a fresh copy of the case from the first round on."""
     hand = hand_of(case, seed=seed)
-    given = [None] * turns if script is None else [turn.releases for turn in script]
-    return [hand.turn(round, given[round]) for round in range(turns)]
+    given = [None] * TURNS if script is None else [turn.releases for turn in script]
+    return tuple(hand.turn(round, given[round]) for round in range(TURNS))
+
+
+kept_turns = lru_cache(maxsize=64)(turns_by_hand)
+
+
+@lru_cache(maxsize=64)
+def other_data(case: Case) -> tuple[Turn, ...]:
+    """A play with other data, whose learner is given the releases of `kept_turns`."""
+    return turns_by_hand(case, seed=2, script=kept_turns(case))

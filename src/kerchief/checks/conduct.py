@@ -1,18 +1,19 @@
-"""How a policy must treat people: a blind learner, bounded statistics, public times, honest bills."""
+"""How a policy must treat people: blind learner, bounded statistics, public times, fair bills."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.checks.by_hand import turns_by_hand
+from kerchief.checks.by_hand import TURNS, kept_turns, other_data
 from kerchief.checks.errors import Law, expect, laws_of, same
-from kerchief.checks.search import Box, spread, widest, wild_records
+from kerchief.checks.search import Box, Encode, many, spread, widest, wild_records
 from kerchief.checks.stage import DELTA, HORIZON, SEED, SEGMENT, Case, played, promise
 from kerchief.core.contracts import Arms, Policy
 from kerchief.core.errors import BudgetExceeded
@@ -23,7 +24,6 @@ __all__ = ["yield_conduct_checks"]
 
 Floats = NDArray[np.float64]
 
-_TURNS = 8
 _LEARNER = ("init", "due", "update", "refreshes", "publish")
 # What `mechanisms.discrete` sets aside for arithmetic in float64; float32 serves simulation only.
 _ROUNDING = {np.float64: 2.0**-40, np.float32: 1e-6}
@@ -43,23 +43,21 @@ def yield_conduct_checks() -> Iterator[tuple[str, Law[Case]]]:
 
 
 def learner_is_blind(case: Case) -> None:
-    """The learner's functions take what the contract says, and other data with the same releases
-    give the same models.
-    """
+    """The learner takes what the contract says: same releases from other data, same models."""
     for name in _LEARNER:
         taken = list(inspect.signature(getattr(case.entry.kind, name)).parameters)
         allowed = list(inspect.signature(getattr(Policy, name)).parameters)
         expect(taken == allowed, seen=f"{name}({', '.join(taken)})", expected=", ".join(allowed))
-    first = turns_by_hand(case, turns=_TURNS, seed=1)
-    other = turns_by_hand(case, turns=_TURNS, seed=2, script=first)
-    differ = [i for i in range(_TURNS) if not same(first[i].model, other[i].model)]
-    expect(not differ, seen=f"other models in rounds {differ}", expected="those of the same releases")
+    first, other = kept_turns(case), other_data(case)
+    differ = [i for i in range(TURNS) if not same(first[i].model, other[i].model)]
+    expect(
+        not differ, seen=f"other models in rounds {differ}", expected="those of the same releases"
+    )
 
 
 def due_times_are_public(case: Case) -> None:
     """Other data with the same releases ask and post at the same times."""
-    first = turns_by_hand(case, turns=_TURNS, seed=1)
-    other = turns_by_hand(case, turns=_TURNS, seed=2, script=first)
+    first, other = kept_turns(case), other_data(case)
     for round, (now, then) in enumerate(zip(other, first, strict=True)):
         times = (now.wanted, now.refreshes), (then.wanted, then.refreshes)
         expect(times[0] == times[1], seen=f"{times[0]} in round {round}", expected=times[1])
@@ -67,9 +65,8 @@ def due_times_are_public(case: Case) -> None:
 
 def statistics_obey_their_bound(case: Case) -> None:
     """No two records of the domain are farther apart than the sensitivity, and some nearly are."""
-    box = _box(case)
     for name, query in case.policy().queries.items():
-        found, _, _ = widest(_encoder(case, name, np.float64), box)
+        found, _, _ = _widest(case, name)
         seen = f"{name}: {found} from two records of the domain"
         bound = query.sensitivity * (1 + _ROUNDING[np.float64])
         expect(found <= bound, seen=seen, expected=f"at most {query.sensitivity}")
@@ -78,10 +75,9 @@ def statistics_obey_their_bound(case: Case) -> None:
 
 def clipping_holds_beyond_the_domain(case: Case) -> None:
     """Features of norm 10 or 1e30, rewards of 1e9, NaN and infinities stay within the bound."""
-    box = _box(case)
-    wild, rewards = wild_records(box)
+    wild, rewards = wild_records(_box(case))
     for name, query in case.policy().queries.items():
-        _, edge, edge_rewards = widest(_encoder(case, name, np.float64), box)
+        _, edge, edge_rewards = _widest(case, name)
         for kind, rounding in _ROUNDING.items():
             encode = _encoder(case, name, kind)
             points = [encode(wild, rewards), encode(edge, edge_rewards)]
@@ -91,7 +87,7 @@ def clipping_holds_beyond_the_domain(case: Case) -> None:
 
 
 def each_user_pays_once(case: Case) -> None:
-    """After a real run every receipt is settled and each user paid once a query that was released."""
+    """After a real run all receipts are settled and each user paid once a query released."""
     done = played(case)
     open_ones = [r.number for r in done.ledger.receipts if r.used is None]
     expect(not open_ones, seen=f"receipts {open_ones} are open", expected="all settled")
@@ -112,15 +108,14 @@ def spent_is_what_was_promised(case: Case) -> None:
 
 
 def refusal_leaves_no_trace(case: Case) -> None:
-    """A budget a third too small, or spent for the last user alone, is refused before anything is
-    played, and the ledger is as it was.
+    """What the budget cannot pay is refused before anything is played, and nothing is charged.
+
+    Once with a budget a third too small, once with one that only the last user has spent.
     """
     if not case.policy().queries:
         return
     short = Trust.CENTRAL if case.trust == Trust.NONE else Trust(case.trust)
-    _expect_refusal(
-        case, case.make_ledger(Guarantee(epsilon=2 / 3, delta=DELTA, trust=short))
-    )
+    _expect_refusal(case, case.make_ledger(Guarantee(epsilon=2 / 3, delta=DELTA, trust=short)))
     late = case.make_ledger(Guarantee(epsilon=1.0, delta=DELTA, trust=short))
     full = Gaussian(noise_multiplier=gaussian_noise_multiplier(1.0, DELTA))
     late.charge(full, cohort=Cohort(first=HORIZON - 1, last=HORIZON))
@@ -153,7 +148,12 @@ def _box(case: Case) -> Box:
     return Box(dim=facts.dim, norm=facts.norm, low=facts.low, high=facts.high)
 
 
-def _encoder(case: Case, name: str, kind: type) -> Callable[[Floats, Floats], Floats]:
+@lru_cache(maxsize=64)
+def _widest(case: Case, name: str) -> tuple[float, Floats, Floats]:
+    return widest(_encoder(case, name, np.float64), _box(case))
+
+
+def _encoder(case: Case, name: str, kind: type) -> Encode:
     """What the device sends for a record, before noise: many records at once."""
     policy, count = case.policy(), case.environment.problem(HORIZON).arms
     outlook = {key: p.outlook for key, p in case.privatizers(1.0).items()}
@@ -163,11 +163,4 @@ def _encoder(case: Case, name: str, kind: type) -> Callable[[Floats, Floats], Fl
         arms = Arms(features=jnp.tile(features, (count, 1)), allowed=jnp.ones(count, bool))
         return query.encode(policy.record(model, arms, jnp.int32(0), reward)[name])
 
-    many = jax.vmap(one)
-
-    def encode(features: Floats, rewards: Floats) -> Floats:
-        with np.errstate(over="ignore"):
-            inputs = jnp.asarray(features.astype(kind)), jnp.asarray(rewards.astype(kind))
-        return np.asarray(many(*inputs), np.float64)
-
-    return encode
+    return many(one, kind)

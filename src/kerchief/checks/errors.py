@@ -1,7 +1,7 @@
 """Laws and their failures: what was broken, what was seen, what was expected.
 
-`CheckFailed` joins the tree of `core.errors` below `KerchiefError`, and is an AssertionError too, so
-that test runners show it as a failed test rather than as a crash.
+`CheckFailed` joins the tree of `core.errors` below `KerchiefError`, and is an AssertionError too,
+so that test runners show it as a failed test rather than as a crash.
 """
 
 from __future__ import annotations
@@ -116,11 +116,12 @@ def same(first: Any, second: Any) -> bool:
     >>> same({"a": np.float32(1)}, {"a": np.float64(1)})
     False
     """
-    if jax.tree.structure(first) != jax.tree.structure(second):
+    forms: list[Any] = [jax.tree.structure(tree) for tree in (first, second)]
+    if forms[0] != forms[1]:
         return False
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return all(_same_leaf(np.asarray(a), np.asarray(b)) for a, b in pairs)
 
 
 def _same_leaf(a: Any, b: Any) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())

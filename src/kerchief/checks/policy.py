@@ -6,24 +6,31 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from kerchief.checks import conduct, learning
-from kerchief.checks.by_hand import Hand, Turn, hand_of, read_only, turns_by_hand
+from kerchief.checks.by_hand import (
+    TURNS,
+    Hand,
+    Turn,
+    as_shown,
+    hand_of,
+    kept_turns,
+    read_only,
+    turns_by_hand,
+)
 from kerchief.checks.errors import Law, expect, laws_of, same
-from kerchief.checks.stage import SEED, SEGMENT, WIDTH, Case, play, played
+from kerchief.checks.stage import SEED, SEGMENT, WIDTH, Case, play, played, promise
 from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.random import POLICY, Stream
 from kerchief.environments import make_environment
 
 __all__ = ["yield_policy_checks"]
-
-_TURNS = 8
 
 
 def yield_policy_checks() -> Iterator[tuple[str, Law[Case]]]:
@@ -56,14 +63,14 @@ def config_survives_the_codec(case: Case) -> None:
 
 def run_continues_from_a_restored_state(case: Case) -> None:
     """With state and model read back, and a fresh policy, the second half of a run is the same."""
-    whole = turns_by_hand(case, turns=_TURNS)
+    whole = kept_turns(case)
     hand = hand_of(case, seed=1)
-    for round in range(_TURNS // 2):
+    for round in range(TURNS // 2):
         hand.turn(round)
     hand.policy = case.policy()
     hand.state, hand.model = decode(encode((hand.state, hand.model)))
-    rest = [hand.turn(round) for round in range(_TURNS // 2, _TURNS)]
-    _expect_same_turns(rest, whole[_TURNS // 2 :], "the run without a pause")
+    rest = [hand.turn(round) for round in range(TURNS // 2, TURNS)]
+    _expect_same_turns(rest, whole[TURNS // 2 :], "the run without a pause")
 
 
 def keyword_only_and_frozen(case: Case) -> None:
@@ -78,7 +85,7 @@ def keyword_only_and_frozen(case: Case) -> None:
 
 
 def documented(case: Case) -> None:
-    """Its module names the source it is entered with, and class, methods and entry are described."""
+    """Its module names the entry's source, and class, methods and entry are described."""
     kind, entry = case.entry.kind, case.entry
     expect(entry.summary and entry.source, seen=entry, expected="a summary and a source")
     words = (sys.modules[kind.__module__].__doc__ or "") + (kind.__doc__ or "")
@@ -86,7 +93,7 @@ def documented(case: Case) -> None:
     cited = re.findall(r"([A-Z][\w\-]+) et al\.|\b((?:19|20)\d\d)\b", entry.source)
     missing = [word for pair in cited for word in pair if word and word not in words]
     expect(not missing, seen=f"the docstring lacks {missing}", expected=f"to name {entry.source}")
-    public = [name for name in vars(kind) if not name.startswith("_") and callable(vars(kind)[name])]
+    public = [name for name, value in vars(kind).items() if name[0] != "_" and callable(value)]
     silent = [name for name in public if not inspect.getdoc(getattr(kind, name))]
     expect(not silent, seen=f"{silent} have no docstring", expected="every method described")
 
@@ -94,7 +101,7 @@ def documented(case: Case) -> None:
 def inputs_are_never_edited(case: Case) -> None:
     """Arms, rewards, states, models and releases come read-only and are unchanged afterwards."""
     hand = hand_of(case, seed=1)
-    for round in range(_TURNS):
+    for round in range(TURNS):
         hand.turn(round)
     edited = sum(not same(given, before) for given, before in hand.inputs)
     expect(not edited, seen=f"{edited} of {len(hand.inputs)} inputs changed", expected="none")
@@ -102,7 +109,7 @@ def inputs_are_never_edited(case: Case) -> None:
 
 def models_are_snapshots(case: Case) -> None:
     """A model that was posted does not change when later ones are."""
-    turns = turns_by_hand(case, turns=_TURNS)
+    turns = kept_turns(case)
     changed = [i for i, turn in enumerate(turns) if not same(read_only(turn.posted), turn.model)]
     expect(not changed, seen=f"the models of rounds {changed} changed later", expected="none")
 
@@ -115,18 +122,18 @@ def same_seed_same_run(case: Case) -> None:
     expect(same(again, played(case).run.regret), seen="another regret", expected="the same bits")
 
 
-def _disturbed(case: Case, disturbance: int) -> list[Turn]:
+def _disturbed(case: Case, disturbance: int) -> tuple[Turn, ...]:
     state = np.random.get_state()  # noqa: NPY002 - the global generator is what is tested
     try:
         np.random.seed(disturbance)  # noqa: NPY002
-        return turns_by_hand(case, turns=_TURNS)
+        return turns_by_hand(case)
     finally:
         np.random.set_state(state)  # noqa: NPY002
 
 
 def update_and_publish_draw_nothing(case: Case) -> None:
     """Releases replayed into a fresh state, with no device at all, give the same models."""
-    turns, hand = turns_by_hand(case, turns=_TURNS), hand_of(case, seed=2)
+    turns, hand = kept_turns(case), hand_of(case, seed=2)
     for round, turn in enumerate(turns):
         for name, release in turn.releases.items():
             hand.state = hand.policy.update(read_only(hand.state), name, release)
@@ -158,36 +165,36 @@ def one_replicate_is_a_slice_of_many(case: Case) -> None:
 def masked_arms_are_never_chosen(case: Case) -> None:
     """No mask, however tempting or undefined the masked features, lets a masked arm through."""
     hand = hand_of(case, seed=1)
-    models = [hand.model, [hand.turn(round) for round in range(_TURNS)][-1].posted]
-    rng = np.random.default_rng(3)
-    problem = case.environment.problem(SEGMENT)
+    models = [hand.model, [hand.turn(round) for round in range(TURNS)][-1].posted]
     for trial in range(48):
-        allowed = np.arange(problem.arms) == trial % problem.arms
-        allowed |= rng.random(problem.arms) < (trial % 3) / 4
-        features = rng.normal(size=(problem.arms, problem.dim)).astype(np.float32)
-        features /= np.linalg.norm(features, axis=1, keepdims=True)
-        features[~allowed] *= rng.choice([1.0, 100.0, np.nan])
-        arms = read_only(Arms(features=features, allowed=allowed))
-        clock = Clock(round=jnp.int32(trial), since={name: np.int32(1) for name in hand.privatizers})
+        arms = _masked(case, trial)
+        clock = Clock(round=jnp.int32(trial), since=dict.fromkeys(hand.privatizers, jnp.int32(1)))
         stream = Stream.of(seed=SEED, replicate=trial).at(POLICY)
         action = int(hand.policy.act(models[trial % 2], arms, clock, stream))
-        expect(allowed[action], seen=f"arm {action}", expected=f"one of {np.flatnonzero(allowed)}")
+        allowed = np.flatnonzero(arms.allowed)
+        expect(action in allowed, seen=f"arm {action}", expected=f"one of {allowed}")
+
+
+def _masked(case: Case, trial: int) -> Arms:
+    """Arms of which one, or about a quarter or a half, are allowed."""
+    rng, problem = np.random.default_rng(trial), case.environment.problem(SEGMENT)
+    allowed = np.arange(problem.arms) == trial % problem.arms
+    allowed |= rng.random(problem.arms) < (trial % 3) / 4
+    features = rng.normal(size=(problem.arms, problem.dim)).astype(np.float32)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    features[~allowed] *= rng.choice([1.0, 100.0, np.nan])
+    arms: Arms = read_only(Arms(features=jnp.asarray(features), allowed=jnp.asarray(allowed)))
+    return arms
 
 
 def edge_sizes_run(case: Case) -> None:
-    """One dimension, one arm, one round, arms all zero or all alike: allowed arms, finite models."""
-    tiny = [case] if not case.resizable else [_resized(case, dim, arms) for dim, arms in _SIZES]
-    for small in tiny:
-        for show in (_zeros, _repeated, _rescaled):
-            _expect_sound(small, show)
-
-
-_SIZES = ((1, 1), (1, 3), (2, 1))
-
-
-def _resized(case: Case, dim: int, arms: int) -> Case:
-    link = case.entry.home or "linear"
-    return dataclasses.replace(case, environment=make_environment(link=link, dim=dim, arms=arms))
+    """One dimension, arm and round, zero or like arms: an allowed choice, a finite model."""
+    if case.resizable:
+        link = case.entry.home or "linear"
+        least = make_environment(link=link, dim=1, arms=1)
+        _expect_sound(dataclasses.replace(case, environment=least), as_shown)
+    for show in (_zero, _repeated, _faint):
+        _expect_sound(case, show)
 
 
 def _expect_sound(case: Case, show: Callable[[Arms], Arms]) -> None:
@@ -198,16 +205,20 @@ def _expect_sound(case: Case, show: Callable[[Arms], Arms]) -> None:
         seed=1,
         show=show,
     )
+    ledger = case.make_ledger(promise(case.trust, 1.0))
+    for name in case.policy().queries:
+        for charge in case.privatizers(1.0, horizon=1)[name].charges(1):
+            ledger.charge(charge.event, cohort=charge.cohort)
+    size = case.environment.problem(1)
+    where = f"{size.dim} dimensions, {size.arms} arms, {show.__name__.strip('_')} features"
     for round in range(3):
         turn = hand.turn(round)
-        size = case.environment.problem(1)
-        where = f"{size.dim} dimensions, {size.arms} arms, {show.__name__[1:]} features"
         finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(turn.model))
         expect(finite, seen=f"{turn.model} with {where}", expected="a finite model")
         expect(turn.allowed[turn.action], seen=f"arm {turn.action}", expected="an allowed arm")
 
 
-def _zeros(arms: Arms) -> Arms:
+def _zero(arms: Arms) -> Arms:
     return Arms(features=jnp.zeros_like(arms.features), allowed=arms.allowed)
 
 
@@ -215,11 +226,11 @@ def _repeated(arms: Arms) -> Arms:
     return Arms(features=jnp.ones_like(arms.features), allowed=arms.allowed)
 
 
-def _rescaled(arms: Arms) -> Arms:
+def _faint(arms: Arms) -> Arms:
     return Arms(features=arms.features * 1e-20, allowed=arms.allowed)
 
 
-def _expect_same_turns(seen: list[Turn], wanted: list[Turn], whose: str) -> None:
+def _expect_same_turns(seen: Sequence[Turn], wanted: Sequence[Turn], whose: str) -> None:
     for round, (now, then) in enumerate(zip(seen, wanted, strict=True)):
         alike = now.action == then.action and same(now.model, then.model)
-        expect(alike, seen=f"another action or model in round {round}", expected=f"those of {whose}")
+        expect(alike, seen=f"another action or model in round {round}", expected=whose)

@@ -58,10 +58,8 @@ def check_registry(
     """
     known = {entry.kind for _, entry in registry.items()}
     missing = [k for k in policy_classes(modules or policy_modules()) if k not in known]
-    failures = [
-        Failure(law="every policy is registered", seen=f"{k.__qualname__} is not", expected="an entry")
-        for k in missing
-    ]
+    law = "every policy is registered"
+    failures = [Failure(law=law, seen=k.__qualname__, expected="its entry") for k in missing]
     for name, entry in registry.items():
         failures += _untrue(name, entry, registry)
     if failures:
@@ -70,7 +68,7 @@ def check_registry(
 
 def _untrue(name: str, entry: Entry, registry: Registry[Entry]) -> list[Failure]:
     """What an entry says that is not so."""
-    built = type(next(_case_of(name, entry)).policy())
+    built = type(Case.of(name, entry, "none").policy())
     facts = {
         f"{name} is built by its entry": (built is entry.kind, built.__qualname__),
         f"{name} runs under known trusts": (
@@ -85,7 +83,3 @@ def _untrue(name: str, entry: Entry, registry: Registry[Entry]) -> list[Failure]
         for fact, (holds, seen) in facts.items()
         if not holds
     ]
-
-
-def _case_of(name: str, entry: Entry) -> Iterator[Case]:
-    yield Case.of(name, entry, "none")

@@ -18,11 +18,11 @@ __all__ = [
     "ERROR",
     "at_most_as_often",
     "audited_epsilon",
-    "distance_from_normal",
     "fits_deviation",
     "hoeffding",
     "least_draws",
     "normal_bound",
+    "normality",
     "student_bound",
 ]
 
@@ -83,8 +83,8 @@ def _tells_apart(draws: int, factor: float) -> bool:
     return bool(law.cdf(high / factor**2) <= ERROR and law.sf(low * factor**2) <= ERROR)
 
 
-def distance_from_normal(draws: Floats, std: float) -> float:
-    """The p-value of Kolmogorov and Smirnov's test that the draws are normal with this deviation."""
+def normality(draws: Floats, std: float) -> float:
+    """The p-value of Kolmogorov and Smirnov's test for normal draws of this deviation."""
     return float(_stats().kstest(draws.ravel() / std, "norm").pvalue)
 
 

@@ -1,4 +1,4 @@
-"""`kerchief calibrate`: the noise that a guarantee needs, and what the alternatives would have cost."""
+"""`kerchief calibrate`: the noise that a guarantee needs, and what others would have cost."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ __all__ = ["calibrate"]
 @options.env
 @options.dim
 @options.radius
+@options.horizon
 @click.option(
     "--sensitivity",
     type=float,
@@ -39,10 +40,14 @@ def calibrate(
     link: str,
     dim: int,
     radius: float,
+    horizon: int,
     sensitivity: float | None,
     as_json: bool,
 ) -> None:
-    """Find the noise that a guarantee needs, and what the alternatives would have cost."""
+    """Show the noise that a guarantee needs.
+
+    Also what other ways to keep the same promise would have cost.
+    """
     noise = find(
         epsilon=epsilon,
         delta=delta,
@@ -50,16 +55,17 @@ def calibrate(
         link=link,
         dim=dim,
         radius=radius,
+        horizon=horizon,
         sensitivity=sensitivity,
     )
     if as_json:
         print_json(noise.to_dict())
         return
-    print_table(("the noise", ""), _facts(noise), words=1)
+    print_table(("the noise", ""), _facts(noise), columns="lr")
     rows = [_texts(one) for one in noise.alternatives]
     used = ("exact Gaussian (used)", f"{noise.std:.5g}", "1.00x", "one joint release")
     headings = ("the same promise by", "std", "factor", "")
-    print_table(headings, [used, *rows], words=1)
+    print_table(headings, [used, *rows], columns="lrrl")
     click.echo(noise.guarantee.sentence())
 
 
@@ -70,6 +76,7 @@ def _facts(noise: Noise) -> list[tuple[str, str]]:
         ("coordinates", str(noise.size)),
         ("noise multiplier (std / sensitivity)", f"{noise.noise_multiplier:.6g}"),
         ("standard deviation on each coordinate", f"{noise.std:.6g}"),
+        (f"on the total after {noise.releases} noisy releases", f"{noise.total_std:.6g}"),
         ("discrete twin: grid", f"2**{-twin.grid_bits} = {twin.grid:.4g}"),
         ("discrete twin: scale in grid steps", str(twin.scale)),
         ("discrete twin: standard deviation", f"{twin.std:.6g}"),

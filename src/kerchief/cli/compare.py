@@ -69,7 +69,9 @@ def _play(comparison: Comparison, outputs: Outputs) -> bool:
 
         def watch(cell: Cell, stage: str, share: float) -> None:
             name = f"{len(outputs.finished) + 1}/{len(cells)} {cell.contexts} {cell.label()}"
-            bar.update(task, description=f"{name}: {stage}", completed=len(outputs.finished) + share)
+            bar.update(
+                task, description=f"{name}: {stage}", completed=len(outputs.finished) + share
+            )
 
         try:
             for finished in play(comparison, watch=watch):
@@ -84,7 +86,7 @@ def _print(outputs: Outputs) -> None:
     rows = make_rows(outputs.finished)
     for contexts, group in itertools.groupby(rows, key=lambda row: row.contexts):
         texts = [row.texts() for row in group]
-        print_table(HEADINGS, texts, title=f"{contexts} contexts", words=2)
+        print_table(HEADINGS, texts, title=f"{contexts} contexts", columns="llrrrrrr")
     played = [one.cell for one in outputs.finished if one.cell.asked is not None]
     for guarantee in dict.fromkeys(cell.guarantee for cell in played):
         click.echo(guarantee.sentence())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -13,6 +14,7 @@ from kerchief.core.errors import InvalidValue
 
 __all__ = ["keep_compiled", "use_device"]
 
+_configure: Callable[[str, object], None] = jax.config.update
 _PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
 
 
@@ -24,7 +26,7 @@ def use_device(device: str) -> None:
     """
     validate.one_of("device", device, ("cpu", "gpu", "auto"))
     if device in _PLATFORMS:
-        jax.config.update("jax_platforms", _PLATFORMS[device])
+        _configure("jax_platforms", _PLATFORMS[device])
     try:
         found = jax.devices()[0].platform
     except RuntimeError as problem:
@@ -50,5 +52,5 @@ def keep_compiled() -> None:
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
-            jax.config.update("jax_compilation_cache_dir", str(folder))
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+            _configure("jax_compilation_cache_dir", str(folder))
+            _configure("jax_persistent_cache_min_compile_time_secs", 0.1)

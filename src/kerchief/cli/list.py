@@ -25,7 +25,7 @@ def list_(*, kind: str, as_json: bool) -> None:
         return
     headings = [name for name in lines[0] if name not in _ONLY_JSON]
     rows = [[_text(line[name]) for name in headings] for line in lines]
-    print_table(headings, rows, words=len(headings))
+    print_table(headings, rows, columns="l" * len(headings))
 
 
 def _text(value: object) -> str:

@@ -22,6 +22,8 @@ __all__ = [
     "fewest_arms",
     "horizon",
     "json_output",
+    "many_arms",
+    "many_replicates",
     "mode",
     "out",
     "policies",
@@ -32,24 +34,25 @@ __all__ = [
     "trusts",
 ]
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-Option = Callable[[Command], Command]
+Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
 # Words are checked by the library, which names the nearest ones; click only shows them.
 _DEFAULTS = Comparison()
 
 
-def _option(flag: str, target: str, default: object, help: str, **more: Any) -> Any:
+def _option(
+    flag: str, target: str, default: object, help: str, **more: Any
+) -> Callable[[Decorated], Decorated]:
     return click.option(flag, target, default=default, show_default=True, help=help, **more)
 
 
-def _many(flag: str, target: str, default: object, help: str, **more: Any) -> Any:
+def _many(
+    flag: str, target: str, default: object, help: str, **more: Any
+) -> Callable[[Decorated], Decorated]:
     return _option(flag, target, default, f"{help} Repeatable.", multiple=True, **more)
 
 
-env = _option(
-    "--env", "link", _DEFAULTS.link, "Rewards.", metavar="linear|logistic|probit"
-)
+env = _option("--env", "link", _DEFAULTS.link, "Rewards.", metavar="linear|logistic|probit")
 contexts = _many(
     "--contexts",
     "contexts",
@@ -59,6 +62,7 @@ contexts = _many(
 )
 dim = _option("--dim", "dim", _DEFAULTS.dim, "Length of an arm's feature vector.")
 arms = _option("--arms", "arms", _DEFAULTS.arms, "The most arms in a round.")
+many_arms = _many("--arms", "arms", (20, 100), "The most arms in a round.", type=int)
 radius = _option("--radius", "radius", _DEFAULTS.radius, "Norm of the unknown parameter.")
 fewest_arms = click.option(
     "--fewest-arms", "fewest", type=int, help="The fewest arms in a round.  [default: all]"
@@ -71,9 +75,7 @@ reward_noise = _option(
     metavar="bernoulli|bounded|gaussian",
 )
 horizon = _option("--horizon", "horizon", _DEFAULTS.horizon, "Number of rounds.")
-policies = _many(
-    "--policy", "policies", _DEFAULTS.policies, "A bandit's own name.", metavar="NAME"
-)
+policies = _many("--policy", "policies", _DEFAULTS.policies, "A bandit's own name.", metavar="NAME")
 trusts = _many(
     "--trust",
     "trusts",
@@ -85,6 +87,9 @@ epsilons = _many("--epsilon", "epsilons", _DEFAULTS.epsilons, "Privacy asked for
 epsilon = _option("--epsilon", "epsilon", 1.0, "Privacy asked for.")
 delta = _option("--delta", "delta", _DEFAULTS.delta, "Privacy asked for; below 1/horizon.")
 replicates = _option("--replicates", "replicates", _DEFAULTS.replicates, "Independent runs.")
+many_replicates = _many(
+    "--replicates", "replicates", (1, 64, 1000), "Independent runs at once.", type=int
+)
 seed = _option("--seed", "seed", _DEFAULTS.seed, "Of everything random.")
 mode = _option(
     "--mode", "mode", _DEFAULTS.mode, "Widths, tuned or from the theorem.", metavar="tuned|theory"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -34,7 +34,7 @@ def print_table(
     rows: Iterable[Sequence[str]],
     *,
     title: str | None = None,
-    words: int = 1,
+    columns: str,
 ) -> None:
     """A table that fits a terminal.
 
@@ -42,12 +42,19 @@ def print_table(
         headings: one a column.
         rows: texts, one a column.
         title: a line above it.
-        words: how many columns, from the left, hold words; the others hold numbers.
+        columns: a letter a column: l for words, on the left; r for numbers, on the right.
     """
     plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title=title, title_justify="left")
-    for place, heading in enumerate(headings):
-        table.add_column(_text(heading, plain), justify="left" if place < words else "right")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+        title=title,
+        title_justify="left",
+    )
+    for heading, letter in zip(headings, columns, strict=True):
+        side: JustifyMethod = "left" if letter == "l" else "right"
+        table.add_column(_text(heading, plain), justify=side, no_wrap=letter == "r")
     for row in rows:
         table.add_row(*(_text(text, plain) for text in row))
     Console(width=WIDTH, highlight=False).print(table)

@@ -22,6 +22,16 @@ from kerchief.core.errors import CodecError
 __all__ = ["decode", "encode"]
 
 _PACKAGE = __name__.split(".")[0]
+# What reading can meet in a text that someone else wrote.
+_FAULTS = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    ImportError,
+    OverflowError,
+    RecursionError,
+)
 
 
 def encode(value: Any) -> str:
@@ -44,19 +54,20 @@ def decode(text: str) -> Any:
     """
     try:
         return _unpack(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError, ImportError) as fault:
+    except _FAULTS as fault:
         raise CodecError(f"a message of {len(text)} characters does not decode: {fault}") from fault
 
 
 def _pack(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": repr(value)}
+    # Before Python's floats: a NumPy float64 is one of them, and would lose its type.
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         array = np.asarray(value)
         data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
         return {"array": data, "dtype": array.dtype.name, "shape": list(array.shape)}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_pack(item) for item in value]}
@@ -103,6 +114,7 @@ def _class(name: str) -> type:
     if module.split(".")[0] != _PACKAGE:
         raise CodecError(f"{name!r} is not a class of {_PACKAGE}")
     found = getattr(importlib.import_module(module), qualname)
-    if not dataclasses.is_dataclass(found) or not isinstance(found, type):
+    # A module also holds what it imports: only a class under its own name is one of ours.
+    if not isinstance(found, type) or not dataclasses.is_dataclass(found) or _name(found) != name:
         raise CodecError(f"{name!r} is not a message")
     return found

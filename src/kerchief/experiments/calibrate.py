@@ -19,6 +19,7 @@ from kerchief.privacy.calibration import (
 )
 from kerchief.privacy.composition import epsilon_at
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.registry import TRUSTS
 
 __all__ = ["Alternative", "Noise", "calibrate"]
 
@@ -50,6 +51,7 @@ class Noise:
         size: length of the statistic.
         noise_multiplier: standard deviation over sensitivity.
         std: standard deviation on each coordinate.
+        releases: how many such noises a run adds up.
         twin: the exact discrete mechanism for deployment.
         twin_epsilon: what the twin really costs, at the guarantee's delta.
         alternatives: other ways, each with its factor.
@@ -60,9 +62,15 @@ class Noise:
     size: int
     noise_multiplier: float
     std: float
+    releases: int
     twin: DiscreteGaussian
     twin_epsilon: float
     alternatives: tuple[Alternative, ...]
+
+    @property
+    def total_std(self) -> float:
+        """Standard deviation of the noise in the total over all users."""
+        return self.std * math.sqrt(self.releases)
 
     def to_dict(self) -> dict[str, object]:
         """The answer as JSON."""
@@ -72,6 +80,8 @@ class Noise:
             "size": self.size,
             "noise_multiplier": self.noise_multiplier,
             "std": self.std,
+            "releases": self.releases,
+            "total_std": self.total_std,
             "discrete": {
                 "grid_bits": self.twin.grid_bits,
                 "grid": self.twin.grid,
@@ -91,6 +101,7 @@ def calibrate(
     link: str = "linear",
     dim: int = 5,
     radius: float = 1.0,
+    horizon: int = 10_000,
     sensitivity: float | None = None,
 ) -> Noise:
     """Find the noise for LinUCB's statistic (x xᵀ, y x), or for any statistic of known sensitivity.
@@ -99,10 +110,11 @@ def calibrate(
         epsilon: of the guarantee.
         delta: of the guarantee.
         trust: `local`: the noise of each report; `central`: the noise of each batch's sum. Every
-            user is in one of them, once, so both cost the same.
+            user is in one of them, once, so both need one noise; a run adds up its releases.
         link: how a score becomes an expected reward; it bounds y.
         dim: length of x.
         radius: norm of the parameter; it bounds y where the link does not.
+        horizon: number of rounds.
         sensitivity: in place of the one of (x xᵀ, y x).
 
     Raises:
@@ -110,12 +122,14 @@ def calibrate(
 
     >>> answer = calibrate(epsilon=1.0, delta=1e-5)
     >>> round(answer.noise_multiplier, 4), round(answer.std, 4)
-    (3.7306, 7.9137)
+    (3.7306, 7.9139)
     """
     validate.positive("epsilon", epsilon)
     validate.between("delta", delta, 0.0, 1.0)
     validate.one_of("trust", trust, ("local", "central"))
-    problem = make_environment(link=link, dim=dim, radius=radius).problem(1)
+    problem = make_environment(link=link, dim=dim, radius=radius).problem(
+        validate.whole("horizon", horizon, high=2**31 - 1)
+    )
     query = Regression.of(problem)
     reach = query.sensitivity if sensitivity is None else sensitivity
     validate.positive("sensitivity", reach)
@@ -124,11 +138,12 @@ def calibrate(
     others = _looser(epsilon, delta, reach, std)
     twin = DiscreteGaussian.matching(multiplier, reach, query.size)
     return Noise(
-        guarantee=Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust)),
+        guarantee=Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon),
         sensitivity=reach,
         size=query.size,
         noise_multiplier=multiplier,
         std=std,
+        releases=TRUSTS[trust].make(query, multiplier, horizon).schedule.capacity(horizon),
         twin=twin,
         twin_epsilon=epsilon_at([twin.event()], delta),
         alternatives=others + (_coarser(query, epsilon, delta, std) if sensitivity is None else ()),
@@ -172,7 +187,7 @@ def _alternative(name: str, note: str, rule: Callable[[], float], std: float) ->
     try:
         other = rule()
     except InvalidValue:
-        note = "refused: proved up to epsilon 1 only"
+        note = "proved up to epsilon 1 only"
         return Alternative(name=name, std=None, factor=None, note=note)
     return Alternative(name=name, std=other, factor=other / std, note=note)
 

@@ -79,6 +79,8 @@ def _over_rounds(
         axes.plot(one.rounds, mean, color=colour, linestyle=dashes, linewidth=1.6)
         low = np.maximum(mean - 2 * error, mean / 10)
         axes.fill_between(one.rounds, low, mean + 2 * error, color=colour, alpha=0.12, linewidth=0)
+    if not any((one.regret > 0).any() for one in cells):
+        axes.set_ylim(0.1, 1)  # a logarithmic axis cannot find its own limits in zeros
     axes.set(yscale="log", xlabel="rounds", ylabel="cumulative regret")
     axes.set_xlim(0, int(cells[0].rounds[-1]))
     _tidy(axes)
@@ -125,7 +127,9 @@ def _name_ends(axes: Axes, cells: Sequence[Finished], colours: Colours) -> None:
     """Name every line at its right end, moving names apart where lines end close together."""
     low, high = np.log(axes.get_ylim())
     ends = sorted(cells, key=lambda one: float(_mean(one)[-1]))
-    heights = [(np.log(max(float(_mean(one)[-1]), 1e-12)) - low) / (high - low) for one in ends]
+    values = np.log([max(float(_mean(one)[-1]), 1e-12) for one in ends])
+    # No regret at all has no place on a logarithmic axis: it is named at the bottom.
+    heights = np.clip((values - low) / (high - low), 0, 1).tolist()
     for one, true, height in zip(ends, heights, _apart(heights), strict=True):
         _name(axes, one.cell.label(), colours[one.cell.policy, one.cell.trust], true, height)
 
@@ -152,13 +156,14 @@ def _apart(heights: Sequence[float]) -> list[float]:
     >>> [round(height, 3) for height in _apart([0.5, 0.5, 1.02])]
     [0.5, 0.552, 1.0]
     """
+    gap = min(_GAP, 1 / max(1, len(heights)))
     placed: list[float] = []
     for height in heights:
-        placed.append(max(height, placed[-1] + _GAP) if placed else height)
+        placed.append(max(height, placed[-1] + gap) if placed else height)
     ceiling = 1.0
     for place in reversed(range(len(placed))):
         placed[place] = min(placed[place], ceiling)
-        ceiling = placed[place] - _GAP
+        ceiling = placed[place] - gap
     return placed
 
 

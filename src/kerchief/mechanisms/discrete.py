@@ -235,7 +235,7 @@ class DiscreteGaussian:
 
         >>> noise = DiscreteGaussian.matching(4.0, 1.0, 3)
         >>> noise.grid_bits, noise.scale
-        (17, 524295)
+        (17, 524296)
         """
         positive("noise_multiplier", noise_multiplier)
         positive("sensitivity", sensitivity)

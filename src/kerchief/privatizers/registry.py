@@ -68,8 +68,8 @@ TRUSTS.add(
 def protect(policy: Policy, guarantee: Guarantee, *, horizon: int) -> Mapping[str, CohortSums]:
     """Give each of a policy's queries the privatizer that the guarantee's trust asks for.
 
-    All queries share one joint budget: their Gaussians together cost exactly the guarantee, which is
-    tighter than splitting epsilon by hand.
+    All queries share one joint budget: their Gaussians together cost exactly the guarantee, which
+    is tighter than splitting epsilon by hand.
 
     Args:
         policy: the bandit.

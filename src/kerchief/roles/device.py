@@ -1,4 +1,4 @@
-"""The device: the user's side, the one place where contexts, actions and rewards exist in the clear."""
+"""The device: the user's side, where contexts, actions and rewards exist in the clear."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -15,10 +16,11 @@ from jax.typing import ArrayLike
 from kerchief.core.contracts import Arms, BoundedSum, Clock, Policy, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import DEVICE, POLICY, Stream
+from kerchief.mechanisms.mechanism import Vector
 from kerchief.privatizers.sums import CohortSums
-from kerchief.roles.messages import Answers, Post, Reports
+from kerchief.roles.messages import Post, Reports
 
-__all__ = ["Device"]
+__all__ = ["Device", "on_host"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,8 +100,8 @@ class Device:
 
         Args:
             reward: what the action brought; stays here.
-            stream: the root of the run's randomness for simulated noise; None for exact noise, which
-                comes from the operating system.
+            stream: the root of the run's randomness for simulated noise; None for exact noise,
+                which comes from the operating system.
 
         Returns:
             The message to the middle.
@@ -110,25 +112,65 @@ class Device:
         if self._reports is None:
             if self._visit is None:
                 raise InvalidValue("there is no action to report on; call act first")
-            answers = {name: self._answer(name, reward, stream) for name in self._privatizers}
+            answers = {
+                name: self._answer(place, name, self._visit, reward, stream)
+                for place, name in enumerate(self._privatizers)
+            }
             self._reports = Reports(ticket=secrets.token_hex(16), answers=answers)
             self._visit = None
         return self._reports
 
-    def _answer(self, name: str, reward: ArrayLike, stream: Stream | None) -> Array:
-        privatizer, visit = self._privatizers[name], self._pending()
-        if not privatizer.idealized:
-            return self._exact(name, privatizer, reward, visit)
-        if stream is None:
-            raise InvalidValue(f"the noise of {name!r} is simulated; it needs a stream")
-        place = list(self._privatizers).index(name)
-        at = stream.at(DEVICE, round=visit.post.clock.round, query=place)
-        return _randomize(self._policy, privatizer, name, visit.post.model, visit.arms, visit.action, reward, at)
+    def _answer(
+        self, place: int, name: str, visit: _Visit, reward: ArrayLike, stream: Stream | None
+    ) -> Vector:
+        privatizer, clock = self._privatizers[name], visit.post.clock
+        given = (name, visit.post.model, visit.arms, visit.action, reward)
+        if on_host(privatizer):
+            statistic = np.asarray(_statistic(self._policy, privatizer.query, *given))
+            known = _Encoded(size=privatizer.query.size, sensitivity=privatizer.query.sensitivity)
+            return dataclasses.replace(privatizer, query=known).randomize(statistic, None)
+        if stream is None and privatizer.outlook.noisy:
+            raise InvalidValue(f"the noise of {name!r} is simulated; give reports a stream")
+        at = None if stream is None else stream.at(DEVICE, round=clock.round, query=place)
+        return _randomize(self._policy, privatizer, *given, at)
 
-    def _exact(self, name: str, privatizer: CohortSums, reward: ArrayLike, visit: _Visit) -> Array:
-        """Encode in float64, as the proof of the discrete noise asks; add the noise on the host."""
-        wide = Arms(features=np.asarray(visit.arms.features, np.float64), allowed=visit.arms.allowed)
-        query, value = privatizer.query, np.float64(reward)
-        statistic = _statistic(self._policy, query, name, visit.post.model, wide, visit.action, value)
-        known = _Encoded(size=query.size, sensitivity=query.sensitivity)
-        return dataclasses.replace(privatizer, query=known).randomize(np.asarray(statistic), None)
+
+def on_host(privatizer: CohortSums) -> bool:
+    """Whether its noise is exact: drawn by NumPy code, and so never inside a compiled function."""
+    return privatizer.outlook.noisy and not privatizer.idealized
+
+
+@jax.jit
+def _act(policy: Policy, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
+    return policy.act(model, arms, clock, stream)
+
+
+@partial(jax.jit, static_argnums=2)
+def _randomize(
+    policy: Policy,
+    privatizer: CohortSums,
+    name: str,
+    model: Tree,
+    arms: Arms,
+    action: Array,
+    reward: Array,
+    stream: Stream | None,
+) -> Vector:
+    record = policy.record(model, arms, action, reward)[name]
+    return privatizer.randomize(record, stream)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _statistic(
+    policy: Policy,
+    query: BoundedSum,
+    name: str,
+    model: Tree,
+    arms: Arms,
+    action: Array,
+    reward: Array,
+) -> Array:
+    """Clip and encode in float64: what the proof of the discrete noise pays for."""
+    wide = Arms(features=arms.features.astype(jnp.float64), allowed=arms.allowed)
+    record = policy.record(model, wide, action, jnp.asarray(reward, jnp.float64))[name]
+    return query.encode(record)

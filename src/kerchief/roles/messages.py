@@ -1,8 +1,8 @@
 """Messages: everything that ever passes between two roles.
 
-Whoever wants to know what a role can learn reads this file. No message has a field for a context, an
-action or a reward: `Answers` hold what the privatizers let out of a device, and nothing else comes
-from a user.
+Whoever wants to know what a role can learn reads this file. No message has a field for a context,
+an action or a reward: `Answers` hold what the privatizers let out of a device, and nothing else
+comes from a user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Clock, Release, Tree
 
-__all__ = ["Answer", "Answers", "Ask", "Batch", "Done", "Message", "Post", "Read", "Reports", "Tick"]
+__all__ = [
+    "Answer",
+    "Answers",
+    "Ask",
+    "Batch",
+    "Done",
+    "Message",
+    "Post",
+    "Read",
+    "Reports",
+    "Tick",
+]
 
 Answers: TypeAlias = Mapping[str, Array | NDArray[Any]]
 

@@ -32,9 +32,9 @@ def permuted(items: Sequence[T]) -> list[T]:
 class Shuffler:
     """Stands between devices and curator, and breaks the link between a report and its sender.
 
-    It is trusted for one thing: not to tell the order. It sees reports as the devices randomized them.
-    Tickets, which it needs so that a report sent twice counts once, go no further. A batch that is
-    not full is never forwarded, since it would hide its senders among fewer than was promised.
+    It is trusted for one thing: not to tell the order. It sees reports as the devices randomized
+    them. Tickets, which it needs so that a report sent twice counts once, go no further. A batch
+    that is not full is never forwarded: it would hide its senders among fewer than was promised.
 
     >>> from kerchief.roles import InProcess
     >>> shuffler = Shuffler(size=2, transport=InProcess(), to="curator")

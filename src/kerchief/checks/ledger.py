@@ -1,0 +1,233 @@
+"""What every ledger must do: charge first, refuse without a trace, and be readable by others."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from kerchief.checks.errors import Law, expect, laws_of
+from kerchief.core.errors import (
+    BudgetExceeded,
+    CapacityExceeded,
+    InvalidValue,
+    KerchiefError,
+    UnsupportedEvent,
+)
+from kerchief.privacy import (
+    Cohort,
+    Composed,
+    Event,
+    Gaussian,
+    Guarantee,
+    NonPrivate,
+    Nothing,
+    Receipt,
+    Repeated,
+    Trust,
+    epsilon_at,
+    gaussian_noise_multiplier,
+    to_dp_event,
+)
+from kerchief.privacy.receipts import read_ledger
+
+__all__ = ["Ledgers", "yield_ledger_checks"]
+
+_BUDGET = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.CENTRAL)
+_ALL, _EARLY, _LATE = (Cohort(first=a, last=b) for a, b in ((0, 100), (0, 50), (50, 100)))
+_FULL = Gaussian(noise_multiplier=gaussian_noise_multiplier(2.0, 1e-5))
+_PARTS = tuple(Gaussian(noise_multiplier=m) for m in (6.0, 9.0, 14.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unheard(Event):
+    """An event that no accountant knows."""
+
+    kind: ClassVar[str] = "unheard"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledgers:
+    """A way to open ledgers; every law opens its own."""
+
+    open: Callable[[Guarantee], Any]
+
+    def __str__(self) -> str:
+        """The maker's name."""
+        return getattr(self.open, "__name__", "the ledger")
+
+
+def yield_ledger_checks() -> Iterator[tuple[str, Law[Ledgers]]]:
+    """Name and function of every law of a ledger; each takes `Ledgers`."""
+    return laws_of(
+        nothing_costs_nothing,
+        no_privacy_costs_everything,
+        unknown_events_are_refused_at_any_depth,
+        order_of_charges_is_irrelevant,
+        disjoint_cohorts_take_the_worst,
+        overlapping_cohorts_add_up,
+        more_charges_never_cost_less,
+        refusal_leaves_no_trace,
+        settling_only_lowers_and_only_once,
+        charges_come_first,
+        written_ledgers_read_back,
+        another_accountant_agrees,
+    )
+
+
+def nothing_costs_nothing(ledgers: Ledgers) -> None:
+    """An empty ledger, and one charged for nothing, has spent 0."""
+    ledger = ledgers.open(_BUDGET)
+    expect(_spent(ledger) == 0.0, seen=f"{_spent(ledger)} when empty", expected=0.0)
+    ledger.charge(Nothing(), cohort=_ALL, capacity=1000)
+    ledger.charge(Repeated(event=_FULL, count=0), cohort=_ALL)
+    expect(_spent(ledger) == 0.0, seen=f"{_spent(ledger)} for nothing", expected=0.0)
+
+
+def no_privacy_costs_everything(ledgers: Ledgers) -> None:
+    """NonPrivate is refused by every promise, and costs infinity where nothing is promised."""
+    _expect_raises(BudgetExceeded, ledgers.open(_BUDGET), NonPrivate())
+    free = ledgers.open(Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
+    free.charge(NonPrivate(), cohort=_ALL)
+    expect(_spent(free) == math.inf, seen=_spent(free), expected=math.inf)
+
+
+def unknown_events_are_refused_at_any_depth(ledgers: Ledgers) -> None:
+    """An event that nobody can price is refused wherever it hides, also without a promise."""
+    deep = Composed(events=(_FULL, Repeated(event=Composed(events=(_Unheard(),)), count=2)))
+    for event in (_Unheard(), Repeated(event=_Unheard(), count=3), deep):
+        for budget in (_BUDGET, Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)):
+            _expect_raises(UnsupportedEvent, ledgers.open(budget), event)
+
+
+def order_of_charges_is_irrelevant(ledgers: Ledgers) -> None:
+    """The same charges in any order spend the same."""
+    costs = [_spent(_charged(ledgers, order)) for order in itertools.permutations(_PARTS)]
+    alike = max(costs) - min(costs) <= 1e-12 * max(costs)
+    expect(alike, seen=f"from {min(costs)} to {max(costs)}", expected="one cost")
+
+
+def disjoint_cohorts_take_the_worst(ledgers: Ledgers) -> None:
+    """Users in one cohort do not pay for those in another."""
+    apart = ledgers.open(_BUDGET)
+    apart.charge(_PARTS[0], cohort=_EARLY)
+    apart.charge(_PARTS[1], cohort=_LATE)
+    dearest = epsilon_at(_PARTS[:1], _BUDGET.delta)
+    expect(_close(_spent(apart), dearest), seen=_spent(apart), expected=dearest)
+
+
+def overlapping_cohorts_add_up(ledgers: Ledgers) -> None:
+    """A user in two cohorts pays for both, even if it is one user alone."""
+    met = ledgers.open(_BUDGET)
+    met.charge(_PARTS[0], cohort=Cohort(first=0, last=51))
+    met.charge(_PARTS[1], cohort=_LATE)
+    both = epsilon_at(_PARTS[:2], _BUDGET.delta)
+    expect(_close(_spent(met), both), seen=_spent(met), expected=both)
+
+
+def more_charges_never_cost_less(ledgers: Ledgers) -> None:
+    """Each charge raises what is spent and lowers what remains; so does capacity."""
+    costs = [_spent(_charged(ledgers, _PARTS[:n])) for n in range(len(_PARTS) + 1)]
+    expect(costs == sorted(set(costs)), seen=f"costs {costs}", expected="each above the last")
+    ledger = ledgers.open(_BUDGET)
+    ledger.charge(_PARTS[2], cohort=_ALL, capacity=3)
+    cost, once = _spent(ledger), _spent(_charged(ledgers, _PARTS[2:]))
+    expect(cost > once, seen=f"{cost} for three, {once} for one", expected="more for three")
+    left = ledger.remaining().epsilon
+    expect(_close(left + cost, _BUDGET.epsilon), seen=f"{left} remain", expected="the rest")
+
+
+def refusal_leaves_no_trace(ledgers: Ledgers) -> None:
+    """After BudgetExceeded the ledger is as it was, and still serves what fits."""
+    ledger = ledgers.open(_BUDGET)
+    ledger.charge(_PARTS[0], cohort=_EARLY)
+    _expect_raises(BudgetExceeded, ledger, _FULL)
+    _expect_raises(BudgetExceeded, ledger, Repeated(event=_PARTS[0], count=50))
+    ledger.charge(_FULL, cohort=_LATE)
+
+
+def settling_only_lowers_and_only_once(ledgers: Ledgers) -> None:
+    """What was used replaces the capacity: never above it, and never again."""
+    ledger = ledgers.open(_BUDGET)
+    receipt = ledger.charge(_PARTS[2], cohort=_ALL, capacity=4)
+    dear = _spent(ledger)
+    _expect_raises(CapacityExceeded, ledger, lambda: ledger.settle(receipt, used=5))
+    ledger.settle(receipt, used=2)
+    cheap = _spent(ledger)
+    expect(cheap < dear, seen=f"{cheap} after settling, {dear} before", expected="less")
+    for used in (0, 1, 2, 4):
+        _expect_raises(InvalidValue, ledger, partial(ledger.settle, receipt, used=used))
+
+
+def charges_come_first(ledgers: Ledgers) -> None:
+    """A charge is on the books when it returns, and nothing settles without its own receipt."""
+    ledger = ledgers.open(_BUDGET)
+    receipt = ledger.charge(_PARTS[0], cohort=_ALL)
+    expect(ledger.receipts == (receipt,), seen=ledger.receipts, expected=(receipt,))
+    expect(receipt.used is None, seen=f"used {receipt.used}", expected="an open receipt")
+    forged = (
+        Receipt(number=7, event=_PARTS[0], cohort=_ALL, capacity=1),
+        Receipt(number=0, event=_PARTS[1], cohort=_ALL, capacity=1),
+        Receipt(number=0, event=_PARTS[0], cohort=_ALL, capacity=9),
+    )
+    for one in forged:
+        _expect_raises(InvalidValue, ledger, partial(ledger.settle, one, used=0))
+
+
+def written_ledgers_read_back(ledgers: Ledgers) -> None:
+    """`dumps` and `loads` keep every receipt, open or settled, and what was spent."""
+    ledger = _charged(ledgers, _PARTS)
+    ledger.settle(ledger.receipts[1], used=0)
+    text = ledger.dumps()
+    again = type(ledger).loads(text)
+    same = (again.budget, again.receipts) == (ledger.budget, ledger.receipts)
+    expect(same, seen=again.receipts, expected=ledger.receipts)
+    expect(_spent(again) == _spent(ledger), seen=_spent(again), expected=_spent(ledger))
+    expect(again.dumps() == text, seen="another text", expected="the same text")
+
+
+def another_accountant_agrees(ledgers: Ledgers) -> None:
+    """From the text alone dp_accounting finds the same epsilon for Gaussians, to 1e-3."""
+    ledger = _charged(ledgers, _PARTS)
+    budget, receipts = read_ledger(ledger.dumps())
+    library: Any = importlib.import_module("dp_accounting")
+    relation = library.NeighboringRelation.REPLACE_SPECIAL
+    accountant = library.pld.PLDAccountant(neighboring_relation=relation)
+    for receipt in receipts:
+        accountant.compose(to_dp_event(receipt.cost))
+    theirs, ours = float(accountant.get_epsilon(budget.delta)), _spent(ledger)
+    expect(math.isclose(theirs, ours, rel_tol=1e-3), seen=ours, expected=f"{theirs}, by another")
+
+
+def _spent(ledger: Any) -> float:
+    return float(ledger.spent().epsilon)
+
+
+def _close(seen: float, expected: float) -> bool:
+    return math.isclose(seen, expected, rel_tol=1e-9)
+
+
+def _charged(ledgers: Ledgers, events: tuple[Event, ...]) -> Any:
+    ledger = ledgers.open(_BUDGET)
+    for event in events:
+        ledger.charge(event, cohort=_ALL)
+    return ledger
+
+
+def _expect_raises(
+    kind: type[KerchiefError], ledger: Any, act: Event | Callable[[], object]
+) -> None:
+    """Charging the event (or the act itself) raises this error and leaves no trace."""
+    before = ledger.receipts, ledger.spent(), ledger.remaining()
+    raised: BaseException | None = None
+    try:
+        ledger.charge(act, cohort=_ALL) if isinstance(act, Event) else act()
+    except KerchiefError as error:
+        raised = error
+    expect(isinstance(raised, kind), seen=repr(raised), expected=f"{kind.__name__} for {act}")
+    after = ledger.receipts, ledger.spent(), ledger.remaining()
+    expect(before == after, seen=f"{len(after[0])} receipts, {after[1]}", expected="no trace")

@@ -1,0 +1,107 @@
+"""When a privatizer releases: at its schedule's times, and never more often than was paid for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from kerchief.checks.errors import Law, expect, laws_of
+from kerchief.checks.protocol import Protocol, clock_at
+from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Outlook, Release, Tree
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.environments import make_environment
+from kerchief.privacy import MemoryLedger
+from kerchief.privatizers import At, CohortSums, OnDemand
+from kerchief.simulation.run import Run, simulate
+
+__all__ = ["yield_schedule_checks"]
+
+_LIMIT, _ROUNDS = 3, 20
+
+
+def yield_schedule_checks() -> Iterator[tuple[str, Law[Protocol]]]:
+    """Name and function of every law of schedules."""
+    return laws_of(releases_fall_on_schedule, capacity_is_enforced)
+
+
+def releases_fall_on_schedule(protocol: Protocol) -> None:
+    """Fixed batches end exactly where their schedule says, and others after every round."""
+    privatizer, horizon = protocol.build(), protocol.horizon
+    schedule = privatizer.schedule
+    if isinstance(schedule, At):
+        ready = [r + 1 for r in range(horizon) if bool(schedule.ready(clock_at(r)))]
+        wanted = [end for end in schedule.ends if end <= horizon]
+        expect(ready == wanted, seen=f"ready after {ready}", expected=f"after {wanted}")
+        cohorts = [c.cohort.last for c in privatizer.charges(horizon)]
+        covered = max(cohorts) >= max(wanted)
+        expect(covered, seen=f"charges up to {max(cohorts)}", expected=f"up to {max(wanted)}")
+    expect(
+        schedule.capacity(horizon) <= horizon,
+        seen=f"a capacity of {schedule.capacity(horizon)}",
+        expected=f"at most one release a round, {horizon}",
+    )
+
+
+def capacity_is_enforced(protocol: Protocol) -> None:
+    """A learner that always asks is served on demand as often as was paid for, and no more."""
+    privatizer = _on_demand(protocol.build())
+    served = _asked_every_round(protocol, privatizer).releases["asked"]
+    right = np.array_equal(served, np.full_like(served, _LIMIT))
+    expect(right, seen=f"{served.tolist()} releases", expected=f"{_LIMIT}, the limit")
+
+
+def _on_demand(privatizer: CohortSums) -> CohortSums:
+    """The same protocol, released on demand; a schedule of that kind is kept."""
+    if isinstance(privatizer.schedule, OnDemand):
+        return privatizer
+    return dataclasses.replace(privatizer, schedule=OnDemand(limit=_LIMIT))
+
+
+@struct
+class _Asker:
+    """The least policy that asks after every round: it learns nothing from the answers."""
+
+    query: BoundedSum = static()
+
+    @property
+    def queries(self) -> Mapping[str, BoundedSum]:
+        return {"asked": self.query}
+
+    def init(self, outlook: Mapping[str, Outlook]) -> Tree:
+        return ()
+
+    def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
+        return {"asked": True}
+
+    def update(self, state: Tree, name: str, release: Release) -> Tree:
+        return state
+
+    def refreshes(self, clock: Clock) -> Array | bool:
+        return False
+
+    def publish(self, state: Tree) -> Tree:
+        return ()
+
+    def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        return jnp.argmax(arms.allowed)
+
+    def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        return {"asked": Example(features=arms.features[action], reward=reward)}
+
+
+def _asked_every_round(protocol: Protocol, privatizer: CohortSums) -> Run:
+    return simulate(
+        policy=_Asker(query=protocol.query),
+        privatizers={"asked": privatizer},
+        environment=make_environment(dim=protocol.query.dim, arms=3),
+        ledger=MemoryLedger(protocol.guarantee),
+        horizon=_ROUNDS,
+        replicates=2,
+        seed=1,
+        ticks=1,
+    )

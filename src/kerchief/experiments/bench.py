@@ -1,0 +1,240 @@
+"""How long a decision takes, beside a plain NumPy LinUCB timed in the same run.
+
+Candidates and the yardstick are timed in turns, several times over, and the best time of each
+counts, so that both see the same machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from kerchief.core import validate
+from kerchief.environments.worlds import make_environment
+from kerchief.experiments.interactive import interactive_timer
+from kerchief.experiments.versions import machine, versions
+from kerchief.experiments.yardstick import time_numpy
+from kerchief.policies import POLICIES
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers.registry import protect
+from kerchief.simulation.loop import Carry, Scene, advance, begin
+
+__all__ = ["INTERACTIVE_ARMS", "Benchmark", "Case", "bench", "one_core"]
+
+_PLAYERS = (
+    ("uniform", "none"),
+    ("greedy", "none"),
+    ("linucb", "none"),
+    ("linucb", "local"),
+    ("linucb", "central"),
+)
+_DIM = 5
+_HORIZON = 10_000
+# From here on a model is posted about as often as on average over the horizon.
+_START = 1500
+_DECISIONS = 32_000
+INTERACTIVE_ARMS = 20
+
+_finish: Callable[[Carry], Carry] = jax.block_until_ready
+
+Watch: TypeAlias = Callable[[str, float], None]
+Timer: TypeAlias = Callable[[], float]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is timed: a policy under a trust, with so many arms and replicates at once."""
+
+    policy: str
+    trust: str
+    arms: int
+    replicates: int
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of one timing: fewer for many replicates."""
+        return max(60, min(_HORIZON - _START, _DECISIONS // self.replicates))
+
+    def guarantee(self) -> Guarantee:
+        """Epsilon 1, or no promise; the noise level does not change the time."""
+        trust = Trust(self.trust)
+        if trust is Trust.NONE:
+            return Guarantee(epsilon=math.inf, delta=0.0, trust=trust, rounds=_HORIZON)
+        return Guarantee(epsilon=1.0, delta=1e-5, trust=trust, rounds=_HORIZON)
+
+
+Key: TypeAlias = int | tuple[str, str] | Case
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """Microseconds a decision, without compilation.
+
+    Attributes:
+        yardstick: of the NumPy LinUCB, for each number of arms.
+        cases: of each case, drawing the arms included.
+        interactive: of one bandit driven from Python, for each policy and trust.
+        pinned: the processor core that everything ran on, or None where it could not be pinned.
+    """
+
+    yardstick: Mapping[int, float]
+    cases: Mapping[Case, float]
+    interactive: Mapping[tuple[str, str], float]
+    pinned: int | None
+
+    def to_dict(self) -> dict[str, object]:
+        """The figures as JSON; a ratio is to the yardstick with as many arms."""
+        rows = [
+            dataclasses.asdict(case) | self._figures(value, case.arms)
+            for case, value in self.cases.items()
+        ]
+        interactive = [
+            {"policy": policy, "trust": trust} | self._figures(value, INTERACTIVE_ARMS)
+            for (policy, trust), value in self.interactive.items()
+        ]
+        return {
+            "yardstick_microseconds": self.yardstick[INTERACTIVE_ARMS],
+            "yardsticks": {str(arms): value for arms, value in self.yardstick.items()},
+            "rows": rows,
+            "interactive": {**interactive[0], "arms": INTERACTIVE_ARMS, "rows": interactive},
+            "machine": {**machine(), "pinned_to_core": self.pinned},
+            "versions": versions(),
+        }
+
+    def _figures(self, value: float, arms: int) -> dict[str, object]:
+        return {"microseconds": value, "ratio": value / self.yardstick[arms]}
+
+
+def bench(
+    *,
+    arms: Sequence[int] = (20, 100),
+    replicates: Sequence[int] = (1, 64, 1000),
+    repeats: int = 5,
+    pinned: int | None = None,
+    watch: Watch | None = None,
+) -> Benchmark:
+    """Time every case, the yardsticks and interactive use.
+
+    Args:
+        arms: numbers of arms.
+        replicates: how many bandits play at once.
+        repeats: how often each is timed; the best counts.
+        pinned: the core that `one_core` pinned this process to, for the record.
+        watch: called with what is being done and the finished share.
+
+    Raises:
+        KerchiefError: a value is out of its bound.
+    """
+    for name, values in (("arms", arms), ("replicates", replicates)):
+        for value in values:
+            validate.whole(name, value, high=10**5)
+    timers = _timers(_cases(arms, replicates), [*dict.fromkeys((*arms, INTERACTIVE_ARMS))])
+    best = _best(timers, validate.whole("repeats", repeats), watch or (lambda stage, share: None))
+    return Benchmark(
+        yardstick={key: value for key, value in best.items() if isinstance(key, int)},
+        cases={key: value for key, value in best.items() if isinstance(key, Case)},
+        interactive={key: value for key, value in best.items() if isinstance(key, tuple)},
+        pinned=pinned,
+    )
+
+
+@contextlib.contextmanager
+def one_core() -> Iterator[int | None]:
+    """Run on one core, where the system allows it; JAX must not have started yet to obey."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield None
+        return
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield core
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _cases(arms: Sequence[int], replicates: Sequence[int]) -> list[Case]:
+    return [
+        Case(policy=policy, trust=trust, arms=count, replicates=width)
+        for count in dict.fromkeys(arms)
+        for width in dict.fromkeys(replicates)
+        for policy, trust in _PLAYERS
+    ]
+
+
+def _timers(cases: Sequence[Case], arms: Sequence[int]) -> dict[Key, Callable[[], Timer]]:
+    """How to get each thing ready that is timed."""
+    ready: dict[Key, Callable[[], Timer]] = {}
+    for count in arms:
+        ready[count] = partial(_numpy_timer, count)
+    for case in cases:
+        ready[case] = partial(_loop_timer, case)
+    for trust in POLICIES["linucb"].trusts:
+        ready["linucb", trust] = partial(_interactive_timer, trust)
+    return ready
+
+
+def _best(ready: Mapping[Key, Callable[[], Timer]], repeats: int, watch: Watch) -> dict[Key, float]:
+    """Compile everything, then time everything in turns; the best time of each."""
+    steps, done = len(ready) * (repeats + 1), itertools.count(1)
+    timers: dict[Key, Timer] = {}
+    for key, prepare in ready.items():
+        watch("compiling", next(done) / steps)
+        timers[key] = prepare()
+    best = dict.fromkeys(timers, math.inf)
+    for _ in range(repeats):
+        for key, timer in timers.items():
+            watch("timing", next(done) / steps)
+            best[key] = min(best[key], timer())
+    return best
+
+
+def _numpy_timer(arms: int) -> Timer:
+    return partial(time_numpy, arms=arms, dim=_DIM)
+
+
+def _interactive_timer(trust: str) -> Timer:
+    case = Case(policy="linucb", trust=trust, arms=INTERACTIVE_ARMS, replicates=1)
+    problem = make_environment(dim=_DIM, arms=case.arms).problem(_HORIZON)
+    return interactive_timer(case.policy, problem, case.guarantee())
+
+
+def _loop_timer(case: Case) -> Timer:
+    """The compiled loop of one case, ready to play; what it releases is paid for first."""
+    scene = _scene(case)
+    carry = begin(scene, jnp.arange(case.replicates, dtype=jnp.uint32))
+    start = jnp.int32(_START)
+    compiled = advance.lower(scene, carry, start, length=case.rounds).compile()
+
+    def timer() -> float:
+        nonlocal carry
+        began = time.perf_counter()
+        carry = _finish(compiled(scene, carry, start))
+        return 1e6 * (time.perf_counter() - began) / (case.rounds * case.replicates)
+
+    return timer
+
+
+def _scene(case: Case) -> Scene:
+    """The players of a case, their whole run charged to a ledger."""
+    environment, guarantee = make_environment(dim=_DIM, arms=case.arms), case.guarantee()
+    policy = POLICIES[case.policy].make(environment.problem(_HORIZON), "tuned")
+    privatizers = dict(protect(policy, guarantee, horizon=_HORIZON))
+    ledger = MemoryLedger(guarantee)
+    for privatizer in privatizers.values():
+        for charge in privatizer.charges(_HORIZON):
+            ledger.charge(charge.event, cohort=charge.cohort)
+    return Scene(
+        policy=policy, privatizers=privatizers, environment=environment, seed=jnp.uint32(0)
+    )

@@ -1,0 +1,46 @@
+"""Interactive use, timed: one bandit, `decide` then `learn`, arrays in and out."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from kerchief.core.contracts import Problem
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.roles.interactive import Bandit
+
+__all__ = ["interactive_timer"]
+
+_ROUNDS = 1000
+# Models are posted ever more rarely: the first rounds are not typical of a run.
+_WARM_UP = 1500
+_ENDLESS = 10**6
+
+
+def interactive_timer(policy: str, problem: Problem, guarantee: Guarantee) -> Callable[[], float]:
+    """Make a bandit ready; each call plays some rounds and returns microseconds a round."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(_ROUNDS, problem.arms, problem.dim))
+    features /= np.linalg.norm(features, axis=-1, keepdims=True) / problem.norm
+    rewards = generator.uniform(problem.low, problem.high, size=_ROUNDS).tolist()
+    bandit = Bandit(
+        policy=policy,
+        problem=dataclasses.replace(problem, horizon=_ENDLESS),
+        guarantee=dataclasses.replace(guarantee, rounds=_ENDLESS),
+        noise="simulated",
+        seed=0,
+    )
+
+    def timer(rounds: int = _ROUNDS) -> float:
+        start = time.perf_counter()
+        for arms, reward in zip(features[:rounds], rewards, strict=False):
+            bandit.decide(arms)
+            bandit.learn(reward)
+        return 1e6 * (time.perf_counter() - start) / rounds
+
+    for _ in range(-(-_WARM_UP // _ROUNDS)):
+        timer()
+    return timer

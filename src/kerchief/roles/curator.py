@@ -1,0 +1,230 @@
+"""The curator: the middle, which adds up reports and releases totals that were paid for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+
+from kerchief.core.contracts import Clock, Release, Tree
+from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.random import MIDDLE, Stream
+from kerchief.core.validate import whole
+from kerchief.privacy.ledger import Ledger
+from kerchief.privacy.receipts import Receipt
+from kerchief.privatizers.schedule import At
+from kerchief.privatizers.sums import CohortSums
+from kerchief.roles.device import on_host
+from kerchief.roles.messages import Answer, Answers, Ask, Batch, Done, Message, Reports
+
+__all__ = ["Curator", "Desk", "pay"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What the curator holds for one query. Under central trust the tally is private.
+
+    Attributes:
+        memory: what was released, as its privatizer keeps it.
+        tally: the reports of the present cohort, added up.
+        used: how many releases there were.
+        reach: how many users the last one spoke about.
+    """
+
+    memory: Tree
+    tally: Tree = dataclasses.field(repr=False)
+    used: int = 0
+    reach: int = 0
+
+
+def pay(
+    privatizers: Mapping[str, CohortSums], ledger: Ledger, *, horizon: int
+) -> Mapping[str, tuple[Receipt, ...]]:
+    """Charge everything that a run of this length may cost, before any noise is drawn for it.
+
+    Raises:
+        BudgetExceeded: the ledger refuses; what it granted before is wasted, which costs budget
+            and never privacy.
+    """
+    bills = {name: privatizer.charges(horizon) for name, privatizer in privatizers.items()}
+    return {
+        name: tuple(ledger.charge(line.event, cohort=line.cohort) for line in bill)
+        for name, bill in bills.items()
+    }
+
+
+class Curator:
+    """Collects reports and releases totals: when the schedule is ready, within what was paid for.
+
+    Under central trust its users trust it: it holds un-noised sums and adds the noise. Under local
+    trust the same object needs no trust at all, since it only adds up numbers that are safe to
+    publish one by one. Either way no receipt means no release, and one too many is refused.
+
+    >>> from kerchief.privacy import Guarantee, MemoryLedger
+    >>> curator = Curator(privatizers={}, ledger=MemoryLedger(Guarantee(epsilon=1.0, delta=0.0,
+    ...                   trust="local")), horizon=1)
+    >>> curator.handle(Reports(ticket="a", answers={}))
+    Traceback (most recent call last):
+    ...
+    kerchief.core.errors.CapacityExceeded: nothing was paid for yet; open the curator first
+    >>> curator.open()
+    >>> curator.handle(Reports(ticket="a", answers={})), curator.users
+    (Done(), 1)
+    """
+
+    def __init__(
+        self,
+        *,
+        privatizers: Mapping[str, CohortSums],
+        ledger: Ledger,
+        horizon: int,
+        stream: Stream | None = None,
+    ) -> None:
+        """Set up the desks; nothing is charged before `open`.
+
+        Args:
+            privatizers: one a query.
+            ledger: pays for everything.
+            horizon: number of users.
+            stream: the root of the run's randomness for simulated noise; exact noise needs none.
+        """
+        self.horizon = whole("horizon", horizon)
+        self.users = 0
+        self._privatizers = dict(privatizers)
+        self._ledger = ledger
+        self._stream = stream
+        self._receipts: Mapping[str, tuple[Receipt, ...]] | None = None
+        self._tickets: set[str] = set()
+        self._desks = {name: _opened(privatizer) for name, privatizer in privatizers.items()}
+
+    @property
+    def releases(self) -> Mapping[str, int]:
+        """How often each query was released."""
+        return {name: desk.used for name, desk in self._desks.items()}
+
+    @property
+    def desks(self) -> Mapping[str, Desk]:
+        """What it holds: as private as its users' data under central trust."""
+        return dict(self._desks)
+
+    def open(self) -> None:
+        """Pay for the whole run; before this no noise may be drawn, here or on a device.
+
+        Raises:
+            BudgetExceeded: the ledger refuses; the curator stays closed.
+        """
+        self._receipts = pay(self._privatizers, self._ledger, horizon=self.horizon)
+
+    def resume(self, desks: Mapping[str, Desk], *, users: int) -> None:
+        """Go on where another process stopped; the ledger holds the receipts of its `open`."""
+        self._desks = {name: desks[name] for name in self._privatizers}
+        self.users = whole("users", users, low=0, high=self.horizon)
+        self._receipts = {}
+
+    def handle(self, message: Message) -> Message:
+        """Take in reports, or answer the learner."""
+        match message:
+            case Reports():
+                if message.ticket not in self._tickets:
+                    self.collect(message.answers)
+                    self._tickets.add(message.ticket)
+                return Done()
+            case Batch():
+                for answers in message.answers:
+                    self._check(answers)
+                for answers in message.answers:
+                    self.collect(answers)
+                return Done()
+            case Ask():
+                return Answer(release=self.release(message.query, message.clock))
+        kind = type(message).__name__
+        raise InvalidValue(f"a curator was sent a {kind}; it takes Reports, Batch and Ask")
+
+    def collect(self, answers: Answers) -> None:
+        """Add one user's reports to the tallies.
+
+        Raises:
+            CapacityExceeded: nothing was paid for, or the horizon's users have all been here.
+            InvalidValue: the reports do not fit the queries; nothing was added.
+        """
+        self._paid()
+        if self.users >= self.horizon:
+            raise CapacityExceeded(f"{self.users} users were here; {self.horizon} were paid for")
+        self._check(answers)
+        for name, privatizer in self._privatizers.items():
+            tally = privatizer.collect(self._desks[name].tally, answers[name])
+            self._desks[name] = dataclasses.replace(self._desks[name], tally=tally)
+        self.users += 1
+
+    def release(self, name: str, clock: Clock) -> Release | None:
+        """Release a query's total, or None where its schedule is not ready.
+
+        Raises:
+            CapacityExceeded: nothing was paid for, or all that was has been used.
+            InvalidValue: the clock does not agree with the number of users who have reported.
+        """
+        self._paid()
+        privatizer, desk, round = self._privatizers[name], self._desks[name], int(clock.round)
+        if isinstance(privatizer.schedule, At) and round + 1 not in privatizer.schedule.ends:
+            return None
+        if round + 1 != self.users:
+            raise InvalidValue(f"the clock says {round + 1} users; {self.users} have reported")
+        capacity = privatizer.schedule.capacity(self.horizon)
+        if desk.used >= capacity:
+            raise CapacityExceeded(
+                f"{name!r} was released {desk.used} times of {capacity} paid for"
+            )
+        source = self._source(name, privatizer, round)
+        release, memory = privatizer.release(desk.memory, desk.tally, clock, source)
+        tally = _on_host(privatizer.clear(desk.tally))
+        self._desks[name] = Desk(
+            memory=_on_host(memory), tally=tally, used=desk.used + 1, reach=self.users
+        )
+        return release
+
+    def settle(self) -> None:
+        """Tell the ledger what was really used: a cohort that no release spoke about costs nothing.
+
+        A device's own noise is used as soon as its report is out, released or not.
+        """
+        for name, receipts in self._paid().items():
+            local = self._privatizers[name].device is not None
+            reach = self.users if local else self._desks[name].reach
+            for receipt in receipts:
+                self._ledger.settle(receipt, used=int(receipt.cohort.first < reach))
+        self._receipts = None
+
+    def _paid(self) -> Mapping[str, tuple[Receipt, ...]]:
+        if self._receipts is None:
+            raise CapacityExceeded("nothing was paid for yet; open the curator first")
+        return self._receipts
+
+    def _check(self, answers: Answers) -> None:
+        asked = sorted(self._privatizers)
+        if sorted(answers) != asked:
+            raise InvalidValue(f"the reports are to {sorted(answers)}; they must be to {asked}")
+        for name, report in answers.items():
+            size = self._privatizers[name].query.size
+            if np.shape(report) != (size,) or not np.isfinite(report).all():
+                raise InvalidValue(f"the report to {name!r} must be {size} finite numbers")
+
+    def _source(self, name: str, privatizer: CohortSums, round: int) -> Stream | None:
+        """Where the middle's noise comes from."""
+        if on_host(privatizer) or privatizer.middle is None:
+            return None
+        if self._stream is None:
+            raise InvalidValue(f"the noise of {name!r} is simulated; give the curator a stream")
+        place = list(self._privatizers).index(name)
+        return self._stream.at(MIDDLE, round=round, query=place)
+
+
+def _opened(privatizer: CohortSums) -> Desk:
+    memory, tally = privatizer.open()
+    return Desk(memory=_on_host(memory), tally=_on_host(tally))
+
+
+def _on_host(tree: Tree) -> Tree:
+    """NumPy leaves: small sums are cheapest there, and exact noise needs them there."""
+    return jax.tree.map(np.asarray, tree)

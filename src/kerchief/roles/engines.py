@@ -1,0 +1,215 @@
+"""The two ways in which one bandit runs: as one compiled call a step, or as roles side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.contracts import Arms, Policy, Problem, Tree
+from kerchief.core.random import Stream
+from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.mechanism import Mechanism
+from kerchief.privacy.ledger import Ledger
+from kerchief.privatizers.sums import CohortSums
+from kerchief.roles.curator import Curator, pay
+from kerchief.roles.device import Device
+from kerchief.roles.learner import Learner
+from kerchief.roles.packing import Packing
+from kerchief.roles.pool import Pooled
+from kerchief.roles.step import Carry, Round
+from kerchief.roles.values import check_rows, longest
+
+__all__ = ["Apart", "Compiled", "Engine"]
+
+
+class Engine(Protocol):
+    """Runs one bandit; shapes and rewards were checked before."""
+
+    @property
+    def model(self) -> Tree:
+        """What is public."""
+
+    def open(self, ledger: Ledger, horizon: int) -> None:
+        """Pay for the whole run, before any noise is drawn."""
+
+    def act(self, features: NDArray[np.float64], allowed: NDArray[np.bool_] | None) -> int:
+        """Choose among the rows, or raise InvalidValue if one is too long; None allows all."""
+
+    def learn(self, reward: float) -> None:
+        """End the round."""
+
+    def snapshot(self) -> Tree:
+        """What a restart needs, for the codec; holds nothing random and no pending round."""
+
+    def resume(self, snapshot: Tree) -> None:
+        """Go on from a snapshot."""
+
+
+class Compiled:
+    """Every step one call of compiled code, for simulated noise and for none.
+
+    What a call costs here is its entry, not its arithmetic: so the memory is a few vectors, a
+    round's facts are one, the arms' lengths are measured where the arm is chosen, and both
+    functions are compiled before the first user comes.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        privatizers: Mapping[str, CohortSums],
+        problem: Problem,
+        seed: int | None,
+    ) -> None:
+        """Compile for one policy under one protection; without a seed its coins are secret."""
+        coins = secrets.randbits(32) if seed is None else seed
+        self._round = Round(policy=policy, privatizers=dict(privatizers), seed=coins)
+        self._problem, self._arms, self._dim = problem, problem.arms, problem.dim
+        self._most = longest(problem) ** 2
+        carry = jax.jit(self._round.begin)()
+        self._packing = Packing.of(carry)
+        self._packed = self._packing.pack(carry)
+        size = problem.arms * (problem.dim + 1) + 2
+        self._facts, self._spare = np.zeros(size, np.float32), np.zeros(size, np.float32)
+        self._choose, self._step = jax.jit(self._chosen), jax.jit(self._learned)
+        self._choose(self._packed, self._facts)
+        self._step(self._packed, self._facts)
+
+    @property
+    def model(self) -> Tree:
+        """What is public."""
+        return self._carry().model
+
+    def open(self, ledger: Ledger, horizon: int) -> None:
+        """Pay for the whole run."""
+        pay(self._round.privatizers, ledger, horizon=horizon)
+
+    def act(self, features: NDArray[np.float64], allowed: NDArray[np.bool_] | None) -> int:
+        """Choose among the rows; the rest of the arms is masked."""
+        facts, count, size = self._spare, len(features), self._arms * self._dim
+        if count < self._arms:
+            facts[:] = 0.0
+        with np.errstate(over="ignore"):
+            facts[: count * self._dim] = features.ravel()
+        facts[size : size + count] = 1.0 if allowed is None else allowed
+        # Going by NumPy costs a sixth of reading a JAX array item by item.
+        action, length = np.asarray(self._choose(self._packed, facts)).tolist()
+        if not length <= self._most:
+            check_rows(features, self._problem)
+        facts[-2] = action
+        # Only now: arms that were refused must not displace a pending decision.
+        self._facts, self._spare = facts, self._facts
+        return int(action)
+
+    def learn(self, reward: float) -> None:
+        """Record, randomize, collect, release, update and publish, in one call."""
+        self._facts[-1] = reward
+        self._packed = self._step(self._packed, self._facts)
+        # The call may read the facts where they lie: it must be over before they change.
+        self._packed[0].block_until_ready()
+
+    def snapshot(self) -> Tree:
+        """The carry, which holds no seed."""
+        return self._carry()
+
+    def resume(self, snapshot: Tree) -> None:
+        """Go on from a carry, with this engine's own seed."""
+        self._packed = self._packing.pack(snapshot)
+
+    def _carry(self) -> Carry:
+        carry: Carry = self._packing.unpack([np.asarray(part) for part in self._packed])
+        return carry
+
+    def _chosen(self, packed: list[Array], facts: Array) -> Array:
+        """The action, and the square of the longest row (not a number if some entry is not)."""
+        arms = self._offered(facts)
+        action = self._round.act(self._packing.unpack(packed), arms)
+        return jnp.stack([action.astype(jnp.float32), (arms.features**2).sum(-1).max()])
+
+    def _learned(self, packed: list[Array], facts: Array) -> list[Array]:
+        carry, action = self._packing.unpack(packed), facts[-2].astype(jnp.int32)
+        return self._packing.pack(self._round.learn(carry, self._offered(facts), action, facts[-1]))
+
+    def _offered(self, facts: Array) -> Arms:
+        size = self._arms * self._dim
+        features = facts[:size].reshape(self._arms, self._dim)
+        return Arms(features=features, allowed=facts[size:-2] > 0)
+
+
+class Apart:
+    """Device, curator and learner side by side in one process, for exact noise.
+
+    The statistic is encoded in float64 by compiled code, the noise is added on the host, from a
+    pool that was filled before, and the learner's update is compiled again.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        privatizers: Mapping[str, CohortSums],
+        problem: Problem,
+        ledger: Ledger,
+    ) -> None:
+        """Set up the roles; nothing is charged before `open`."""
+        pooled = {name: _pooled(privatizer) for name, privatizer in privatizers.items()}
+        self._device = Device(policy=policy, privatizers=pooled)
+        self._curator = Curator(privatizers=pooled, ledger=ledger, horizon=problem.horizon)
+        self._learner = Learner.beside(self._curator.release, policy=policy, privatizers=pooled)
+        # Not for privacy: the coins that a policy tosses to explore.
+        self._stream = Stream.of(seed=secrets.randbits(32), replicate=0)
+        self._problem = problem
+
+    @property
+    def model(self) -> Tree:
+        """What is public."""
+        return jax.tree.map(np.asarray, self._learner.model)
+
+    def open(self, ledger: Ledger, horizon: int) -> None:
+        """Pay for the whole run."""
+        self._curator.open()
+
+    def act(self, features: NDArray[np.float64], allowed: NDArray[np.bool_] | None) -> int:
+        """Choose among the rows, on the device."""
+        check_rows(features, self._problem)
+        arms, dim = self._problem.arms, self._problem.dim
+        padded, mask = np.zeros((arms, dim)), np.zeros(arms, np.bool_)
+        padded[: len(features)] = features
+        mask[: len(features)] = True if allowed is None else allowed
+        return self._device.act(self._learner.post(), _arms(padded, mask), self._stream)
+
+    def learn(self, reward: float) -> None:
+        """Report, collect, release and update."""
+        self._curator.collect(self._device.reports(reward, None).answers)
+        self._learner.tick()
+
+    def snapshot(self) -> Tree:
+        """What the curator and the learner remember."""
+        desks, learner = dict(self._curator.desks), dict(self._learner.snapshot())
+        return {"desks": desks, "users": self._curator.users, "learner": learner}
+
+    def resume(self, snapshot: Tree) -> None:
+        """Go on from a snapshot; the ledger already holds the receipts."""
+        self._curator.resume(snapshot["desks"], users=snapshot["users"])
+        self._learner.resume(snapshot["learner"])
+
+
+def _arms(features: Any, allowed: Any) -> Arms:
+    return Arms(features=features, allowed=allowed)
+
+
+def _pooled(privatizer: CohortSums) -> CohortSums:
+    device, middle = _pool(privatizer.device), _pool(privatizer.middle)
+    return dataclasses.replace(privatizer, device=device, middle=middle)
+
+
+def _pool(noise: Mechanism | None) -> Mechanism | None:
+    return Pooled(noise) if isinstance(noise, DiscreteGaussian) else noise

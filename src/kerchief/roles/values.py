@@ -1,0 +1,78 @@
+"""Checks on what a bandit is given: each error names the value, the bound and the remedy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kerchief.core.contracts import Problem
+from kerchief.core.errors import InvalidValue
+
+__all__ = ["as_mask", "as_reward", "as_rows", "check_rows", "longest"]
+
+_ROUNDING = 1e-6
+
+
+def longest(problem: Problem) -> float:
+    """The greatest norm that is taken for rounding of the declared one; the query clips the rest.
+
+    >>> longest(Problem(dim=2, arms=3, norm=2.0, radius=1.0, low=0.0, high=1.0, horizon=9))
+    2.000002
+    """
+    return problem.norm * (1 + _ROUNDING)
+
+
+def as_rows(features: ArrayLike, problem: Problem) -> NDArray[np.float64]:
+    """Features as a float64 matrix with one row an arm; lengths are for `check_rows`."""
+    rows = np.asarray(features, np.float64)
+    if rows.ndim != 2 or rows.shape[1] != problem.dim or not 0 < len(rows) <= problem.arms:
+        raise InvalidValue(
+            f"features have shape {rows.shape}; it must be (1 to {problem.arms}, {problem.dim})"
+        )
+    return rows
+
+
+def check_rows(rows: NDArray[np.float64], problem: Problem) -> None:
+    """Refuse rows that are too long or hold something that is not a finite number."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(rows, axis=1)
+    norms = np.where(np.isnan(norms), math.inf, norms)
+    row = int(np.argmax(norms))
+    if not norms[row] <= longest(problem):
+        raise InvalidValue(
+            f"row {row} of features has norm {norms[row]:.6g}; it must be finite and at most "
+            f"{problem.norm}: rescale the features, or declare a larger norm in the problem"
+        )
+
+
+def as_mask(allowed: ArrayLike, rows: int) -> NDArray[np.bool_]:
+    """Which rows may be chosen: one bool a row, at least one of them True."""
+    mask = np.asarray(allowed)
+    if mask.dtype != np.bool_ or mask.shape != (rows,):
+        raise InvalidValue(
+            f"allowed is {mask.dtype} of shape {mask.shape}; it must be bool, of shape ({rows},)"
+        )
+    if not mask.any():
+        raise InvalidValue("allowed has no True entry; at least one arm must be allowed")
+    return mask
+
+
+def as_reward(reward: float, problem: Problem) -> float:
+    """A reward within the declared range.
+
+    >>> facts = Problem(dim=2, arms=3, norm=2.0, radius=1.0, low=0.0, high=1.0, horizon=9)
+    >>> as_reward(2.0, facts)
+    Traceback (most recent call last):
+    ...
+    kerchief.core.errors.InvalidValue: reward is 2.0; it must lie in [0.0, 1.0]: clip or rescale \
+it, or declare a wider range in the problem
+    """
+    value = float(reward)
+    if not problem.low <= value <= problem.high:
+        raise InvalidValue(
+            f"reward is {value}; it must lie in [{problem.low}, {problem.high}]: clip or rescale "
+            f"it, or declare a wider range in the problem"
+        )
+    return value

@@ -1,0 +1,139 @@
+"""Every registered thing keeps every law of its kind."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from kerchief.checks import (
+    Case,
+    CheckFailed,
+    Law,
+    Ledgers,
+    Protocol,
+    World,
+    check_environment,
+    check_policy,
+    check_registry,
+    environment_cases,
+    policy_cases,
+    yield_environment_checks,
+    yield_ledger_checks,
+    yield_policy_checks,
+    yield_privatizer_checks,
+)
+from kerchief.core.contracts import Environment
+from kerchief.core.errors import InvalidValue
+from kerchief.core.links import LINKS
+from kerchief.environments import CONTEXTS, NOISES, make_environment
+from kerchief.policies import POLICIES
+from kerchief.privacy import MemoryLedger
+from kerchief.privatizers import TRUSTS
+
+KNOWN_TO_FAIL = {
+    ("central", "refusal leaves no trace"): (
+        "simulate charges one cohort after another, so a refusal at a later cohort leaves the "
+        "receipts of the earlier ones"
+    ),
+}
+
+
+def _marks(case: Case, law: str) -> tuple[pytest.MarkDecorator, ...]:
+    reason = KNOWN_TO_FAIL.get((case.trust, law))
+    return () if reason is None else (pytest.mark.xfail(reason=reason, strict=True),)
+
+
+def _policy_parameters() -> Iterator[Any]:
+    for case in policy_cases():
+        for name, law in yield_policy_checks():
+            label = f"{case.name}-{case.trust}-{name.replace(' ', '_')}"
+            yield pytest.param(law, case, id=label, marks=_marks(case, name))
+
+
+def _parameters(subjects: Iterable[Any], laws: Any) -> list[Any]:
+    return [
+        pytest.param(law, subject, id=f"{subject}-{name}".replace(" ", "_"))
+        for subject in subjects
+        for name, law in laws()
+    ]
+
+
+def _daily(world: World) -> bool:
+    """A third of the product: every link with every contexts, every noise with each of them."""
+    link, contexts, noise = world.name.split("-")
+    place = list(LINKS).index(link) + list(CONTEXTS).index(contexts)
+    return place % len(NOISES) == list(NOISES).index(noise)
+
+
+@pytest.mark.parametrize(("law", "case"), list(_policy_parameters()))
+def test_policies(law: Law[Case], case: Case) -> None:
+    law(case)
+
+
+@pytest.mark.parametrize(
+    ("law", "protocol"),
+    _parameters((Protocol.of(name, e) for name, e in TRUSTS.items()), yield_privatizer_checks),
+)
+def test_privatizers(law: Law[Protocol], protocol: Protocol) -> None:
+    law(protocol)
+
+
+@pytest.mark.parametrize(
+    ("law", "ledgers"), _parameters([Ledgers(open=MemoryLedger)], yield_ledger_checks)
+)
+def test_ledgers(law: Law[Ledgers], ledgers: Ledgers) -> None:
+    law(ledgers)
+
+
+@pytest.mark.parametrize(
+    ("law", "world"), _parameters(filter(_daily, environment_cases()), yield_environment_checks)
+)
+def test_environments(law: Law[World], world: World) -> None:
+    law(world)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("law", "world"),
+    _parameters((w for w in environment_cases() if not _daily(w)), yield_environment_checks),
+)
+def test_all_other_environments(law: Law[World], world: World) -> None:
+    law(world)
+
+
+def test_everything_that_plays_is_registered() -> None:
+    check_registry()
+
+
+@pytest.fixture(scope="module")
+def home() -> Environment:
+    """The same small world as a case's own, so that its machine code is there already."""
+    return make_environment(dim=2, arms=5, fewest=3)
+
+
+def test_a_policy_by_itself_is_checked_in_its_environment(home: Environment) -> None:
+    policy = POLICIES["greedy"].make(home.problem(400), "tuned")
+    check_policy(policy, environment=home, trusts=["none"])
+    with pytest.raises(InvalidValue, match="environment is None"):
+        check_policy(policy)
+
+
+def test_one_report_lists_every_failure() -> None:
+    entry = dataclasses.replace(POLICIES["uniform"], summary="", home="linear")
+    with pytest.raises(CheckFailed) as caught:
+        check_policy(entry)
+    assert {failure.law for failure in caught.value.failures} == {
+        "documented",
+        "beats uniform play",
+    }
+    assert "breaks 2 laws" in str(caught.value)
+    excused = {"documented": "it has no summary yet", "beats uniform play": "it is uniform play"}
+    check_policy(entry, expected_failures=excused)
+
+
+def test_an_expected_failure_that_holds_is_reported(home: Environment) -> None:
+    with pytest.raises(CheckFailed, match="it holds, though"):
+        check_environment(home, fewest=3, expected_failures={"same seed same world": "a guess"})

@@ -1,0 +1,171 @@
+"""Broken worlds, each of which the very law that it breaks must catch."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from kerchief.checks import CheckFailed, World, yield_environment_checks
+from kerchief.core.contracts import Arms, Clock, Problem
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.environments import GLMEnvironment, make_environment
+from kerchief.environments.worlds import World as Truth
+
+LAWS = dict(yield_environment_checks())
+
+
+@struct
+class GlobalDice(GLMEnvironment):
+    """Draws its parameter from the global generator."""
+
+    def init(self, stream: Stream) -> Truth:
+        truth = GLMEnvironment.init(self, stream)
+        turn = np.float32(np.random.choice([-1, 1]) * np.random.uniform())  # noqa: NPY002
+        return dataclasses.replace(truth, parameter=truth.parameter * turn)
+
+
+@struct
+class Deaf(GLMEnvironment):
+    """Ignores the seed."""
+
+    def init(self, stream: Stream) -> Truth:
+        return GLMEnvironment.init(self, Stream.of(seed=0, replicate=0))
+
+    def arms(self, world: Truth, clock: Clock, stream: Stream) -> Arms:
+        return GLMEnvironment.arms(self, world, clock, Stream.of(seed=0, replicate=0))
+
+    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
+        return GLMEnvironment.reward(self, world, arms, action, Stream.of(seed=0, replicate=0))
+
+
+@struct
+class Long(GLMEnvironment):
+    """Shows arms a little longer than it says."""
+
+    def arms(self, world: Truth, clock: Clock, stream: Stream) -> Arms:
+        arms = GLMEnvironment.arms(self, world, clock, stream)
+        return dataclasses.replace(arms, features=arms.features * 1.2)
+
+
+@struct
+class RarelyArmless(GLMEnvironment):
+    """Leaves about one user in a million with one arm too few."""
+
+    def arms(self, world: Truth, clock: Clock, stream: Stream) -> Arms:
+        arms = GLMEnvironment.arms(self, world, clock, stream)
+        rare = stream.split(2).uniform(1)[0] < 1e-6
+        return dataclasses.replace(arms, allowed=arms.allowed & ~rare)
+
+
+@struct
+class Overpaying(GLMEnvironment):
+    """Pays more than the greatest reward."""
+
+    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
+        return GLMEnvironment.reward(self, world, arms, action, stream) * 1.1
+
+
+@struct
+class Shifted(GLMEnvironment):
+    """Pays a little less than the link says, whatever the arm."""
+
+    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
+        return GLMEnvironment.reward(self, world, arms, action, stream) - 0.1
+
+
+@struct
+class Mirrored(GLMEnvironment):
+    """Pays best for the worst arm."""
+
+    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
+        return -GLMEnvironment.reward(self, world, arms, action, stream)
+
+
+@struct
+class Unfair(GLMEnvironment):
+    """Blames the user for arms that were masked."""
+
+    def regret(self, world: Truth, arms: Arms, action: Array) -> Array:
+        everything = dataclasses.replace(arms, allowed=jnp.ones_like(arms.allowed))
+        return GLMEnvironment.regret(self, world, everything, action)
+
+
+@struct
+class Vengeful(GLMEnvironment):
+    """Remembers what was played and shows other arms."""
+
+    played: ClassVar[list[float]] = []
+
+    def arms(self, world: Truth, clock: Clock, stream: Stream) -> Arms:
+        arms = GLMEnvironment.arms(self, world, clock, stream)
+        return dataclasses.replace(arms, features=arms.features * 0.9 ** sum(self.played[-1:]))
+
+    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
+        if not isinstance(action, jax.core.Tracer):
+            self.played.append(float(action))
+        return GLMEnvironment.reward(self, world, arms, action, stream)
+
+
+@struct
+class Misshapen(GLMEnvironment):
+    """Declares one dimension too many."""
+
+    def problem(self, horizon: int) -> Problem:
+        facts = GLMEnvironment.problem(self, horizon)
+        return dataclasses.replace(facts, dim=facts.dim + 1)
+
+
+@struct
+class Confiding(GLMEnvironment):
+    """Asks to see the truth before it states the public facts."""
+
+    def problem(self, horizon: int, world: Any = None) -> Problem:
+        return GLMEnvironment.problem(self, horizon)
+
+
+def _world(kind: type[GLMEnvironment], make: Any = make_environment) -> World:
+    plain = make_environment(dim=3, arms=4, fewest=2, noise="bernoulli")
+    values = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+    return World(name=kind.__name__, environment=kind(**values), fewest=2, make=make)
+
+
+def _accepts_anything(**values: Any) -> GLMEnvironment:
+    return make_environment()
+
+
+FAULTS = [
+    ("same seed same world", _world(GlobalDice)),
+    ("same seed same world", _world(Deaf)),
+    ("arms keep the declared norm", _world(Long)),
+    ("masks leave enough arms", _world(RarelyArmless)),
+    ("rewards keep their range", _world(Overpaying)),
+    ("rewards have the right mean", _world(Shifted)),
+    ("rewards have the right mean", _world(Mirrored)),
+    ("regret is zero for the best arm", _world(Unfair)),
+    ("policies meet the same arms", _world(Vengeful)),
+    ("problem is public and consistent", _world(Misshapen)),
+    ("problem is public and consistent", _world(Confiding)),
+    ("bad values are refused", _world(GLMEnvironment, _accepts_anything)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "world"), [pytest.param(law, w, id=f"{law}-{w.name}") for law, w in FAULTS]
+)
+def test_the_law_catches_its_fault(name: str, world: World) -> None:
+    with pytest.raises(CheckFailed) as caught:
+        LAWS[name](world)
+    (failure,) = caught.value.failures
+    assert failure.law == name
+    assert failure.expected != "no error"
+
+
+def test_every_law_has_a_planted_fault() -> None:
+    assert {law for law, _ in FAULTS} == set(LAWS)

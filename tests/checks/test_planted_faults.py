@@ -1,0 +1,370 @@
+"""Broken policies, each of which the very law that it breaks must catch."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from kerchief.checks import Case, CheckFailed, check_registry, yield_policy_checks
+from kerchief.core.contracts import Arms, Clock, Example, Release, Tree
+from kerchief.core.errors import BudgetExceeded
+from kerchief.core.linalg import svec
+from kerchief.core.queries import Regression
+from kerchief.core.random import Stream
+from kerchief.core.registry import Registry
+from kerchief.core.struct import struct
+from kerchief.policies.linear.linucb import LinUCB, Model, State
+from kerchief.policies.registry import POLICIES, Entry
+from kerchief.privacy import Cohort, Event, MemoryLedger, Receipt
+from kerchief.privatizers import CohortSums, protect
+from kerchief.simulation.run import Run, simulate
+
+LAWS = dict(yield_policy_checks())
+
+
+@struct
+class Hoarder(LinUCB):
+    """Keeps a memory that is not in its state."""
+
+    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        count = getattr(self, "_count", 0) + 1
+        object.__setattr__(self, "_count", count)
+        allowed = np.flatnonzero(arms.allowed)
+        return jnp.asarray(allowed[count % len(allowed)])
+
+
+class Loose:
+    """No dataclass, and takes its parameters by position."""
+
+    def __init__(self, query: Regression) -> None:
+        self.query = query
+
+
+@dataclasses.dataclass
+class Soft:
+    """Can be changed."""
+
+    query: Any
+
+
+@struct
+class Editor(LinUCB):
+    """Scales the arms in place."""
+
+    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        features: Any = arms.features
+        features *= 2
+        return LinUCB.act(self, model, arms, clock, stream)
+
+
+@struct
+class Lockpick(LinUCB):
+    """Unlocks its inputs before it edits them."""
+
+    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        locked: Any = arms.features
+        locked.setflags(write=True)
+        locked *= 2
+        return LinUCB.act(self, model, arms, clock, stream)
+
+
+@struct
+class OneBuffer(LinUCB):
+    """Posts every model in the same memory."""
+
+    buffer: ClassVar[Any] = np.zeros(2, np.float32)
+
+    def publish(self, state: State) -> Model:
+        model = LinUCB.publish(self, state)
+        self.buffer[:] = model.estimate
+        return dataclasses.replace(model, estimate=self.buffer)
+
+
+@struct
+class GlobalDice(LinUCB):
+    """Draws from the global generator."""
+
+    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        return jnp.asarray(np.random.choice(np.flatnonzero(arms.allowed)))  # noqa: NPY002
+
+
+@struct
+class NoisyModel(LinUCB):
+    """Draws while it publishes."""
+
+    def publish(self, state: State) -> Model:
+        model = LinUCB.publish(self, state)
+        shift = np.float32(np.random.normal())  # noqa: NPY002
+        return dataclasses.replace(model, estimate=model.estimate + shift)
+
+
+def _mixing(mix: Callable[[int, Array], Array]) -> Callable[[Array], Array]:
+    """A function that is the identity for one bandit and something else for many at once."""
+
+    @jax.custom_batching.custom_vmap
+    def mixed(x: Array) -> Array:
+        return x
+
+    @mixed.def_vmap
+    def rule(axis_size: int, in_batched: Any, x: Array) -> tuple[Array, bool]:
+        return mix(axis_size, x), True
+
+    return mixed
+
+
+_averaged = _mixing(lambda size, x: jnp.broadcast_to(x.mean(axis=0), x.shape))
+_widened = _mixing(lambda size, x: x * jnp.where(size > 1, -1, 1).astype(x.dtype))
+
+
+@struct
+class Gossip(LinUCB):
+    """Averages over replicates."""
+
+    def publish(self, state: State) -> Model:
+        model = LinUCB.publish(self, state)
+        return dataclasses.replace(model, estimate=_averaged(model.estimate))
+
+
+@struct
+class Crowd(LinUCB):
+    """Behaves otherwise in company."""
+
+    def publish(self, state: State) -> Model:
+        model = LinUCB.publish(self, state)
+        return dataclasses.replace(model, estimate=_widened(model.estimate))
+
+
+@struct
+class Maskless(LinUCB):
+    """Ignores the mask."""
+
+    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        scores = jnp.nan_to_num(arms.features @ model.estimate)
+        return jnp.argmax(scores)
+
+
+@struct
+class Planar(LinUCB):
+    """Divides by zero in one dimension."""
+
+    def publish(self, state: State) -> Model:
+        model = LinUCB.publish(self, state)
+        return dataclasses.replace(model, estimate=model.estimate / jnp.float32(self.query.dim - 1))
+
+
+@struct
+class Curious(LinUCB):
+    """Its learner takes a reward."""
+
+    def update(self, state: State, name: str, release: Release, reward: Any = None) -> State:
+        return LinUCB.update(self, state, name, release)
+
+
+class _Smuggler(LinUCB):
+    """Its device hides the reward where its learner finds it."""
+
+    def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        object.__setattr__(self, "_smuggled", float(arms.features[action].sum()))
+        return LinUCB.record(self, model, arms, action, reward)
+
+
+@struct
+class SmugglesToModel(_Smuggler):
+    """Its model holds what was smuggled."""
+
+    def publish(self, state: State) -> Model:
+        model = LinUCB.publish(self, state)
+        hidden = np.float32(getattr(self, "_smuggled", 0.0))
+        return dataclasses.replace(model, estimate=model.estimate + hidden)
+
+
+@struct
+class SmugglesToClock(_Smuggler):
+    """Asks only after users it likes."""
+
+    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
+        return {"moments": getattr(self, "_smuggled", 0.0) > 0}
+
+
+class Understated(Regression):
+    """A sensitivity below the truth."""
+
+    @property
+    def sensitivity(self) -> float:
+        return 0.8 * super().sensitivity
+
+
+class Overstated(Regression):
+    """A sensitivity that no pair reaches."""
+
+    @property
+    def sensitivity(self) -> float:
+        return 2.0 * super().sensitivity
+
+
+class Unclipped(Regression):
+    """Trusts its users."""
+
+    def encode(self, record: Example) -> Array:
+        x, y = record.features, record.reward
+        return jnp.concatenate([svec(x[:, None] * x[None, :]), y * x])
+
+
+class HalfClipped(Regression):
+    """Clips, but lets undefined values through."""
+
+    def encode(self, record: Example) -> Array:
+        return Regression.encode(self, record) + 0 * record.reward
+
+
+@struct
+class Contrary(LinUCB):
+    """Plays the worst arm when there is little noise."""
+
+    def publish(self, state: State) -> Model:
+        model = LinUCB.publish(self, state)
+        sign = jnp.where(state.noise < 5, -1, 1).astype(jnp.float32)
+        return dataclasses.replace(model, estimate=sign * model.estimate)
+
+
+class Tracing(MemoryLedger):
+    """Writes what it refuses."""
+
+    def charge(self, event: Event, *, cohort: Cohort, capacity: int = 1) -> Receipt:
+        try:
+            return super().charge(event, cohort=cohort, capacity=capacity)
+        except BudgetExceeded:
+            number = len(self._receipts)
+            self._receipts.append(
+                Receipt(number=number, event=event, cohort=cohort, capacity=capacity)
+            )
+            raise
+
+
+def _off_the_books(**given: Any) -> Run:
+    """Pays from another ledger."""
+    return simulate(**{**given, "ledger": MemoryLedger(given["ledger"].budget)})
+
+
+def _hasty(**given: Any) -> Run:
+    """Plays, then asks."""
+    if given.get("progress"):
+        given["progress"]("playing", 0)
+    return simulate(**given)
+
+
+def _too_much_noise(*given: Any, **named: Any) -> Mapping[str, CohortSums]:
+    """Adds a fifth more noise than was asked for."""
+    sums: Mapping[str, Any] = protect(*given, **named)
+    return {
+        name: dataclasses.replace(p, device=dataclasses.replace(p.device, std=1.2 * p.device.std))
+        for name, p in sums.items()
+    }
+
+
+def _case(
+    kind: Any = LinUCB,
+    trust: str = "none",
+    *,
+    make: Any = None,
+    facts: Mapping[str, Any] = types.MappingProxyType({}),
+    **rooms: Any,
+) -> Case:
+    """A case of LinUCB with one thing changed."""
+    make = make or (lambda problem, mode: kind.of(problem, mode=mode))
+    entry = dataclasses.replace(POLICIES["linucb"], make=make, kind=kind, **facts)
+    return Case.of(f"linucb[{kind.__name__}]", entry, trust, **rooms)
+
+
+def _asking(query: type[Regression]) -> Case:
+    """LinUCB with another query."""
+
+    def make(problem: Any, mode: Any) -> LinUCB:
+        return dataclasses.replace(LinUCB.of(problem, mode=mode), query=query.of(problem))
+
+    return _case(make=make)
+
+
+def _with(**values: Any) -> Any:
+    """LinUCB with other values."""
+    return lambda problem, mode: dataclasses.replace(LinUCB.of(problem, mode=mode), **values)
+
+
+FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
+    ("config survives the codec", "nan", lambda: _case(make=_with(exploration=float("nan")))),
+    ("config survives the codec", "foreign class", lambda: _case(Gossip)),
+    ("run continues from a restored state", "hidden memory", lambda: _case(Hoarder)),
+    ("keyword only and frozen", "plain class", lambda: _case(make=lambda p, m: Loose(p))),
+    ("keyword only and frozen", "positional", lambda: _case(make=lambda p, m: Soft(p))),
+    ("documented", "unnamed source", lambda: _case(facts={"source": "Nobody et al. 1999"})),
+    ("documented", "no summary", lambda: _case(facts={"summary": ""})),
+    ("inputs are never edited", "in place", lambda: _case(Editor)),
+    ("inputs are never edited", "unlocked", lambda: _case(Lockpick)),
+    ("models are snapshots", "one buffer", lambda: _case(OneBuffer)),
+    ("same seed same run", "global generator", lambda: _case(GlobalDice)),
+    ("update and publish draw nothing", "noise in the model", lambda: _case(NoisyModel)),
+    ("replicates are isolated", "average", lambda: _case(Gossip)),
+    ("one replicate is a slice of many", "company", lambda: _case(Crowd)),
+    ("masked arms are never chosen", "no mask", lambda: _case(Maskless)),
+    ("edge sizes run", "one dimension", lambda: _case(Planar)),
+    ("learner is blind", "takes a reward", lambda: _case(Curious)),
+    ("learner is blind", "smuggled reward", lambda: _case(SmugglesToModel)),
+    ("due times are public", "smuggled reward", lambda: _case(SmugglesToClock)),
+    ("statistics obey their bound", "understated", lambda: _asking(Understated)),
+    ("statistics obey their bound", "overstated", lambda: _asking(Overstated)),
+    ("clipping holds beyond the domain", "unclipped", lambda: _asking(Unclipped)),
+    ("clipping holds beyond the domain", "undefined", lambda: _asking(HalfClipped)),
+    ("each user pays once", "unpaid", lambda: _case(trust="local", simulate=_off_the_books)),
+    (
+        "spent is what was promised",
+        "too much noise",
+        lambda: _case(trust="local", protect=_too_much_noise),
+    ),
+    ("refusal leaves no trace", "trace", lambda: _case(trust="local", make_ledger=Tracing)),
+    ("refusal leaves no trace", "plays first", lambda: _case(trust="local", simulate=_hasty)),
+    ("without noise it is its parent", "other play", lambda: _case(make=_with(exploration=3.0))),
+    (
+        "beats uniform play",
+        "uniform play",
+        lambda: Case.of("uniform", dataclasses.replace(POLICIES["uniform"], home="linear"), "none"),
+    ),
+    ("more privacy does not help", "contrary", lambda: _case(Contrary, "central")),
+    ("confidence sets cover the truth", "narrow", lambda: _case(make=_with(exploration=0.1))),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "make"), [pytest.param(law, make, id=f"{law}-{id}") for law, id, make in FAULTS]
+)
+def test_the_law_catches_its_fault(name: str, make: Callable[[], Case]) -> None:
+    with pytest.raises(CheckFailed) as caught:
+        LAWS[name](make())
+    assert [failure.law for failure in caught.value.failures] == [name]
+
+
+def test_every_law_has_a_planted_fault() -> None:
+    assert {law for law, _, _ in FAULTS} == set(LAWS)
+
+
+def test_an_unregistered_policy_is_found() -> None:
+    module = types.ModuleType(Gossip.__module__)
+    module.Gossip = Gossip  # type: ignore[attr-defined]
+    with pytest.raises(CheckFailed, match=r"every policy is registered.*Gossip"):
+        check_registry([module])
+
+
+def test_an_entry_that_is_not_true_is_found() -> None:
+    registry: Registry[Entry] = Registry("policy")
+    wrong: dict[str, Any] = {"trusts": ("blind",), "parent": "nobody", "kind": Gossip}
+    registry.add("odd", dataclasses.replace(POLICIES["uniform"], **wrong))
+    with pytest.raises(CheckFailed) as caught:
+        check_registry(registry=registry)
+    assert [failure.law for failure in caught.value.failures].count("entries are true") == 3

@@ -1,0 +1,185 @@
+"""`kerchief compare` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from click.testing import Result
+
+from kerchief.cli import compare as command
+from kerchief.cli.printing import print_table
+from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.rows import HEADINGS, Row, Spread
+
+Call = Callable[..., Result]
+SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4, "--epsilon", 1)
+
+
+def test_the_table_fits_a_terminal(call: Call) -> None:
+    result = call(*SMALL)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    table, _, rest = result.stdout.partition("(epsilon=")
+    assert max(map(len, table.splitlines())) <= 80
+    assert "ball contexts" in table
+    assert "fixed contexts" in table
+    assert table.count("not private") == 4
+    assert rest.count("differential privacy") == 2
+    assert "report: results/compare/report.html" in rest
+
+
+def test_wide_numbers_fit_too(capsys: pytest.CaptureFixture[str]) -> None:
+    row = Row(
+        policy="linucb@paper",
+        trust="central",
+        contexts="intercept",
+        epsilon=0.123456,
+        delta=1.234e-6,
+        private=True,
+        spent_epsilon=0.123456,
+        spent_delta=1.234e-6,
+        regret=Spread(mean=1234567.0, se=12345.0, uniform_share=1.0),
+        replicates=1000,
+        microseconds=123.456,
+        releases={},
+    )
+    print_table(HEADINGS, [row.texts()], columns="llrrrrrr")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("1234567 ± 12345" in line for line in lines)
+
+
+def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None:
+    result = call(*SMALL, "--json", "--contexts", "ball", "--out", tmp_path / "here")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert set(document) >= {"rows", "parameters", "versions", "files"}
+    assert len(document["rows"]) == 5
+    for row in document["rows"]:
+        _check_row(row)
+    for path in document["files"].values():
+        assert Path(path).is_file()
+
+
+def _check_row(row: dict[str, Any]) -> None:
+    assert set(row) >= {
+        "policy",
+        "trust",
+        "contexts",
+        "epsilon",
+        "delta",
+        "private",
+        "microseconds",
+    }
+    assert set(row["spent"]) == {"epsilon", "delta"}
+    assert set(row["regret"]) == {"mean", "se", "uniform_share"}
+    assert row["regret"]["mean"] > 0
+    if row["trust"] == "none":
+        assert row["epsilon"] is None
+        assert row["private"] == (row["policy"] == "uniform")
+        assert row["spent"]["epsilon"] == (0.0 if row["private"] else None)
+    else:
+        assert 0 < row["spent"]["epsilon"] <= row["epsilon"] * (1 + 1e-9)
+
+
+def test_other_worlds_play(call: Call) -> None:
+    flags = ("--env", "probit", "--fewest-arms", 2, "--mode", "theory", "--contexts", "starved")
+    result = call(*SMALL, *flags, "--reward-noise", "bounded", "--trust", "none")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
+    result = call(*SMALL, "--delta", 0.05, "--contexts", "ball", "--trust", "central", "--json")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("kerchief: warning: delta is 0.05")
+    assert result.stderr.count("\n") == 1
+    json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--policy", "linucp"), "did you mean 'linucb'"),
+        (("--policy", "linucb@paper"), "no policy is called"),
+        (("--trust", "locl"), "did you mean 'local'"),
+        (("--trust", "shuffle"), "supports none, local, central"),
+        (("--trust", "joint"), "supports none, local, central"),
+        (("--contexts", "bal"), "did you mean 'ball'"),
+        (("--env", "logit"), "Known: linear, logistic, probit"),
+        (("--reward-noise", "x"), "Known: bernoulli"),
+        (("--mode", "x"), "Known: tuned, theory"),
+        (("--epsilon", 0), "epsilon is 0.0; it must be above 0"),
+        (("--epsilon", -1), "epsilon is -1.0; it must be above 0"),
+        (("--epsilon", "nan"), "epsilon is nan; it must be a number"),
+        (("--epsilon", "inf"), "epsilon is inf; it must be finite"),
+        (("--epsilon", "one"), "'one' is not a valid float"),
+        (("--delta", 0), "delta is 0.0; it must lie in (0.0, 1.0)"),
+        (("--delta", 1), "delta is 1.0; it must lie in (0.0, 1.0)"),
+        (("--delta", "nan"), "delta is nan"),
+        (("--horizon", -5), "horizon is -5"),
+        (("--horizon", 1.5), "not a valid integer"),
+        (("--replicates", 0), "replicates is 0"),
+        (("--dim", 0), "dim is 0"),
+        (("--dim", 65), "at most 64"),
+        (("--arms", 0), "arms is 0"),
+        (("--fewest-arms", 4), "fewest arms is 4"),
+        (("--radius", "nan"), "radius is nan"),
+        (("--seed", -1), "seed is -1"),
+        (("--device", "tpu"), "choose one of cpu, gpu, auto"),
+        (("--out", "/dev/null/x"), "cannot be written"),
+        (("--bogus", 1), "--bogus"),
+    ],
+)
+def test_bad_input_is_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch, flags: tuple[object, ...], words: str
+) -> None:
+    monkeypatch.setattr(command, "play", _never)
+    result = call(*SMALL, *flags)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("kerchief: error: ")
+    assert result.stderr.count("\n") == 1
+    assert words in result.stderr
+
+
+def _never(*arguments: object, **options: object) -> Iterator[Finished]:
+    raise AssertionError("it ran")
+
+
+def _stopped_after(count: int) -> Callable[..., Iterator[Finished]]:
+    def play(*arguments: Any, **options: Any) -> Iterator[Finished]:
+        for number, finished in enumerate(compare(*arguments, **options)):
+            if number == count:
+                raise KeyboardInterrupt
+            yield finished
+
+    return play
+
+
+def test_an_interrupted_run_keeps_what_was_finished(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "play", _stopped_after(2))
+    result = call(*SMALL, "--out", tmp_path / "out")
+    assert result.exit_code == 130
+    assert "interrupted: 2 of 10 cells were finished" in result.stderr
+    assert "greedy" in result.stdout
+    table = pl.read_parquet(tmp_path / "out" / "results.parquet")
+    assert table["policy"].unique().sort().to_list() == ["greedy", "uniform"]
+    assert "was interrupted" in (tmp_path / "out" / "report.html").read_text()
+    assert len(json.loads((tmp_path / "out" / "results.json").read_text())["rows"]) == 2
+
+
+def test_a_run_that_is_stopped_at_once_writes_nothing(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "play", _stopped_after(0))
+    result = call(*SMALL, "--out", tmp_path / "out")
+    assert result.exit_code == 130
+    assert "nothing was written" in result.stderr
+    assert list((tmp_path / "out").iterdir()) == []

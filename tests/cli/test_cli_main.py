@@ -1,0 +1,130 @@
+"""The other commands, and what all commands share."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from kerchief import __version__
+from kerchief.cli import calibrate as calibrate_command
+from kerchief.cli import device
+from kerchief.experiments.listing import LISTINGS
+
+Call = Callable[..., Result]
+
+
+@pytest.mark.parametrize("kind", list(LISTINGS))
+def test_listings(call: Call, kind: str) -> None:
+    result = call("list", kind)
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    lines = json.loads(call("list", kind, "--json").stdout)[kind]
+    for line in lines:
+        assert line["name"] in result.stdout
+        assert line["summary"]
+
+
+def test_mechanisms_say_which_is_idealized(call: Call) -> None:
+    lines = json.loads(call("list", "mechanisms", "--json").stdout)["mechanisms"]
+    assert {line["name"]: line["noise"] for line in lines} == {
+        "gaussian": "idealized",
+        "discrete-gaussian": "exact",
+    }
+
+
+@pytest.mark.parametrize("flags", [(), ("--epsilon", 10), ("--trust", "central", "--dim", 64)])
+def test_calibrate_fits_a_terminal(call: Call, flags: tuple[object, ...]) -> None:
+    result = call("calibrate", *flags)
+    assert result.exit_code == 0
+    table = result.stdout.partition("(epsilon=")[0]
+    assert max(map(len, table.splitlines())) <= 80
+    assert "discrete twin" in table
+    assert ("refused" in table) == ("--epsilon" in flags)
+
+
+def test_calibrate_as_json(call: Call) -> None:
+    answer = json.loads(call("calibrate", "--epsilon", 10, "--json").stdout)
+    assert answer["noise_multiplier"] == pytest.approx(0.4999, abs=1e-4)
+    assert answer["std"] == pytest.approx(answer["noise_multiplier"] * answer["sensitivity"])
+    assert answer["discrete"]["std"] == pytest.approx(answer["std"], rel=1e-4)
+    assert {"name", "std", "factor", "note"} == set(answer["alternatives"][0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nothing",), "No such command 'nothing'"),
+        (("list",), "Missing argument"),
+        (("list", "polices"), "did you mean 'policies'"),
+        (("calibrate", "--epsilon", "0"), "epsilon is 0.0"),
+        (("calibrate", "--trust", "joint"), "choose one of local, central"),
+        (("bench", "--arms", "0"), "arms is 0"),
+        (("bench", "--replicates", "x"), "not a valid integer"),
+    ],
+)
+def test_bad_input_is_one_line_everywhere(call: Call, words: tuple[str, ...], message: str) -> None:
+    result = call(*words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("kerchief: error: ")
+    assert result.stderr.count("\n") == 1
+    assert message in result.stderr
+
+
+def test_an_interrupt_anywhere_is_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(**values: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(calibrate_command, "find", stop)
+    result = call("calibrate")
+    assert result.exit_code == 130
+    assert result.stderr.strip() == "kerchief: interrupted: nothing was finished"
+
+
+def test_version_and_help(call: Call) -> None:
+    assert __version__ in call("--version").stdout
+    help_text = call("compare", "--help").stdout
+    for flag in ("--env", "--contexts", "--trust", "--epsilon", "--json", "--fewest-arms"):
+        assert flag in help_text
+    assert "Usage" in call().output
+
+
+def _run(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kerchief.cli", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **settings},
+    )
+
+
+def test_a_missing_gpu_is_one_line(tmp_path: Path) -> None:
+    result = _run(
+        "compare", "--device", "gpu", "--out", str(tmp_path), CUDA_VISIBLE_DEVICES="",
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert result.stderr.startswith("kerchief: error: device is 'gpu'")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("home", ["writable", "blocked", "chosen"])
+def test_compiled_code_is_kept_or_quietly_not(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, object] = {}
+    monkeypatch.setattr(device, "_configure", settings.__setitem__)
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null" if home == "blocked" else str(tmp_path))
+    if home == "chosen":
+        monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
+    device.keep_compiled()
+    folder = str(tmp_path / "kerchief" / "compiled")
+    assert settings.get("jax_compilation_cache_dir") == (folder if home == "writable" else None)

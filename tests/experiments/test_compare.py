@@ -1,0 +1,125 @@
+"""Cells are played one by one, on the same worlds, and their numbers are honest."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.experiments import extras
+from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.declare import Cell, Comparison
+from kerchief.experiments.figures import picture
+from kerchief.experiments.folder import Folder
+from kerchief.experiments.outputs import Outputs
+from kerchief.experiments.rows import make_rows
+
+SMALL = Comparison(contexts=("ball",), dim=2, arms=3, horizon=60, replicates=4, epsilons=(1.0,))
+
+
+@pytest.fixture(scope="module")
+def finished() -> list[Finished]:
+    return list(compare(SMALL))
+
+
+def test_cells_come_in_order(finished: list[Finished]) -> None:
+    assert [one.cell for one in finished] == list(SMALL.cells())
+    for one in finished:
+        assert one.regret.shape == (60, 4)
+        assert (np.diff(one.regret, axis=0) >= -1e-6).all()
+        assert one.microseconds > 0
+
+
+def test_chunks_of_replicates_change_nothing(finished: list[Finished]) -> None:
+    local = dataclasses.replace(SMALL, trusts=("local",))
+    for whole, cut in zip(finished[:4], compare(local, width=3), strict=True):
+        np.testing.assert_allclose(cut.regret, whole.regret, rtol=1e-4)
+        assert cut.spent == whole.spent
+        assert cut.releases == whole.releases
+
+
+def test_progress_grows_to_the_whole_cell() -> None:
+    seen: list[tuple[Cell, str, float]] = []
+    none = dataclasses.replace(SMALL, trusts=("none",), radius=2.0)
+    list(compare(none, width=2, watch=lambda *news: seen.append(news)))
+    for cell in none.cells():
+        shares = [share for one, _, share in seen if one == cell]
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
+    assert {stage for _, stage, _ in seen} == {"compiling", "playing"}
+
+
+def test_rows_say_what_was_spent(finished: list[Finished]) -> None:
+    rows = make_rows(finished)
+    by_name = {(row.policy, row.trust): row for row in rows}
+    uniform = by_name["uniform", "none"]
+    assert (uniform.private, uniform.spent_epsilon, uniform.spent_delta) == (True, 0.0, 0.0)
+    assert uniform.regret.uniform_share == 1.0
+    parent = by_name["linucb", "none"]
+    assert (parent.private, parent.spent_epsilon, parent.epsilon) == (False, None, None)
+    for trust in ("local", "central"):
+        row = by_name["linucb", trust]
+        assert row.spent_epsilon == pytest.approx(1.0, rel=1e-6)
+        assert (row.epsilon, row.delta, row.spent_delta) == (1.0, 1e-5, 1e-5)
+    assert by_name["linucb", "local"].releases == {"moments": 60.0}
+    assert by_name["linucb", "central"].releases == {"moments": 2.0}
+
+
+def test_regret_and_its_error(finished: list[Finished]) -> None:
+    row, one = make_rows(finished)[1], finished[1]
+    assert row.regret.mean == pytest.approx(one.regret[-1].mean())
+    assert row.regret.se == pytest.approx(one.regret[-1].std(ddof=1) / 2)
+
+
+def made(finished: Finished, regret: float, replicates: int) -> Finished:
+    rounds = finished.rounds.size
+    return dataclasses.replace(finished, regret=np.full((rounds, replicates), regret))
+
+
+def test_one_replicate_has_no_error(finished: list[Finished]) -> None:
+    (row,) = make_rows([made(finished[0], 5.0, replicates=1)])
+    assert row.regret.se is None
+    assert "5.0 ± -" in row.texts()
+    json.dumps(row.to_dict(), allow_nan=False)
+
+
+def test_no_regret_at_all_has_no_share(finished: list[Finished]) -> None:
+    (row,) = make_rows([made(finished[0], 0.0, replicates=2)])
+    assert (row.regret.mean, row.regret.uniform_share) == (0.0, None)
+    assert "nan" not in " ".join(row.texts())
+    assert picture([made(finished[0], 0.0, replicates=2)]).startswith(b"\x89PNG")
+
+
+def test_the_folder_is_proved_writable(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    for path in (blocked, blocked / "below"):
+        with pytest.raises(InvalidValue, match="cannot be written"):
+            Folder.at(path)
+    assert list(Folder.at(tmp_path / "a" / "b").path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    folder = Folder.at(tmp_path)
+    (tmp_path / "note").write_text("old")
+
+    def fail(path: Path) -> None:
+        path.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        folder.write("note", fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["note"]
+    assert (tmp_path / "note").read_text() == "old"
+
+
+def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "_NEEDED", ("matplotlib", "no_such_library"))
+    with pytest.raises(
+        KerchiefError, match=r"no_such_library: run pip install 'kerchief\[report\]'"
+    ):
+        Outputs.at(tmp_path, SMALL)

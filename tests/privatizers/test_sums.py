@@ -1,0 +1,241 @@
+"""Totals over cohorts: noise levels, bills, and the exact twin.
+
+The statistical test fails by chance with probability at most 1e-6; its seed is fixed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from scipy import special  # type: ignore[import-untyped]
+
+from kerchief.core.contracts import Clock, Example, Problem
+from kerchief.core.errors import BudgetExceeded, UnknownName
+from kerchief.core.queries import Regression
+from kerchief.core.random import DEVICE, MIDDLE, Stream
+from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.policies import POLICIES
+from kerchief.privacy import Cohort, Guarantee, MemoryLedger, NonPrivate, Trust, epsilon_at
+from kerchief.privacy import Gaussian as GaussianEvent
+from kerchief.privatizers import TRUSTS, At, CohortSums, Every, OnDemand, protect
+from kerchief.privatizers.schedule import Schedule
+
+QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+NOISE = Gaussian.of(noise_multiplier=3.0, sensitivity=QUERY.sensitivity)
+PROBLEM = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=200)
+RECORD = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5))
+NOTHING: Any = None  # the deployed twin draws from the operating system, not from a stream
+
+
+def sums(
+    schedule: Schedule | None = None,
+    *,
+    device: Gaussian | None = None,
+    middle: Gaussian | None = None,
+) -> CohortSums:
+    return CohortSums(query=QUERY, schedule=schedule or Every(), device=device, middle=middle)
+
+
+def clock(round: int | Array) -> Clock:
+    return Clock(round=jnp.asarray(round, jnp.int32), since={})
+
+
+def played(privatizer: CohortSums, replicate: Array, ends: tuple[int, ...]) -> tuple[Array, Array]:
+    """The same record from every user, released at the ends; the last total and its noise level."""
+    root = Stream.of(seed=9, replicate=replicate)
+    memory, tally = privatizer.open()
+    release = None
+    for round in range(ends[-1]):
+        report = privatizer.randomize(RECORD, root.at(DEVICE, round=round))
+        tally = privatizer.collect(tally, report)
+        if round + 1 in ends:
+            at = root.at(MIDDLE, round=round)
+            release, memory = privatizer.release(memory, tally, clock(round), at)
+            tally = privatizer.clear(tally)
+    assert release is not None
+    return release.total, release.noise
+
+
+@pytest.mark.parametrize(
+    ("device", "middle", "expected"),
+    [(None, None, 0.0), (NOISE, None, math.sqrt(6)), (None, NOISE, math.sqrt(2))],
+)
+def test_the_stated_noise_is_the_noise(
+    device: Gaussian | None, middle: Gaussian | None, expected: float
+) -> None:
+    privatizer = sums(device=device, middle=middle)
+    draw = jax.jit(jax.vmap(lambda replicate: played(privatizer, replicate, (4, 6))))
+    totals, noise = draw(jnp.arange(4000, dtype=jnp.uint32))
+    np.testing.assert_allclose(np.asarray(noise), expected * float(NOISE.std), rtol=1e-12)
+    errors = np.asarray(totals - 6 * QUERY.encode(RECORD), np.float64).ravel()
+    if expected == 0:
+        np.testing.assert_allclose(errors, 0, atol=1e-12)
+        return
+    scores = errors / (expected * float(NOISE.std))
+    # The sum of n squares is chi-squared; the mean is normal. Two tests, 5e-7 each, two-sided.
+    low, high = special.chdtri(scores.size, [1 - 2.5e-7, 2.5e-7])
+    assert low < (scores**2).sum() < high
+    assert high / scores.size < (3 / 2) ** 2
+    assert low / scores.size > (2 / 3) ** 2
+    assert abs(scores.mean()) * math.sqrt(scores.size) < -special.ndtri(2.5e-7)
+
+
+def test_a_release_counts_everyone_so_far() -> None:
+    privatizer = sums(At(ends=(2, 5)))
+    memory, tally = privatizer.open()
+    tally = privatizer.collect(tally, jnp.ones(QUERY.size))
+    release, memory = privatizer.release(memory, tally, clock(1), Stream.of(seed=0, replicate=0))
+    assert int(release.count) == 2
+    assert int(memory.releases) == 1
+    assert (privatizer.clear(tally).total == 0).all()
+    release, memory = privatizer.release(memory, tally, clock(4), Stream.of(seed=0, replicate=0))
+    assert int(release.count) == 5
+    assert (release.total == 2).all()
+    assert int(memory.releases) == 2
+
+
+def test_inputs_are_not_edited() -> None:
+    privatizer = sums(middle=NOISE)
+    memory, tally = privatizer.open()
+    privatizer.collect(tally, jnp.ones(QUERY.size))
+    privatizer.release(memory, tally, clock(0), Stream.of(seed=0, replicate=0))
+    assert (tally.total == 0).all()
+    assert (memory.total == 0).all()
+
+
+def test_the_outlook_says_whether_there_is_noise() -> None:
+    assert not sums().outlook.noisy
+    assert sums(device=NOISE).outlook.noisy
+    assert sums(middle=NOISE).outlook.noisy
+    assert not sums().idealized
+    assert sums(device=NOISE).idealized
+
+
+def cohorts(privatizer: CohortSums, horizon: int) -> list[tuple[int, int]]:
+    return [(charge.cohort.first, charge.cohort.last) for charge in privatizer.charges(horizon)]
+
+
+def test_who_pays() -> None:
+    batches = At(ends=(10, 30, 70))
+    assert cohorts(sums(), 40) == [(0, 40)]
+    assert cohorts(sums(device=NOISE), 40) == [(0, 40)]
+    assert cohorts(sums(batches, device=NOISE), 40) == [(0, 40)]
+    assert cohorts(sums(OnDemand(limit=5), middle=NOISE), 40) == [(0, 40)]
+    assert cohorts(sums(batches, middle=NOISE), 100) == [(0, 10), (10, 30), (30, 70)]
+    assert cohorts(sums(batches, middle=NOISE), 70) == [(0, 10), (10, 30), (30, 70)]
+
+
+@pytest.mark.parametrize(
+    ("horizon", "expected"),
+    [
+        (40, [(0, 10), (10, 30), (30, 40)]),
+        (31, [(0, 10), (10, 30), (30, 31)]),
+        (30, [(0, 10), (10, 30)]),
+        (11, [(0, 10), (10, 11)]),
+        (3, [(0, 3)]),
+    ],
+)
+def test_batches_are_cut_at_the_horizon(horizon: int, expected: list[tuple[int, int]]) -> None:
+    assert cohorts(sums(At(ends=(10, 30, 70)), middle=NOISE), horizon) == expected
+
+
+def test_what_they_pay_is_read_off_the_noise() -> None:
+    (charge,) = sums(device=NOISE).charges(10)
+    assert charge.event == GaussianEvent(noise_multiplier=float(NOISE.std) / NOISE.sensitivity)
+    assert charge.event.noise_multiplier == pytest.approx(3.0, rel=1e-15)
+    (charge,) = sums().charges(10)
+    assert charge.event == NonPrivate()
+    silent = dataclasses.replace(NOISE, std=0.0)
+    assert sums(device=silent).charges(10)[0].event == NonPrivate()
+
+
+@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.CENTRAL])
+def test_the_bill_is_exactly_the_promise(trust: Trust) -> None:
+    promise = Guarantee(epsilon=2.0, delta=1e-5, trust=trust)
+    privatizer = protect(POLICIES["linucb"].make(PROBLEM, "tuned"), promise, horizon=200)["moments"]
+    ledger = MemoryLedger(promise)
+    for charge in privatizer.charges(200):
+        ledger.charge(charge.event, cohort=charge.cohort)
+    assert ledger.spent().epsilon == pytest.approx(2.0, rel=1e-9)
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(privatizer.charges(200)[0].event, cohort=Cohort(first=0, last=1))
+
+
+def test_protect_places_the_noise_by_trust() -> None:
+    policy = POLICIES["linucb"].make(PROBLEM, "tuned")
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
+    local = protect(policy, promise, horizon=200)["moments"]
+    assert local.device is not None
+    assert local.middle is None
+    assert local.schedule == Every()
+    central = protect(policy, dataclasses.replace(promise, trust=Trust.CENTRAL), horizon=200)
+    assert central["moments"].device is None
+    assert central["moments"].middle is not None
+    assert central["moments"].schedule == At(ends=(50, 75, 112, 168, 200))
+    free = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+    assert not protect(policy, free, horizon=200)["moments"].outlook.noisy
+    assert protect(POLICIES["uniform"].make(PROBLEM, "tuned"), promise, horizon=200) == {}
+
+
+def test_a_trust_that_is_not_built_is_refused() -> None:
+    policy = POLICIES["linucb"].make(PROBLEM, "tuned")
+    assert {"none", "local", "central"} <= set(TRUSTS)
+    for trust in set(Trust) - {Trust(name) for name in TRUSTS}:
+        with pytest.raises(UnknownName):
+            protect(policy, Guarantee(epsilon=1.0, delta=1e-5, trust=trust), horizon=200)
+
+
+@pytest.mark.parametrize("place", ["device", "middle"])
+def test_the_exact_twin_keeps_the_protocol_and_the_price(place: str) -> None:
+    ideal = sums(At(ends=(2,)), **{place: NOISE})
+    exact = ideal.exact()
+    assert (exact.query, exact.schedule) == (ideal.query, ideal.schedule)
+    assert not exact.idealized
+    noise = getattr(exact, place)
+    assert isinstance(noise, DiscreteGaussian)
+    assert getattr(exact, "middle" if place == "device" else "device") is None
+    assert noise.std == pytest.approx(float(NOISE.std), rel=1e-4)
+    assert noise.std >= float(NOISE.std)
+    (before,), (after,) = ideal.charges(2), exact.charges(2)
+    assert before.cohort == after.cohort
+    assert epsilon_at([after.event], 1e-5) == pytest.approx(
+        epsilon_at([before.event], 1e-5), rel=1e-4
+    )
+
+
+def test_the_exact_twin_of_no_noise_is_itself() -> None:
+    assert sums().exact() == sums()
+
+
+def test_the_exact_twin_runs_on_its_grid() -> None:
+    for privatizer in (sums(device=NOISE).exact(), sums(middle=NOISE).exact()):
+        noise = privatizer.device or privatizer.middle
+        assert isinstance(noise, DiscreteGaussian)
+        memory, tally = privatizer.open()
+        for _ in range(3):
+            tally = privatizer.collect(tally, privatizer.randomize(RECORD, NOTHING))
+        release, _ = privatizer.release(memory, tally, clock(2), NOTHING)
+        steps = np.asarray(release.total) / noise.grid
+        assert (steps == np.rint(steps)).all()
+        error = np.asarray(release.total) - 3 * np.asarray(QUERY.encode(RECORD))
+        # Each of the 5 coordinates is beyond 6 standard deviations with probability below 3e-9.
+        assert (np.abs(error) < 6 * float(release.noise)).all()
+        assert np.abs(error).max() > 0
+
+
+def test_the_exact_twin_rounds_before_it_sums() -> None:
+    privatizer = sums(middle=NOISE).exact()
+    assert isinstance(privatizer.middle, DiscreteGaussian)
+    report = np.asarray(privatizer.randomize(RECORD, NOTHING))
+    np.testing.assert_allclose(
+        report, np.asarray(QUERY.encode(RECORD)), atol=privatizer.middle.grid
+    )
+    assert (report % privatizer.middle.grid == 0).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -83,7 +84,7 @@ def test_every_part_is_positive(horizon: int, buffers: int) -> None:
 )
 def test_more_buffers_come_closer_to_the_square_root(horizon: int, limit: float) -> None:
     found = [worst(fit(horizon, buffers), horizon) for buffers in range(2, 7)]
-    assert all(more < fewer for fewer, more in zip(found, found[1:], strict=False))
+    assert all(more < fewer for fewer, more in itertools.pairwise(found))
     assert found[-1] > limit * (1 - 1e-4)
 
 

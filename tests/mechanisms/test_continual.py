@@ -32,6 +32,8 @@ KINDS = [
     pytest.param(SqrtToeplitz.of, id="toeplitz"),
     pytest.param(BLT.of, id="blt"),
 ]
+# One short horizon and one number of coordinates for most tests, so that they share compilations.
+HORIZON, SIZE = 12, 20_000
 each = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -51,15 +53,31 @@ def play(noise: ContinualNoise, replicate: Array, *, size: int, rounds: int) -> 
     return jax.lax.scan(one, noise.open(size), jnp.arange(rounds, dtype=jnp.int32))[1]
 
 
-def drawn(noise: ContinualNoise, *, size: int = 3, replicate: int = 0) -> Floats:
+def drawn(noise: ContinualNoise, *, size: int = SIZE, replicate: int = 0) -> Floats:
     return np.asarray(play(noise, jnp.uint32(replicate), size=size, rounds=noise.horizon))
 
 
-def seeds(noise: ContinualNoise, *, size: int = 3, replicate: int = 0) -> Floats:
-    """The seed vectors themselves, one a round."""
-    root = Stream.of(seed=5, replicate=replicate)
-    rows = [root.at(MIDDLE, round=t).normal(size) for t in range(noise.horizon)]
-    return float(noise.std) * np.asarray(rows, np.float64)
+class Scripted:
+    """A stream that gives a known vector, to the last bit, however it is compiled."""
+
+    def __init__(self, vector: Array) -> None:
+        self.vector = vector
+
+    def normal(self, size: int) -> Array:
+        assert self.vector.shape == (size,)
+        return self.vector
+
+
+def streamed(noise: Any) -> Floats:
+    """The matrix B that the stream applies: the noise when the seed vectors are unit vectors."""
+
+    def one(state: Array, given: tuple[Array, Array]) -> tuple[Array, Array]:
+        released, state = noise.step(state, given[0], Scripted(given[1]))
+        return state, released
+
+    given = jnp.arange(noise.horizon), jnp.eye(noise.horizon, dtype=jnp.float32)
+    released = jax.lax.scan(one, noise.open(noise.horizon), given)[1]
+    return np.asarray(released) / float(noise.std)
 
 
 def lower(column: Floats) -> Floats:
@@ -87,18 +105,23 @@ def mixing(noise: ContinualNoise) -> Floats:
 
 def strategy(noise: ContinualNoise) -> Floats:
     """The matrix C = B⁻¹ A that the noise protects."""
-    return np.linalg.solve(mixing(noise), lower(np.ones(noise.horizon)))
+    return np.asarray(np.linalg.solve(mixing(noise), lower(np.ones(noise.horizon))))
 
 
 def deviations(noise: ContinualNoise) -> Floats:
     """What `std_at` says of every prefix."""
-    return np.asarray(noise.std_at(jnp.arange(1, noise.horizon + 1)))
+    return np.asarray(stated_deviations(noise, np.arange(1, noise.horizon + 1)))
+
+
+@jax.jit
+def stated_deviations(noise: ContinualNoise, count: Array) -> Array:
+    return noise.std_at(count)
 
 
 class TestLaw:
     @each
     def test_no_noise_is_no_noise(self, kind: Kind) -> None:
-        noise = make(kind, 9, multiplier=0.0)
+        noise = make(kind, HORIZON, multiplier=0.0)
         assert (drawn(noise) == 0).all()
         assert (deviations(noise) == 0).all()
         assert noise.event() == events.NonPrivate()
@@ -115,23 +138,23 @@ class TestLaw:
 
     @each
     def test_covariance_over_time(self, kind: Kind) -> None:
-        noise, size = make(kind, 7), 20_000
-        draws, mix = drawn(noise, size=size), float(noise.std) * mixing(noise)
-        wanted, found = mix @ mix.T, draws @ draws.T / size
-        spread = np.sqrt((np.outer(np.diag(wanted), np.diag(wanted)) + wanted**2) / size)
-        assert (np.abs(found - wanted) < normal_bound(28) * spread).all()
+        noise = make(kind, HORIZON)
+        draws, mix = drawn(noise), float(noise.std) * mixing(noise)
+        wanted, found = mix @ mix.T, draws @ draws.T / SIZE
+        spread = np.sqrt((np.outer(np.diag(wanted), np.diag(wanted)) + wanted**2) / SIZE)
+        assert (np.abs(found - wanted) < normal_bound(HORIZON**2) * spread).all()
         assert np.abs(found - np.diag(np.diag(wanted))).max() > 20 * spread.max()
 
     @each
     def test_coordinates_and_replicates_are_independent(self, kind: Kind) -> None:
-        noise, size = make(kind, 40), 20_000
-        first, second = (drawn(noise, size=size, replicate=r)[-1] for r in (0, 1))
-        bound = normal_bound(2) / math.sqrt(size)
+        noise = make(kind, HORIZON)
+        first, second = (drawn(noise, replicate=r)[-1] for r in (0, 1))
+        bound = normal_bound(2) / math.sqrt(SIZE)
         assert abs(np.corrcoef(first, second)[0, 1]) < bound
         assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < bound * 1.01
 
     @each
-    @pytest.mark.parametrize("horizon", [1, 2, 3, 7, 64, 200])
+    @pytest.mark.parametrize("horizon", [1, 2, 7, 200])
     def test_std_at_is_the_row_norm(self, kind: Kind, horizon: int) -> None:
         noise = make(kind, horizon)
         rows = np.linalg.norm(mixing(noise), axis=1) * float(noise.std)
@@ -141,27 +164,25 @@ class TestLaw:
 
 class TestAlgebra:
     @each
-    @pytest.mark.parametrize("horizon", [1, 2, 13, 200])
-    def test_streamed_noise_is_the_dense_product(self, kind: Kind, horizon: int) -> None:
+    @pytest.mark.parametrize("horizon", [1, 13, 200])
+    def test_the_stream_applies_the_dense_matrix(self, kind: Kind, horizon: int) -> None:
         noise = make(kind, horizon)
-        assert np.abs(drawn(noise) - mixing(noise) @ seeds(noise)).max() < 1e-9
+        assert np.abs(streamed(noise) - mixing(noise)).max() < 1e-12
 
-    def test_a_block_of_the_tree_is_drawn_once(self) -> None:
-        noise = make(Tree.of, 37)
-        draws, fresh = drawn(noise), seeds(noise)
+    def test_prefixes_of_the_tree_share_the_noise_of_their_common_blocks(self) -> None:
+        # A block drawn twice would leave something behind besides the newest block.
+        rows = streamed(make(Tree.of, 37))
         for count in range(1, 38):
             before = count & (count - 1)
-            shared = draws[before - 1] if before else np.zeros(3)
-            # All older blocks are common to both prefixes, so they leave the difference.
-            assert draws[count - 1] - shared == pytest.approx(fresh[count - 1], abs=1e-12)
+            common = rows[before - 1] if before else np.zeros(37)
+            assert (rows[count - 1] - common == np.eye(37)[count - 1]).all()
 
     def test_a_round_of_the_tree_touches_one_block(self) -> None:
-        noise = make(Tree.of, 20)
+        noise: Any = make(Tree.of, 20)
         state = noise.open(2)
         assert state.shape == (5, 2)
         for t in range(20):
-            at = Stream.of(seed=0, replicate=0).at(MIDDLE, round=t)
-            after = noise.step(state, jnp.int32(t), at)[1]
+            after = noise.step(state, jnp.int32(t), Scripted(jnp.array([t + 1.0, -1.0])))[1]
             changed = np.flatnonzero((after != state).any(axis=1))
             assert changed.tolist() == [((t + 1) & -(t + 1)).bit_length() - 1]
             state = after
@@ -170,16 +191,16 @@ class TestAlgebra:
         root = lower(coefficients(300))
         assert np.abs(root @ root - lower(np.ones(300))).max() < 1e-12
 
-    @pytest.mark.parametrize("buffers", range(2, MAX_BUFFERS + 1))
+    @pytest.mark.parametrize("buffers", [2, MAX_BUFFERS])
     def test_blt_keeps_one_running_sum_and_one_a_buffer(self, buffers: int) -> None:
         noise = make(BLT.of, 200, buffers=buffers)
         assert noise.open(4).shape == (buffers + 1, 4)
-        assert np.abs(drawn(noise) - mixing(noise) @ seeds(noise)).max() < 1e-9
+        assert np.abs(streamed(noise) - mixing(noise)).max() < 1e-12
 
 
 class TestCost:
     @each
-    @pytest.mark.parametrize("horizon", [1, 2, 3, 8, 100, 127, 128, 500])
+    @pytest.mark.parametrize("horizon", [1, 2, 3, 100, 127, 128, 300])
     def test_seed_noise_pays_for_the_largest_column(self, kind: Kind, horizon: int) -> None:
         noise = make(kind, horizon)
         norms = np.linalg.norm(strategy(noise), axis=0)
@@ -204,11 +225,11 @@ class TestCost:
     def test_an_adaptive_stream_leaks_what_was_charged(self, kind: Kind, place: int) -> None:
         # The likelihood ratio's score is standard normal without the user's change and shifted by
         # it otherwise, though all other inputs are functions of what was released.
-        noise, runs = make(kind, 12), 20_000
+        noise = make(kind, HORIZON)
         norm = np.linalg.norm(strategy(noise)[:, place])
-        without, changed = (scores(noise, place, value, runs) for value in (0.0, 2.5))
+        without, changed = (scores(noise, place, value) for value in (0.0, 2.5))
         shift = norm / noise.column_norm / 1.7
-        bound = normal_bound(2) / math.sqrt(runs)
+        bound = normal_bound(2) / math.sqrt(SIZE)
         assert abs(without.mean()) < bound
         assert abs(changed.mean() - shift) < bound
         assert fits_deviation(without, 1.0)
@@ -221,9 +242,9 @@ def stated(noise: ContinualNoise) -> float:
     return event.noise_multiplier
 
 
-def scores(noise: ContinualNoise, place: int, value: float, runs: int) -> Floats:
+def scores(noise: ContinualNoise, place: int, value: float) -> Floats:
     """The best attacker's score for each run of an adaptive stream, one run a coordinate."""
-    draws, matrix = drawn(noise, size=runs), strategy(noise)
+    draws, matrix = drawn(noise), strategy(noise)
     inputs, prefixes = np.zeros_like(draws), np.zeros_like(draws)
     for t in range(noise.horizon):
         inputs[t] = np.tanh(prefixes[t - 1]) if t else 0.5
@@ -270,7 +291,7 @@ class TestTable:
 
 
 class TestBest:
-    @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 8, 15, 16, 40, 101, 1001, 10_001])
+    @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 8, 40, 101, 10_001])
     def test_no_worse_than_any_other(self, horizon: int) -> None:
         worst = deviations(make(best_continual, horizon)).max()
         assert worst <= deviations(make(Tree.of, horizon)).max() * (1 + 1e-9)
@@ -288,7 +309,7 @@ class TestBest:
 class TestUse:
     @each
     def test_mapped_over_replicates_inside_a_scan(self, kind: Kind) -> None:
-        noise, replicates = make(kind, 30), jnp.arange(4, dtype=jnp.uint32)
+        noise, replicates = make(kind, HORIZON), jnp.arange(4, dtype=jnp.uint32)
         root = jax.vmap(lambda r: Stream.of(seed=5, replicate=r))(replicates)
 
         def one(states: Array, round: Array) -> tuple[Array, Array]:
@@ -297,11 +318,12 @@ class TestUse:
             return states, released
 
         states = jnp.stack([noise.open(3)] * 4)
-        released = jax.jit(lambda: jax.lax.scan(one, states, jnp.arange(30))[1])()
+        released = jax.jit(lambda: jax.lax.scan(one, states, jnp.arange(HORIZON))[1])()
         assert released.dtype == jnp.float64
         for replicate in range(4):
-            alone = drawn(noise, replicate=replicate)
-            assert released[:, replicate] == pytest.approx(alone, rel=1e-12, abs=1e-12)
+            alone = play(noise, jnp.uint32(replicate), size=3, rounds=HORIZON + 3)[:HORIZON]
+            # The generator works in float32, and compilers may round its logarithm either way.
+            assert released[:, replicate] == pytest.approx(alone, abs=1e-5)
 
     @each
     def test_one_compilation_serves_every_multiplier(self, kind: Kind) -> None:
@@ -318,16 +340,15 @@ class TestUse:
 
     @each
     def test_same_address_same_noise(self, kind: Kind) -> None:
-        noise = make(kind, 12)
-        assert (drawn(noise) == drawn(make(kind, 12))).all()
-        assert (drawn(noise) != drawn(noise, replicate=1)).all()
+        noise = make(kind, HORIZON)
+        assert (drawn(noise) == drawn(make(kind, HORIZON))).all()
+        assert (drawn(noise) != drawn(noise, replicate=1)).mean() > 0.99
 
     @each
     def test_nothing_can_be_read_beyond_the_horizon(self, kind: Kind) -> None:
-        noise = make(kind, 6)
-        released = play(noise, jnp.uint32(0), size=3, rounds=9)
-        assert jnp.isfinite(released[:6]).all()
-        assert jnp.isnan(released[6:]).all()
+        released = play(make(kind, HORIZON), jnp.uint32(0), size=3, rounds=HORIZON + 3)
+        assert np.isfinite(released[:HORIZON]).all()
+        assert np.isnan(released[HORIZON:]).all()
 
     @each
     def test_noise_is_declared_idealized(self, kind: Kind) -> None:
@@ -375,7 +396,8 @@ def test_a_million_rounds(kind: Kind) -> None:
             return released, state
 
         first = (jnp.zeros(least_draws()), noise.open(least_draws()))
-        return jax.lax.fori_loop(0, horizon, one, first)[0]
+        last: Array = jax.lax.fori_loop(0, horizon, one, first)[0]
+        return last
 
     sample, std = np.asarray(at_the_end()), float(noise.std_at(jnp.array(horizon)))
     assert fits_deviation(sample, std)

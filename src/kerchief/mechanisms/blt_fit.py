@@ -67,7 +67,7 @@ def fit(horizon: int, buffers: int) -> Factor:
         jac=True,
         method="L-BFGS-B",
         bounds=np.stack([start - reach, start + reach], axis=1),
-        options={"maxiter": 500, "ftol": 1e-11, "gtol": 1e-7},
+        options={"maxiter": 500, "ftol": 1e-9, "gtol": 1e-6},
     )
     return factor_of(_gaps(found.x), horizon)
 

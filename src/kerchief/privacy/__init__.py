@@ -42,10 +42,11 @@ from kerchief.privacy.events import (
 )
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger, MemoryLedger
-from kerchief.privacy.receipts import Cohort, Receipt
+from kerchief.privacy.receipts import Charge, Cohort, Receipt
 from kerchief.privacy.rules import worst_case
 
 __all__ = [
+    "Charge",
     "Cohort",
     "Composed",
     "DiscreteGaussian",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Protocol
 
 from kerchief.privacy import rules
 from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee
-from kerchief.privacy.receipts import Cohort, Receipt, read_ledger, write_ledger
+from kerchief.privacy.receipts import Charge, Cohort, Receipt, read_ledger, write_ledger
 
 __all__ = ["Ledger", "MemoryLedger"]
 
@@ -34,6 +35,9 @@ class Ledger(Protocol):
 
     def charge(self, event: Event, *, cohort: Cohort, capacity: int = 1) -> Receipt:
         """Pay for an event before it happens, or raise BudgetExceeded and leave no trace."""
+
+    def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
+        """Pay for every line of a bill, or for none of them."""
 
     def settle(self, receipt: Receipt, used: int) -> Receipt:
         """Record what was really used; it can only lower the bill, and only once."""
@@ -96,12 +100,28 @@ class MemoryLedger:
             BudgetExceeded: a user would pay more than the budget; nothing was written.
             UnsupportedEvent: the event cannot be priced; nothing was written.
         """
+        return self.charge_all([Charge(event=event, cohort=cohort, capacity=capacity)])[0]
+
+    def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
+        """Pay for every line of a bill, or for none of them.
+
+        Args:
+            bill: what is to be paid together, such as all that one run may cost.
+
+        Returns:
+            One receipt a line, still open.
+
+        Raises:
+            BudgetExceeded: a user would pay more than the budget; nothing was written.
+            UnsupportedEvent: an event cannot be priced; nothing was written.
+        """
         with self._lock:
-            receipt = rules.admit(
-                self._budget, self._receipts, event=event, cohort=cohort, capacity=capacity
-            )
-            self._receipts.append(receipt)
-            return receipt
+            receipts = list(self._receipts)
+            for line in bill:
+                receipts.append(rules.admit(self._budget, receipts, line))
+            granted = tuple(receipts[len(self._receipts) :])
+            self._receipts = receipts
+            return granted
 
     def settle(self, receipt: Receipt, used: int) -> Receipt:
         """Record what was really used.

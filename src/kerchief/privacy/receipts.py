@@ -11,7 +11,7 @@ from kerchief.core.validate import whole
 from kerchief.privacy.events import Event, Repeated, event_from_dict
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["FORMAT", "Cohort", "Receipt", "read_ledger", "write_ledger"]
+__all__ = ["FORMAT", "Charge", "Cohort", "Receipt", "read_ledger", "write_ledger"]
 
 FORMAT = "kerchief-ledger/1"
 
@@ -40,6 +40,21 @@ class Cohort:
         False
         """
         return self.first < other.last and other.first < self.last
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """One line of a bill.
+
+    Attributes:
+        event: what one participation is.
+        cohort: who may take part.
+        capacity: the largest number of times that any one user of the cohort takes part.
+    """
+
+    event: Event
+    cohort: Cohort
+    capacity: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from kerchief.core.validate import whole
 from kerchief.privacy.composition import epsilon_at, leaves
 from kerchief.privacy.events import DiscreteGaussian, Event, Gaussian, Repeated, Zcdp
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privacy.receipts import Cohort, Receipt
+from kerchief.privacy.receipts import Charge, Cohort, Receipt
 from kerchief.privacy.search import least
 
 __all__ = ["ROUNDING", "admit", "headroom", "settle", "total", "worst_case"]
@@ -64,17 +64,13 @@ def headroom(budget: Guarantee, receipts: Iterable[Receipt]) -> Guarantee:
     return replace(budget, epsilon=max(0.0, budget.epsilon - spent))
 
 
-def admit(
-    budget: Guarantee, receipts: Sequence[Receipt], *, event: Event, cohort: Cohort, capacity: int
-) -> Receipt:
+def admit(budget: Guarantee, receipts: Sequence[Receipt], charge: Charge) -> Receipt:
     """Return the receipt for a charge that fits the budget.
 
     Args:
         budget: what may be spent on each user.
         receipts: all earlier charges; open ones count at capacity, settled ones at what was used.
-        event: what one participation is.
-        cohort: who may take part.
-        capacity: the largest number of times that any one of them takes part.
+        charge: what is asked.
 
     Returns:
         The next receipt, for the caller to store.
@@ -82,7 +78,8 @@ def admit(
     Raises:
         BudgetExceeded: some user of the cohort would pay more than the budget.
     """
-    new = Receipt(number=len(receipts), event=event, cohort=cohort, capacity=capacity)
+    cohort = charge.cohort
+    new = Receipt(number=len(receipts), event=charge.event, cohort=cohort, capacity=charge.capacity)
     known = [receipt for receipt in receipts if receipt.cohort.meets(cohort)]
     asked = worst_case(_within(cohort, [*known, new]), budget.delta)
     if budget.trust is Trust.NONE or asked <= budget.epsilon * (1.0 + ROUNDING):

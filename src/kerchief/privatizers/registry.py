@@ -52,9 +52,7 @@ def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> Cohort
 TRUSTS.add("none", Entry(make=_none, summary="no protection: exact sums after every round"))
 TRUSTS.add(
     "local",
-    Entry(
-        make=_local, summary="each device adds Gaussian noise to its report; no one is trusted"
-    ),
+    Entry(make=_local, summary="each device adds Gaussian noise to its report; no one is trusted"),
 )
 TRUSTS.add(
     "central",

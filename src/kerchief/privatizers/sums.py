@@ -26,18 +26,10 @@ from kerchief.core.struct import static, struct
 from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.mechanism import Mechanism, Vector
 from kerchief.privacy.events import Event, NonPrivate
-from kerchief.privacy.receipts import Cohort
+from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.schedule import At, Schedule
 
-__all__ = ["Charge", "CohortSums", "Memory", "Tally"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Charge:
-    """One line of the bill: an event, and the users who pay for it once."""
-
-    event: Event
-    cohort: Cohort
+__all__ = ["CohortSums", "Memory", "Tally"]
 
 
 @struct
@@ -99,6 +91,16 @@ class CohortSums:
             cohorts = [everyone]
         return tuple(Charge(event=self._event(), cohort=cohort) for cohort in cohorts)
 
+    def took_part(self, cohort: Cohort, *, users: int, reach: int) -> int:
+        """How often a cohort's users really took part, for settling (host only).
+
+        Args:
+            cohort: whom a charge was for.
+            users: how many users have reported; with noise of their own, that is taking part.
+            reach: how many users the last release spoke about; else, that is.
+        """
+        return int(cohort.first < (reach if self.device is None else users))
+
     def open(self) -> tuple[Memory, Tally]:
         """Nothing released, nothing collected."""
         zero = jnp.zeros(self.query.size, jnp.float64)
@@ -141,10 +143,10 @@ class CohortSums:
         return jnp.sqrt(jnp.float64(device**2 * users + middle**2 * releases))
 
 
-def _twin(sums: CohortSums, noise: Mechanism | None) -> DiscreteGaussian | None:
+def _twin(sums: CohortSums, noise: Mechanism | None) -> Mechanism | None:
     """Exact noise in place of idealized noise."""
-    if noise is None:
-        return None
+    if noise is None or not noise.idealized:
+        return noise
     return DiscreteGaussian.matching(
         float(noise.std) / noise.sensitivity, noise.sensitivity, sums.query.size
     )

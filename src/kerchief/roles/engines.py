@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import secrets
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -53,12 +54,58 @@ class Engine(Protocol):
         """Go on from a snapshot."""
 
 
+class Program:
+    """The compiled functions of a round, for arms of one shape; they hold no bandit's memory."""
+
+    def __init__(self, round: Round, arms: int, dim: int) -> None:
+        """Compile everything, before the first user comes."""
+        self._round, self._arms, self._dim = round, arms, dim
+        self.begin = jax.jit(round.begin)
+        carry = self.begin(np.uint32(0))
+        self.packing = Packing.of(carry)
+        self.choose, self.learn = jax.jit(self._chosen), jax.jit(self._learned)
+        packed, facts = self.packing.pack(carry), self.blank()
+        self.choose(packed, facts)
+        self.learn(packed, facts)
+
+    def blank(self) -> NDArray[np.float32]:
+        """Room for a round's facts: features, which are allowed, the action and the reward."""
+        return np.zeros(self._arms * (self._dim + 1) + 2, np.float32)
+
+    def _chosen(self, packed: list[Array], facts: Array) -> Array:
+        """The action, and the square of the longest row (not a number if some entry is not)."""
+        arms = self._offered(facts)
+        action = self._round.act(self.packing.unpack(packed), arms)
+        return jnp.stack([action.astype(jnp.float32), (arms.features**2).sum(-1).max()])
+
+    def _learned(self, packed: list[Array], facts: Array) -> list[Array]:
+        carry, action = self.packing.unpack(packed), facts[-2].astype(jnp.int32)
+        return self.packing.pack(self._round.learn(carry, self._offered(facts), action, facts[-1]))
+
+    def _offered(self, facts: Array) -> Arms:
+        size = self._arms * self._dim
+        features = facts[:size].reshape(self._arms, self._dim)
+        return Arms(features=features, allowed=facts[size:-2] > 0)
+
+
+_shared = functools.lru_cache(maxsize=64)(Program)
+
+
+def _program(round: Round, problem: Problem) -> Program:
+    """Bandits that differ in their memory alone share one program."""
+    try:
+        hash(round)
+    except TypeError:
+        # A policy with arrays among its parameters cannot be looked up.
+        return Program(round, problem.arms, problem.dim)
+    return _shared(round, problem.arms, problem.dim)
+
+
 class Compiled:
     """Every step one call of compiled code, for simulated noise and for none.
 
     What a call costs here is its entry, not its arithmetic: so the memory is a few vectors, a
-    round's facts are one, the arms' lengths are measured where the arm is chosen, and both
-    functions are compiled before the first user comes.
+    round's facts are one, and the arms' lengths are measured where the arm is chosen.
     """
 
     def __init__(
@@ -69,19 +116,14 @@ class Compiled:
         problem: Problem,
         seed: int | None,
     ) -> None:
-        """Compile for one policy under one protection; without a seed its coins are secret."""
-        coins = secrets.randbits(32) if seed is None else seed
-        self._round = Round(policy=policy, privatizers=dict(privatizers), seed=coins)
-        self._problem, self._arms, self._dim = problem, problem.arms, problem.dim
+        """Begin one policy under one protection; without a seed its coins are secret."""
+        self._privatizers, self._problem = dict(privatizers), problem
         self._most = longest(problem) ** 2
-        carry = jax.jit(self._round.begin)()
-        self._packing = Packing.of(carry)
-        self._packed = self._packing.pack(carry)
-        size = problem.arms * (problem.dim + 1) + 2
-        self._facts, self._spare = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        self._choose, self._step = jax.jit(self._chosen), jax.jit(self._learned)
-        self._choose(self._packed, self._facts)
-        self._step(self._packed, self._facts)
+        self._seed = np.uint32(secrets.randbits(32) if seed is None else seed)
+        program = _program(Round(policy=policy, queries=tuple(privatizers.items())), problem)
+        self._packing, self._choose, self._step = program.packing, program.choose, program.learn
+        self._packed = self._packing.pack(program.begin(self._seed))
+        self._facts, self._spare = program.blank(), program.blank()
 
     @property
     def model(self) -> Tree:
@@ -90,20 +132,21 @@ class Compiled:
 
     def open(self, ledger: Ledger, horizon: int) -> None:
         """Pay for the whole run."""
-        pay(self._round.privatizers, ledger, horizon=horizon)
+        pay(self._privatizers, ledger, horizon=horizon)
 
     def act(self, features: NDArray[np.float64], allowed: NDArray[np.bool_] | None) -> int:
         """Choose among the rows; the rest of the arms is masked."""
-        facts, count, size = self._spare, len(features), self._arms * self._dim
-        if count < self._arms:
+        facts, count, problem = self._spare, len(features), self._problem
+        size = problem.arms * problem.dim
+        if count < problem.arms:
             facts[:] = 0.0
         with np.errstate(over="ignore"):
-            facts[: count * self._dim] = features.ravel()
+            facts[: count * problem.dim] = features.ravel()
         facts[size : size + count] = 1.0 if allowed is None else allowed
         # Going by NumPy costs a sixth of reading a JAX array item by item.
         action, length = np.asarray(self._choose(self._packed, facts)).tolist()
         if not length <= self._most:
-            check_rows(features, self._problem)
+            check_rows(features, problem)
         facts[-2] = action
         # Only now: arms that were refused must not displace a pending decision.
         self._facts, self._spare = facts, self._facts
@@ -117,31 +160,19 @@ class Compiled:
         self._packed[0].block_until_ready()
 
     def snapshot(self) -> Tree:
-        """The carry, which holds no seed."""
-        return self._carry()
+        """The carry, without its seed."""
+        carry = self._carry()
+        names = [field.name for field in dataclasses.fields(carry) if field.name != "seed"]
+        return {name: getattr(carry, name) for name in names}
 
     def resume(self, snapshot: Tree) -> None:
         """Go on from a carry, with this engine's own seed."""
-        self._packed = self._packing.pack(snapshot)
+        seed = jnp.asarray(self._seed.astype(np.int32))
+        self._packed = self._packing.pack(Carry(seed=seed, **snapshot))
 
     def _carry(self) -> Carry:
         carry: Carry = self._packing.unpack([np.asarray(part) for part in self._packed])
         return carry
-
-    def _chosen(self, packed: list[Array], facts: Array) -> Array:
-        """The action, and the square of the longest row (not a number if some entry is not)."""
-        arms = self._offered(facts)
-        action = self._round.act(self._packing.unpack(packed), arms)
-        return jnp.stack([action.astype(jnp.float32), (arms.features**2).sum(-1).max()])
-
-    def _learned(self, packed: list[Array], facts: Array) -> list[Array]:
-        carry, action = self._packing.unpack(packed), facts[-2].astype(jnp.int32)
-        return self._packing.pack(self._round.learn(carry, self._offered(facts), action, facts[-1]))
-
-    def _offered(self, facts: Array) -> Arms:
-        size = self._arms * self._dim
-        features = facts[:size].reshape(self._arms, self._dim)
-        return Arms(features=features, allowed=facts[size:-2] > 0)
 
 
 class Apart:

@@ -26,8 +26,12 @@ __all__ = ["Carry", "Round"]
 
 @struct
 class Carry:
-    """Everything a bandit remembers between two rounds; the tally may be private."""
+    """Everything a bandit remembers between two rounds; the tally may be private.
 
+    The seed's bits are kept as a signed number, so that it lies with the other counters.
+    """
+
+    seed: Array
     round: Array
     state: Tree
     model: Tree
@@ -42,25 +46,30 @@ class Carry:
         since = {name: self.round - last for name, last in self.last.items()}
         return Clock(round=self.round, since=since)
 
+    @property
+    def stream(self) -> Stream:
+        """The root of its randomness."""
+        return Stream.of(seed=self.seed.astype(jnp.uint32), replicate=0)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Round:
     """The functions of a round, for one policy under one protection."""
 
     policy: Policy
-    privatizers: Mapping[str, CohortSums]
-    seed: int
+    queries: tuple[tuple[str, CohortSums], ...]
 
     @property
-    def stream(self) -> Stream:
-        """The root of its randomness."""
-        return Stream.of(seed=self.seed, replicate=0)
+    def privatizers(self) -> dict[str, CohortSums]:
+        """The privatizer of each query."""
+        return dict(self.queries)
 
-    def begin(self) -> Carry:
+    def begin(self, seed: Array) -> Carry:
         """Before the first user."""
         opened = {name: privatizer.open() for name, privatizer in self.privatizers.items()}
         state = self.policy.init({name: p.outlook for name, p in self.privatizers.items()})
         return Carry(
+            seed=seed.astype(jnp.int32),
             round=jnp.int32(0),
             state=state,
             model=self.policy.publish(state),
@@ -72,7 +81,7 @@ class Round:
 
     def act(self, carry: Carry, arms: Arms) -> Array:
         """Choose an arm."""
-        at = self.stream.at(POLICY, round=carry.round)
+        at = carry.stream.at(POLICY, round=carry.round)
         return self.policy.act(carry.model, arms, carry.clock, at).astype(jnp.int32)
 
     def learn(self, carry: Carry, arms: Arms, action: Array, reward: Array) -> Carry:
@@ -96,7 +105,7 @@ class Round:
     def _collect(self, carry: Carry, records: Mapping[str, Tree]) -> Carry:
         tally = dict(carry.tally)
         for place, (name, privatizer) in enumerate(self.privatizers.items()):
-            at = self.stream.at(DEVICE, round=carry.round, query=place)
+            at = carry.stream.at(DEVICE, round=carry.round, query=place)
             report = privatizer.randomize(records[name], at)
             tally[name] = privatizer.collect(tally[name], report)
         return dataclasses.replace(carry, tally=tally)
@@ -117,7 +126,7 @@ class Round:
 
     def _release(self, carry: Carry, clock: Clock, name: str) -> Carry:
         privatizer, place = self.privatizers[name], list(self.privatizers).index(name)
-        at = self.stream.at(MIDDLE, round=clock.round, query=place)
+        at = carry.stream.at(MIDDLE, round=clock.round, query=place)
         release, memory = privatizer.release(carry.memory[name], carry.tally[name], clock, at)
         return dataclasses.replace(
             carry,

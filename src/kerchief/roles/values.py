@@ -36,9 +36,10 @@ def as_rows(features: ArrayLike, problem: Problem) -> NDArray[np.float64]:
 
 def check_rows(rows: NDArray[np.float64], problem: Problem) -> None:
     """Refuse rows that are too long or hold something that is not a finite number."""
+    # Not the root of a sum of squares, which would overflow before the norm does.
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.linalg.norm(rows, axis=1)
-    norms = np.where(np.isnan(norms), math.inf, norms)
+        norms = np.hypot.reduce(rows, axis=1)
+    norms = np.where(np.isnan(norms), math.inf, np.abs(norms))
     row = int(np.argmax(norms))
     if not norms[row] <= longest(problem):
         raise InvalidValue(

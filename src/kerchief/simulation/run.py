@@ -16,6 +16,7 @@ from kerchief.core import validate
 from kerchief.core.contracts import Environment, Policy
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
+from kerchief.privatizers.billing import pay, settle
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation.loop import Carry, Scene, advance, begin
 
@@ -100,12 +101,11 @@ def simulate(
     """
     validate.whole("horizon", horizon)
     validate.whole("replicates", replicates)
+    validate.whole("ticks", ticks)
+    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
     validate.whole("seed", seed, low=0, high=2**32 - 1)
     report = progress or (lambda stage, done: None)
-    receipts = {
-        name: [ledger.charge(charge.event, cohort=charge.cohort) for charge in p.charges(horizon)]
-        for name, p in privatizers.items()
-    }
+    receipts = pay(privatizers, ledger, horizon=horizon)
     scene = Scene(
         policy=policy,
         privatizers=dict(privatizers),
@@ -117,10 +117,8 @@ def simulate(
     recorder = _Recorder(scene=scene, report=report)
     carry = recorder.play(carry, horizon=horizon, length=max(1, horizon // ticks))
     releases = {name: np.asarray(used, np.int64) for name, used in carry.used.items()}
-    for name, paid in receipts.items():
-        most = int(releases[name].max())
-        for number, receipt in enumerate(paid):
-            ledger.settle(receipt, used=int(number < most))
+    reach = {name: int(last.max()) + 1 for name, last in carry.last.items()}
+    settle(privatizers, ledger, receipts, users=horizon, reach=reach)
     return Run(
         rounds=np.asarray(recorder.rounds, np.int64),
         regret=np.stack(recorder.regret),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -63,7 +64,8 @@ class LinUCB:
         damping: tuned mode: how much of the noise's expected spectral norm joins the regularizer.
         confidence: theory mode: the failure probability α.
         mode: `theory` or `tuned`; privacy does not depend on it.
-        patience: a new model is posted once every max(1, patience * round) rounds.
+        patience: a new model is posted every 2^k rounds, the largest such number that is at most
+            patience * round, or every round while that is below 1.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> policy = LinUCB.of(problem, mode="tuned")
@@ -138,7 +140,9 @@ class LinUCB:
     def refreshes(self, clock: Clock) -> Array | bool:
         """Ever more rarely, as one more user matters ever less."""
         now = clock.round + 1
-        return now % jnp.maximum(1, (self.patience * now).astype(jnp.int32)) == 0
+        gap = jnp.maximum(1, (self.patience * now).astype(jnp.int32))
+        # The largest power of two within the gap: multiples of it come evenly.
+        return now % (1 << (31 - jax.lax.clz(gap))) == 0
 
     def publish(self, state: State) -> Model:
         """Solve the regularized normal equations and set the width."""

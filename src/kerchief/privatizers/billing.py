@@ -1,0 +1,47 @@
+"""Bills: what a run may cost is paid before it begins, and settled for what really happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kerchief.privacy.ledger import Ledger
+from kerchief.privacy.receipts import Receipt
+from kerchief.privatizers.sums import CohortSums
+
+__all__ = ["Receipts", "pay", "settle"]
+
+Receipts = Mapping[str, tuple[Receipt, ...]]
+
+
+def pay(privatizers: Mapping[str, CohortSums], ledger: Ledger, *, horizon: int) -> Receipts:
+    """Charge all that a run of this length may cost, before any noise is drawn for it.
+
+    Raises:
+        BudgetExceeded: the ledger refuses; nothing was charged.
+    """
+    bills = {name: privatizer.charges(horizon) for name, privatizer in privatizers.items()}
+    paid = iter(ledger.charge_all([line for bill in bills.values() for line in bill]))
+    return {name: tuple(next(paid) for _ in bill) for name, bill in bills.items()}
+
+
+def settle(
+    privatizers: Mapping[str, CohortSums],
+    ledger: Ledger,
+    receipts: Receipts,
+    *,
+    users: int,
+    reach: Mapping[str, int],
+) -> None:
+    """Settle each receipt for what its users really took part in.
+
+    Args:
+        privatizers: what was paid for.
+        ledger: who was paid.
+        receipts: from `pay`.
+        users: how many users have reported.
+        reach: for each query, how many users its last release spoke about.
+    """
+    for name, paid in receipts.items():
+        for receipt in paid:
+            used = privatizers[name].took_part(receipt.cohort, users=users, reach=reach[name])
+            ledger.settle(receipt, used=used)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -23,7 +23,8 @@ from kerchief.core.registry import Registry
 from kerchief.core.struct import struct
 from kerchief.policies.linear.linucb import LinUCB, Model, State
 from kerchief.policies.registry import POLICIES, Entry
-from kerchief.privacy import Cohort, Event, MemoryLedger, Receipt
+from kerchief.privacy import MemoryLedger, Receipt
+from kerchief.privacy.receipts import Charge
 from kerchief.privatizers import CohortSums, protect
 from kerchief.simulation.run import Run, simulate
 
@@ -238,15 +239,24 @@ class Contrary(LinUCB):
 class Tracing(MemoryLedger):
     """Writes what it refuses."""
 
-    def charge(self, event: Event, *, cohort: Cohort, capacity: int = 1) -> Receipt:
+    def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
         try:
-            return super().charge(event, cohort=cohort, capacity=capacity)
+            return super().charge_all(bill)
         except BudgetExceeded:
-            number = len(self._receipts)
+            line = bill[0]
             self._receipts.append(
-                Receipt(number=number, event=event, cohort=cohort, capacity=capacity)
+                Receipt(
+                    number=len(self._receipts), event=line.event, cohort=line.cohort, capacity=1
+                )
             )
             raise
+
+
+class LineByLine(MemoryLedger):
+    """Pays the lines of a bill one after another, until one is refused."""
+
+    def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
+        return tuple(super(LineByLine, self).charge_all([line])[0] for line in bill)
 
 
 def _off_the_books(**given: Any) -> Run:
@@ -329,6 +339,11 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
         lambda: _case(trust="local", protect=_too_much_noise),
     ),
     ("refusal leaves no trace", "trace", lambda: _case(trust="local", make_ledger=Tracing)),
+    (
+        "refusal leaves no trace",
+        "line by line",
+        lambda: _case(trust="central", make_ledger=LineByLine),
+    ),
     ("refusal leaves no trace", "plays first", lambda: _case(trust="local", simulate=_hasty)),
     ("without noise it is its parent", "other play", lambda: _case(make=_with(exploration=3.0))),
     (

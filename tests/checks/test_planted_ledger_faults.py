@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from kerchief.checks import CheckFailed, Ledgers, yield_ledger_checks
 from kerchief.core.errors import BudgetExceeded, UnsupportedEvent
 from kerchief.privacy import Cohort, Event, Guarantee, MemoryLedger, Nothing, Receipt, worst_case
+from kerchief.privacy.receipts import Charge
 
 LAWS = dict(yield_ledger_checks())
 
@@ -89,6 +91,13 @@ class Tracing(MemoryLedger):
             raise
 
 
+class LineByLine(MemoryLedger):
+    """Pays the lines of a bill one after another, until one is refused."""
+
+    def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
+        return tuple(super(LineByLine, self).charge_all([line])[0] for line in bill)
+
+
 class Raising(MemoryLedger):
     """Lets a bill rise again after it was settled."""
 
@@ -139,6 +148,7 @@ FAULTS = [
     ("overlapping cohorts add up", Lenient),
     ("more charges never cost less", Discount),
     ("refusal leaves no trace", Tracing),
+    ("bills are paid whole or not at all", LineByLine),
     ("settling only lowers and only once", Raising),
     ("charges come first", Credulous),
     ("charges come first", Late),

@@ -321,9 +321,9 @@ class TestUse:
         released = jax.jit(lambda: jax.lax.scan(one, states, jnp.arange(HORIZON))[1])()
         assert released.dtype == jnp.float64
         for replicate in range(4):
-            alone = play(noise, jnp.uint32(replicate), size=3, rounds=HORIZON + 3)[:HORIZON]
+            alone = np.asarray(play(noise, jnp.uint32(replicate), size=3, rounds=HORIZON + 3))
             # The generator works in float32, and compilers may round its logarithm either way.
-            assert released[:, replicate] == pytest.approx(alone, abs=1e-5)
+            assert np.abs(released[:, replicate] - alone[:HORIZON]).max() < 1e-5
 
     @each
     def test_one_compilation_serves_every_multiplier(self, kind: Kind) -> None:

@@ -128,17 +128,15 @@ def _rewards(environment: Environment, truth: Any, arms: Arms, action: Array) ->
     return jax.vmap(draw)(jnp.arange(DRAWS))
 
 
-def arms_met(world: World, action: int) -> tuple[Any, list[Arms]]:
-    """The truth, and the arms of a few rounds played with one action."""
-    stream = _Dice.of(seed=8, replicate=0)
-    truth = world.environment.init(stream.at(WORLD))
-    met = []
-    for round in range(2):
-        met.append(world.environment.arms(truth, _clock(round), stream.at(ARMS, round=round)))
-        chosen = jnp.int32(min(action, met[-1].allowed.shape[0] - 1))
-        world.environment.reward(truth, met[-1], chosen, stream.at(REWARD, round=round))
-        world.environment.regret(truth, met[-1], chosen)
-    return truth, met
+def arms_met(world: World, action: int) -> Arms:
+    """The arms that users meet after one of them has played this action."""
+    seen = everything(world)[0]
+    first: Arms = jax.tree.map(lambda leaf: leaf[0], seen.arms)
+    at = _Dice.of(seed=8, replicate=0).at(REWARD)
+    chosen = jnp.int32(min(action, first.allowed.shape[0] - 1))
+    world.environment.reward(seen.truth, first, chosen, at)
+    world.environment.regret(seen.truth, first, chosen)
+    return history(world, 3).arms
 
 
 def _clock(round: Array | int) -> Clock:

@@ -110,10 +110,11 @@ def _ever_outside(case: Case, policy: Policy) -> NDArray[np.bool_] | None:
         environment=case.environment,
         seed=jnp.uint32(SEED),
     )
+    first = policy.publish(policy.init({n: p.outlook for n, p in scene.privatizers.items()}))
+    if not hasattr(first, "inverse") or not np.asarray(first.width).any():
+        return None
     carry = begin(scene, jnp.arange(_COPIES, dtype=jnp.uint32))
     outside = np.zeros(_COPIES, bool)
-    if not hasattr(carry.model, "inverse") or not np.asarray(carry.model.width).any():
-        return None
     for step in range(_STEPS):
         carry = advance(scene, carry, jnp.int32(step * _STEP), length=_STEP)
         gap = np.asarray(carry.world.parameter - carry.model.estimate, np.float64)

@@ -33,7 +33,7 @@ from kerchief.privacy import (
     gaussian_noise_multiplier,
     to_dp_event,
 )
-from kerchief.privacy.receipts import read_ledger
+from kerchief.privacy.receipts import Charge, read_ledger
 
 __all__ = ["Ledgers", "yield_ledger_checks"]
 
@@ -72,6 +72,7 @@ def yield_ledger_checks() -> Iterator[tuple[str, Law[Ledgers]]]:
         overlapping_cohorts_add_up,
         more_charges_never_cost_less,
         refusal_leaves_no_trace,
+        bills_are_paid_whole_or_not_at_all,
         settling_only_lowers_and_only_once,
         charges_come_first,
         written_ledgers_read_back,
@@ -148,6 +149,18 @@ def refusal_leaves_no_trace(ledgers: Ledgers) -> None:
     _expect_raises(BudgetExceeded, ledger, _FULL)
     _expect_raises(BudgetExceeded, ledger, Repeated(event=_PARTS[0], count=50))
     ledger.charge(_FULL, cohort=_LATE)
+
+
+def bills_are_paid_whole_or_not_at_all(ledgers: Ledgers) -> None:
+    """A bill whose last line does not fit leaves no line; one that fits leaves a receipt a line."""
+    ledger = ledgers.open(_BUDGET)
+    lines = [Charge(event=_PARTS[0], cohort=_EARLY), Charge(event=_PARTS[1], cohort=_LATE)]
+    for last, kind in ((_FULL, BudgetExceeded), (_Unheard(), UnsupportedEvent)):
+        bill = [*lines, Charge(event=last, cohort=_ALL)]
+        _expect_raises(kind, ledger, partial(ledger.charge_all, bill))
+    paid = tuple(ledger.charge_all(lines))
+    whole = paid == ledger.receipts and [r.event for r in paid] == [c.event for c in lines]
+    expect(whole, seen=ledger.receipts, expected="a receipt a line")
 
 
 def settling_only_lowers_and_only_once(ledgers: Ledgers) -> None:

@@ -89,8 +89,7 @@ class Device:
         Returns:
             The arm's number.
         """
-        at = stream.at(POLICY, round=post.clock.round)
-        action = int(np.asarray(_act(self._policy, post.model, arms, post.clock, at)))
+        action = int(np.asarray(_act(self._policy, post.model, arms, post.clock, stream)))
         self._visit = _Visit(post=post, arms=arms, action=action)
         self._reports = None
         return action
@@ -142,7 +141,7 @@ def on_host(privatizer: CohortSums) -> bool:
 
 @jax.jit
 def _act(policy: Policy, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
-    return policy.act(model, arms, clock, stream)
+    return policy.act(model, arms, clock, stream.at(POLICY, round=clock.round))
 
 
 @partial(jax.jit, static_argnums=2)

@@ -68,9 +68,9 @@ class Program:
         self.choose(packed, facts)
         self.learn(packed, facts)
 
-    def blank(self) -> NDArray[np.float32]:
+    def blank(self) -> NDArray[np.float64]:
         """Room for a round's facts: features, which are allowed, the action and the reward."""
-        return np.zeros(self._arms * (self._dim + 1) + 2, np.float32)
+        return np.zeros(self._arms * (self._dim + 1) + 2)
 
     def _chosen(self, packed: list[Array], facts: Array) -> Array:
         """The action, and the square of the longest row (not a number if some entry is not)."""
@@ -79,12 +79,13 @@ class Program:
         return jnp.stack([action.astype(jnp.float32), (arms.features**2).sum(-1).max()])
 
     def _learned(self, packed: list[Array], facts: Array) -> list[Array]:
-        carry, action = self.packing.unpack(packed), facts[-2].astype(jnp.int32)
-        return self.packing.pack(self._round.learn(carry, self._offered(facts), action, facts[-1]))
+        carry, arms = self.packing.unpack(packed), self._offered(facts)
+        action, reward = facts[-2].astype(jnp.int32), facts[-1].astype(jnp.float32)
+        return self.packing.pack(self._round.learn(carry, arms, action, reward))
 
     def _offered(self, facts: Array) -> Arms:
         size = self._arms * self._dim
-        features = facts[:size].reshape(self._arms, self._dim)
+        features = facts[:size].reshape(self._arms, self._dim).astype(jnp.float32)
         return Arms(features=features, allowed=facts[size:-2] > 0)
 
 
@@ -140,8 +141,7 @@ class Compiled:
         size = problem.arms * problem.dim
         if count < problem.arms:
             facts[:] = 0.0
-        with np.errstate(over="ignore"):
-            facts[: count * problem.dim] = features.ravel()
+        facts[: count * problem.dim] = features.ravel()
         facts[size : size + count] = 1.0 if allowed is None else allowed
         # Going by NumPy costs a sixth of reading a JAX array item by item.
         action, length = np.asarray(self._choose(self._packed, facts)).tolist()

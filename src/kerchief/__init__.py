@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 import jax
 
-# Sums and factorizations are kept in float64; worlds and models say float32 explicitly.
 _configure: Callable[[str, object], None] = jax.config.update
+# Sums and factorizations are kept in float64; worlds and models say float32 explicitly.
 _configure("jax_enable_x64", True)
+# One user's arithmetic takes microseconds: handing it to another thread costs several times more.
+# JAX hears this only before its first array; said later, it changes nothing.
+_configure("jax_cpu_enable_async_dispatch", False)
 
 from kerchief.core.contracts import Problem  # noqa: E402
 from kerchief.environments import make_environment  # noqa: E402

@@ -5,10 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import jax
-
 from kerchief.roles.curator import Curator
 from kerchief.roles.device import Device
 from kerchief.roles.drive import drive
@@ -18,8 +14,3 @@ from kerchief.roles.shuffler import Shuffler
 from kerchief.roles.transport import InProcess
 
 __all__ = ["Bandit", "Curator", "Device", "InProcess", "Learner", "Shuffler", "drive"]
-
-# One user's arithmetic takes microseconds: handing it to another thread costs several times more.
-# JAX hears this only before its first array; said later, it changes nothing.
-_configure: Any = jax.config.update
-_configure("jax_cpu_enable_async_dispatch", False)

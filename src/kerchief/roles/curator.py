@@ -13,13 +13,14 @@ from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.random import MIDDLE, Stream
 from kerchief.core.validate import whole
 from kerchief.privacy.ledger import Ledger
-from kerchief.privacy.receipts import Receipt
+from kerchief.privatizers.billing import Receipts, pay, settle
 from kerchief.privatizers.schedule import At
 from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.device import on_host
 from kerchief.roles.messages import Answer, Answers, Ask, Batch, Done, Message, Reports
+from kerchief.roles.round import place
 
-__all__ = ["Curator", "Desk", "pay"]
+__all__ = ["Curator", "Desk"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,22 +38,6 @@ class Desk:
     tally: Tree = dataclasses.field(repr=False)
     used: int = 0
     reach: int = 0
-
-
-def pay(
-    privatizers: Mapping[str, CohortSums], ledger: Ledger, *, horizon: int
-) -> Mapping[str, tuple[Receipt, ...]]:
-    """Charge everything that a run of this length may cost, before any noise is drawn for it.
-
-    Raises:
-        BudgetExceeded: the ledger refuses; what it granted before is wasted, which costs budget
-            and never privacy.
-    """
-    bills = {name: privatizer.charges(horizon) for name, privatizer in privatizers.items()}
-    return {
-        name: tuple(ledger.charge(line.event, cohort=line.cohort) for line in bill)
-        for name, bill in bills.items()
-    }
 
 
 class Curator:
@@ -95,7 +80,7 @@ class Curator:
         self._privatizers = dict(privatizers)
         self._ledger = ledger
         self._stream = stream
-        self._receipts: Mapping[str, tuple[Receipt, ...]] | None = None
+        self._receipts: Receipts | None = None
         self._tickets: set[str] = set()
         self._desks = {name: _opened(privatizer) for name, privatizer in privatizers.items()}
 
@@ -189,14 +174,11 @@ class Curator:
 
         A device's own noise is used as soon as its report is out, released or not.
         """
-        for name, receipts in self._paid().items():
-            local = self._privatizers[name].device is not None
-            reach = self.users if local else self._desks[name].reach
-            for receipt in receipts:
-                self._ledger.settle(receipt, used=int(receipt.cohort.first < reach))
+        reach = {name: desk.reach for name, desk in self._desks.items()}
+        settle(self._privatizers, self._ledger, self._paid(), users=self.users, reach=reach)
         self._receipts = None
 
-    def _paid(self) -> Mapping[str, tuple[Receipt, ...]]:
+    def _paid(self) -> Receipts:
         if self._receipts is None:
             raise CapacityExceeded("nothing was paid for yet; open the curator first")
         return self._receipts
@@ -216,8 +198,7 @@ class Curator:
             return None
         if self._stream is None:
             raise InvalidValue(f"the noise of {name!r} is simulated; give the curator a stream")
-        place = list(self._privatizers).index(name)
-        return self._stream.at(MIDDLE, round=round, query=place)
+        return self._stream.at(MIDDLE, round=round, query=place(name, self._privatizers))
 
 
 def _opened(privatizer: CohortSums) -> Desk:

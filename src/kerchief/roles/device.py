@@ -19,6 +19,7 @@ from kerchief.core.random import DEVICE, POLICY, Stream
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.messages import Post, Reports
+from kerchief.roles.round import place
 
 __all__ = ["Device", "on_host"]
 
@@ -112,16 +113,13 @@ class Device:
             if self._visit is None:
                 raise InvalidValue("there is no action to report on; call act first")
             answers = {
-                name: self._answer(place, name, self._visit, reward, stream)
-                for place, name in enumerate(self._privatizers)
+                name: self._answer(name, self._visit, reward, stream) for name in self._privatizers
             }
             self._reports = Reports(ticket=secrets.token_hex(16), answers=answers)
             self._visit = None
         return self._reports
 
-    def _answer(
-        self, place: int, name: str, visit: _Visit, reward: ArrayLike, stream: Stream | None
-    ) -> Vector:
+    def _answer(self, name: str, visit: _Visit, reward: ArrayLike, stream: Stream | None) -> Vector:
         privatizer, clock = self._privatizers[name], visit.post.clock
         given = (name, visit.post.model, visit.arms, visit.action, reward)
         if on_host(privatizer):
@@ -130,7 +128,8 @@ class Device:
             return dataclasses.replace(privatizer, query=known).randomize(statistic, None)
         if stream is None and privatizer.outlook.noisy:
             raise InvalidValue(f"the noise of {name!r} is simulated; give reports a stream")
-        at = None if stream is None else stream.at(DEVICE, round=clock.round, query=place)
+        number = place(name, self._privatizers)
+        at = None if stream is None else stream.at(DEVICE, round=clock.round, query=number)
         return _randomize(self._policy, privatizer, *given, at)
 
 

@@ -16,16 +16,18 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Arms, Policy, Problem, Tree
 from kerchief.core.random import Stream
+from kerchief.core.struct import struct
 from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.mechanism import Mechanism
 from kerchief.privacy.ledger import Ledger
+from kerchief.privatizers.billing import pay
 from kerchief.privatizers.sums import CohortSums
-from kerchief.roles.curator import Curator, pay
+from kerchief.roles.curator import Curator
 from kerchief.roles.device import Device
 from kerchief.roles.learner import Learner
 from kerchief.roles.packing import Packing
 from kerchief.roles.pool import Pooled
-from kerchief.roles.step import Carry, Round
+from kerchief.roles.round import Carry, Round
 from kerchief.roles.values import check_rows, longest
 
 __all__ = ["Apart", "Compiled", "Engine"]
@@ -54,34 +56,70 @@ class Engine(Protocol):
         """Go on from a snapshot."""
 
 
+@struct
+class Kept(Carry):
+    """A bandit between two calls. The seed's bits are kept as a signed number, with the counters."""
+
+    seed: Array
+    round: Array
+
+    @property
+    def root(self) -> Stream:
+        """Where its randomness begins."""
+        return Stream.of(seed=self.seed.astype(jnp.uint32), replicate=0)
+
+
 class Program:
     """The compiled functions of a round, for arms of one shape; they hold no bandit's memory."""
 
-    def __init__(self, round: Round, arms: int, dim: int) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        privatizers: tuple[tuple[str, CohortSums], ...],
+        arms: int,
+        dim: int,
+    ) -> None:
         """Compile everything, before the first user comes."""
-        self._round, self._arms, self._dim = round, arms, dim
-        self.begin = jax.jit(round.begin)
-        carry = self.begin(np.uint32(0))
-        self.packing = Packing.of(carry)
+        self._round = Round(policy=policy, privatizers=dict(privatizers))
+        self._arms, self._dim = arms, dim
+        self.begin = jax.jit(self._begun)
         self.choose, self.learn = jax.jit(self._chosen), jax.jit(self._learned)
-        packed, facts = self.packing.pack(carry), self.blank()
+        self.learn_and_choose = jax.jit(self._learned_and_chosen)
+        kept = self.begin(np.uint32(0))
+        self.packing = Packing.of(kept)
+        packed, facts = self.packing.pack(kept), self.blank()
         self.choose(packed, facts)
-        self.learn(packed, facts)
+        self.learn_and_choose(self.learn(packed, facts), facts, facts)
 
     def blank(self) -> NDArray[np.float64]:
         """Room for a round's facts: features, which are allowed, the action and the reward."""
         return np.zeros(self._arms * (self._dim + 1) + 2)
 
+    def _begun(self, seed: Array) -> Kept:
+        return Kept(seed=seed.astype(jnp.int32), round=jnp.int32(0), **vars(self._round.begin()))
+
     def _chosen(self, packed: list[Array], facts: Array) -> Array:
         """The action, and the square of the longest row (not a number if some entry is not)."""
-        arms = self._offered(facts)
-        action = self._round.act(self.packing.unpack(packed), arms)
+        kept, arms = self.packing.unpack(packed), self._offered(facts)
+        action = self._round.act(kept, arms, kept.round, kept.root)
         return jnp.stack([action.astype(jnp.float32), (arms.features**2).sum(-1).max()])
 
     def _learned(self, packed: list[Array], facts: Array) -> list[Array]:
-        carry, arms = self.packing.unpack(packed), self._offered(facts)
+        kept, arms = self.packing.unpack(packed), self._offered(facts)
         action, reward = facts[-2].astype(jnp.int32), facts[-1].astype(jnp.float32)
-        return self.packing.pack(self._round.learn(carry, arms, action, reward))
+        kept = self._round.learn(kept, arms, action, reward, kept.round, kept.root)
+        for name, due in self._round.wishes(kept, kept.round).items():
+            serve = functools.partial(
+                self._round.serve, name=name, round=kept.round, root=kept.root
+            )
+            kept = jax.lax.cond(due, serve, lambda same: same, kept)
+        return self.packing.pack(dataclasses.replace(kept, round=kept.round + 1))
+
+    def _learned_and_chosen(
+        self, packed: list[Array], facts: Array, offered: Array
+    ) -> tuple[list[Array], Array]:
+        packed = self._learned(packed, facts)
+        return packed, self._chosen(packed, offered)
 
     def _offered(self, facts: Array) -> Arms:
         size = self._arms * self._dim
@@ -92,21 +130,23 @@ class Program:
 _shared = functools.lru_cache(maxsize=64)(Program)
 
 
-def _program(round: Round, problem: Problem) -> Program:
+def _program(policy: Policy, privatizers: Mapping[str, CohortSums], problem: Problem) -> Program:
     """Bandits that differ in their memory alone share one program."""
+    parts = (policy, tuple(privatizers.items()), problem.arms, problem.dim)
     try:
-        hash(round)
+        hash(parts)
     except TypeError:
         # A policy with arrays among its parameters cannot be looked up.
-        return Program(round, problem.arms, problem.dim)
-    return _shared(round, problem.arms, problem.dim)
+        return Program(*parts)
+    return _shared(*parts)
 
 
 class Compiled:
     """Every step one call of compiled code, for simulated noise and for none.
 
     What a call costs here is its entry, not its arithmetic: so the memory is a few vectors, a
-    round's facts are one, and the arms' lengths are measured where the arm is chosen.
+    round's facts are one, the arms' lengths are measured where the arm is chosen, and learning
+    waits for the next decision (or for someone to look) to share its call.
     """
 
     def __init__(
@@ -121,15 +161,15 @@ class Compiled:
         self._privatizers, self._problem = dict(privatizers), problem
         self._most = longest(problem) ** 2
         self._seed = np.uint32(secrets.randbits(32) if seed is None else seed)
-        program = _program(Round(policy=policy, queries=tuple(privatizers.items())), problem)
-        self._packing, self._choose, self._step = program.packing, program.choose, program.learn
-        self._packed = self._packing.pack(program.begin(self._seed))
-        self._facts, self._spare = program.blank(), program.blank()
+        self._program = _program(policy, privatizers, problem)
+        self._packed = self._program.packing.pack(self._program.begin(self._seed))
+        self._facts, self._spare = self._program.blank(), self._program.blank()
+        self._waiting = False
 
     @property
     def model(self) -> Tree:
         """What is public."""
-        return self._carry().model
+        return self._kept().model
 
     def open(self, ledger: Ledger, horizon: int) -> None:
         """Pay for the whole run."""
@@ -144,7 +184,7 @@ class Compiled:
         facts[: count * problem.dim] = features.ravel()
         facts[size : size + count] = 1.0 if allowed is None else allowed
         # Going by NumPy costs a sixth of reading a JAX array item by item.
-        action, length = np.asarray(self._choose(self._packed, facts)).tolist()
+        action, length = np.asarray(self._chosen(facts)).tolist()
         if not length <= self._most:
             check_rows(features, problem)
         facts[-2] = action
@@ -153,26 +193,35 @@ class Compiled:
         return int(action)
 
     def learn(self, reward: float) -> None:
-        """Record, randomize, collect, release, update and publish, in one call."""
+        """Note the reward; what follows from it shares the next call."""
         self._facts[-1] = reward
-        self._packed = self._step(self._packed, self._facts)
-        # The call may read the facts where they lie: it must be over before they change.
-        self._packed[0].block_until_ready()
+        self._waiting = True
 
     def snapshot(self) -> Tree:
         """The carry, without its seed."""
-        carry = self._carry()
-        names = [field.name for field in dataclasses.fields(carry) if field.name != "seed"]
-        return {name: getattr(carry, name) for name in names}
+        kept = self._kept()
+        names = [field.name for field in dataclasses.fields(kept) if field.name != "seed"]
+        return {name: getattr(kept, name) for name in names}
 
     def resume(self, snapshot: Tree) -> None:
         """Go on from a carry, with this engine's own seed."""
         seed = jnp.asarray(self._seed.astype(np.int32))
-        self._packed = self._packing.pack(Carry(seed=seed, **snapshot))
+        self._packed = self._program.packing.pack(Kept(seed=seed, **snapshot))
 
-    def _carry(self) -> Carry:
-        carry: Carry = self._packing.unpack([np.asarray(part) for part in self._packed])
-        return carry
+    def _chosen(self, offered: NDArray[np.float64]) -> Array:
+        """Choose; learn first, if a reward waits."""
+        if not self._waiting:
+            return self._program.choose(self._packed, offered)
+        self._waiting = False
+        self._packed, chosen = self._program.learn_and_choose(self._packed, self._facts, offered)
+        return chosen
+
+    def _kept(self) -> Kept:
+        if self._waiting:
+            self._waiting = False
+            self._packed = self._program.learn(self._packed, self._facts)
+        kept: Kept = self._program.packing.unpack([np.asarray(part) for part in self._packed])
+        return kept
 
 
 class Apart:

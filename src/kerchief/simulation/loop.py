@@ -8,23 +8,20 @@ due replicate at a time, so that replicates that are not due cost nothing.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Clock, Environment, Policy, Tree
-from kerchief.core.random import ARMS, DEVICE, MIDDLE, POLICY, REWARD, WORLD, Stream
+from kerchief.core.contracts import Environment, Policy, Tree
+from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
-from kerchief.privatizers.schedule import At, OnDemand
 from kerchief.privatizers.sums import CohortSums
+from kerchief.roles import round as roles
 
 __all__ = ["Carry", "Scene", "advance", "begin"]
-
-T = TypeVar("T")
 
 
 @struct
@@ -36,19 +33,22 @@ class Scene:
     environment: Environment
     seed: Array
 
+    @property
+    def bandit(self) -> roles.Round:
+        """The round of one bandit."""
+        return roles.Round(policy=self.policy, privatizers=self.privatizers)
+
+    def root(self, carry: Carry) -> Stream:
+        """Where a replicate's randomness begins."""
+        return Stream.of(seed=self.seed, replicate=carry.replicate)
+
 
 @struct
-class Carry:
-    """Everything one replicate remembers between two rounds."""
+class Carry(roles.Carry):
+    """A bandit, its world and what it has lost."""
 
     replicate: Array
     world: Tree
-    state: Tree
-    model: Tree
-    memory: Mapping[str, Tree]
-    tally: Mapping[str, Tree]
-    last: Mapping[str, Array]
-    used: Mapping[str, Array]
     regret: Array
 
 
@@ -59,21 +59,9 @@ def begin(scene: Scene, replicates: Array) -> Carry:
 
 
 def _begin_one(scene: Scene, replicate: Array) -> Carry:
-    stream = Stream.of(seed=scene.seed, replicate=replicate)
-    opened = {name: privatizer.open() for name, privatizer in scene.privatizers.items()}
-    outlook = {name: privatizer.outlook for name, privatizer in scene.privatizers.items()}
-    state = scene.policy.init(outlook)
-    return Carry(
-        replicate=replicate,
-        world=scene.environment.init(stream.at(WORLD)),
-        state=state,
-        model=scene.policy.publish(state),
-        memory={name: memory for name, (memory, _) in opened.items()},
-        tally={name: tally for name, (_, tally) in opened.items()},
-        last=dict.fromkeys(opened, jnp.int32(-1)),
-        used=dict.fromkeys(opened, jnp.int32(0)),
-        regret=jnp.float64(0),
-    )
+    at = Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)
+    world, regret = scene.environment.init(at), jnp.float64(0)
+    return Carry(replicate=replicate, world=world, regret=regret, **vars(scene.bandit.begin()))
 
 
 @partial(jax.jit, static_argnames="length", donate_argnames="carry")
@@ -81,10 +69,9 @@ def advance(scene: Scene, carry: Carry, start: Array, *, length: int) -> Carry:
     """Play `length` rounds from round `start` on, in every replicate."""
 
     def play_round(carry: Carry, round: Array) -> tuple[Carry, None]:
-        carry, wanted = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, round)
-        for place, (name, privatizer) in enumerate(scene.privatizers.items()):
-            if isinstance(privatizer.schedule, OnDemand):
-                carry = _serve(scene, carry, round, name, place, wanted[name])
+        carry, wishes = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, round)
+        for name, due in wishes.items():
+            carry = _serve(scene, carry, round, name, due)
         return carry, None
 
     rounds = start + jnp.arange(length, dtype=jnp.int32)
@@ -92,92 +79,26 @@ def advance(scene: Scene, carry: Carry, start: Array, *, length: int) -> Carry:
 
 
 def _play(scene: Scene, carry: Carry, round: Array) -> tuple[Carry, Mapping[str, Array | bool]]:
-    """One round of one bandit; also which releases its learner wants on demand."""
-    policy, environment = scene.policy, scene.environment
-    stream, clock = _address(scene, carry), _clock(carry, round)
-    arms = environment.arms(carry.world, clock, stream.at(ARMS, round=round))
-    action = policy.act(carry.model, arms, clock, stream.at(POLICY, round=round))
-    reward = environment.reward(carry.world, arms, action, stream.at(REWARD, round=round))
-    lost = environment.regret(carry.world, arms, action)
-    records = policy.record(carry.model, arms, action, reward)
-    tally = dict(carry.tally)
-    for place, (name, privatizer) in enumerate(scene.privatizers.items()):
-        at = stream.at(DEVICE, round=round, query=place)
-        tally[name] = privatizer.collect(tally[name], privatizer.randomize(records[name], at))
-    carry = dataclasses.replace(carry, tally=tally, regret=carry.regret + lost)
-    for place, (name, privatizer) in enumerate(scene.privatizers.items()):
-        if not isinstance(privatizer.schedule, OnDemand):
-            carry = _on_schedule(scene, carry, clock, name, place)
-    model = _branch(
-        policy.refreshes(clock), lambda: policy.publish(carry.state), lambda: carry.model
-    )
-    carry = dataclasses.replace(carry, model=model)
-    return carry, policy.due(carry.state, clock)
+    """One round of one replicate; also which releases its learner wants on demand."""
+    world, root, bandit = scene.environment, scene.root(carry), scene.bandit
+    arms = world.arms(carry.world, bandit.clock(carry, round), root.at(ARMS, round=round))
+    action = bandit.act(carry, arms, round, root)
+    reward = world.reward(carry.world, arms, action, root.at(REWARD, round=round))
+    lost = world.regret(carry.world, arms, action)
+    carry = bandit.learn(carry, arms, action, reward, round, root)
+    carry = dataclasses.replace(carry, regret=carry.regret + lost)
+    return carry, bandit.wishes(carry, round)
 
 
-def _on_schedule(scene: Scene, carry: Carry, clock: Clock, name: str, place: int) -> Carry:
-    """Release at public times: after every round, or by a real branch at the end of a batch."""
-    schedule = scene.privatizers[name].schedule
-    ready = schedule.ready(clock) if isinstance(schedule, At) else True
-    wanted = scene.policy.due(carry.state, clock)[name]
-    served = partial(_release, scene, carry, clock, name, place)
-    if wanted is True:
-        return _branch(ready, served, lambda: carry)
-
-    def where_wanted() -> Carry:
-        chosen: Carry = jax.tree.map(partial(jnp.where, wanted), served(), carry)
-        return chosen
-
-    return _branch(ready, where_wanted, lambda: carry)
-
-
-def _serve(
-    scene: Scene, carry: Carry, round: Array, name: str, place: int, wanted: Array | bool
-) -> Carry:
-    """Serve those that are due, one at a time, while their capacity lasts."""
-    schedule = scene.privatizers[name].schedule
-    due = jnp.broadcast_to(wanted, carry.replicate.shape) & (
-        carry.used[name] < schedule.capacity(0)
-    )
+def _serve(scene: Scene, carry: Carry, round: Array, name: str, due: Array) -> Carry:
+    """Serve those that are due, one at a time."""
 
     def serve_one(pending: tuple[Carry, Array]) -> tuple[Carry, Array]:
         carry, due = pending
         i = jnp.argmax(due)
-        one = jax.tree.map(lambda leaf: leaf[i], carry)
-        one = _release(scene, one, _clock(one, round), name, place)
-        one = dataclasses.replace(one, model=scene.policy.publish(one.state))
+        one: Carry = jax.tree.map(lambda leaf: leaf[i], carry)
+        one = scene.bandit.serve(one, name, round, scene.root(one))
         carry = jax.tree.map(lambda leaf, mine: leaf.at[i].set(mine), carry, one)
         return carry, due.at[i].set(False)
 
     return jax.lax.while_loop(lambda pending: pending[1].any(), serve_one, (carry, due))[0]
-
-
-def _release(scene: Scene, carry: Carry, clock: Clock, name: str, place: int) -> Carry:
-    """One release of one query, and the learner's update."""
-    privatizer = scene.privatizers[name]
-    at = _address(scene, carry).at(MIDDLE, round=clock.round, query=place)
-    release, memory = privatizer.release(carry.memory[name], carry.tally[name], clock, at)
-    return dataclasses.replace(
-        carry,
-        state=scene.policy.update(carry.state, name, release),
-        memory={**carry.memory, name: memory},
-        tally={**carry.tally, name: privatizer.clear(carry.tally[name])},
-        last={**carry.last, name: clock.round},
-        used={**carry.used, name: carry.used[name] + 1},
-    )
-
-
-def _address(scene: Scene, carry: Carry) -> Stream:
-    return Stream.of(seed=scene.seed, replicate=carry.replicate)
-
-
-def _clock(carry: Carry, round: Array) -> Clock:
-    return Clock(round=round, since={name: round - last for name, last in carry.last.items()})
-
-
-def _branch(condition: Array | bool, yes: Callable[[], T], no: Callable[[], T]) -> T:
-    """A real branch where the condition is traced, none at all where it is a plain bool."""
-    if isinstance(condition, bool):
-        return yes() if condition else no()
-    chosen: T = jax.lax.cond(condition, yes, no)
-    return chosen

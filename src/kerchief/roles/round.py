@@ -1,0 +1,150 @@
+"""One bandit's round as pure functions: what `simulation` maps over replicates and `Bandit` calls.
+
+All roles are in one compiled call here, so this is for simulated noise and for no noise. With exact
+noise the roles stay apart, as that noise is drawn outside compiled code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import Arms, Clock, Policy, Tree
+from kerchief.core.random import DEVICE, MIDDLE, POLICY, Stream
+from kerchief.core.struct import struct
+from kerchief.privatizers.schedule import At, OnDemand
+from kerchief.privatizers.sums import CohortSums
+
+__all__ = ["Carry", "Round", "place"]
+
+T = TypeVar("T")
+C = TypeVar("C", bound="Carry")
+
+
+@struct
+class Carry:
+    """What a bandit remembers between two rounds; under central trust the tally is private."""
+
+    state: Tree
+    model: Tree
+    memory: Mapping[str, Tree]
+    tally: Mapping[str, Tree]
+    last: Mapping[str, Array]
+    used: Mapping[str, Array]
+
+
+@struct
+class Round:
+    """The functions of a round, for one policy under one protection.
+
+    The round is an argument of its own, never part of the carry: where thousands of carries are
+    mapped over, a branch on public time then stays a branch.
+    """
+
+    policy: Policy
+    privatizers: Mapping[str, CohortSums]
+
+    def begin(self) -> Carry:
+        """Before the first user."""
+        opened = {name: privatizer.open() for name, privatizer in self.privatizers.items()}
+        state = self.policy.init({name: p.outlook for name, p in self.privatizers.items()})
+        return Carry(
+            state=state,
+            model=self.policy.publish(state),
+            memory={name: memory for name, (memory, _) in opened.items()},
+            tally={name: tally for name, (_, tally) in opened.items()},
+            last=dict.fromkeys(opened, jnp.int32(-1)),
+            used=dict.fromkeys(opened, jnp.int32(0)),
+        )
+
+    def clock(self, carry: Carry, round: Array) -> Clock:
+        """Public time."""
+        return Clock(round=round, since={name: round - last for name, last in carry.last.items()})
+
+    def act(self, carry: Carry, arms: Arms, round: Array, root: Stream) -> Array:
+        """Device: choose an arm."""
+        clock, at = self.clock(carry, round), root.at(POLICY, round=round)
+        return self.policy.act(carry.model, arms, clock, at).astype(jnp.int32)
+
+    def learn(
+        self, carry: C, arms: Arms, action: Array, reward: Array, round: Array, root: Stream
+    ) -> C:
+        """Record, randomize and collect; then what public time makes due: release and publish."""
+        records, tally = self.policy.record(carry.model, arms, action, reward), dict(carry.tally)
+        clock = self.clock(carry, round)
+        for name, privatizer in self.privatizers.items():
+            at = root.at(DEVICE, round=round, query=place(name, self.privatizers))
+            tally[name] = privatizer.collect(tally[name], privatizer.randomize(records[name], at))
+        carry = dataclasses.replace(carry, tally=tally)
+        for name, privatizer in self.privatizers.items():
+            if not isinstance(privatizer.schedule, OnDemand):
+                carry = self._on_schedule(carry, clock, name, root)
+        publish = partial(self.policy.publish, carry.state)
+        model = _branch(self.policy.refreshes(clock), publish, lambda: carry.model)
+        return dataclasses.replace(carry, model=model)
+
+    def wishes(self, carry: Carry, round: Array) -> Mapping[str, Array | bool]:
+        """Which releases on demand the learner wants now, within what was paid for."""
+        wanted = self.policy.due(carry.state, self.clock(carry, round))
+        return {
+            name: wanted[name] & (carry.used[name] < privatizer.schedule.limit)
+            for name, privatizer in self.privatizers.items()
+            if isinstance(privatizer.schedule, OnDemand)
+        }
+
+    def serve(self, carry: C, name: str, round: Array, root: Stream) -> C:
+        """Release on demand, and post what came of it at once."""
+        carry = self._release(carry, self.clock(carry, round), name, root)
+        return dataclasses.replace(carry, model=self.policy.publish(carry.state))
+
+    def _on_schedule(self, carry: C, clock: Clock, name: str, root: Stream) -> C:
+        """Release after every round, or by a real branch at the end of a batch, if it is wanted."""
+        schedule = self.privatizers[name].schedule
+        ready = schedule.ready(clock) if isinstance(schedule, At) else True
+        wanted = self.policy.due(carry.state, clock)[name]
+        served = partial(self._release, carry, clock, name, root)
+        if wanted is True:
+            return _branch(ready, served, lambda: carry)
+
+        def where_wanted() -> C:
+            chosen: C = jax.tree.map(partial(jnp.where, wanted), served(), carry)
+            return chosen
+
+        return _branch(ready, where_wanted, lambda: carry)
+
+    def _release(self, carry: C, clock: Clock, name: str, root: Stream) -> C:
+        """One release of one query, and the learner's update."""
+        privatizer = self.privatizers[name]
+        at = root.at(MIDDLE, round=clock.round, query=place(name, self.privatizers))
+        release, memory = privatizer.release(carry.memory[name], carry.tally[name], clock, at)
+        return dataclasses.replace(
+            carry,
+            state=self.policy.update(carry.state, name, release),
+            memory={**carry.memory, name: memory},
+            tally={**carry.tally, name: privatizer.clear(carry.tally[name])},
+            last={**carry.last, name: clock.round},
+            used={**carry.used, name: carry.used[name] + 1},
+        )
+
+
+def place(name: str, names: Iterable[str]) -> int:
+    """The number of a query among a policy's queries, for its address in the randomness.
+
+    >>> place("b", {"c": 1, "b": 2})
+    0
+    """
+    return sorted(names).index(name)
+
+
+def _branch(condition: Array | bool, yes: Callable[[], T], no: Callable[[], T]) -> T:
+    """A real branch where the condition is traced, none at all where it is a plain bool."""
+    if isinstance(condition, bool):
+        return yes() if condition else no()
+    chosen: T = jax.lax.cond(condition, yes, no)
+    return chosen

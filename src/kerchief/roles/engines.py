@@ -58,7 +58,7 @@ class Engine(Protocol):
 
 @struct
 class Kept(Carry):
-    """A bandit between two calls. The seed's bits are kept as a signed number, with the counters."""
+    """A bandit between two calls; the seed's bits are a signed number, to lie with the counters."""
 
     seed: Array
     round: Array
@@ -132,7 +132,7 @@ _shared = functools.lru_cache(maxsize=64)(Program)
 
 def _program(policy: Policy, privatizers: Mapping[str, CohortSums], problem: Problem) -> Program:
     """Bandits that differ in their memory alone share one program."""
-    parts = (policy, tuple(privatizers.items()), problem.arms, problem.dim)
+    parts: Any = (policy, tuple(privatizers.items()), problem.arms, problem.dim)
     try:
         hash(parts)
     except TypeError:
@@ -210,10 +210,13 @@ class Compiled:
 
     def _chosen(self, offered: NDArray[np.float64]) -> Array:
         """Choose; learn first, if a reward waits."""
-        if not self._waiting:
-            return self._program.choose(self._packed, offered)
-        self._waiting = False
-        self._packed, chosen = self._program.learn_and_choose(self._packed, self._facts, offered)
+        chosen: Array
+        if self._waiting:
+            self._waiting = False
+            step = self._program.learn_and_choose
+            self._packed, chosen = step(self._packed, self._facts, offered)
+        else:
+            chosen = self._program.choose(self._packed, offered)
         return chosen
 
     def _kept(self) -> Kept:

@@ -40,6 +40,17 @@ class Carry:
 
 
 @struct
+class Touched:
+    """What a release of one query changes: a branch pays for everything that it may change."""
+
+    state: Tree
+    memory: Tree
+    tally: Tree
+    last: Array
+    used: Array
+
+
+@struct
 class Round:
     """The functions of a round, for one policy under one protection.
 
@@ -89,7 +100,7 @@ class Round:
         model = _branch(self.policy.refreshes(clock), publish, lambda: carry.model)
         return dataclasses.replace(carry, model=model)
 
-    def wishes(self, carry: Carry, round: Array) -> Mapping[str, Array | bool]:
+    def wishes(self, carry: Carry, round: Array) -> Mapping[str, Array]:
         """Which releases on demand the learner wants now, within what was paid for."""
         wanted = self.policy.due(carry.state, self.clock(carry, round))
         return {
@@ -100,7 +111,7 @@ class Round:
 
     def serve(self, carry: C, name: str, round: Array, root: Stream) -> C:
         """Release on demand, and post what came of it at once."""
-        carry = self._release(carry, self.clock(carry, round), name, root)
+        carry = _changed(carry, name, self._release(carry, self.clock(carry, round), name, root))
         return dataclasses.replace(carry, model=self.policy.publish(carry.state))
 
     def _on_schedule(self, carry: C, clock: Clock, name: str, root: Stream) -> C:
@@ -108,29 +119,50 @@ class Round:
         schedule = self.privatizers[name].schedule
         ready = schedule.ready(clock) if isinstance(schedule, At) else True
         wanted = self.policy.due(carry.state, clock)[name]
-        served = partial(self._release, carry, clock, name, root)
-        if wanted is True:
-            return _branch(ready, served, lambda: carry)
+        before = _touched(carry, name)
 
-        def where_wanted() -> C:
-            chosen: C = jax.tree.map(partial(jnp.where, wanted), served(), carry)
+        def served() -> Touched:
+            after = self._release(carry, clock, name, root)
+            if wanted is True:
+                return after
+            chosen: Touched = jax.tree.map(partial(jnp.where, wanted), after, before)
             return chosen
 
-        return _branch(ready, where_wanted, lambda: carry)
+        return _changed(carry, name, _branch(ready, served, lambda: before))
 
-    def _release(self, carry: C, clock: Clock, name: str, root: Stream) -> C:
+    def _release(self, carry: Carry, clock: Clock, name: str, root: Stream) -> Touched:
         """One release of one query, and the learner's update."""
         privatizer = self.privatizers[name]
         at = root.at(MIDDLE, round=clock.round, query=place(name, self.privatizers))
         release, memory = privatizer.release(carry.memory[name], carry.tally[name], clock, at)
-        return dataclasses.replace(
-            carry,
+        return Touched(
             state=self.policy.update(carry.state, name, release),
-            memory={**carry.memory, name: memory},
-            tally={**carry.tally, name: privatizer.clear(carry.tally[name])},
-            last={**carry.last, name: clock.round},
-            used={**carry.used, name: carry.used[name] + 1},
+            memory=memory,
+            tally=privatizer.clear(carry.tally[name]),
+            last=clock.round,
+            used=carry.used[name] + 1,
         )
+
+
+def _touched(carry: Carry, name: str) -> Touched:
+    return Touched(
+        state=carry.state,
+        memory=carry.memory[name],
+        tally=carry.tally[name],
+        last=carry.last[name],
+        used=carry.used[name],
+    )
+
+
+def _changed(carry: C, name: str, touched: Touched) -> C:
+    return dataclasses.replace(
+        carry,
+        state=touched.state,
+        memory={**carry.memory, name: touched.memory},
+        tally={**carry.tally, name: touched.tally},
+        last={**carry.last, name: touched.last},
+        used={**carry.used, name: touched.used},
+    )
 
 
 def place(name: str, names: Iterable[str]) -> int:

@@ -78,7 +78,7 @@ def advance(scene: Scene, carry: Carry, start: Array, *, length: int) -> Carry:
     return jax.lax.scan(play_round, carry, rounds)[0]
 
 
-def _play(scene: Scene, carry: Carry, round: Array) -> tuple[Carry, Mapping[str, Array | bool]]:
+def _play(scene: Scene, carry: Carry, round: Array) -> tuple[Carry, Mapping[str, Array]]:
     """One round of one replicate; also which releases its learner wants on demand."""
     world, root, bandit = scene.environment, scene.root(carry), scene.bandit
     arms = world.arms(carry.world, bandit.clock(carry, round), root.at(ARMS, round=round))

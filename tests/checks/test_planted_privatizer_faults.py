@@ -126,8 +126,8 @@ class Impatient(At):
 class Generous(OnDemand):
     """Serves more than it charges for."""
 
-    def capacity(self, horizon: int) -> int:
-        return self.limit if horizon else 10**6
+    def room(self, used: Array) -> Array:
+        return used < 10**6
 
 
 @struct

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,7 @@ from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue, Unk
 from kerchief.core.random import Stream
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
-from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privacy import Charge, Guarantee, MemoryLedger, Receipt, Trust
 from kerchief.privatizers import At, CohortSums, Every, OnDemand, protect
 from kerchief.roles import Curator, Device, InProcess, Learner, Shuffler
 from kerchief.roles import messages as wire
@@ -129,23 +130,23 @@ def test_no_receipt_no_release() -> None:
 
 def test_the_ledger_is_charged_before_any_noise_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    add, charge = Gaussian.add, MemoryLedger.charge
+    add, charge = Gaussian.add, MemoryLedger.charge_all
 
     def adding(self: Gaussian, vector: Array, stream: Stream) -> Array:
         order.append("noise")
         return add(self, vector, stream)
 
-    def charging(self: MemoryLedger, *args: object, **kwargs: object) -> object:
+    def charging(self: MemoryLedger, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
         order.append("charge")
-        return charge(self, *args, **kwargs)  # type: ignore[arg-type]
+        return charge(self, bill)
 
     monkeypatch.setattr(Gaussian, "add", adding)
-    monkeypatch.setattr(MemoryLedger, "charge", charging)
+    monkeypatch.setattr(MemoryLedger, "charge_all", charging)
     one = curator(central(At(ends=(1, 2, 3))), "central")
     for round in range(3):
         one.handle(report(str(round)))
         assert one.release("moments", clock(round)) is not None
-    assert order == ["charge"] * 3 + ["noise"] * 3
+    assert order == ["charge"] + ["noise"] * 3
 
 
 def test_the_horizon_is_the_last_user() -> None:

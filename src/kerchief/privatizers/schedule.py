@@ -79,6 +79,10 @@ class OnDemand:
         """Check the limit."""
         whole("limit", self.limit)
 
+    def room(self, used: Array) -> Array:
+        """Whether one more release was paid for."""
+        return used < self.limit
+
     def capacity(self, horizon: int) -> int:
         """The limit."""
         return self.limit

@@ -104,7 +104,7 @@ class Round:
         """Which releases on demand the learner wants now, within what was paid for."""
         wanted = self.policy.due(carry.state, self.clock(carry, round))
         return {
-            name: wanted[name] & (carry.used[name] < privatizer.schedule.limit)
+            name: wanted[name] & privatizer.schedule.room(carry.used[name])
             for name, privatizer in self.privatizers.items()
             if isinstance(privatizer.schedule, OnDemand)
         }

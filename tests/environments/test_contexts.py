@@ -110,7 +110,7 @@ def shown(source: Contexts) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("name", list(CONTEXTS))
 def test_every_source_keeps_its_word(name: str) -> None:
-    source = CONTEXTS[name](dim=3, count=50)  # type: ignore[call-arg]
+    source = CONTEXTS[name](dim=3, count=50)
     parameter, arms = (np.asarray(part) for part in shown(source))
     assert arms.shape == (len(ROUNDS), 50, 3)
     assert arms.dtype == np.float32

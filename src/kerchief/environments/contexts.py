@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import jax
@@ -73,7 +74,7 @@ class Contexts(Protocol):
         """The features of this round's arms, one a row."""
 
 
-CONTEXTS: Registry[type[Contexts]] = Registry("contexts")
+CONTEXTS: Registry[Callable[..., Contexts]] = Registry("contexts")
 
 
 @struct
@@ -101,7 +102,6 @@ class _Drawn:
         return jnp.zeros((0, self.dim), jnp.float32)
 
 
-@CONTEXTS.entry("ball")
 @struct
 class Ball(_Drawn):
     """Arms redrawn from the unit ball for every user."""
@@ -111,7 +111,6 @@ class Ball(_Drawn):
         return in_ball(stream, self.count, self.dim)
 
 
-@CONTEXTS.entry("intercept")
 @struct
 class Intercept(_Drawn):
     """Arms (u, 1)/√2 with u redrawn from the unit sphere.
@@ -144,7 +143,6 @@ class Intercept(_Drawn):
         return jnp.concatenate([points, constant], axis=-1) * jnp.sqrt(jnp.float32(0.5))
 
 
-@CONTEXTS.entry("fixed")
 @struct
 class Fixed(_Drawn):
     """One set of arms in the unit ball, drawn once and shown to every user."""
@@ -158,7 +156,6 @@ class Fixed(_Drawn):
         return kept
 
 
-@CONTEXTS.entry("starved")
 @struct
 class Starved(_Drawn):
     """An adversary that starves one direction: all arms lie in a hyperplane 63 rounds in 64.
@@ -172,3 +169,9 @@ class Starved(_Drawn):
         points = in_ball(stream, self.count, self.dim)
         open_round = (clock.round % 64) == 63
         return points.at[:, -1].multiply(jnp.where(open_round, 1.0, 0.0).astype(points.dtype))
+
+
+CONTEXTS.add("ball", Ball)
+CONTEXTS.add("intercept", Intercept)
+CONTEXTS.add("fixed", Fixed)
+CONTEXTS.add("starved", Starved)

@@ -146,7 +146,7 @@ def make_environment(
     NOISES[noise]
     least = validate.whole("fewest arms", arms if fewest is None else fewest, low=1, high=arms)
     return GLMEnvironment(
-        contexts=CONTEXTS[contexts](dim=dim, count=arms),  # type: ignore[call-arg]
+        contexts=CONTEXTS[contexts](dim=dim, count=arms),
         radius=radius,
         fewest=least,
         link=link,

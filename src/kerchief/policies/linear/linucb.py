@@ -95,12 +95,12 @@ class LinUCB:
         Args:
             problem: the public bounds.
             mode: widths from the theorem, or the documented multipliers.
-            exploration: multiplier of the width; by default 1 in theory and 0.3 when tuned.
+            exploration: multiplier of the width; by default 1 in theory and 0.4 when tuned.
         """
         query = Regression.of(problem)
         # Centred rewards belong to a parameter that is shifted along the shared coordinate.
         shift = abs(query.center) / problem.constant if mode == "theory" and query.center else 0.0
-        default = 1.0 if mode == "theory" else 0.3
+        default = 1.0 if mode == "theory" else 0.4
         return cls(
             query=query,
             regularizer=1.0,

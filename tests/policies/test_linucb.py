@@ -235,7 +235,7 @@ def test_without_noise_it_is_ridge_linucb() -> None:
 
     start = learner.init({"moments": Outlook(noisy=False)})
     _, played = jax.lax.scan(play, start, jnp.arange(200, dtype=jnp.int32))
-    ridge = Ridge(4, 0.3)
+    ridge = Ridge(4, float(learner.exploration))
     for x, action, reward, estimate in zip(*map(np.asarray, played), strict=True):
         np.testing.assert_allclose(estimate, ridge.estimate, atol=2e-6)
         assert int(np.argmax(ridge.bounds(x.astype(np.float64)))) == int(action)

@@ -14,8 +14,12 @@ from kerchief.checks import CheckFailed, Protocol, yield_privatizer_checks
 from kerchief.core.contracts import BoundedSum, Clock, Release, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
+from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.privatizers import TRUSTS, At, CohortSums, OnDemand
+from kerchief.mechanisms.tree import Tree as BinaryTree
+from kerchief.privatizers import TRUSTS, At, CohortSums, OnDemand, PrefixSums
 from kerchief.privatizers.registry import Entry
 from kerchief.privatizers.sums import Memory, Tally
 
@@ -187,7 +191,7 @@ def _made(
         return noise(std=old.std * multiplier * sensitivity, sensitivity=bound)
 
     def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
-        plain = TRUSTS[trust].make(query, noise_multiplier, horizon)
+        plain: Any = TRUSTS[trust].make(query, noise_multiplier, horizon)
         return kind(
             query=query,
             schedule=schedule or plain.schedule,
@@ -198,6 +202,73 @@ def _made(
     return Protocol.of(trust, Entry(make=make, summary="a planted fault"))
 
 
+@struct
+class FaintSeeds(BLT):
+    """Two thirds of the seed noise that it charges for."""
+
+    def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
+        return BLT.step(dataclasses.replace(self, std=self.std * 2 / 3), state, round, stream)
+
+
+@struct
+class Unconnected(BLT):
+    """The stated deviation at every step, drawn afresh, though all but the drift was paid for."""
+
+    def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
+        return self.std_at(round + 1) * stream.normal(state.shape[1]), state
+
+
+@struct
+class Narrow(BLT):
+    """Forgets that one user enters every later release."""
+
+    @property
+    def column_norm(self) -> float:
+        return 1.0
+
+
+@struct
+class Redrawn(BinaryTree):
+    """Draws a block's noise again at every use."""
+
+    def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
+        return self.std_at(round + 1) * stream.normal(state.shape[1]), state
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RedrawnTwin(DiscreteTree):
+    """Draws a block's exact noise again at every use."""
+
+    def step(self, state: Any, round: Any, stream: Any) -> Any:
+        blocks = (int(round) + 1).bit_count()
+        draws = [self.node.add(jnp.zeros(state.shape[1]), stream) for _ in range(blocks)]
+        return sum(draws), state
+
+
+@struct
+class CarelessTwin(PrefixSums):
+    """Its twin's tree is not one."""
+
+    def exact(self) -> PrefixSums:
+        twin: Any = PrefixSums.exact(self).noise
+        tree = RedrawnTwin(node=twin.node, horizon=twin.horizon)
+        return PrefixSums(query=self.query, schedule=self.schedule, noise=tree)
+
+
+def _joint(noise: type[BLT | BinaryTree], kind: type[PrefixSums] = PrefixSums) -> Protocol:
+    """The privatizer of joint trust with other noise."""
+
+    def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
+        plain: Any = (BinaryTree if noise is Redrawn else BLT).of(
+            noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+        )
+        changed: Any = {"std": plain.std / plain.column_norm} if noise is Narrow else {}
+        made: ContinualNoise = noise(**{**vars(plain), **changed})
+        return kind(query=query, schedule=TRUSTS["joint"].make(query, 1.0, 1).schedule, noise=made)
+
+    return Protocol.of("joint", Entry(make=make, summary="a planted fault"))
+
+
 FAULTS = [
     ("noise has mean zero", "shifted", _made(kind=Biased)),
     ("noise has the stated deviation", "states 3/2", _made(kind=Boastful)),
@@ -206,6 +277,10 @@ FAULTS = [
     ("noise is normal", "uniform noise", _made(noise=Flat)),
     ("noise is what was charged", "understated sensitivity", _made(sensitivity=2 / 3)),
     ("noise is what was charged", "less than charged", _made("central", noise=Weak)),
+    ("noise is what was charged", "two thirds of the seeds", _joint(FaintSeeds)),
+    ("noise is what was charged", "drawn afresh at every step", _joint(Unconnected)),
+    ("noise is what was charged", "without the column norm", _joint(Narrow)),
+    ("noise is what was charged", "blocks drawn again", _joint(Redrawn)),
     ("charges compose to the guarantee", "too little noise", _made(multiplier=0.99)),
     ("charges compose to the guarantee", "too much noise", _made("central", multiplier=1.01)),
     ("matrix noise is isometric", "every entry alike", _made(noise=Lopsided)),
@@ -220,6 +295,7 @@ FAULTS = [
     ),
     ("capacity is enforced", "no limit", _made("central", schedule=Generous(limit=3))),
     ("exact twin has the same law", "half the noise", _made(kind=ThinTwin)),
+    ("exact twin has the same law", "blocks drawn again", _joint(BLT, CarelessTwin)),
     ("exact twin fits the budget", "a little less noise", _made(kind=DearTwin)),
     ("idealized is honest", "false word", _made(kind=Pretender)),
     ("idealized is honest", "float noise", _made(noise=Gilded)),

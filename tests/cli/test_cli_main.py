@@ -36,10 +36,14 @@ def test_mechanisms_say_which_is_idealized(call: Call) -> None:
     assert {line["name"]: line["noise"] for line in lines} == {
         "gaussian": "idealized",
         "discrete-gaussian": "exact",
+        "tree": "idealized",
+        "sqrt-toeplitz": "idealized",
+        "blt": "idealized",
+        "discrete-tree": "exact",
     }
 
 
-@pytest.mark.parametrize("flags", [(), ("--epsilon", 10), ("--trust", "central", "--dim", 64)])
+@pytest.mark.parametrize("flags", [(), ("--epsilon", 10), ("--trust", "joint", "--dim", 64)])
 def test_calibrate_fits_a_terminal(call: Call, flags: tuple[object, ...]) -> None:
     result = call("calibrate", *flags)
     assert result.exit_code == 0
@@ -64,7 +68,7 @@ def test_calibrate_as_json(call: Call) -> None:
         (("list",), "Missing argument"),
         (("list", "polices"), "did you mean 'policies'"),
         (("calibrate", "--epsilon", "0"), "epsilon is 0.0"),
-        (("calibrate", "--trust", "joint"), "choose one of local, central"),
+        (("calibrate", "--trust", "shuffle"), "choose one of local, joint, central"),
         (("bench", "--arms", "0"), "arms is 0"),
         (("bench", "--replicates", "x"), "not a valid integer"),
     ],

@@ -48,6 +48,24 @@ def test_a_curator_adds_less_noise_to_the_total() -> None:
     assert central.total_std < local.total_std / 4
 
 
+def test_joint_noise_is_that_of_the_worst_prefix() -> None:
+    central = calibrate(epsilon=1.0, delta=1e-5, trust="central", horizon=20_000)
+    joint = calibrate(epsilon=1.0, delta=1e-5, trust="joint", horizon=20_000)
+    factors = {one.name: one.factor for one in joint.alternatives}
+    # spec/noise.md B2: 4.22 for BLT, 14.49 for the tree at its worst, the root of T without either.
+    assert joint.std == pytest.approx(4.22 * central.std, rel=1e-3)
+    assert joint.total_std == joint.std
+    assert joint.releases == 20_000
+    assert factors["binary tree"] == pytest.approx(14.49 / 4.22, rel=1e-3)
+    assert factors["fresh noise on every prefix"] == pytest.approx(
+        math.sqrt(20_000) / 4.22, rel=1e-3
+    )
+    assert factors["zCDP, tight"] == central.alternatives[0].factor
+    assert joint.twin_std == pytest.approx(14.49 * central.std, rel=1e-3)
+    assert joint.twin_epsilon == pytest.approx(1.0, rel=1e-4)
+    assert joint.twin_epsilon <= 1.0
+
+
 def test_a_given_sensitivity_scales_the_noise() -> None:
     one = calibrate(epsilon=1.0, delta=1e-5, sensitivity=1.0)
     two = calibrate(epsilon=1.0, delta=1e-5, sensitivity=2.0)
@@ -57,7 +75,7 @@ def test_a_given_sensitivity_scales_the_noise() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"epsilon": 0.0}, {"delta": 1.0}, {"trust": "joint"}, {"sensitivity": -1.0}, {"dim": 0}],
+    [{"epsilon": 0.0}, {"delta": 1.0}, {"trust": "shuffle"}, {"sensitivity": -1.0}, {"dim": 0}],
 )
 def test_bad_values_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(KerchiefError):

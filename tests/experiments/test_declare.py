@@ -48,7 +48,7 @@ def test_without_protection_nothing_is_asked() -> None:
         ({"policies": ("linucp",)}, "did you mean 'linucb'"),
         ({"policies": ("linucb@paper",)}, "no policy is called 'linucb@paper'"),
         ({"trusts": ("locl",)}, "did you mean 'local'"),
-        ({"trusts": ("joint",)}, "'linucb' supports none, local, central"),
+        ({"trusts": ("shuffle",)}, "'linucb' supports none, local, joint, central"),
         ({"policies": ("uniform",), "trusts": ("local",)}, "'uniform' supports none"),
         ({"noise": "gausian"}, "did you mean 'gaussian'"),
         ({"mode": "tunned"}, "did you mean 'tuned'"),

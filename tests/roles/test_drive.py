@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 import jax
@@ -18,10 +17,11 @@ from kerchief.core.queries import Regression
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import GLMEnvironment, make_environment
+from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import At, CohortSums, OnDemand, protect
+from kerchief.privatizers import At, CohortSums, OnDemand, PrefixSums, Privatizer, protect
 from kerchief.roles import InProcess, drive
 from kerchief.roles.drive import Played
 from kerchief.roles.messages import Message, Reports
@@ -40,7 +40,7 @@ def promise(trust: str) -> Guarantee:
 
 
 def simulated(
-    policy: Policy, privatizers: Mapping[str, CohortSums], *, seed: int, replicate: int
+    policy: Policy, privatizers: Mapping[str, Privatizer], *, seed: int, replicate: int
 ) -> tuple[NDArray[np.float64], Carry]:
     """The compiled loop's regret a round, and what it remembers at the end."""
     scene = Scene(
@@ -70,7 +70,7 @@ def jax_leaves(tree: Tree) -> list[NDArray[np.float64]]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-@pytest.mark.parametrize("trust", ["none", "local", "central"])
+@pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
 @pytest.mark.parametrize(("seed", "replicate"), [(1, 0), (2, 5), (4_000_000_000, 1)])
 def test_linucb_plays_as_in_the_compiled_loop(trust: str, seed: int, replicate: int) -> None:
     policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
@@ -165,11 +165,11 @@ def test_releases_on_demand_are_served_within_their_limit() -> None:
     assert played.releases["moments"] == 3
 
 
-@pytest.mark.parametrize("trust", ["none", "local", "central"])
+@pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
 def test_a_shuffler_between_changes_nothing_in_a_sum(trust: str) -> None:
     policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
     made = protect(policy, promise(trust), horizon=HORIZON)["moments"]
-    sums = dataclasses.replace(made, schedule=At(ends=(20, 40, 60)))
+    sums = made.with_schedule(At(ends=(20, 40, 60)))
     runs = [
         drive(
             policy=policy,
@@ -228,6 +228,7 @@ def far(residual: NDArray[np.float64], std: float) -> float:
 def test_exact_local_noise_has_the_law_that_was_paid_for() -> None:
     policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
     sums = protect(policy, promise("local"), horizon=HORIZON)["moments"].exact()
+    assert isinstance(sums, CohortSums)
     assert sums.device is not None
     tap, ledger = Wiretap(), MemoryLedger(promise("local"))
     played = drive(
@@ -258,6 +259,7 @@ def test_exact_local_noise_has_the_law_that_was_paid_for() -> None:
 def test_exact_central_noise_has_the_law_that_was_paid_for() -> None:
     policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
     made = protect(policy, promise("central"), horizon=HORIZON)["moments"]
+    assert isinstance(made, CohortSums)
     ends = At(ends=tuple(range(1, HORIZON + 1)))
     sums = CohortSums(query=made.query, schedule=ends, device=None, middle=made.middle).exact()
     assert sums.middle is not None
@@ -280,6 +282,37 @@ def test_exact_central_noise_has_the_law_that_was_paid_for() -> None:
     assert far(released - truth, std * 3 / 2) > QUANTILE
     # Central reports are the clipped statistics, on the grid: no noise before the middle.
     assert np.abs(np.stack(tap.reports) - truth).max() < 1e-4
+
+
+def test_exact_joint_noise_has_the_law_that_was_paid_for() -> None:
+    policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
+    sums = protect(policy, promise("joint"), horizon=HORIZON)["moments"].exact()
+    assert isinstance(sums, PrefixSums)
+    assert isinstance(sums.query, Regression)
+    assert isinstance(sums.noise, DiscreteTree)
+    tap, ledger = Totals(), MemoryLedger(promise("joint"))
+    played = drive(
+        policy=policy,
+        privatizers={"moments": sums},
+        environment=WORLD_3,
+        ledger=ledger,
+        horizon=HORIZON,
+        seed=10,
+        transport=tap,
+    )
+    noise = np.stack(tap.totals) - np.stack(tap.reports).cumsum(axis=0)
+    # What the block of each round adds: independent draws of one deviation.
+    low = np.arange(1, HORIZON + 1) & -np.arange(1, HORIZON + 1)
+    before = np.concatenate([np.zeros_like(noise[:1]), noise])[np.arange(1, HORIZON + 1) - low]
+    blocks = noise - before
+    assert (blocks % sums.noise.grid == 0).all()
+    assert far(blocks, sums.noise.std) < QUANTILE
+    assert far(blocks, sums.noise.std * 2 / 3) > QUANTILE
+    assert far(blocks, sums.noise.std * 3 / 2) > QUANTILE
+    assert float(played.released["moments"].noise) == pytest.approx(2 * sums.noise.std)
+    assert len(ledger.receipts) == 1
+    assert played.spent.epsilon == pytest.approx(8.0, rel=1e-4)
+    assert played.spent.epsilon <= 8.0
 
 
 class Totals(Wiretap):

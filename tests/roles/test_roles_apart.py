@@ -19,7 +19,7 @@ from kerchief.core.random import Stream
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Charge, Guarantee, MemoryLedger, Receipt, Trust
-from kerchief.privatizers import At, CohortSums, Every, OnDemand, protect
+from kerchief.privatizers import At, CohortSums, Every, OnDemand, Privatizer, protect
 from kerchief.roles import Curator, Device, InProcess, Learner, Shuffler
 from kerchief.roles import messages as wire
 from kerchief.roles.messages import Ask, Batch, Done, Message, Post, Read, Reports, Tick
@@ -43,7 +43,7 @@ def clock(round: int) -> Clock:
     return Clock(round=jnp.int32(round), since={"moments": jnp.int32(round + 1)})
 
 
-def device(sums: CohortSums) -> Device:
+def device(sums: Privatizer) -> Device:
     return Device(policy=POLICY, privatizers={"moments": sums})
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from kerchief.checks.stage import Case
 from kerchief.core.contracts import Arms, Clock, Environment, Policy, Release, Tree
 from kerchief.core.random import ARMS, DEVICE, MIDDLE, POLICY, REWARD, WORLD, Stream
-from kerchief.privatizers import At, CohortSums
+from kerchief.privatizers import At, Privatizer
 
 __all__ = [
     "TURNS",
@@ -84,7 +84,7 @@ class Hand:
     """
 
     policy: Policy
-    privatizers: Mapping[str, CohortSums]
+    privatizers: Mapping[str, Privatizer]
     environment: Environment
     seed: int
     show: Callable[[Arms], Arms] = as_shown
@@ -169,12 +169,11 @@ class Hand:
         return copy
 
 
-def _hastened(privatizer: CohortSums) -> CohortSums:
+def _hastened(privatizer: Privatizer) -> Privatizer:
     """The same protocol with batches short enough for a run by hand."""
     if not isinstance(privatizer.schedule, At):
         return privatizer
-    ends = tuple(_BATCH * (batch + 1) for batch in range(64))
-    return dataclasses.replace(privatizer, schedule=At(ends=ends))
+    return privatizer.with_schedule(At(ends=tuple(_BATCH * (i + 1) for i in range(64))))
 
 
 def hand_of(case: Case, *, seed: int, epsilon: float = 20.0) -> Hand:

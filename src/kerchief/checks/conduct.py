@@ -98,7 +98,7 @@ def each_user_pays_once(case: Case) -> None:
     for receipt in done.ledger.receipts:
         paid[receipt.cohort.first : receipt.cohort.last] += receipt.used or 0
     sums, released = case.privatizers(20.0), done.run.releases
-    owed = sum(sums[name].device is not None or bool(released[name].any()) for name in sums)
+    owed = sum(sums[name].noisy_device or bool(released[name].any()) for name in sums)
     seen = f"users pay {paid.min()} to {paid.max()} times"
     expect((paid == owed).all(), seen=seen, expected=f"{owed}: the queries in use")
 

@@ -192,26 +192,26 @@ def edge_sizes_run(case: Case) -> None:
     if case.resizable:
         link = case.entry.home or "linear"
         least = make_environment(link=link, dim=1, arms=1)
-        _expect_sound(dataclasses.replace(case, environment=least), as_shown)
+        _expect_sound(dataclasses.replace(case, environment=least), as_shown, horizon=1)
     for show in (_zero, _repeated, _faint):
-        _expect_sound(case, show)
+        _expect_sound(case, show, horizon=3)
 
 
-def _expect_sound(case: Case, show: Callable[[Arms], Arms]) -> None:
+def _expect_sound(case: Case, show: Callable[[Arms], Arms], *, horizon: int) -> None:
     hand = Hand(
-        policy=case.policy(horizon=1),
-        privatizers=case.privatizers(1.0, horizon=1),
+        policy=case.policy(horizon=horizon),
+        privatizers=case.privatizers(1.0, horizon=horizon),
         environment=case.environment,
         seed=1,
         show=show,
     )
     ledger = case.make_ledger(promise(case.trust, 1.0))
     for name in case.policy().queries:
-        for charge in case.privatizers(1.0, horizon=1)[name].charges(1):
+        for charge in case.privatizers(1.0, horizon=horizon)[name].charges(horizon):
             ledger.charge(charge.event, cohort=charge.cohort)
-    size = case.environment.problem(1)
+    size = case.environment.problem(horizon)
     where = f"{size.dim} dimensions, {size.arms} arms, {show.__name__.strip('_')} features"
-    for round in range(3):
+    for round in range(horizon):
         turn = hand.turn(round)
         finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(turn.model))
         expect(finite, seen=f"{turn.model} with {where}", expected="a finite model")

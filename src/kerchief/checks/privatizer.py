@@ -1,7 +1,7 @@
 """What every privatizer must do: add the noise that was charged, and nothing else.
 
 White-box laws compare the noise with the bill; the black-box audit at the end is only an alarm.
-Statistical laws use 3000 copies of 5 coordinates (a trial of the deviation needs 288 draws to err
+Statistical laws use 30000 copies of 5 coordinates (a trial of the deviation needs 288 draws to err
 once in a million both ways) at fixed seeds.
 """
 
@@ -17,9 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.checks import schedules, twins
+from kerchief.checks.amounts import attack, charged_multiplier, expect_noise_as_charged
 from kerchief.checks.errors import Law, expect, laws_of
 from kerchief.checks.learning import silenced
-from kerchief.checks.protocol import Protocol, drawn_noise, records, released, statistics
+from kerchief.checks.protocol import (
+    ENDS,
+    Protocol,
+    drawn_noise,
+    records,
+    released_by_many,
+    statistics,
+)
 from kerchief.checks.search import Box, Encode, lengths, many, widest, wild_records
 from kerchief.checks.statistics import (
     ERROR,
@@ -36,8 +44,6 @@ from kerchief.privacy import NonPrivate, epsilon_at
 __all__ = ["yield_privatizer_checks"]
 
 Floats = NDArray[np.float64]
-
-_AUDITS = 30_000
 
 
 def yield_privatizer_checks() -> Iterator[tuple[str, Law[Protocol]]]:
@@ -70,7 +76,7 @@ def noise_has_mean_zero(protocol: Protocol) -> None:
 def noise_has_the_stated_deviation(protocol: Protocol) -> None:
     """The deviation that a release states is the noise's; 2/3 and 3/2 of it are rejected.
 
-    Chi-square tests on 15000 draws, each erring at most once in a million.
+    Chi-square tests on 150000 draws, each erring at most once in a million.
     """
     for noise in drawn_noise(protocol):
         if not protocol.private:
@@ -85,25 +91,28 @@ def noise_has_the_stated_deviation(protocol: Protocol) -> None:
 
 
 def noise_is_normal(protocol: Protocol) -> None:
-    """The noise has the shape of a normal law (Kolmogorov-Smirnov on 15000 draws, 1e-6)."""
+    """The noise has the shape of a normal law (Kolmogorov-Smirnov on 150000 draws, 1e-6)."""
     for noise in drawn_noise(protocol) if protocol.private else ():
         chance = normality(noise.draws, noise.stated)
         expect(chance >= ERROR, seen=f"a p-value of {chance}", expected=f"at least {ERROR}")
 
 
 def noise_is_what_was_charged(protocol: Protocol) -> None:
-    """The noise that hides one user, over the query's sensitivity, is the charged multiplier."""
-    event: Any = protocol.build().charges(protocol.horizon)[0].event
+    """The noise that hides one user, over the query's sensitivity, is the charged multiplier.
+
+    White-box: what the noise says of itself. Then what it does, over all releases together.
+    """
+    privatizer, sensitivity = protocol.build(len(ENDS)), protocol.query.sensitivity
+    event = privatizer.charges(len(ENDS))[0].event
     if not protocol.private:
         expect(event == NonPrivate(), seen=event, expected=NonPrivate())
         return
-    noise = drawn_noise(protocol)[0]
-    stated = noise.stated / protocol.query.sensitivity
-    charged = event.noise_multiplier
+    noise: Any = privatizer.noises[0]
+    stated = float(noise.std) / (sensitivity * getattr(noise, "column_norm", 1.0))
+    charged = charged_multiplier(event)
     close = math.isclose(stated, charged, rel_tol=1e-9)
     expect(close, seen=f"a multiplier of {stated}", expected=f"{charged}, as charged")
-    fits = fits_deviation(noise.draws, charged * protocol.query.sensitivity)
-    expect(fits, seen=f"a deviation of {noise.draws.std()}", expected="the one charged")
+    expect_noise_as_charged(drawn_noise(protocol), event, sensitivity)
 
 
 def charges_compose_to_the_guarantee(protocol: Protocol) -> None:
@@ -160,45 +169,44 @@ def clips_before_noise(protocol: Protocol) -> None:
 
 def noise_off_gives_prefix_totals(protocol: Protocol) -> None:
     """With noise of deviation zero every release is the exact sum over everyone so far."""
-    ends, users = (2, 3, 7), records(protocol.query, 7)
+    users = records(protocol.query, ENDS[-1])
     totals = statistics(protocol.query, users).cumsum(axis=0)
-    stream = Stream.of(seed=1, replicate=0)
-    for end, release in zip(
-        ends, released(silenced(protocol.build()), users, ends, stream), strict=True
-    ):
+    releases = released_by_many(silenced(protocol.build(len(ENDS))), users, seed=1)
+    for end, release in zip(ENDS, releases, strict=True):
         gap = float(np.abs(np.asarray(release.total) - totals[end - 1]).max())
         expect(gap <= 1e-12, seen=f"off by {gap} after {end} users", expected="the exact total")
-        expect(int(release.count) == end, seen=f"a count of {release.count}", expected=end)
+        count = int(release.count[0])
+        expect(count == end, seen=f"a count of {count}", expected=end)
 
 
 def audit_finds_no_more_than_promised(protocol: Protocol) -> None:
     """The best threshold attacker on the two worst records proves no more than was promised.
 
-    An alarm, not a proof: of 30000 copies a third choose the threshold and the rest bound epsilon
-    from below, wrongly with probability 1e-6. At epsilon 4 it catches noise at a third of what it
-    should be, and misses noise at two thirds.
+    The attacker weighs all releases as their noise deserves. An alarm, not a proof: of 30000 copies
+    a third choose the threshold and the rest bound epsilon from below, wrongly with probability
+    1e-6. At epsilon 4 it catches noise at a third of what it should be, and misses noise at two
+    thirds.
     """
     if not protocol.private:
         return
     _, features, rewards = widest(_encode(protocol), _box(protocol))
     direction = np.subtract(*_encode(protocol)(features, rewards))
-    scores = [_attacked(protocol, features[i], rewards[i], 100 + i) @ direction for i in (0, 1)]
+    scores = [_scores(protocol, features[i], rewards[i], 100 + i) @ direction for i in (0, 1)]
     proved = audited_epsilon(scores[0], scores[1], protocol.guarantee.delta)
     promised = protocol.guarantee.epsilon
     expect(proved <= promised, seen=f"an attacker proves {proved:.3f}", expected=f"{promised}")
 
 
-def _attacked(protocol: Protocol, features: Floats, reward: float, seed: int) -> Floats:
-    """The first release of a cohort of one, in many copies."""
-    privatizer = protocol.build()
-    user = Example(features=jnp.asarray(features), reward=jnp.asarray(reward))
-
-    def one(copy: jax.Array) -> jax.Array:
-        stream = Stream.of(seed=seed, replicate=copy)
-        total: jax.Array = released(privatizer, [user], (1,), stream)[0].total
-        return total
-
-    return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(_AUDITS, dtype=jnp.uint32)))
+def _scores(protocol: Protocol, features: Floats, reward: float, seed: int) -> Floats:
+    """The releases of many copies in which this user comes first, weighed and added up."""
+    first = Example(features=jnp.asarray(features), reward=jnp.asarray(reward))
+    users = [first, *records(protocol.query, ENDS[-1])[1:]]
+    releases = released_by_many(protocol.build(len(ENDS)), users, seed=seed)
+    weights = attack(drawn_noise(protocol))
+    pairs = zip(weights, releases, strict=True)
+    weighed = [weight * np.asarray(release.total, np.float64) for weight, release in pairs]
+    total: Floats = np.sum(weighed, axis=0)
+    return total
 
 
 def _encode(protocol: Protocol) -> Encode:

@@ -13,20 +13,30 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Clock, Example
+from kerchief.core.contracts import Clock, Example, Release, Tree
 from kerchief.core.queries import Regression
 from kerchief.core.random import DEVICE, MIDDLE, Stream
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
-from kerchief.privatizers import CohortSums
+from kerchief.privatizers import Privatizer
 from kerchief.privatizers.registry import Entry
 
-__all__ = ["Noise", "Protocol", "clock_at", "drawn_noise", "records", "released", "statistics"]
+__all__ = [
+    "ENDS",
+    "Noise",
+    "Protocol",
+    "clock_at",
+    "drawn_noise",
+    "records",
+    "released",
+    "released_by_many",
+    "statistics",
+]
 
 Floats = NDArray[np.float64]
 
-COPIES = 3000
-# The first release hides one user alone, so that its noise is what that user is charged for.
-ENDS = (1, 3)
+COPIES = 30_000
+# As many releases as the privatizer is built for, so that all that was paid for is used.
+ENDS = (1, 2, 3, 4, 5, 6, 8)
 _SEED = 20260602
 
 QUERY = Regression(dim=2, norm=1.0, low=-1.0, high=1.0)
@@ -45,7 +55,7 @@ class Protocol:
     """
 
     name: str
-    make: Callable[[Any, float, int], CohortSums]
+    make: Callable[[Any, float, int], Privatizer]
     guarantee: Guarantee
     query: Regression = QUERY
     horizon: int = 120
@@ -73,12 +83,12 @@ class Protocol:
         """Whether it promises anything."""
         return self.guarantee.trust is not Trust.NONE
 
-    def build(self) -> CohortSums:
+    def build(self, horizon: int | None = None) -> Privatizer:
         """A fresh privatizer, calibrated for the promise."""
         promise, multiplier = self.guarantee, 0.0
         if self.private:
             multiplier = gaussian_noise_multiplier(promise.epsilon, promise.delta)
-        return self.make(self.query, multiplier, self.horizon)
+        return self.make(self.query, multiplier, horizon or self.horizon)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,46 +111,85 @@ def statistics(query: Regression, users: list[Example]) -> Floats:
     return np.stack([np.asarray(query.encode(user)) for user in users])
 
 
-def clock_at(round: int) -> Clock:
+def clock_at(round: int | Array) -> Clock:
     """Public time in this round."""
-    return Clock(round=jnp.int32(round), since={})
+    return Clock(round=jnp.asarray(round, jnp.int32), since={})
 
 
 def released(
-    privatizer: CohortSums, users: list[Example], ends: tuple[int, ...], stream: Any
-) -> list[Any]:
-    """Run the protocol over the users and release at these ends.
+    privatizer: Privatizer, statistics: Floats, ends: tuple[int, ...], source: Any
+) -> list[Release]:
+    """Run the protocol by hand over encoded users, a row each, and release at these ends.
 
-    `stream` is the root of a simulation's randomness, or a source of bytes for an exact twin.
+    `source` is the root of a simulation's randomness, or a source of bytes for an exact twin.
     """
-    memory, tally = privatizer.open()
+    memory, tally = jax.tree.map(np.asarray, privatizer.open())
     releases = []
-    for round, user in enumerate(users):
-        report = privatizer.randomize(user, _at(stream, DEVICE, round))
+    for round, statistic in enumerate(statistics):
+        report = privatizer.report(statistic, _at(source, DEVICE, round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ends:
-            at = _at(stream, MIDDLE, round)
+            at = _at(source, MIDDLE, round)
             release, memory = privatizer.release(memory, tally, clock_at(round), at)
             releases.append(release)
             tally = privatizer.clear(tally)
     return releases
 
 
-def _at(stream: Any, place: int, round: int) -> Any:
-    return stream.at(place, round=round) if isinstance(stream, Stream) else stream
+def _at(source: Any, place: int, round: int) -> Any:
+    return source.at(place, round=round) if isinstance(source, Stream) else source
+
+
+def released_by_many(privatizer: Privatizer, users: list[Example], *, seed: int) -> list[Release]:
+    """Run many independent copies of the protocol over the users and release at `ENDS`.
+
+    Each leaf of a release has a row a copy. A round is compiled once for each kind of privatizer.
+    """
+    copies, root = jnp.arange(COPIES, dtype=jnp.uint32), jnp.uint32(seed)
+    memory, tally = jax.tree.map(_copied, privatizer.open())
+    releases = []
+    for round, user in enumerate(users):
+        now = jnp.int32(round)
+        tally = _collected(privatizer, tally, user, root, copies, now)
+        if round + 1 in ENDS:
+            release, memory, tally = _released(privatizer, memory, tally, root, copies, now)
+            releases.append(release)
+    return releases
+
+
+def _copied(leaf: Array) -> Array:
+    return jnp.broadcast_to(leaf, (COPIES, *jnp.shape(leaf)))
+
+
+@jax.jit
+def _collected(
+    privatizer: Privatizer, tallies: Tree, user: Example, seed: Array, copies: Array, round: Array
+) -> Tree:
+    def one(tally: Tree, copy: Array) -> Tree:
+        at = Stream.of(seed=seed, replicate=copy).at(DEVICE, round=round)
+        return privatizer.collect(tally, privatizer.randomize(user, at))
+
+    return jax.vmap(one)(tallies, copies)
+
+
+@jax.jit
+def _released(
+    privatizer: Privatizer, memories: Tree, tallies: Tree, seed: Array, copies: Array, round: Array
+) -> tuple[Release, Tree, Tree]:
+    def one(memory: Tree, tally: Tree, copy: Array) -> tuple[Release, Tree, Tree]:
+        at = Stream.of(seed=seed, replicate=copy).at(MIDDLE, round=round)
+        release, now = privatizer.release(memory, tally, clock_at(round), at)
+        return release, now, privatizer.clear(tally)
+
+    return jax.vmap(one)(memories, tallies, copies)
 
 
 @lru_cache(maxsize=32)
-def drawn_noise(protocol: Protocol, *, copies: int = COPIES) -> tuple[Noise, ...]:
+def drawn_noise(protocol: Protocol) -> tuple[Noise, ...]:
     """The noise of each release, in many independent copies of the protocol."""
-    privatizer, users = protocol.build(), records(protocol.query, ENDS[-1])
+    privatizer, users = protocol.build(len(ENDS)), records(protocol.query, ENDS[-1])
     totals = statistics(protocol.query, users).cumsum(axis=0)
-
-    def one(copy: Array) -> list[Any]:
-        return released(privatizer, users, ENDS, Stream.of(seed=_SEED, replicate=copy))
-
-    many = jax.jit(jax.vmap(one))(jnp.arange(copies, dtype=jnp.uint32))
     return tuple(
         Noise(draws=np.asarray(release.total) - totals[end - 1], stated=float(release.noise[0]))
-        for release, end in zip(many, ENDS, strict=True)
+        for release, end in zip(released_by_many(privatizer, users, seed=_SEED), ENDS, strict=True)
     )

@@ -16,7 +16,7 @@ from kerchief.core.contracts import Environment, Policy
 from kerchief.environments import make_environment
 from kerchief.policies.registry import Entry, Mode
 from kerchief.privacy import Guarantee, Ledger, MemoryLedger, Trust
-from kerchief.privatizers import CohortSums, protect
+from kerchief.privatizers import Privatizer, protect
 from kerchief.simulation.run import Run, simulate
 
 __all__ = ["HORIZON", "SEED", "SEGMENT", "WIDTH", "Case", "Played", "play", "played", "promise"]
@@ -46,7 +46,7 @@ class Case:
     trust: str
     environment: Environment
     resizable: bool = True
-    protect: Callable[..., Mapping[str, CohortSums]] = protect
+    protect: Callable[..., Mapping[str, Privatizer]] = protect
     simulate: Callable[..., Run] = simulate
     make_ledger: Callable[[Guarantee], Ledger] = MemoryLedger
 
@@ -68,7 +68,7 @@ class Case:
 
     def privatizers(
         self, epsilon: float, mode: Mode = "tuned", *, horizon: int = HORIZON
-    ) -> Mapping[str, CohortSums]:
+    ) -> Mapping[str, Privatizer]:
         """The protection of its queries."""
         policy = self.policy(mode, horizon=horizon)
         return self.protect(policy, promise(self.trust, epsilon), horizon=horizon)

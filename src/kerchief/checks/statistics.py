@@ -23,6 +23,7 @@ __all__ = [
     "least_draws",
     "normal_bound",
     "normality",
+    "precision_range",
     "student_bound",
 ]
 
@@ -86,6 +87,19 @@ def _tells_apart(draws: int, factor: float) -> bool:
 def normality(draws: Floats, std: float) -> float:
     """The p-value of Kolmogorov and Smirnov's test for normal draws of this deviation."""
     return float(_stats().kstest(draws.ravel() / std, "norm").pvalue)
+
+
+def precision_range(draws: Floats, direction: Floats, tests: int = 1) -> tuple[float, float]:
+    """Where uᵀ Σ⁻¹ u lies, for normal draws of mean zero and covariance Σ, a column a draw.
+
+    Exact: over its estimate, times the number of draws, it is chi-square with as many degrees of
+    freedom as there are draws, less the rows but one. It lies outside at `ERROR` over all tests.
+    """
+    rows, count = draws.shape
+    estimate = float(direction @ np.linalg.solve(draws @ draws.T / count, direction))
+    law = _stats().chi2(count - rows + 1)
+    share = ERROR / (2 * tests)
+    return estimate * float(law.ppf(share)) / count, estimate * float(law.isf(share)) / count
 
 
 def at_most_as_often(failures: int, trials: int, chance: float) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from kerchief.cli import options
-from kerchief.cli.printing import print_json, print_table
+from kerchief.cli.printing import complain, print_json, print_table
 from kerchief.experiments.calibrate import Alternative, Noise
 from kerchief.experiments.calibrate import calibrate as find
+from kerchief.experiments.declare import delta_warnings
+from kerchief.privacy import Trust
 
 __all__ = ["calibrate"]
 
@@ -19,8 +21,8 @@ __all__ = ["calibrate"]
     "--trust",
     default="local",
     show_default=True,
-    metavar="local|central",
-    help="Noise on each report, or on each batch's sum.",
+    metavar="local|joint|central",
+    help="Noise on each report, on every prefix, or on each batch's sum.",
 )
 @options.env
 @options.dim
@@ -58,12 +60,15 @@ def calibrate(
         horizon=horizon,
         sensitivity=sensitivity,
     )
+    for warning in delta_warnings(delta, horizon):
+        complain("warning", warning)
     if as_json:
         print_json(noise.to_dict())
         return
     print_table(("the noise", ""), _facts(noise), columns="lr")
     rows = [_texts(one) for one in noise.alternatives]
-    used = ("exact Gaussian (used)", f"{noise.std:.5g}", "1.00x", "one joint release")
+    way = "all prefixes at once" if noise.guarantee.trust is Trust.JOINT else "one joint release"
+    used = ("exact Gaussian (used)", f"{noise.std:.5g}", "1.00x", way)
     headings = ("the same promise by", "std", "factor", "")
     print_table(headings, [used, *rows], columns="lrrl")
     click.echo(noise.guarantee.sentence())
@@ -79,7 +84,7 @@ def _facts(noise: Noise) -> list[tuple[str, str]]:
         (f"on the total after {noise.releases} noisy releases", f"{noise.total_std:.6g}"),
         ("discrete twin: grid", f"2**{-twin.grid_bits} = {twin.grid:.4g}"),
         ("discrete twin: scale in grid steps", str(twin.scale)),
-        ("discrete twin: standard deviation", f"{twin.std:.6g}"),
+        ("discrete twin: standard deviation", f"{noise.twin_std:.6g}"),
         ("discrete twin: epsilon really spent", f"{noise.twin_epsilon:.6g}"),
     ]
 

@@ -1,8 +1,7 @@
 """The words that cross rooms: what a policy may see, ask and answer.
 
-A policy never sees a person. It asks *queries* and sees *releases*; how the answers are protected
-is another object, the privatizer. Everything here is written for one bandit; `simulation` runs it
-by the thousand.
+A policy poses *queries* and gets *releases*; a privatizer, which is another object, stands between
+it and the users. Everything here is for one bandit; `simulation` runs it by the thousand.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from jax import Array
 
+from kerchief.core import validate
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 
@@ -59,6 +59,17 @@ class Problem:
     high: float
     horizon: int
     constant: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the facts: noise and clipping rest on them."""
+        validate.whole("dim", self.dim)
+        validate.whole("arms", self.arms)
+        validate.whole("horizon", self.horizon, high=2**31 - 1)
+        validate.between("norm", self.norm, 1e-9, 1e9, closed=True)
+        validate.between("radius", self.radius, 1e-9, 1e9, closed=True)
+        validate.between("low", self.low, -1e9, 1e9, closed=True)
+        validate.between("high", self.high, self.low, 1e9, closed=True)
+        validate.between("constant", self.constant, -1e9, 1e9, closed=True)
 
 
 @struct

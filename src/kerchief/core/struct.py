@@ -17,7 +17,9 @@ def static(**options: Any) -> Any:
     return dataclasses.field(metadata={"static": True}, **options)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(static,))
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(static, dataclasses.field)
+)
 def struct(cls: type[T]) -> type[T]:
     """Make a class a frozen, keyword-only dataclass and register it as a JAX pytree.
 

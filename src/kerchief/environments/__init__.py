@@ -1,4 +1,4 @@
-"""Worlds: the only room that knows the truth (the parameter, the best arm, the regret)."""
+"""Simulated worlds; the true parameter, the best arm and the regret are known here alone."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def make_environment(
     validate.one_of("env", link, tuple(LINKS))
     validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=64)
     validate.whole("arms", arms, low=1)
-    validate.positive("radius", radius)
+    validate.between("radius", radius, 1e-9, 1e9, closed=True)
     NOISES[noise]
     least = validate.whole("fewest arms", arms if fewest is None else fewest, low=1, high=arms)
     return GLMEnvironment(

@@ -27,7 +27,9 @@ from kerchief.experiments.yardstick import time_numpy
 from kerchief.policies import POLICIES
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers.billing import pay
 from kerchief.privatizers.registry import protect
+from kerchief.roles.interactive import Noise
 from kerchief.simulation.loop import Carry, Scene, advance, begin
 
 __all__ = ["INTERACTIVE_ARMS", "Benchmark", "Case", "bench", "one_core"]
@@ -37,6 +39,7 @@ _PLAYERS = (
     ("greedy", "none"),
     ("linucb", "none"),
     ("linucb", "local"),
+    ("linucb", "joint"),
     ("linucb", "central"),
 )
 _DIM = 5
@@ -74,7 +77,7 @@ class Case:
         return Guarantee(epsilon=1.0, delta=1e-5, trust=trust, rounds=_HORIZON)
 
 
-Key: TypeAlias = int | tuple[str, str] | Case
+Key: TypeAlias = int | tuple[str, Noise] | Case
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,13 +87,13 @@ class Benchmark:
     Attributes:
         yardstick: of the NumPy LinUCB, for each number of arms.
         cases: of each case, drawing the arms included.
-        interactive: of one bandit driven from Python, for each policy and trust.
+        interactive: of one LinUCB driven from Python, for each trust and kind of noise.
         pinned: the processor core that everything ran on, or None where it could not be pinned.
     """
 
     yardstick: Mapping[int, float]
     cases: Mapping[Case, float]
-    interactive: Mapping[tuple[str, str], float]
+    interactive: Mapping[tuple[str, Noise], float]
     pinned: int | None
 
     def to_dict(self) -> dict[str, object]:
@@ -100,8 +103,9 @@ class Benchmark:
             for case, value in self.cases.items()
         ]
         interactive = [
-            {"policy": policy, "trust": trust} | self._figures(value, INTERACTIVE_ARMS)
-            for (policy, trust), value in self.interactive.items()
+            {"policy": "linucb", "trust": trust, "noise": noise}
+            | self._figures(value, INTERACTIVE_ARMS)
+            for (trust, noise), value in self.interactive.items()
         ]
         return {
             "yardstick_microseconds": self.yardstick[INTERACTIVE_ARMS],
@@ -180,8 +184,10 @@ def _timers(cases: Sequence[Case], arms: Sequence[int]) -> dict[Key, Callable[[]
         ready[count] = partial(_numpy_timer, count)
     for case in cases:
         ready[case] = partial(_loop_timer, case)
-    for trust in POLICIES["linucb"].trusts:
-        ready["linucb", trust] = partial(_interactive_timer, trust)
+    noises: tuple[Noise, ...] = ("simulated", "exact")
+    for noise in noises:
+        for trust in POLICIES["linucb"].trusts[noise == "exact" :]:
+            ready[trust, noise] = partial(_interactive_timer, trust, noise)
     return ready
 
 
@@ -204,10 +210,10 @@ def _numpy_timer(arms: int) -> Timer:
     return partial(time_numpy, arms=arms, dim=_DIM)
 
 
-def _interactive_timer(trust: str) -> Timer:
+def _interactive_timer(trust: str, noise: Noise) -> Timer:
     case = Case(policy="linucb", trust=trust, arms=INTERACTIVE_ARMS, replicates=1)
     problem = make_environment(dim=_DIM, arms=case.arms).problem(_HORIZON)
-    return interactive_timer(case.policy, problem, case.guarantee())
+    return interactive_timer(case.policy, problem, case.guarantee(), noise)
 
 
 def _loop_timer(case: Case) -> Timer:
@@ -231,10 +237,7 @@ def _scene(case: Case) -> Scene:
     environment, guarantee = make_environment(dim=_DIM, arms=case.arms), case.guarantee()
     policy = POLICIES[case.policy].make(environment.problem(_HORIZON), "tuned")
     privatizers = dict(protect(policy, guarantee, horizon=_HORIZON))
-    ledger = MemoryLedger(guarantee)
-    for privatizer in privatizers.values():
-        for charge in privatizer.charges(_HORIZON):
-            ledger.charge(charge.event, cohort=charge.cohort)
+    pay(privatizers, MemoryLedger(guarantee), horizon=_HORIZON)
     return Scene(
         policy=policy, privatizers=privatizers, environment=environment, seed=jnp.uint32(0)
     )

@@ -5,12 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import TypeAlias
+
+import jax.numpy as jnp
 
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.environments.worlds import make_environment
+from kerchief.mechanisms.blt import best_continual
 from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.privacy.calibration import (
     bun_steinke_rho,
     classical_gaussian_noise_multiplier,
@@ -18,10 +23,14 @@ from kerchief.privacy.calibration import (
     zcdp_rho,
 )
 from kerchief.privacy.composition import epsilon_at
+from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.registry import TRUSTS
 
 __all__ = ["Alternative", "Noise", "calibrate"]
+
+# A way's name, what is different, and its deviation over that of the noise used (None: refused).
+Other: TypeAlias = tuple[str, str, float | None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,9 +59,13 @@ class Noise:
         sensitivity: how far one user can move the statistic.
         size: length of the statistic.
         noise_multiplier: standard deviation over sensitivity.
-        std: standard deviation on each coordinate.
-        releases: how many such noises a run adds up.
-        twin: the exact discrete mechanism for deployment.
+        std: standard deviation on each coordinate: of one release's own noise, or under joint trust
+            of the last, worst prefix.
+        releases: how many releases a run makes.
+        total_std: standard deviation of the noise in the total over all users.
+        twin: the exact discrete mechanism for deployment; under joint trust that of each block.
+        twin_std: standard deviation of the twin's noise where `std` is that of this one; under
+            joint trust on its own worst prefix.
         twin_epsilon: what the twin really costs, at the guarantee's delta.
         alternatives: other ways, each with its factor.
     """
@@ -63,14 +76,11 @@ class Noise:
     noise_multiplier: float
     std: float
     releases: int
+    total_std: float
     twin: DiscreteGaussian
+    twin_std: float
     twin_epsilon: float
     alternatives: tuple[Alternative, ...]
-
-    @property
-    def total_std(self) -> float:
-        """Standard deviation of the noise in the total over all users."""
-        return self.std * math.sqrt(self.releases)
 
     def to_dict(self) -> dict[str, object]:
         """The answer as JSON."""
@@ -86,7 +96,7 @@ class Noise:
                 "grid_bits": self.twin.grid_bits,
                 "grid": self.twin.grid,
                 "scale": self.twin.scale,
-                "std": self.twin.std,
+                "std": self.twin_std,
                 "epsilon": self.twin_epsilon,
             },
             "alternatives": [dataclasses.asdict(one) for one in self.alternatives],
@@ -111,6 +121,7 @@ def calibrate(
         delta: of the guarantee.
         trust: `local`: the noise of each report; `central`: the noise of each batch's sum. Every
             user is in one of them, once, so both need one noise; a run adds up its releases.
+            `joint`: the correlated noise of every prefix, paid for once.
         link: how a score becomes an expected reward; it bounds y.
         dim: length of x.
         radius: norm of the parameter; it bounds y where the link does not.
@@ -126,7 +137,7 @@ def calibrate(
     """
     validate.positive("epsilon", epsilon)
     validate.between("delta", delta, 0.0, 1.0)
-    validate.one_of("trust", trust, ("local", "central"))
+    validate.one_of("trust", trust, ("local", "joint", "central"))
     problem = make_environment(link=link, dim=dim, radius=radius).problem(
         validate.whole("horizon", horizon, high=2**31 - 1)
     )
@@ -134,62 +145,105 @@ def calibrate(
     reach = query.sensitivity if sensitivity is None else sensitivity
     validate.positive("sensitivity", reach)
     multiplier = gaussian_noise_multiplier(epsilon, delta)
-    std = multiplier * reach
-    others = _looser(epsilon, delta, reach, std)
-    twin = DiscreteGaussian.matching(multiplier, reach, query.size)
+    amount = (_continual if trust == Trust.JOINT else _fresh)(multiplier, reach, query, horizon)
+    releases = TRUSTS[trust].make(query, multiplier, horizon).schedule.capacity(horizon)
+    others = _looser(epsilon, delta, multiplier) + amount.others
+    if sensitivity is None:
+        others += _coarser(query, epsilon, delta, multiplier * reach)
     return Noise(
         guarantee=Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon),
         sensitivity=reach,
         size=query.size,
         noise_multiplier=multiplier,
-        std=std,
-        releases=TRUSTS[trust].make(query, multiplier, horizon).schedule.capacity(horizon),
-        twin=twin,
-        twin_epsilon=epsilon_at([twin.event()], delta),
-        alternatives=others + (_coarser(query, epsilon, delta, std) if sensitivity is None else ()),
+        std=amount.std,
+        releases=releases,
+        total_std=amount.std * (1.0 if trust == Trust.JOINT else math.sqrt(releases)),
+        twin=amount.twin,
+        twin_std=amount.twin_std,
+        twin_epsilon=epsilon_at([amount.twin_event], delta),
+        alternatives=tuple(
+            Alternative(name=name, note=note, factor=factor, std=factor and factor * amount.std)
+            for name, note, factor in others
+        ),
     )
 
 
-def _looser(epsilon: float, delta: float, reach: float, std: float) -> tuple[Alternative, ...]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Amount:
+    """Noise of one kind, its exact twin, and other noises that would keep the same promise."""
+
+    std: float
+    twin: DiscreteGaussian
+    twin_std: float
+    twin_event: Event
+    others: tuple[Other, ...] = ()
+
+
+def _fresh(multiplier: float, reach: float, query: Regression, horizon: int) -> _Amount:
+    """Noise drawn anew for every release."""
+    twin = DiscreteGaussian.matching(multiplier, reach, query.size)
+    return _Amount(std=multiplier * reach, twin=twin, twin_std=twin.std, twin_event=twin.event())
+
+
+def _continual(multiplier: float, reach: float, query: Regression, horizon: int) -> _Amount:
+    """Noise correlated over every prefix; of the tree, the worst prefix has the most ones."""
+    noise = best_continual(noise_multiplier=multiplier, sensitivity=reach, horizon=horizon)
+    std = float(noise.std_at(jnp.int32(horizon)))
+    levels = horizon.bit_length()
+    node = DiscreteGaussian.matching(multiplier * math.sqrt(levels), reach, query.size)
+    tree = DiscreteTree(node=node, horizon=horizon)
+    worst = 2 ** ((horizon + 1).bit_length() - 1) - 1
+    tree_std = float(tree.std_at(worst))
+    fresh = multiplier * reach * math.sqrt(horizon)
+    return _Amount(
+        std=std,
+        twin=node,
+        twin_std=tree_std,
+        twin_event=tree.event(),
+        others=(
+            ("binary tree", "Chan, Shi, Song 2011", tree_std / std),
+            ("fresh noise on every prefix", "each user is in all later ones", fresh / std),
+        ),
+    )
+
+
+def _looser(epsilon: float, delta: float, multiplier: float) -> tuple[Other, ...]:
     """The same release, with looser accounting."""
     ways: tuple[tuple[str, str, Callable[[float, float], float]], ...] = (
         ("zCDP, tight", "Canonne, Kamath, Steinke 2020", lambda e, d: _of_rho(zcdp_rho(e, d))),
         ("zCDP, loose", "Bun, Steinke 2016", lambda e, d: _of_rho(bun_steinke_rho(e, d))),
         ("classical Gaussian", "Dwork, Roth 2014", classical_gaussian_noise_multiplier),
     )
-    return tuple(
-        _alternative(name, note, lambda rule=rule: reach * rule(epsilon, delta), std)  # type: ignore[misc]
-        for name, note, rule in ways
-    )
+    return tuple(_other(name, note, rule, epsilon, delta, multiplier) for name, note, rule in ways)
 
 
-def _coarser(
-    query: Regression, epsilon: float, delta: float, std: float
-) -> tuple[Alternative, ...]:
+def _coarser(query: Regression, epsilon: float, delta: float, std: float) -> tuple[Other, ...]:
     """Other ways to release (x xᵀ, y x), with exact accounting."""
     reward = max(abs(query.low), abs(query.high))
     half = gaussian_noise_multiplier(epsilon / 2, delta / 2)
     whole = gaussian_noise_multiplier(epsilon, delta)
     naive = 2 * query.norm * math.hypot(query.norm, reward)
-    ways = (
-        ("naive sensitivity", f"twice the largest norm, {naive:.4g}", whole * naive),
-        ("split: on the matrix", "epsilon/2, delta/2 each", half * math.sqrt(2) * query.norm**2),
-        ("split: on the vector", "epsilon/2, delta/2 each", half * 2 * reward * query.norm),
-    )
-    return tuple(
-        Alternative(name=name, std=other, factor=other / std, note=note)
-        for name, note, other in ways
+    matrix, vector = half * math.sqrt(2) * query.norm**2, half * 2 * reward * query.norm
+    return (
+        ("naive sensitivity", f"twice the largest norm, {naive:.4g}", whole * naive / std),
+        ("split: on the matrix", "epsilon/2, delta/2 each", matrix / std),
+        ("split: on the vector", "epsilon/2, delta/2 each", vector / std),
     )
 
 
-def _alternative(name: str, note: str, rule: Callable[[], float], std: float) -> Alternative:
+def _other(
+    name: str,
+    note: str,
+    rule: Callable[[float, float], float],
+    epsilon: float,
+    delta: float,
+    multiplier: float,
+) -> Other:
     """What a rule would have cost, or why it is refused."""
     try:
-        other = rule()
+        return name, note, rule(epsilon, delta) / multiplier
     except InvalidValue:
-        note = "proved up to epsilon 1 only"
-        return Alternative(name=name, std=None, factor=None, note=note)
-    return Alternative(name=name, std=other, factor=other / std, note=note)
+        return name, "proved up to epsilon 1 only", None
 
 
 def _of_rho(rho: float) -> float:

@@ -12,10 +12,11 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS
 from kerchief.core.registry import Registry
 from kerchief.environments.worlds import GLMEnvironment, make_environment
+from kerchief.mechanisms.blt import MAX_HORIZON
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Guarantee, Trust
 
-__all__ = ["YARDSTICKS", "Cell", "Comparison"]
+__all__ = ["YARDSTICKS", "Cell", "Comparison", "delta_warnings"]
 
 YARDSTICKS = ("uniform", "greedy")
 """Policies that play without protection in every comparison, asked for or not."""
@@ -87,7 +88,7 @@ class Comparison:
     Traceback (most recent call last):
     ...
     kerchief.core.errors.InvalidValue: trust is 'shuffle'; policy 'linucb' supports none, local, \
-central
+joint, central
     """
 
     link: str = "linear"
@@ -99,7 +100,7 @@ central
     noise: str = "bernoulli"
     horizon: int = 10_000
     policies: tuple[str, ...] = ("linucb",)
-    trusts: tuple[str, ...] = ("local", "central")
+    trusts: tuple[str, ...] = ("local", "joint", "central")
     epsilons: tuple[float, ...] = (0.2, 1.0, 10.0)
     delta: float = 1e-5
     replicates: int = 64
@@ -111,7 +112,9 @@ central
         self._check_numbers()
         self._check_names()
         for contexts in self.contexts:
-            self.environment(contexts)
+            problem = self.environment(contexts).problem(self.horizon)
+            for name in self.policies:
+                POLICIES[name].make(problem, self.mode)
         validate.whole("arms", self.arms, high=_MOST_FEATURES // self.dim)
 
     def cells(self) -> tuple[Cell, ...]:
@@ -142,12 +145,7 @@ central
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but should not pass unseen, a line each."""
-        if self.delta < 1 / self.horizon or not self._private():
-            return ()
-        return (
-            f"delta is {self.delta:g}, which is not below 1/horizon = {1 / self.horizon:g}: such a "
-            "promise would allow to publish one user's data outright; choose a smaller delta",
-        )
+        return delta_warnings(self.delta, self.horizon) if self._private() else ()
 
     def parameters(self) -> dict[str, object]:
         """Everything that was chosen, in the words of the command line."""
@@ -199,7 +197,8 @@ central
         return any(trust != Trust.NONE for trust in self.trusts)
 
     def _check_numbers(self) -> None:
-        validate.whole("horizon", self.horizon, high=2**31 - 1)
+        most = MAX_HORIZON if Trust.JOINT in self.trusts else 2**31 - 1
+        validate.whole("horizon", self.horizon, high=most)
         validate.whole("replicates", self.replicates, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
         validate.between("delta", self.delta, 0.0, 1.0)
@@ -233,3 +232,17 @@ def _known(kind: str, name: str, names: Iterable[str]) -> None:
     for word in names:
         words.add(str(word), str(word))
     words[name]
+
+
+def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
+    """A line, if delta is so large that the promise means little.
+
+    >>> delta_warnings(1e-5, 1000)
+    ()
+    """
+    if delta < 1 / horizon:
+        return ()
+    return (
+        f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
+        "allow to publish one user's data outright; choose a smaller delta",
+    )

@@ -10,17 +10,19 @@ import numpy as np
 
 from kerchief.core.contracts import Problem
 from kerchief.privacy.guarantee import Guarantee
-from kerchief.roles.interactive import Bandit
+from kerchief.roles.interactive import Bandit, Noise
 
 __all__ = ["interactive_timer"]
 
-_ROUNDS = 1000
+_ROUNDS = 500
 # Models are posted ever more rarely: the first rounds are not typical of a run.
 _WARM_UP = 1500
 _ENDLESS = 10**6
 
 
-def interactive_timer(policy: str, problem: Problem, guarantee: Guarantee) -> Callable[[], float]:
+def interactive_timer(
+    policy: str, problem: Problem, guarantee: Guarantee, noise: Noise
+) -> Callable[[], float]:
     """Make a bandit ready; each call plays some rounds and returns microseconds a round."""
     generator = np.random.default_rng(0)
     features = generator.normal(size=(_ROUNDS, problem.arms, problem.dim))
@@ -30,8 +32,8 @@ def interactive_timer(policy: str, problem: Problem, guarantee: Guarantee) -> Ca
         policy=policy,
         problem=dataclasses.replace(problem, horizon=_ENDLESS),
         guarantee=dataclasses.replace(guarantee, rounds=_ENDLESS),
-        noise="simulated",
-        seed=0,
+        noise=noise,
+        seed=0 if noise == "simulated" else None,
     )
 
     def timer(rounds: int = _ROUNDS) -> float:

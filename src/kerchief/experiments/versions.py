@@ -18,9 +18,10 @@ def versions() -> dict[str, str]:
     """Versions of kerchief, Python and what the numbers are computed with.
 
     >>> sorted(versions())
-    ['jax', 'jaxlib', 'kerchief', 'numpy', 'python']
+    ['dp-accounting', 'jax', 'jaxlib', 'kerchief', 'numpy', 'python', 'scipy']
     """
-    found = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    names = ("jax", "jaxlib", "numpy", "scipy", "dp-accounting")
+    found = {name: importlib.metadata.version(name) for name in names}
     return {"kerchief": kerchief.__version__, "python": platform.python_version(), **found}
 
 

@@ -91,6 +91,10 @@ class BLT:
         """The norm of the first column of C; the others are cut off earlier."""
         return self.factor.column_norm
 
+    def prepare(self, vector: Array) -> Array:
+        """What a user adds to a prefix: the vector itself."""
+        return vector
+
     def open(self, size: int) -> Array:
         """The running sum of seed vectors and the fading ones, all zero."""
         return jnp.zeros((1 + len(self.factor.decays), size), jnp.float64)

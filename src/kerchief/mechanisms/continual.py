@@ -8,13 +8,14 @@ The vectors may depend on what was released before. Theorem and proof: `continua
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.random import Stream
 from kerchief.core.validate import at_least, positive
+from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy import events
 
 __all__ = ["ContinualNoise", "draw", "seed_std", "stream_event", "until"]
@@ -45,23 +46,23 @@ class ContinualNoise(Protocol):
     def column_norm(self) -> float:
         """The largest Euclidean norm of a column of C: how much one user's change is amplified."""
 
-    @classmethod
-    def of(cls, *, noise_multiplier: float, sensitivity: float, horizon: int) -> Self:
-        """The noise with which the whole stream costs one Gaussian release of this multiplier."""
+    def prepare(self, vector: Vector) -> Vector:
+        """What a user adds to a prefix that gets this noise later."""
 
-    def open(self, size: int) -> Array:
+    def open(self, size: int) -> Vector:
         """The state before the first vector, for vectors of this length."""
 
-    def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
+    def step(self, state: Vector, round: Array, stream: Any) -> tuple[Vector, Vector]:
         """The noise on the prefix that ends with this vector, and the next state.
 
         Call it for every vector, in order. The caller meters the horizon and refuses what lies
-        beyond; as a second lock, the noise is NaN there, so that nothing could be read.
+        beyond. As a second lock nothing can be read there: floating-point noise is NaN, exact
+        noise is refused.
 
         Args:
             state: what the step before gave, or `open`.
             round: the place of the vector in the stream, from 0.
-            stream: randomness already addressed to this round.
+            stream: randomness already addressed to this round; deployment gives nothing.
         """
 
     def std_at(self, count: Array) -> Array:

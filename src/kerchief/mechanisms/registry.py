@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from kerchief.core.registry import Registry
+from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.toeplitz import SqrtToeplitz
+from kerchief.mechanisms.tree import Tree
 
 __all__ = ["MECHANISMS", "Entry"]
 
@@ -41,5 +45,37 @@ MECHANISMS.add(
         kind=DiscreteGaussian,
         idealized=DiscreteGaussian.idealized,
         summary="rounding to a grid, then whole grid steps of exactly sampled noise",
+    ),
+)
+MECHANISMS.add(
+    "tree",
+    Entry(
+        kind=Tree,
+        idealized=Tree.idealized,
+        summary="every prefix sum, from a binary tree of normal noise",
+    ),
+)
+MECHANISMS.add(
+    "sqrt-toeplitz",
+    Entry(
+        kind=SqrtToeplitz,
+        idealized=SqrtToeplitz.idealized,
+        summary="every prefix sum, with near-optimal correlated normal noise; short streams",
+    ),
+)
+MECHANISMS.add(
+    "blt",
+    Entry(
+        kind=BLT,
+        idealized=BLT.idealized,
+        summary="every prefix sum, with near-optimal correlated normal noise; long streams",
+    ),
+)
+MECHANISMS.add(
+    "discrete-tree",
+    Entry(
+        kind=DiscreteTree,
+        idealized=DiscreteTree.idealized,
+        summary="every prefix sum, from a binary tree of exactly sampled noise on a grid",
     ),
 )

@@ -92,6 +92,10 @@ class SqrtToeplitz:
         """The norm of the first column of C; the others are cut off earlier."""
         return _column_norm(self.horizon)
 
+    def prepare(self, vector: Array) -> Array:
+        """What a user adds to a prefix: the vector itself."""
+        return vector
+
     def open(self, size: int) -> Array:
         """All seed vectors, none drawn yet."""
         return jnp.zeros((self.horizon, size), jnp.float64)

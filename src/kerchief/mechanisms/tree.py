@@ -73,6 +73,10 @@ class Tree:
         """The first user is in one block of every size, nobody is in more."""
         return _column_norm(self.horizon)
 
+    def prepare(self, vector: Array) -> Array:
+        """What a user adds to a prefix: the vector itself."""
+        return vector
+
     def open(self, size: int) -> Array:
         """The noise of the latest block of each size, none yet."""
         return jnp.zeros((self.levels, size), jnp.float64)

@@ -1,4 +1,4 @@
-"""Bandits: a folder a family, a file an algorithm. They import nothing but the core."""
+"""Bandits, by family. They import nothing but the core."""
 
 from __future__ import annotations
 

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kerchief.core.errors import InvalidValue
+from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Receipt
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers.privatizer import Privatizer
 
 __all__ = ["Receipts", "pay", "settle"]
 
 Receipts = Mapping[str, tuple[Receipt, ...]]
 
 
-def pay(privatizers: Mapping[str, CohortSums], ledger: Ledger, *, horizon: int) -> Receipts:
+def pay(privatizers: Mapping[str, Privatizer], ledger: Ledger, *, horizon: int) -> Receipts:
     """Charge all that a run of this length may cost, before any noise is drawn for it.
 
     Raises:
         BudgetExceeded: the ledger refuses; nothing was charged.
+        InvalidValue: the budget promises something else than the privatizers keep.
     """
+    _agree(privatizers, ledger.budget, horizon)
     bills = {name: privatizer.charges(horizon) for name, privatizer in privatizers.items()}
     paid = iter(ledger.charge_all([line for bill in bills.values() for line in bill]))
     return {name: tuple(next(paid) for _ in bill) for name, bill in bills.items()}
 
 
 def settle(
-    privatizers: Mapping[str, CohortSums],
+    privatizers: Mapping[str, Privatizer],
     ledger: Ledger,
     receipts: Receipts,
     *,
@@ -45,3 +49,18 @@ def settle(
         for receipt in paid:
             used = privatizers[name].took_part(receipt.cohort, users=users, reach=reach[name])
             ledger.settle(receipt, used=used)
+
+
+def _agree(privatizers: Mapping[str, Privatizer], budget: Guarantee, horizon: int) -> None:
+    """Refuse a promise whose words the run would not keep, whatever its numbers."""
+    if budget.rounds is not None and budget.rounds < horizon:
+        raise InvalidValue(
+            f"the budget speaks of {budget.rounds} rounds and the run has {horizon}; let it speak "
+            f"of all {horizon}, or leave its rounds out"
+        )
+    bare = [name for name, privatizer in privatizers.items() if not privatizer.noisy_device]
+    if budget.trust is Trust.LOCAL and bare:
+        raise InvalidValue(
+            f"the budget promises local privacy and no device adds noise to {', '.join(bare)}; "
+            f"state the trust that the privatizers need"
+        )

@@ -7,15 +7,18 @@ from collections.abc import Callable, Mapping
 
 from kerchief.core.contracts import BoundedSum, Policy
 from kerchief.core.registry import Registry
+from kerchief.mechanisms.blt import best_continual
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.privacy.calibration import gaussian_noise_multiplier, share
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.prefix import PrefixSums
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = ["TRUSTS", "Entry", "protect"]
 
-Make = Callable[[BoundedSum, float, int], CohortSums]
+Make = Callable[[BoundedSum, float, int], Privatizer]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,13 @@ def _local(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSu
     return CohortSums(query=query, schedule=Every(), device=noise, middle=None)
 
 
+def _joint(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
+    noise = best_continual(
+        noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+    )
+    return PrefixSums(query=query, schedule=Every(), noise=noise)
+
+
 def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
     noise = Gaussian.of(noise_multiplier=noise_multiplier, sensitivity=query.sensitivity)
     schedule = At.growing(horizon, first=50, growth=1.5)
@@ -55,6 +65,13 @@ TRUSTS.add(
     Entry(make=_local, summary="each device adds Gaussian noise to its report; no one is trusted"),
 )
 TRUSTS.add(
+    "joint",
+    Entry(
+        make=_joint,
+        summary="a trusted curator releases every prefix total with noise correlated over time",
+    ),
+)
+TRUSTS.add(
     "central",
     Entry(
         make=_central,
@@ -63,7 +80,7 @@ TRUSTS.add(
 )
 
 
-def protect(policy: Policy, guarantee: Guarantee, *, horizon: int) -> Mapping[str, CohortSums]:
+def protect(policy: Policy, guarantee: Guarantee, *, horizon: int) -> Mapping[str, Privatizer]:
     """Give each of a policy's queries the privatizer that the guarantee's trust asks for.
 
     All queries share one joint budget: their Gaussians together cost exactly the guarantee, which

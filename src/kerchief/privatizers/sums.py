@@ -16,6 +16,8 @@ Proof note: `sums.md`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
@@ -59,18 +61,45 @@ class CohortSums:
     @property
     def outlook(self) -> Outlook:
         """What the learner may know beforehand."""
-        return Outlook(noisy=self.device is not None or self.middle is not None)
+        return Outlook(noisy=bool(self.noises))
+
+    @property
+    def noises(self) -> tuple[Mechanism, ...]:
+        """The device's noise and the middle's, as far as there is any."""
+        return tuple(noise for noise in (self.device, self.middle) if noise is not None)
+
+    @property
+    def noisy_device(self) -> bool:
+        """Whether a device adds noise, so that its user has taken part by reporting."""
+        return self.device is not None
+
+    @property
+    def noisy_middle(self) -> bool:
+        """Whether the middle adds noise."""
+        return self.middle is not None
 
     @property
     def idealized(self) -> bool:
         """Whether any of its noise is floating point, and so for simulation only."""
-        return any(noise is not None and noise.idealized for noise in (self.device, self.middle))
+        return any(noise.idealized for noise in self.noises)
+
+    @property
+    def restorable(self) -> bool:
+        """The memory is what was released."""
+        return True
 
     def exact(self) -> CohortSums:
         """The twin for deployment: the same protocol with discrete noise at the same multiplier."""
-        return dataclasses.replace(
-            self, device=_twin(self, self.device), middle=_twin(self, self.middle)
-        )
+        return self.with_noise(self._twin)
+
+    def with_noise(self, change: Callable[[Any], Any]) -> CohortSums:
+        """The same protocol with every noise in it changed."""
+        device, middle = (n if n is None else change(n) for n in (self.device, self.middle))
+        return dataclasses.replace(self, device=device, middle=middle)
+
+    def with_schedule(self, schedule: Schedule) -> CohortSums:
+        """The same protocol, released at other times."""
+        return dataclasses.replace(self, schedule=schedule)
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """What a run of this length costs, before it begins (host only).
@@ -108,7 +137,10 @@ class CohortSums:
 
     def randomize(self, record: Tree, stream: Stream | None) -> Vector:
         """Device: clip and encode, always; then the device's own noise, if it has any."""
-        statistic: Vector = self.query.encode(record)
+        return self.report(self.query.encode(record), stream)
+
+    def report(self, statistic: Vector, stream: Stream | None) -> Vector:
+        """Device: its own noise, if it has any; else the statistic as the middle wants it."""
         if self.device is not None:
             return self.device.add(statistic, stream)
         return statistic if self.middle is None else self.middle.prepare(statistic)
@@ -142,11 +174,10 @@ class CohortSums:
         middle = 0.0 if self.middle is None else self.middle.std
         return jnp.sqrt(jnp.float64(device**2 * users + middle**2 * releases))
 
-
-def _twin(sums: CohortSums, noise: Mechanism | None) -> Mechanism | None:
-    """Exact noise in place of idealized noise."""
-    if noise is None or not noise.idealized:
-        return noise
-    return DiscreteGaussian.matching(
-        float(noise.std) / noise.sensitivity, noise.sensitivity, sums.query.size
-    )
+    def _twin(self, noise: Mechanism) -> Mechanism:
+        """Exact noise in place of idealized noise."""
+        if not noise.idealized:
+            return noise
+        return DiscreteGaussian.matching(
+            float(noise.std) / noise.sensitivity, noise.sensitivity, self.query.size
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import jax
 import numpy as np
@@ -14,8 +14,8 @@ from kerchief.core.random import MIDDLE, Stream
 from kerchief.core.validate import whole
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import Receipts, pay, settle
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At
-from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.device import on_host
 from kerchief.roles.messages import Answer, Answers, Ask, Batch, Done, Message, Reports
 from kerchief.roles.round import place
@@ -25,16 +25,16 @@ __all__ = ["Curator", "Desk"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Desk:
-    """What the curator holds for one query. Under central trust the tally is private.
+    """What the curator holds for one query: private under central trust, and more so under joint.
 
     Attributes:
-        memory: what was released, as its privatizer keeps it.
+        memory: what its privatizer keeps: released totals, or under joint trust the exact one.
         tally: the reports of the present cohort, added up.
         used: how many releases there were.
         reach: how many users the last one spoke about.
     """
 
-    memory: Tree
+    memory: Tree = dataclasses.field(repr=False)
     tally: Tree = dataclasses.field(repr=False)
     used: int = 0
     reach: int = 0
@@ -43,9 +43,9 @@ class Desk:
 class Curator:
     """Collects reports and releases totals: when the schedule is ready, within what was paid for.
 
-    Under central trust its users trust it: it holds un-noised sums and adds the noise. Under local
-    trust the same object needs no trust at all, since it only adds up numbers that are safe to
-    publish one by one. Either way no receipt means no release, and one too many is refused.
+    Under joint and central trust its users trust it: it holds exact sums and adds the noise. Under
+    local trust the same object needs no trust at all, since it only adds up numbers that are safe
+    to publish one by one. Either way no receipt means no release, and one too many is refused.
 
     >>> from kerchief.privacy import Guarantee, MemoryLedger
     >>> curator = Curator(privatizers={}, ledger=MemoryLedger(Guarantee(epsilon=1.0, delta=0.0,
@@ -62,7 +62,7 @@ class Curator:
     def __init__(
         self,
         *,
-        privatizers: Mapping[str, CohortSums],
+        privatizers: Mapping[str, Privatizer],
         ledger: Ledger,
         horizon: int,
         stream: Stream | None = None,
@@ -91,21 +91,49 @@ class Curator:
 
     @property
     def desks(self) -> Mapping[str, Desk]:
-        """What it holds: as private as its users' data under central trust."""
-        return dict(self._desks)
+        """What a restart may have: what was released.
 
-    def open(self) -> None:
+        The present cohort is forgotten: a copy that knew it could release it a second time.
+
+        Raises:
+            InvalidValue: a privatizer remembers more than releases.
+        """
+        kept = [name for name, one in self._privatizers.items() if not one.restorable]
+        if kept:
+            raise InvalidValue(
+                f"the memory of {', '.join(kept)} holds exact totals, which a copy would release "
+                "again; keep the process alive, or begin a new run with new users"
+            )
+        return {
+            name: dataclasses.replace(desk, tally=_opened(self._privatizers[name]).tally)
+            for name, desk in self._desks.items()
+        }
+
+    @property
+    def tickets(self) -> frozenset[str]:
+        """The reports that were counted."""
+        return frozenset(self._tickets)
+
+    def open(self) -> Receipts:
         """Pay for the whole run; before this no noise may be drawn, here or on a device.
 
         Raises:
             BudgetExceeded: the ledger refuses; the curator stays closed.
         """
         self._receipts = pay(self._privatizers, self._ledger, horizon=self.horizon)
+        return self._receipts
 
-    def resume(self, desks: Mapping[str, Desk], *, users: int) -> None:
-        """Go on where another process stopped; the ledger holds the receipts of its `open`."""
+    def resume(self, desks: Mapping[str, Desk], *, users: int, tickets: Iterable[str] = ()) -> None:
+        """Go on where another process stopped; the ledger holds the receipts of its `open`.
+
+        Args:
+            desks: its `desks`.
+            users: how many had reported to it.
+            tickets: its `tickets`; without them a report that is sent again counts again.
+        """
         self._desks = {name: desks[name] for name in self._privatizers}
         self.users = whole("users", users, low=0, high=self.horizon)
+        self._tickets = set(tickets)
         self._receipts = {}
 
     def handle(self, message: Message) -> Message:
@@ -138,8 +166,11 @@ class Curator:
         if self.users >= self.horizon:
             raise CapacityExceeded(f"{self.users} users were here; {self.horizon} were paid for")
         self._check(answers)
-        for name, privatizer in self._privatizers.items():
-            tally = privatizer.collect(self._desks[name].tally, answers[name])
+        tallies = {
+            name: privatizer.collect(self._desks[name].tally, answers[name])
+            for name, privatizer in self._privatizers.items()
+        }
+        for name, tally in tallies.items():
             self._desks[name] = dataclasses.replace(self._desks[name], tally=tally)
         self.users += 1
 
@@ -192,16 +223,16 @@ class Curator:
             if np.shape(report) != (size,) or not np.isfinite(report).all():
                 raise InvalidValue(f"the report to {name!r} must be {size} finite numbers")
 
-    def _source(self, name: str, privatizer: CohortSums, round: int) -> Stream | None:
+    def _source(self, name: str, privatizer: Privatizer, round: int) -> Stream | None:
         """Where the middle's noise comes from."""
-        if on_host(privatizer) or privatizer.middle is None:
+        if on_host(privatizer) or not privatizer.noisy_middle:
             return None
         if self._stream is None:
             raise InvalidValue(f"the noise of {name!r} is simulated; give the curator a stream")
         return self._stream.at(MIDDLE, round=round, query=place(name, self._privatizers))
 
 
-def _opened(privatizer: CohortSums) -> Desk:
+def _opened(privatizer: Privatizer) -> Desk:
     memory, tally = privatizer.open()
     return Desk(memory=_on_host(memory), tally=_on_host(tally))
 

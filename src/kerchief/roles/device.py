@@ -17,7 +17,7 @@ from kerchief.core.contracts import Arms, BoundedSum, Clock, Policy, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import DEVICE, POLICY, Stream
 from kerchief.mechanisms.mechanism import Vector
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles.messages import Post, Reports
 from kerchief.roles.round import place
 
@@ -33,23 +33,13 @@ class _Visit:
     action: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Encoded:
-    """A query whose statistic was already clipped and encoded in float64, by compiled code."""
-
-    size: int
-    sensitivity: float
-
-    def encode(self, record: Array) -> Array:
-        return record
-
-
 class Device:
     """Acts for one user at a time, and answers queries with what the privatizers let out.
 
     What is raw stays in this object until the next visit; `act` returns the action to the user and
     `reports` returns what leaves. Under local trust reports already carry all their noise. Under
-    central trust they are clipped, un-noised statistics for a curator that the user trusts.
+    joint and central trust they are clipped statistics without noise, for a curator that the user
+    trusts.
 
     A report is made once a visit. Calling `reports` again, as a device does that did not hear
     back, returns the same one: fresh noise on the same record would be a second release that
@@ -67,7 +57,7 @@ class Device:
     True
     """
 
-    def __init__(self, *, policy: Policy, privatizers: Mapping[str, CohortSums]) -> None:
+    def __init__(self, *, policy: Policy, privatizers: Mapping[str, Privatizer]) -> None:
         """Give the device its code; it holds no user yet.
 
         Args:
@@ -124,8 +114,7 @@ class Device:
         given = (name, visit.post.model, visit.arms, visit.action, reward)
         if on_host(privatizer):
             statistic = np.asarray(_statistic(self._policy, privatizer.query, *given))
-            known = _Encoded(size=privatizer.query.size, sensitivity=privatizer.query.sensitivity)
-            return dataclasses.replace(privatizer, query=known).randomize(statistic, None)
+            return privatizer.report(statistic, None)
         if stream is None and privatizer.outlook.noisy:
             raise InvalidValue(f"the noise of {name!r} is simulated; give reports a stream")
         number = place(name, self._privatizers)
@@ -133,7 +122,7 @@ class Device:
         return _randomize(self._policy, privatizer, *given, at)
 
 
-def on_host(privatizer: CohortSums) -> bool:
+def on_host(privatizer: Privatizer) -> bool:
     """Whether its noise is exact: drawn by NumPy code, and so never inside a compiled function."""
     return privatizer.outlook.noisy and not privatizer.idealized
 
@@ -146,7 +135,7 @@ def _act(policy: Policy, model: Tree, arms: Arms, clock: Clock, stream: Stream) 
 @partial(jax.jit, static_argnums=2)
 def _randomize(
     policy: Policy,
-    privatizer: CohortSums,
+    privatizer: Privatizer,
     name: str,
     model: Tree,
     arms: Arms,

@@ -17,7 +17,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles.curator import Curator
 from kerchief.roles.device import Device
 from kerchief.roles.learner import Learner
@@ -56,7 +56,7 @@ class Played:
 def drive(
     *,
     policy: Policy,
-    privatizers: Mapping[str, CohortSums],
+    privatizers: Mapping[str, Privatizer],
     environment: Environment,
     ledger: Ledger,
     horizon: int,

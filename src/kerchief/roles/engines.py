@@ -18,10 +18,10 @@ from kerchief.core.contracts import Arms, Policy, Problem, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.discrete import DiscreteGaussian
-from kerchief.mechanisms.mechanism import Mechanism
+from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.privacy.ledger import Ledger
-from kerchief.privatizers.billing import pay
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers.billing import Receipts, pay
+from kerchief.privatizers.privatizer import Noise, Privatizer
 from kerchief.roles.curator import Curator
 from kerchief.roles.device import Device
 from kerchief.roles.learner import Learner
@@ -40,7 +40,7 @@ class Engine(Protocol):
     def model(self) -> Tree:
         """What is public."""
 
-    def open(self, ledger: Ledger, horizon: int) -> None:
+    def open(self, ledger: Ledger, horizon: int) -> Receipts:
         """Pay for the whole run, before any noise is drawn."""
 
     def act(self, features: NDArray[np.float64], allowed: NDArray[np.bool_] | None) -> int:
@@ -75,7 +75,7 @@ class Program:
     def __init__(
         self,
         policy: Policy,
-        privatizers: tuple[tuple[str, CohortSums], ...],
+        privatizers: tuple[tuple[str, Privatizer], ...],
         arms: int,
         dim: int,
     ) -> None:
@@ -130,7 +130,7 @@ class Program:
 _shared = functools.lru_cache(maxsize=64)(Program)
 
 
-def _program(policy: Policy, privatizers: Mapping[str, CohortSums], problem: Problem) -> Program:
+def _program(policy: Policy, privatizers: Mapping[str, Privatizer], problem: Problem) -> Program:
     """Bandits that differ in their memory alone share one program."""
     parts: Any = (policy, tuple(privatizers.items()), problem.arms, problem.dim)
     try:
@@ -153,7 +153,7 @@ class Compiled:
         self,
         *,
         policy: Policy,
-        privatizers: Mapping[str, CohortSums],
+        privatizers: Mapping[str, Privatizer],
         problem: Problem,
         seed: int | None,
     ) -> None:
@@ -171,9 +171,9 @@ class Compiled:
         """What is public."""
         return self._kept().model
 
-    def open(self, ledger: Ledger, horizon: int) -> None:
+    def open(self, ledger: Ledger, horizon: int) -> Receipts:
         """Pay for the whole run."""
-        pay(self._privatizers, ledger, horizon=horizon)
+        return pay(self._privatizers, ledger, horizon=horizon)
 
     def act(self, features: NDArray[np.float64], allowed: NDArray[np.bool_] | None) -> int:
         """Choose among the rows; the rest of the arms is masked."""
@@ -198,15 +198,14 @@ class Compiled:
         self._waiting = True
 
     def snapshot(self) -> Tree:
-        """The carry, without its seed."""
+        """The carry, without its seed and without the present cohort."""
         kept = self._kept()
-        names = [field.name for field in dataclasses.fields(kept) if field.name != "seed"]
-        return {name: getattr(kept, name) for name in names}
+        return {name: getattr(kept, name) for name in vars(kept) if name not in ("seed", "tally")}
 
     def resume(self, snapshot: Tree) -> None:
-        """Go on from a carry, with this engine's own seed."""
-        seed = jnp.asarray(self._seed.astype(np.int32))
-        self._packed = self._program.packing.pack(Kept(seed=seed, **snapshot))
+        """Go on from a carry, with this engine's own seed and an empty cohort."""
+        fresh = self._program.begin(self._seed)
+        self._packed = self._program.packing.pack(dataclasses.replace(fresh, **snapshot))
 
     def _chosen(self, offered: NDArray[np.float64]) -> Array:
         """Choose; learn first, if a reward waits."""
@@ -238,12 +237,12 @@ class Apart:
         self,
         *,
         policy: Policy,
-        privatizers: Mapping[str, CohortSums],
+        privatizers: Mapping[str, Privatizer],
         problem: Problem,
         ledger: Ledger,
     ) -> None:
         """Set up the roles; nothing is charged before `open`."""
-        pooled = {name: _pooled(privatizer) for name, privatizer in privatizers.items()}
+        pooled = {name: one.with_noise(_pooled) for name, one in privatizers.items()}
         self._device = Device(policy=policy, privatizers=pooled)
         self._curator = Curator(privatizers=pooled, ledger=ledger, horizon=problem.horizon)
         self._learner = Learner.beside(self._curator.release, policy=policy, privatizers=pooled)
@@ -256,9 +255,9 @@ class Apart:
         """What is public."""
         return jax.tree.map(np.asarray, self._learner.model)
 
-    def open(self, ledger: Ledger, horizon: int) -> None:
+    def open(self, ledger: Ledger, horizon: int) -> Receipts:
         """Pay for the whole run."""
-        self._curator.open()
+        return self._curator.open()
 
     def act(self, features: NDArray[np.float64], allowed: NDArray[np.bool_] | None) -> int:
         """Choose among the rows, on the device."""
@@ -289,10 +288,11 @@ def _arms(features: Any, allowed: Any) -> Arms:
     return Arms(features=features, allowed=allowed)
 
 
-def _pooled(privatizer: CohortSums) -> CohortSums:
-    device, middle = _pool(privatizer.device), _pool(privatizer.middle)
-    return dataclasses.replace(privatizer, device=device, middle=middle)
-
-
-def _pool(noise: Mechanism | None) -> Mechanism | None:
-    return Pooled(noise) if isinstance(noise, DiscreteGaussian) else noise
+def _pooled(noise: Noise) -> Noise:
+    """The same exact noise, drawn in bulk."""
+    match noise:
+        case DiscreteGaussian():
+            return Pooled(noise)
+        case DiscreteTree(node=DiscreteGaussian() as node):
+            return dataclasses.replace(noise, node=Pooled(node))
+    return noise

@@ -15,13 +15,14 @@ from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger, MemoryLedger
+from kerchief.privacy.receipts import Receipt
 from kerchief.privatizers import protect
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles.device import on_host
 from kerchief.roles.engines import Apart, Compiled, Engine
 from kerchief.roles.values import as_mask, as_reward, as_rows
 
-__all__ = ["Bandit", "Saved", "Setup"]
+__all__ = ["Bandit", "Noise", "Saved", "Setup"]
 
 Noise = Literal["exact", "simulated"]
 
@@ -31,7 +32,7 @@ class Setup:
     """What a bandit was made from; all of it public but the seed of simulated noise."""
 
     policy: Policy
-    privatizers: Mapping[str, CohortSums]
+    privatizers: Mapping[str, Privatizer]
     problem: Problem
     guarantee: Guarantee
     noise: str
@@ -40,10 +41,11 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Saved:
-    """A bandit at rest; under central trust as private as the data of its present cohort."""
+    """A bandit at rest: what is public, and proof that it was paid for."""
 
     setup: Setup
     round: int
+    receipts: tuple[Receipt, ...]
     memory: Tree = dataclasses.field(repr=False)
     ledger: str | None
 
@@ -104,6 +106,11 @@ class Bandit:
             UnknownName: no such policy, or no privatizer for this trust.
         """
         validate.one_of("noise", noise, ("exact", "simulated"))
+        if ledger is not None and ledger.budget.trust != guarantee.trust:
+            raise InvalidValue(
+                f"the ledger's budget is for {ledger.budget.trust} trust and the guarantee for "
+                f"{guarantee.trust}; they must speak of the same trust"
+            )
         chosen = _named(policy, problem, guarantee, mode) if isinstance(policy, str) else policy
         privatizers = protect(chosen, guarantee, horizon=problem.horizon)
         if noise == "exact":
@@ -117,7 +124,8 @@ class Bandit:
             seed=_checked_seed(noise, seed),
         )
         self._start(setup, MemoryLedger(guarantee) if ledger is None else ledger)
-        self._engine.open(self._ledger, problem.horizon)
+        paid = self._engine.open(self._ledger, problem.horizon)
+        self._receipts = tuple(receipt for lines in paid.values() for receipt in lines)
 
     def _start(self, setup: Setup, ledger: Ledger) -> None:
         self._setup, self._ledger = setup, ledger
@@ -182,17 +190,29 @@ class Bandit:
         self._engine.learn(value)
 
     def save(self) -> str:
-        """Write everything a restart needs; a pending decision is dropped.
+        """Write what a restart needs, which is public: no noise, no secret seed, no data.
 
-        The text holds no noise and no secret seed. Under central trust it holds the present
-        cohort's un-noised sum: keep it as you would keep the data.
+        A pending decision is dropped, and so are, under central trust, the users of the cohort that
+        was not released yet: a copy that knew them could release them twice.
 
         Raises:
             CodecError: the policy is not one of this package's.
+            InvalidValue: under joint trust, where a restart would need the exact totals.
         """
-        ledger = self._ledger.dumps() if isinstance(self._ledger, MemoryLedger) else None
-        memory = self._engine.snapshot()
-        return encode(Saved(setup=self._setup, round=self._rounds, memory=memory, ledger=ledger))
+        kept = [name for name, one in self._setup.privatizers.items() if not one.restorable]
+        if kept:
+            raise InvalidValue(
+                f"{self._setup.guarantee.trust} trust keeps exact totals of {', '.join(kept)}, and "
+                "a copy would release them again; keep the process alive, or begin anew"
+            )
+        saved = Saved(
+            setup=self._setup,
+            round=self._rounds,
+            receipts=self._receipts,
+            memory=self._engine.snapshot(),
+            ledger=self._ledger.dumps() if isinstance(self._ledger, MemoryLedger) else None,
+        )
+        return encode(saved)
 
     @classmethod
     def load(cls, text: str, *, ledger: Ledger | None = None) -> Bandit:
@@ -204,15 +224,20 @@ class Bandit:
 
         Raises:
             CodecError: the text is not a saved bandit.
-            InvalidValue: the ledger is neither in the text nor given.
+            InvalidValue: the ledger is neither in the text nor given, or it never paid.
         """
         saved = decode(text)
         if not isinstance(saved, Saved):
             raise CodecError(f"the text holds a {type(saved).__name__}, not a saved bandit")
         if ledger is None and saved.ledger is None:
             raise InvalidValue("ledger is None and the text holds none; give the one that paid")
+        books = ledger or MemoryLedger.loads(saved.ledger or "")
+        known = {dataclasses.replace(receipt, used=None) for receipt in books.receipts}
+        if not known.issuperset(saved.receipts):
+            raise InvalidValue("the ledger does not hold the receipts of this bandit; give its own")
         bandit = cls.__new__(cls)
-        bandit._start(saved.setup, ledger or MemoryLedger.loads(saved.ledger or ""))
+        bandit._start(saved.setup, books)
+        bandit._receipts = saved.receipts
         bandit._engine.resume(saved.memory)
         bandit._rounds = saved.round
         return bandit

@@ -11,8 +11,8 @@ from jax import Array
 
 from kerchief.core.contracts import Clock, Outlook, Policy, Release, Tree
 from kerchief.core.errors import InvalidValue
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import OnDemand
-from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.messages import Answer, Ask, Done, Message, Post, Read, Tick
 from kerchief.roles.transport import Transport
 
@@ -68,7 +68,7 @@ class Learner:
         transport: Transport,
         *,
         policy: Policy,
-        privatizers: Mapping[str, CohortSums],
+        privatizers: Mapping[str, Privatizer],
         curator: str,
     ) -> Learner:
         """A learner that asks the curator at an address."""
@@ -76,7 +76,7 @@ class Learner:
 
     @classmethod
     def beside(
-        cls, middle: Middle, *, policy: Policy, privatizers: Mapping[str, CohortSums]
+        cls, middle: Middle, *, policy: Policy, privatizers: Mapping[str, Privatizer]
     ) -> Learner:
         """A learner that asks a middle; of the privatizers it keeps public facts alone."""
         return cls(

@@ -55,6 +55,11 @@ class Pooled:
         """How far one user can move the vector."""
         return self._noise.sensitivity
 
+    @property
+    def grid(self) -> float:
+        """The distance between two values that can be released."""
+        return self._noise.grid
+
     def prepare(self, vector: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
         """Round a vector to the grid."""
         return self._noise.prepare(vector)

@@ -18,8 +18,8 @@ from jax import Array
 from kerchief.core.contracts import Arms, Clock, Policy, Tree
 from kerchief.core.random import DEVICE, MIDDLE, POLICY, Stream
 from kerchief.core.struct import struct
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, OnDemand
-from kerchief.privatizers.sums import CohortSums
 
 __all__ = ["Carry", "Round", "place"]
 
@@ -29,7 +29,7 @@ C = TypeVar("C", bound="Carry")
 
 @struct
 class Carry:
-    """What a bandit remembers between two rounds; under central trust the tally is private."""
+    """What a bandit remembers between two rounds; what the middle of it holds may be private."""
 
     state: Tree
     model: Tree
@@ -59,7 +59,7 @@ class Round:
     """
 
     policy: Policy
-    privatizers: Mapping[str, CohortSums]
+    privatizers: Mapping[str, Privatizer]
 
     def begin(self) -> Carry:
         """Before the first user."""

@@ -26,7 +26,12 @@ def longest(problem: Problem) -> float:
 
 def as_rows(features: ArrayLike, problem: Problem) -> NDArray[np.float64]:
     """Features as a float64 matrix with one row an arm; lengths are for `check_rows`."""
-    rows = np.asarray(features, np.float64)
+    try:
+        rows = np.asarray(features, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidValue(
+            "features are not a matrix of real numbers; give one row an arm"
+        ) from None
     if rows.ndim != 2 or rows.shape[1] != problem.dim or not 0 < len(rows) <= problem.arms:
         raise InvalidValue(
             f"features have shape {rows.shape}; it must be (1 to {problem.arms}, {problem.dim})"
@@ -42,8 +47,9 @@ def check_rows(rows: NDArray[np.float64], problem: Problem) -> None:
     norms = np.where(np.isnan(norms), math.inf, np.abs(norms))
     row = int(np.argmax(norms))
     if not norms[row] <= longest(problem):
+        # Not how long it is: errors end up in logs, and a context must not.
         raise InvalidValue(
-            f"row {row} of features has norm {norms[row]:.6g}; it must be finite and at most "
+            f"row {row} of features is too long or not finite; its norm must be at most "
             f"{problem.norm}: rescale the features, or declare a larger norm in the problem"
         )
 
@@ -67,13 +73,17 @@ def as_reward(reward: float, problem: Problem) -> float:
     >>> as_reward(2.0, facts)
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: reward is 2.0; it must lie in [0.0, 1.0]: clip or rescale \
-it, or declare a wider range in the problem
+    kerchief.core.errors.InvalidValue: the reward is out of range; it must lie in [0.0, 1.0]: clip \
+or rescale it, or declare a wider range in the problem
     """
-    value = float(reward)
+    try:
+        value = float(reward)
+    except (TypeError, ValueError):
+        raise InvalidValue("the reward is not a number; give one real number") from None
     if not problem.low <= value <= problem.high:
+        # Not which value: errors end up in logs, and a reward must not.
         raise InvalidValue(
-            f"reward is {value}; it must lie in [{problem.low}, {problem.high}]: clip or rescale "
-            f"it, or declare a wider range in the problem"
+            f"the reward is out of range; it must lie in [{problem.low}, {problem.high}]: clip or "
+            f"rescale it, or declare a wider range in the problem"
         )
     return value

@@ -1,4 +1,4 @@
-"""All roles in one process, thousands at once: the compiled loop, its recorder and its metrics."""
+"""The compiled loop, which plays thousands of bandits at once, and its recorder."""
 
 from __future__ import annotations
 

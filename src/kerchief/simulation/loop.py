@@ -1,8 +1,8 @@
-"""The compiled loop: all roles in one process, written for one bandit, run by the thousand.
+"""The compiled loop: `roles.round` mapped over replicates and scanned over time.
 
-One scan over rounds. The cheap part of a round is mapped over replicates; what a public schedule
-makes rare is a real branch on the round; what each learner asks for at its own time is served one
-due replicate at a time, so that replicates that are not due cost nothing.
+What public time makes rare is a branch, since the round is not mapped. What each learner wants at a
+time of its own is worked off afterwards, replicate by replicate, so that only those that are due
+cost anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jax import Array
 from kerchief.core.contracts import Environment, Policy, Tree
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles import round as roles
 
 __all__ = ["Carry", "Scene", "advance", "begin"]
@@ -29,7 +29,7 @@ class Scene:
     """What plays: its structure is compiled, its numbers are arguments."""
 
     policy: Policy
-    privatizers: Mapping[str, CohortSums]
+    privatizers: Mapping[str, Privatizer]
     environment: Environment
     seed: Array
 
@@ -93,12 +93,12 @@ def _play(scene: Scene, carry: Carry, round: Array) -> tuple[Carry, Mapping[str,
 def _serve(scene: Scene, carry: Carry, round: Array, name: str, due: Array) -> Carry:
     """Serve those that are due, one at a time."""
 
-    def serve_one(pending: tuple[Carry, Array]) -> tuple[Carry, Array]:
-        carry, due = pending
+    def serve_next(queue: tuple[Carry, Array]) -> tuple[Carry, Array]:
+        carry, due = queue
         i = jnp.argmax(due)
         one: Carry = jax.tree.map(lambda leaf: leaf[i], carry)
         one = scene.bandit.serve(one, name, round, scene.root(one))
         carry = jax.tree.map(lambda leaf, mine: leaf.at[i].set(mine), carry, one)
         return carry, due.at[i].set(False)
 
-    return jax.lax.while_loop(lambda pending: pending[1].any(), serve_one, (carry, due))[0]
+    return jax.lax.while_loop(lambda queue: queue[1].any(), serve_next, (carry, due))[0]

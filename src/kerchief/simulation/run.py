@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from kerchief.core import validate
 from kerchief.core.contracts import Environment, Policy
+from kerchief.core.errors import InvalidValue
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import pay, settle
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.simulation.loop import Carry, Scene, advance, begin
 
 __all__ = ["Progress", "Run", "simulate"]
@@ -57,7 +58,7 @@ class Run:
 def simulate(
     *,
     policy: Policy,
-    privatizers: Mapping[str, CohortSums],
+    privatizers: Mapping[str, Privatizer],
     environment: Environment,
     ledger: Ledger,
     horizon: int,
@@ -104,6 +105,7 @@ def simulate(
     validate.whole("ticks", ticks)
     validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
     validate.whole("seed", seed, low=0, high=2**32 - 1)
+    _check_simulated(privatizers)
     report = progress or (lambda stage, done: None)
     receipts = pay(privatizers, ledger, horizon=horizon)
     scene = Scene(
@@ -128,6 +130,15 @@ def simulate(
         compile_seconds=recorder.compile_seconds,
         device=jax.devices()[0].platform,
     )
+
+
+def _check_simulated(privatizers: Mapping[str, Privatizer]) -> None:
+    """Refuse exact noise, which cannot be drawn in compiled code, before anything is charged."""
+    for name, privatizer in privatizers.items():
+        if privatizer.outlook.noisy and not privatizer.idealized:
+            raise InvalidValue(
+                f"the noise of {name!r} is exact; simulate with idealized noise, or use roles.drive"
+            )
 
 
 @dataclasses.dataclass(kw_only=True)

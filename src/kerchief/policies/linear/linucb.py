@@ -2,8 +2,9 @@
 
 The same functions are ridge LinUCB (OFUL; Abbasi-Yadkori, Pál and Szepesvári 2011, Theorem 2) when
 the released sums carry no noise, and locally private LinUCB (Zheng, Cai, Huang, Li and Wang 2020,
-Algorithm 5) when every user randomizes the report. The policy sees the noise level of the total and
-nothing else of the protection.
+Algorithm 5) when every user randomizes the report, and jointly private LinUCB (Shariff and Sheffet
+2018, Algorithm 1) when a trusted curator releases every prefix of the sums. The policy sees the
+noise level of the total and nothing else of the protection.
 
 Two places where noise changes the mathematics, both functions of public numbers:
 
@@ -95,12 +96,12 @@ class LinUCB:
         Args:
             problem: the public bounds.
             mode: widths from the theorem, or the documented multipliers.
-            exploration: multiplier of the width; by default 1 in theory and 0.4 when tuned.
+            exploration: multiplier of the width; by default 1 in theory and 0.5 when tuned.
         """
         query = Regression.of(problem)
         # Centred rewards belong to a parameter that is shifted along the shared coordinate.
-        shift = abs(query.center) / problem.constant if mode == "theory" and query.center else 0.0
-        default = 1.0 if mode == "theory" else 0.4
+        shift = abs(query.center / problem.constant) if mode == "theory" and query.center else 0.0
+        default = 1.0 if mode == "theory" else 0.5
         return cls(
             query=query,
             regularizer=1.0,
@@ -192,7 +193,8 @@ class LinUCB:
         """Multipliers in place of the theorem's constants, chosen on unreported seeds."""
         dim = self.query.dim
         ridge = self.regularizer + self.damping * noise * jnp.sqrt(2.0 * dim)
-        width = self.radius * jnp.sqrt(ridge) + self.spread * jnp.sqrt(1.0 * dim)
+        # Half of the worst bias: noise makes the ridge large, and all of it explores too much.
+        width = 0.5 * self.radius * jnp.sqrt(ridge) + self.spread * jnp.sqrt(1.0 * dim)
         return ridge, 0.1 * ridge, width
 
 
@@ -211,7 +213,7 @@ POLICIES.add(
         kind=LinUCB,
         summary="LinUCB with no exploration: the best arm of the ridge estimate",
         source="the yardstick of every comparison",
-        trusts=("none", "local", "central"),
+        trusts=("none", "local", "joint", "central"),
         parent="greedy",
         home="linear",
     ),
@@ -222,8 +224,9 @@ POLICIES.add(
         make=_linucb,
         kind=LinUCB,
         summary="optimism over an ellipsoid around a (noisy) ridge estimate",
-        source="Abbasi-Yadkori et al. 2011, Theorem 2; local: Zheng et al. 2020, Algorithm 5",
-        trusts=("none", "local", "central"),
+        source="Abbasi-Yadkori et al. 2011, Theorem 2; local: Zheng et al. 2020; "
+        "joint: Shariff et al. 2018",
+        trusts=("none", "local", "joint", "central"),
         parent="linucb",
         home="linear",
     ),

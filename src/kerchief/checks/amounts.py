@@ -1,0 +1,60 @@
+"""How much a privatizer's releases tell about one user, all of them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.checks.errors import expect
+from kerchief.checks.protocol import Noise
+from kerchief.checks.statistics import precision_range
+from kerchief.privacy import Event
+from kerchief.privacy.composition import leaves
+
+__all__ = ["attack", "charged_multiplier", "expect_noise_as_charged"]
+
+Floats = NDArray[np.float64]
+
+
+def charged_multiplier(event: Event) -> float:
+    """The noise multiplier of the one Gaussian that costs as much as an event made of some.
+
+    >>> from kerchief.privacy import Gaussian, Repeated
+    >>> charged_multiplier(Repeated(event=Gaussian(noise_multiplier=6.0), count=9))
+    2.0
+    """
+    parts: Any = leaves([event]).items()
+    return 1 / math.sqrt(sum(count / leaf.noise_multiplier**2 for leaf, count in parts))
+
+
+def expect_noise_as_charged(noises: Sequence[Noise], event: Event, sensitivity: float) -> None:
+    """All releases together tell as much about a user as was charged, and not more.
+
+    One user moves the total by a vector of length Δ, in the release that first speaks about them
+    and in every later one. With Σ the covariance of the noise over the releases and u the indicator
+    of those releases, the transcript is a Gaussian release of multiplier 1 / (Δ √(uᵀ Σ⁻¹ u)).
+    Exact tests on Wishart's law, 1e-6 over all places of the user.
+    """
+    draws, charged = _side_by_side(noises), charged_multiplier(event)
+    places = np.tri(len(noises)).T
+    ranges = [precision_range(draws, place, len(noises)) for place in places]
+    # High precision is a low multiplier. Rows: the least and the most that it may be.
+    least, most = 1 / (sensitivity * np.sqrt(np.array(ranges)[:, ::-1].T))
+    seen = f"multipliers of {least.round(4)} to {most.round(4)}, by the user's first release"
+    expect((charged <= most).all(), seen=seen, expected=f"{charged}, as charged, or more")
+    expect((charged >= least).any(), seen=seen, expected=f"{charged} for some, as charged")
+
+
+def attack(noises: Sequence[Noise]) -> Floats:
+    """How the best attacker on the first user weighs the releases: Σ⁻¹ u."""
+    draws = _side_by_side(noises)
+    weights: Floats = np.linalg.solve(draws @ draws.T / draws.shape[1], np.ones(len(noises)))
+    return weights
+
+
+def _side_by_side(noises: Sequence[Noise]) -> Floats:
+    return np.stack([noise.draws.ravel() for noise in noises])

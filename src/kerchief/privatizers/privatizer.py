@@ -1,0 +1,99 @@
+"""What every privatizer offers: the roles, the bills and the checks know no more of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, Self, TypeAlias
+
+from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Tree
+from kerchief.core.random import Stream
+from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.mechanism import Mechanism, Vector
+from kerchief.privacy.receipts import Charge, Cohort
+from kerchief.privatizers.schedule import Schedule
+
+__all__ = ["Noise", "Privatizer"]
+
+Noise: TypeAlias = Mechanism | ContinualNoise
+
+
+class Privatizer(Protocol):
+    """Answers one query: where noise is added, when answers are released, what they cost.
+
+    Device functions see one user, the middle sees reports, and only a release goes on to the
+    learner. A tally holds reports that were not released yet; a memory holds what the middle needs
+    from one release to the next. Either may be private: see the privatizer's own words.
+    """
+
+    @property
+    def query(self) -> BoundedSum:
+        """What it answers."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """When it may release."""
+
+    @property
+    def outlook(self) -> Outlook:
+        """What the learner may know beforehand."""
+
+    @property
+    def noises(self) -> tuple[Noise, ...]:
+        """Every source of noise in it."""
+
+    @property
+    def noisy_device(self) -> bool:
+        """Whether a device adds noise, so that its user has taken part by reporting."""
+
+    @property
+    def noisy_middle(self) -> bool:
+        """Whether the middle adds noise, and so needs a source of it."""
+
+    @property
+    def idealized(self) -> bool:
+        """Whether any of its noise is floating point, and so for simulation only."""
+
+    @property
+    def restorable(self) -> bool:
+        """Whether its memory holds releases alone, so that a restored copy repeats nothing."""
+
+    def exact(self) -> Privatizer:
+        """The twin for deployment: the same protocol and promise, with exact noise."""
+
+    def with_noise(self, change: Callable[[Any], Any]) -> Self:
+        """The same protocol with every source of noise changed."""
+
+    def with_schedule(self, schedule: Schedule) -> Self:
+        """The same protocol, released at other times."""
+
+    def charges(self, horizon: int) -> tuple[Charge, ...]:
+        """What a run of this length costs, before it begins (host only)."""
+
+    def took_part(self, cohort: Cohort, *, users: int, reach: int) -> int:
+        """How often a cohort's users really took part, for settling (host only).
+
+        Args:
+            cohort: whom a charge was for.
+            users: how many users have reported.
+            reach: how many users the last release spoke about.
+        """
+
+    def open(self) -> tuple[Tree, Tree]:
+        """The memory and the tally before the first user."""
+
+    def randomize(self, record: Tree, stream: Stream | None) -> Vector:
+        """Device: clip and encode, always; then `report`."""
+
+    def report(self, statistic: Vector, stream: Stream | None) -> Vector:
+        """Device: what leaves it, for a statistic that is clipped and encoded."""
+
+    def collect(self, tally: Tree, report: Vector) -> Tree:
+        """Middle: add one report to the tally."""
+
+    def release(
+        self, memory: Tree, tally: Tree, clock: Clock, stream: Stream | None
+    ) -> tuple[Release, Tree]:
+        """Middle: the noisy running total, and the memory for the next one."""
+
+    def clear(self, tally: Tree) -> Tree:
+        """Middle: the tally after a release."""

@@ -1,0 +1,161 @@
+"""Prefix totals: exact inside, noisy outside, paid once. Statistical laws are in `checks`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.core.codec import decode, encode
+from kerchief.core.contracts import Clock, Example, Release
+from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
+from kerchief.core.queries import Regression
+from kerchief.core.random import MIDDLE, Stream
+from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.tree import Tree
+from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, NonPrivate, Trust
+from kerchief.privatizers import At, Every, PrefixSums, Privatizer
+from kerchief.roles import Curator
+from kerchief.roles.messages import Reports
+
+QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+HORIZON = 12
+ROOT = Stream.of(seed=3, replicate=0)
+RECORD = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5))
+ENCODED = np.asarray(QUERY.encode(RECORD))
+
+
+def sums(kind: Any = BLT, *, multiplier: float = 3.0, horizon: int = HORIZON) -> PrefixSums:
+    noise = kind.of(noise_multiplier=multiplier, sensitivity=QUERY.sensitivity, horizon=horizon)
+    return PrefixSums(query=QUERY, schedule=Every(), noise=noise)
+
+
+def clock(round: int) -> Clock:
+    return Clock(round=jnp.int32(round), since={})
+
+
+def played(privatizer: PrefixSums, ends: list[int], source: Any = ROOT) -> list[Release]:
+    memory, tally = privatizer.open()
+    releases = []
+    for round in range(ends[-1]):
+        tally = privatizer.collect(tally, privatizer.randomize(RECORD, None))
+        if round + 1 in ends:
+            at = source.at(MIDDLE, round=round) if isinstance(source, Stream) else source
+            release, memory = privatizer.release(memory, tally, clock(round), at)
+            tally = privatizer.clear(tally)
+            releases.append(release)
+    return releases
+
+
+@pytest.mark.parametrize("kind", [BLT, Tree])
+@pytest.mark.parametrize("ends", [list(range(1, 10)), [2, 3, 8, 9]])
+def test_without_noise_every_prefix_is_exact(kind: Any, ends: list[int]) -> None:
+    for end, release in zip(ends, played(sums(kind, multiplier=0.0), ends), strict=True):
+        np.testing.assert_allclose(release.total, end * ENCODED, atol=1e-12)
+        assert int(release.count) == end
+        assert float(release.noise) == 0.0
+
+
+@pytest.mark.parametrize("kind", [BLT, Tree])
+def test_the_noise_is_that_of_the_place_among_releases(kind: Any) -> None:
+    privatizer, ends = sums(kind), [2, 3, 8]
+    state = privatizer.noise.open(QUERY.size)
+    for place, release in enumerate(played(privatizer, ends)):
+        at = ROOT.at(MIDDLE, round=ends[place] - 1)
+        noise, state = privatizer.noise.step(state, jnp.int32(place), at)
+        np.testing.assert_allclose(release.total - ends[place] * ENCODED, noise, atol=1e-9)
+        assert release.noise == privatizer.noise.std_at(jnp.int32(place + 1))
+
+
+def test_beyond_the_horizon_nothing_can_be_read() -> None:
+    last = played(sums(horizon=2), [1, 2, 3])
+    assert np.isfinite(last[1].total).all()
+    assert np.isnan(last[2].total).all()
+    with pytest.raises(CapacityExceeded):
+        played(sums(horizon=2).exact(), [1, 2, 3], None)
+
+
+def test_everyone_pays_once_for_the_whole_stream() -> None:
+    (charge,) = sums().charges(HORIZON)
+    assert charge.cohort == Cohort(first=0, last=HORIZON)
+    assert charge.event == sums().noise.event()
+    assert isinstance(charge.event, Gaussian)
+    assert charge.event.noise_multiplier == pytest.approx(3.0, rel=1e-12)
+    assert sums(multiplier=0.0).charges(HORIZON)[0].event == NonPrivate()
+    assert sums().took_part(charge.cohort, users=5, reach=0) == 0
+    assert sums().took_part(charge.cohort, users=5, reach=4) == 1
+
+
+def test_noise_for_fewer_releases_is_refused_before_it_is_paid_for() -> None:
+    with pytest.raises(CapacityExceeded, match="13 releases over 13 rounds"):
+        sums().charges(HORIZON + 1)
+    rare = sums().with_schedule(At(ends=(50, 100)))
+    assert len(rare.charges(100)) == 1
+
+
+def test_what_is_private_is_not_shown() -> None:
+    memory, _ = sums().open()
+    told = dataclasses.replace(memory, total=jnp.full(QUERY.size, 0.123))
+    assert "0.123" not in repr(told)
+    assert repr(told) == f"Prefix(releases={memory.releases!r})"
+
+
+def test_the_outlook_and_where_noise_is_added() -> None:
+    privatizer: Privatizer = sums()
+    assert privatizer.outlook.noisy
+    assert (privatizer.noisy_device, privatizer.noisy_middle) == (False, True)
+    assert privatizer.idealized
+    assert privatizer.noises == (sums().noise,)
+
+
+def test_the_exact_twin_keeps_the_promise_with_the_trees_noise() -> None:
+    exact = sums().exact()
+    assert isinstance(exact.noise, DiscreteTree)
+    assert not exact.idealized
+    assert exact.exact() is exact
+    assert (exact.query, exact.schedule) == (QUERY, Every())
+    tree = sums(Tree).noise
+    counts = jnp.arange(1, HORIZON + 1)
+    np.testing.assert_allclose(exact.noise.std_at(counts), tree.std_at(counts), rtol=1e-4)
+    assert decode(encode(exact)) == exact
+    for release in played(exact, [1, 2, 3, 6], None):
+        assert (np.asarray(release.total) % exact.noise.grid == 0).all()
+        error = np.asarray(release.total) - int(release.count) * ENCODED
+        # Beyond 6 deviations with probability below 3e-9 a coordinate.
+        assert (np.abs(error) < 6 * float(release.noise)).all()
+
+
+def test_a_report_off_the_grid_is_rounded_by_the_curator() -> None:
+    exact = sums().exact()
+    assert isinstance(exact.noise, DiscreteTree)
+    _, tally = exact.open()
+    tally = exact.collect(tally, np.full(QUERY.size, 0.1 * exact.noise.grid))
+    assert (np.asarray(tally.total) == 0).all()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_curator_meters_the_stream(exact: bool) -> None:
+    short: Any = sums().exact() if exact else sums()
+    ledger = MemoryLedger(Guarantee(epsilon=1.5, delta=1e-5, trust=Trust.JOINT))
+    curator = Curator(privatizers={"q": short}, ledger=ledger, horizon=2, stream=ROOT)
+    with pytest.raises(CapacityExceeded, match="nothing was paid"):
+        curator.release("q", clock(0))
+    curator.open()
+    for round in range(2):
+        report = short.randomize(RECORD, None)
+        curator.handle(Reports(ticket=str(round), answers={"q": report}))
+        release = curator.release("q", clock(round))
+        assert release is not None
+        assert int(release.count) == round + 1
+    with pytest.raises(CapacityExceeded, match="2 times of 2"):
+        curator.release("q", clock(1))
+    with pytest.raises(CapacityExceeded, match="2 were paid for"):
+        curator.handle(Reports(ticket="x", answers={"q": report}))
+    with pytest.raises(InvalidValue, match="exact totals"):
+        _ = curator.desks
+    with pytest.raises(BudgetExceeded):
+        Curator(privatizers={"q": short}, ledger=ledger, horizon=2, stream=ROOT).open()

@@ -19,7 +19,13 @@ from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import protect
 from kerchief.simulation import Run, simulate
 
-CELLS = (("uniform", "none"), ("linucb", "none"), ("linucb", "local"), ("linucb", "central"))
+CELLS = (
+    ("uniform", "none"),
+    ("linucb", "none"),
+    ("linucb", "local"),
+    ("linucb", "joint"),
+    ("linucb", "central"),
+)
 
 
 def guarantee(trust: str, horizon: int) -> Guarantee:

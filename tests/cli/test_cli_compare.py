@@ -29,7 +29,7 @@ def test_the_table_fits_a_terminal(call: Call) -> None:
     assert "ball contexts" in table
     assert "fixed contexts" in table
     assert table.count("not private") == 4
-    assert rest.count("differential privacy") == 2
+    assert rest.count("differential privacy") == 3
     assert "report: results/compare/report.html" in rest
 
 
@@ -59,7 +59,7 @@ def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert set(document) >= {"rows", "parameters", "versions", "files"}
-    assert len(document["rows"]) == 5
+    assert len(document["rows"]) == 6
     for row in document["rows"]:
         _check_row(row)
     for path in document["files"].values():
@@ -167,7 +167,7 @@ def test_an_interrupted_run_keeps_what_was_finished(
     monkeypatch.setattr(command, "play", _stopped_after(2))
     result = call(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 130
-    assert "interrupted: 2 of 10 cells were finished" in result.stderr
+    assert "interrupted: 2 of 12 cells were finished" in result.stderr
     assert "greedy" in result.stdout
     table = pl.read_parquet(tmp_path / "out" / "results.parquet")
     assert table["policy"].unique().sort().to_list() == ["greedy", "uniform"]

@@ -19,8 +19,8 @@ def test_yardsticks_and_parents_always_play_along() -> None:
         cells = [cell for cell in comparison.cells() if cell.contexts == contexts]
         plain = [cell.policy for cell in cells if cell.asked is None]
         assert plain == ["uniform", "greedy", "linucb"]
-        assert {cell.trust for cell in cells if cell.asked} == {"local", "central"}
-        assert len(cells) == 3 + 2 * 2
+        assert {cell.trust for cell in cells if cell.asked} == {"local", "joint", "central"}
+        assert len(cells) == 3 + 3 * 2
 
 
 def test_no_cell_plays_twice() -> None:
@@ -58,7 +58,11 @@ def test_without_protection_nothing_is_asked() -> None:
         ({"delta": 0.0}, "delta is 0.0; it must lie in (0.0, 1.0)"),
         ({"delta": 1.0}, "delta is 1.0"),
         ({"horizon": -1}, "horizon is -1; it must be at least 1"),
-        ({"horizon": 2**31}, "it must be at least 1 and at most 2147483647"),
+        ({"horizon": 2**31}, "it must be at least 1 and at most 10000000"),
+        (
+            {"horizon": 2**31, "trusts": ("local",)},
+            "it must be at least 1 and at most 2147483647",
+        ),
         ({"replicates": 0}, "replicates is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"dim": 1, "contexts": ("intercept",)}, "dim is 1; it must be at least 2"),

@@ -108,7 +108,7 @@ def test_the_report_stands_alone(outputs: Outputs) -> None:
 
 def test_a_partial_report_says_so(finished: list[Finished]) -> None:
     page = render(SMALL, finished[:2], b"png")
-    assert "interrupted: 2 of 14 cells" in page
+    assert "interrupted: 2 of 18 cells" in page
 
 
 def test_the_document_is_json(outputs: Outputs) -> None:

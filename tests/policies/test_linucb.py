@@ -205,7 +205,7 @@ class Ridge:
 
     def bounds(self, x: Floats) -> list[float]:
         inverse, estimate = np.linalg.inv(self.v), self.estimate
-        width = self.exploration * (1 + math.sqrt(len(self.u)))
+        width = self.exploration * (0.5 + math.sqrt(len(self.u)))
         return [float(row @ estimate + width * math.sqrt(row @ inverse @ row)) for row in x]
 
     def learn(self, x: Floats, y: float) -> None:

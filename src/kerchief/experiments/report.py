@@ -71,7 +71,7 @@ def promises(comparison: Comparison) -> list[Promise]:
     """The promise of each private trust, in full once and in a line for each further epsilon.
 
     >>> [promise.trust for promise in promises(Comparison())]
-    ['local', 'central']
+    ['local', 'joint', 'central']
     """
     asked = [cell.guarantee for cell in comparison.cells() if cell.asked is not None]
     by_trust: dict[str, list[Guarantee]] = {}

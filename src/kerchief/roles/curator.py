@@ -55,6 +55,7 @@ class Curator:
     ...
     kerchief.core.errors.CapacityExceeded: nothing was paid for yet; open the curator first
     >>> curator.open()
+    {}
     >>> curator.handle(Reports(ticket="a", answers={})), curator.users
     (Done(), 1)
     """

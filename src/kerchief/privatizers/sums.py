@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Tree
@@ -161,7 +162,7 @@ class CohortSums:
 
     def clear(self, tally: Tally) -> Tally:
         """Begin the next cohort."""
-        return Tally(total=jnp.zeros_like(tally.total))
+        return Tally(total=0 * tally.total)
 
     def _event(self) -> Event:
         """What one user's part in one release costs, read off the noise that is really added."""
@@ -172,7 +173,9 @@ class CohortSums:
         """Standard deviation of the total's noise: one share a report, or one a release."""
         device = 0.0 if self.device is None else self.device.std
         middle = 0.0 if self.middle is None else self.middle.std
-        return jnp.sqrt(jnp.float64(device**2 * users + middle**2 * releases))
+        # Plain operators: they stay in NumPy on the host, where a call of JAX costs far more.
+        variance = device**2 * users.astype(np.float64) + middle**2 * releases.astype(np.float64)
+        return variance**0.5
 
     def _twin(self, noise: Mechanism) -> Mechanism:
         """Exact noise in place of idealized noise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -34,4 +35,25 @@ def struct(cls: type[T]) -> type[T]:
     Box(value=3.0, size=3)
     """
     made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-    return jax.tree_util.register_dataclass(made)
+    fields = dataclasses.fields(made)  # type: ignore[arg-type]
+    leaves = tuple(field.name for field in fields if not field.metadata.get("static"))
+    shape = tuple(field.name for field in fields if field.metadata.get("static"))
+
+    def flatten(value: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(getattr(value, name) for name in leaves), tuple(
+            getattr(value, name) for name in shape
+        )
+
+    def flatten_with_keys(value: Any) -> tuple[tuple[tuple[Any, Any], ...], tuple[Any, ...]]:
+        inner, rest = flatten(value)
+        keys = (jax.tree_util.GetAttrKey(name) for name in leaves)
+        return tuple(zip(keys, inner, strict=True)), rest
+
+    def unflatten(rest: tuple[Any, ...], inner: Iterable[Any]) -> Any:
+        fields = dict(zip(leaves, inner, strict=True)) | dict(zip(shape, rest, strict=True))
+        return made(**fields)
+
+    # Not `register_dataclass`: two classes registered so, with the same fields, have structures
+    # that compare equal, and a compiled function made for one is then called for the other.
+    jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
+    return made

@@ -1,0 +1,42 @@
+"""Two kinds with the same fields are two kinds, also for whatever JAX keeps by structure."""
+
+from __future__ import annotations
+
+import jax
+
+from kerchief.core.struct import static, struct
+
+
+@struct
+class Plain:
+    value: float
+    size: int = static(default=1)
+
+    def grown(self) -> float:
+        return self.value + self.size
+
+
+@struct
+class Other(Plain):
+    def grown(self) -> float:
+        return self.value - self.size
+
+
+def test_structures_of_different_kinds_differ() -> None:
+    plain, other = (jax.tree.structure(kind(value=1.0)) for kind in (Plain, Other))
+    assert plain != other
+    assert hash(plain) != hash(other)
+    assert plain == jax.tree.structure(Plain(value=2.0))
+    assert plain != jax.tree.structure(Plain(value=1.0, size=2))
+
+
+def test_compiled_code_of_one_kind_is_never_used_for_the_other() -> None:
+    grown = jax.jit(lambda box: box.grown())
+    for _ in range(3):
+        assert float(grown(Plain(value=5.0))) == 6.0
+        assert float(grown(Other(value=5.0))) == 4.0
+
+
+def test_paths_name_the_fields() -> None:
+    ((path, leaf),) = jax.tree_util.tree_leaves_with_path(Plain(value=3.0))
+    assert (jax.tree_util.keystr(path), leaf) == (".value", 3.0)

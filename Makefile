@@ -21,7 +21,7 @@ lint: $(READY)  ## format, lint, types and import arrows
 bench: $(READY)  ## microseconds a decision beside a plain NumPy LinUCB
 	$(BIN)/kerchief bench
 
-nightly: $(READY)  ## the long statistical tests
+nightly: $(READY)  ## the long statistical tests, and every experiment of the catalogue at full size
 	$(BIN)/python -m pytest -m nightly --numprocesses=2
 
 $(READY): requirements.lock pyproject.toml

@@ -14,21 +14,26 @@ import pytest
 from jax import Array
 
 from kerchief.checks import Case, CheckFailed, check_registry, yield_policy_checks
-from kerchief.core.contracts import Arms, Clock, Example, Release, Tree
+from kerchief.checks.by_hand import hand_of
+from kerchief.core.contracts import Arms, Clock, Example, Release, Start, Tree
 from kerchief.core.errors import BudgetExceeded
 from kerchief.core.linalg import svec
+from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import struct
+from kerchief.policies.glm.rarely import RarelySwitching
 from kerchief.policies.linear.linucb import LinUCB, Model, State
 from kerchief.policies.registry import POLICIES, Entry
 from kerchief.privacy import MemoryLedger, Receipt
 from kerchief.privacy.receipts import Charge
-from kerchief.privatizers import CohortSums, protect
+from kerchief.privatizers import CohortSums, OnDemand, protect
+from kerchief.privatizers.fits import Fits
 from kerchief.simulation.run import Run, simulate
 
 LAWS = dict(yield_policy_checks())
+_SHOWS = "one user shows in releases alone"
 
 
 @struct
@@ -280,6 +285,128 @@ def _too_much_noise(*given: Any, **named: Any) -> Mapping[str, CohortSums]:
     }
 
 
+@struct
+class RefitsAtOnce(RarelySwitching):
+    """The paper's leak: asks for a warm fit because the present user explored."""
+
+    def record(self, model: Any, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        sent = RarelySwitching.record(self, model, arms, action, reward)
+        object.__setattr__(self, "_explored", bool((sent["warm"].features != 0).any()))
+        return sent
+
+    def due(self, state: Any, clock: Clock) -> Mapping[str, Array | bool]:
+        wanted = RarelySwitching.due(self, state, clock)
+        return {**wanted, "warm": getattr(self, "_explored", False)}
+
+
+@struct
+class SmugglesToRequest(RarelySwitching):
+    """Begins a fit at what its device smuggled."""
+
+    def record(self, model: Any, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        object.__setattr__(self, "_smuggled", float(arms.features[action].sum()))
+        return RarelySwitching.record(self, model, arms, action, reward)
+
+    def request(self, state: Any, name: str) -> Start | None:
+        start = RarelySwitching.request(self, state, name)
+        if start is None:
+            return None
+        return dataclasses.replace(start, ridge=start.ridge + abs(getattr(self, "_smuggled", 0.0)))
+
+
+class HalfSensitive(GLMLoss):
+    """Forgets that replacing a user moves a sum of gradients by twice their bound."""
+
+    @property
+    def sensitivity(self) -> float:
+        return self.clip
+
+
+class OverlySensitive(GLMLoss):
+    """A sensitivity that no pair of gradients reaches."""
+
+    @property
+    def sensitivity(self) -> float:
+        return 4 * self.clip
+
+
+class TrustingLoss(GLMLoss):
+    """Does not look at endless or undefined slopes."""
+
+    def gradients(self, rows: Array, point: Array) -> Array:
+        x = rows[:, : self.dim]
+        return GLMLoss.gradients(self, rows, point) + 0 * (x @ point.astype(x.dtype))[:, None]
+
+
+@struct
+class FreeFits(Fits):
+    """Settles as if only the last fit had cost anything."""
+
+    def took_part(self, cohort: Any, *, users: int, reach: int, releases: int) -> int:
+        return Fits.took_part(self, cohort, users=users, reach=reach, releases=min(releases, 1))
+
+
+class _Door:
+    """A side channel from the curator's desk to its schedule."""
+
+    open = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Watching(OnDemand):
+    """Lets a fit through when the present user's record opened the door."""
+
+    door: _Door
+
+    def room(self, used: Array) -> Array:
+        return OnDemand.room(self, used) & self.door.open
+
+
+@struct
+class Doorman(Fits):
+    """Opens the door for users who sent features."""
+
+    def collect(self, tally: Any, report: Any) -> Any:
+        self.schedule.door.open = bool((report[: self.query.dim] != 0).any())  # type: ignore[union-attr]
+        return Fits.collect(self, tally, report)
+
+
+def _as(kind: type[Fits], *, name: str = "warm", **changed: Any) -> Any:
+    """Protection whose fits, of one query, are of another kind."""
+
+    def protect_so(*given: Any, **named: Any) -> Mapping[str, Any]:
+        made: Mapping[str, Any] = protect(*given, **named)
+        return {**made, name: kind(**{**vars(made[name]), **changed})}
+
+    return protect_so
+
+
+def _bare_matrices(*given: Any, **named: Any) -> Mapping[str, Any]:
+    """No noise on the matrices, under a promise."""
+    made: Mapping[str, Any] = protect(*given, **named)
+    sums = made["curvature"]
+    bare = CohortSums(query=sums.query, schedule=sums.schedule, device=None, middle=None)
+    return {**made, "curvature": bare}
+
+
+def _rare(
+    kind: type[RarelySwitching] = RarelySwitching,
+    trust: str = "joint",
+    *,
+    loss: type[GLMLoss] = GLMLoss,
+    **rooms: Any,
+) -> Case:
+    """A case of the rarely switching bandit that explores, with one thing changed."""
+    entry = POLICIES["glm-rare-explore"]
+
+    def make(problem: Any, mode: Any) -> RarelySwitching:
+        plain: Any = entry.make(problem, mode)
+        return kind(**{**vars(plain), "loss": loss(**vars(plain.loss)), "threshold": 0.05})
+
+    changed = dataclasses.replace(entry, make=make, kind=kind)
+    return Case.of(f"glm-rare-explore[{kind.__name__}]", changed, trust, **rooms)
+
+
 def _case(
     kind: Any = LinUCB,
     trust: str = "none",
@@ -353,6 +480,18 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
     ),
     ("more privacy does not help", "contrary", lambda: _case(Contrary, "central")),
     ("confidence sets cover the truth", "narrow", lambda: _case(make=_with(exploration=0.1))),
+    ("due times are public", "smuggled into a request", lambda: _rare(SmugglesToRequest)),
+    (_SHOWS, "fitted at once when someone explores", lambda: _rare(RefitsAtOnce)),
+    (_SHOWS, "matrices without noise", lambda: _rare(protect=_bare_matrices)),
+    (
+        _SHOWS,
+        "a schedule that looks at records",
+        lambda: _rare(protect=_as(Doorman, schedule=Watching(limit=9, door=_Door()))),
+    ),
+    ("statistics obey their bound", "half for a loss", lambda: _rare(loss=HalfSensitive)),
+    ("statistics obey their bound", "double for a loss", lambda: _rare(loss=OverlySensitive)),
+    ("clipping holds beyond the domain", "undefined point", lambda: _rare(loss=TrustingLoss)),
+    ("each user pays once", "one fit of all", lambda: _rare(protect=_as(FreeFits, name="fit"))),
 ]
 
 
@@ -383,3 +522,21 @@ def test_an_entry_that_is_not_true_is_found() -> None:
     with pytest.raises(CheckFailed) as caught:
         check_registry(registry=registry)
     assert [failure.law for failure in caught.value.failures].count("entries are true") == 3
+
+
+def test_the_specimen_of_the_leak_explores_for_one_user_and_not_for_another() -> None:
+    case = _rare()
+    hand = hand_of(case, seed=1)
+    usual = [hand.turn(round) for round in range(2)][-1]
+    arms = {size: jnp.full((5, 2), size) for size in (0.0, 0.7)}
+    sent = {
+        size: hand.policy.record(
+            usual.posted,
+            Arms(features=features, allowed=jnp.ones(5, bool)),
+            jnp.int32(0),
+            jnp.float64(0),
+        )["warm"]
+        for size, features in arms.items()
+    }
+    assert [bool((one.features != 0).any()) for one in sent.values()] == [False, True]
+    LAWS[_SHOWS](case)

@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 from click.testing import Result
 
-from kerchief.cli import compare as command
+from kerchief.cli import playing
 from kerchief.cli.printing import print_table
 from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.plan import Cell, Spot, player
 from kerchief.experiments.rows import HEADINGS, Row, Spread
 
 Call = Callable[..., Result]
@@ -34,12 +35,9 @@ def test_the_table_fits_a_terminal(call: Call) -> None:
 
 
 def test_wide_numbers_fit_too(capsys: pytest.CaptureFixture[str]) -> None:
+    who = player("linucb@paper", trust="central", epsilon=0.123456)
     row = Row(
-        policy="linucb@paper",
-        trust="central",
-        contexts="intercept",
-        epsilon=0.123456,
-        delta=1.234e-6,
+        cell=Cell(spot=Spot(player=who, contexts="intercept"), delta=1.234e-6, horizon=10),
         private=True,
         spent_epsilon=0.123456,
         spent_delta=1.234e-6,
@@ -87,6 +85,18 @@ def _check_row(row: dict[str, Any]) -> None:
         assert 0 < row["spent"]["epsilon"] <= row["epsilon"] * (1 + 1e-9)
 
 
+def test_continual_noise_is_chosen_and_recorded(call: Call) -> None:
+    flags = ("--contexts", "ball", "--trust", "joint", "--trust", "central", "--continual", "tree")
+    document = json.loads(call(*SMALL, *flags, "--json").stdout)
+    assert document["parameters"]["continual"] == "tree"
+    assert "--continual tree" in document["command"]
+    words = {(row["trust"], row["continual"]) for row in document["rows"]}
+    assert words == {("none", "best"), ("joint", "tree"), ("central", "best")}
+    shown = call(*SMALL, *flags)
+    assert "joint, tree" in shown.stdout
+    assert "central, tree" not in shown.stdout
+
+
 def test_other_worlds_play(call: Call) -> None:
     flags = ("--env", "probit", "--fewest-arms", 2, "--mode", "theory", "--contexts", "starved")
     result = call(*SMALL, *flags, "--reward-noise", "bounded", "--trust", "none")
@@ -109,6 +119,8 @@ def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
         (("--trust", "locl"), "did you mean 'local'"),
         (("--trust", "shuffle"), "supports none, local, joint, central"),
         (("--trust", "joint", "--horizon", "20000000"), "at most 10000000"),
+        (("--continual", "tre"), "did you mean 'tree'"),
+        (("--continual", "toeplitz", "--horizon", "30000"), "at most 20000"),
         (("--contexts", "bal"), "did you mean 'ball'"),
         (("--env", "logit"), "Known: linear, logistic, probit"),
         (("--reward-noise", "x"), "Known: bernoulli"),
@@ -138,7 +150,7 @@ def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
 def test_bad_input_is_one_line(
     call: Call, monkeypatch: pytest.MonkeyPatch, flags: tuple[object, ...], words: str
 ) -> None:
-    monkeypatch.setattr(command, "play", _never)
+    monkeypatch.setattr(playing, "play", _never)
     result = call(*SMALL, *flags)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -164,7 +176,7 @@ def _stopped_after(count: int) -> Callable[..., Iterator[Finished]]:
 def test_an_interrupted_run_keeps_what_was_finished(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "play", _stopped_after(2))
+    monkeypatch.setattr(playing, "play", _stopped_after(2))
     result = call(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 130
     assert "interrupted: 2 of 12 cells were finished" in result.stderr
@@ -178,7 +190,7 @@ def test_an_interrupted_run_keeps_what_was_finished(
 def test_a_run_that_is_stopped_at_once_writes_nothing(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "play", _stopped_after(0))
+    monkeypatch.setattr(playing, "play", _stopped_after(0))
     result = call(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 130
     assert "nothing was written" in result.stderr

@@ -40,6 +40,8 @@ def test_mechanisms_say_which_is_idealized(call: Call) -> None:
         "sqrt-toeplitz": "idealized",
         "blt": "idealized",
         "discrete-tree": "exact",
+        "doubling": "idealized",
+        "discrete-doubling": "exact",
     }
 
 

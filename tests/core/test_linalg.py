@@ -11,7 +11,7 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.linalg import floored, inverse, smat, svec, svec_size
+from kerchief.core.linalg import floored, inverse, pivots, smat, svec, svec_size
 
 DIMENSIONS = range(1, 13)
 FAST: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}  # to compile, not to run
@@ -89,3 +89,13 @@ def test_floored_raises_small_eigenvalues_and_keeps_the_rest(dim: int) -> None:
 def test_floored_leaves_a_matrix_above_the_floor_alone() -> None:
     matrix = jnp.diag(jnp.array([1.0, 2.0, 3.0]))
     np.testing.assert_allclose(np.asarray(floored(matrix, jnp.float64(1.0))), np.asarray(matrix))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_pivots_tell_definite_matrices_and_their_determinant(dim: int) -> None:
+    for matrix in symmetric(dim, count=12):
+        definite = bool((np.linalg.eigvalsh(matrix) > 0).all())
+        assert bool((pivots(jnp.asarray(matrix)) > 0).all()) == definite
+        raised = matrix @ matrix + np.eye(dim)
+        determinant = float(np.prod(pivots(jnp.asarray(raised))))
+        assert determinant == pytest.approx(float(np.linalg.det(raised)), rel=1e-9)

@@ -1,9 +1,10 @@
-"""Links: values, ranges, types."""
+"""Links: values, derivatives, constants, ranges."""
 
 from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -23,18 +24,76 @@ def test_means_have_their_closed_forms() -> None:
         np.asarray(link_named("logistic").mean(scores)), logistic, rtol=1e-12
     )
     np.testing.assert_allclose(np.asarray(link_named("probit").mean(scores)), probit, rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(link_named("poisson").mean(scores)), np.exp(SCORES))
 
 
 @pytest.mark.parametrize("name", list(LINKS))
-def test_means_increase_within_their_range_and_keep_float32(name: str) -> None:
-    link = link_named(name)
-    means = link.mean(jnp.asarray(SCORES, jnp.float32))
-    assert means.dtype == jnp.float32
+def test_curves_keep_float32_and_their_range(name: str) -> None:
+    link, scores = link_named(name), jnp.asarray(SCORES, jnp.float32)
+    means = link.mean(scores)
+    assert means.dtype == link.slope(scores).dtype == link.integral(scores).dtype == jnp.float32
     assert (jnp.diff(means) > 0).all()
-    if link.low is not None and link.high is not None:
-        assert link.low <= float(means[0]) < float(means[-1]) <= link.high
+    low, high = link.rewards(SCORES[0], SCORES[-1])
+    assert low <= float(means[0]) < float(means[-1]) <= high
+
+
+@pytest.mark.parametrize("name", list(LINKS))
+def test_each_curve_is_the_derivative_of_the_next(name: str) -> None:
+    link, scores, step = link_named(name), jnp.asarray(SCORES), 1e-4
+    for curve, derivative in ((link.mean, link.slope), (link.integral, link.mean)):
+        found = jax.vmap(jax.grad(curve))(scores)
+        np.testing.assert_allclose(found, derivative(scores), rtol=1e-9, atol=1e-12)
+        differences = (curve(scores + step) - curve(scores - step)) / (2 * step)
+        np.testing.assert_allclose(differences, derivative(scores), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("reach", [0.3, 1.0, 2.5, 5.0])
+@pytest.mark.parametrize("name", list(LINKS))
+def test_constants_bound_the_slope_tightly(name: str, reach: float) -> None:
+    link, scores = link_named(name), jnp.linspace(-reach, reach, 2001)
+    slopes = np.asarray(link.slope(scores))
+    assert link.steepest(reach) == pytest.approx(slopes.max(), rel=1e-9)
+    assert link.flattest(reach) == pytest.approx(slopes.min(), rel=1e-9)
+    bends = np.abs(np.asarray(jax.vmap(jax.grad(link.slope))(scores)))
+    assert (bends <= link.self_concordance(reach) * slopes * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "reach"), [("linear", 2.0), ("logistic", 30.0), ("probit", 2.0), ("poisson", 2.0)]
+)
+def test_self_concordance_is_attained(name: str, reach: float) -> None:
+    """Where the reach is large enough for the floor of one, which two links have."""
+    link, end = link_named(name), jnp.float64(reach)
+    ratio = abs(jax.grad(link.slope)(end)) / link.slope(end)
+    assert float(ratio) == pytest.approx(link.self_concordance(reach), abs=1e-6)
+
+
+def test_constants_have_their_closed_forms() -> None:
+    logistic, probit, poisson = map(link_named, ("logistic", "probit", "poisson"))
+    assert 1 / logistic.flattest(3.0) == pytest.approx(2 + math.exp(3) + math.exp(-3))
+    assert probit.steepest(2.0) == pytest.approx(1 / math.sqrt(2 * math.pi))
+    assert 1 / probit.flattest(2.0) == pytest.approx(math.sqrt(2 * math.pi) * math.exp(2))
+    assert [probit.self_concordance(reach) for reach in (0.5, 3.0)] == [1.0, 3.0]
+    assert (poisson.steepest(2.0), poisson.flattest(2.0)) == (math.exp(2), math.exp(-2))
+
+
+def test_constants_survive_any_reach() -> None:
+    assert [link.flattest(1e9) for link in LINKS.values()] == [1.0, 0.0, 0.0, 0.0]
+    assert link_named("poisson").steepest(1e9) == math.inf
+
+
+def test_ranges_of_rewards() -> None:
+    ranges = {name: link.rewards(-2.0, 2.0) for name, link in LINKS.items()}
+    unit, counts = (0.0, 1.0), (0.0, 8.0)
+    assert ranges == {"linear": (-2, 2), "logistic": unit, "probit": unit, "poisson": counts}
+    fixed = {name: (link.low, link.high) for name, link in LINKS.items()}
+    assert fixed["linear"] == (None, None)
+    assert fixed["logistic"] == fixed["probit"] == unit
+    assert fixed["poisson"] == (0.0, None)
 
 
 def test_an_unknown_link_is_refused() -> None:
-    with pytest.raises(UnknownName, match="'logit'; choose one of linear, logistic, probit"):
+    with pytest.raises(
+        UnknownName, match="'logit'; choose one of linear, logistic, probit, poisson"
+    ):
         link_named("logit")

@@ -1,9 +1,11 @@
-"""The regression query: its sensitivity is exact, and clipping has no condition."""
+"""Bounded sums: their sensitivities are exact, and clipping has no condition."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +17,31 @@ from jax import Array
 
 from kerchief.core.contracts import Example, Problem
 from kerchief.core.errors import InvalidValue
-from kerchief.core.queries import Regression, clip_features
+from kerchief.core.linalg import svec_size
+from kerchief.core.queries import Gram, Regression, clip_features
 
 PROBLEM = Problem(dim=3, arms=2, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=10)
 
 
 def query(
-    *, dim: int = 3, norm: float = 1.0, low: float = -1.0, high: float = 1.0, center: float = 0.0
+    *,
+    dim: int = 3,
+    norm: float = 1.0,
+    low: float = -1.0,
+    high: float = 1.0,
+    center: float = 0.0,
+    balance: float = 1.0,
+    weighted: bool = False,
 ) -> Regression:
-    return Regression(dim=dim, norm=norm, low=low, high=high, center=center)
+    return Regression(
+        dim=dim,
+        norm=norm,
+        low=low,
+        high=high,
+        center=center,
+        balance=balance,
+        weighted=weighted,
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,6 +56,11 @@ def query(
         (query(norm=2.0), 4 * (2 + 0.25) / math.sqrt(2)),
         (query(norm=0.5, low=0.0), 2 * 0.5 * 1.0),
         (query(low=-3.0, high=1.0), 6.0),
+        (query(balance=0.5), 2.0),
+        (query(balance=2.0), 2 * 2.25 / math.sqrt(2)),
+        (query(weighted=True), math.sqrt(5)),
+        (query(low=-0.5, high=0.5, weighted=True), 2.25 / math.sqrt(2)),
+        (query(norm=2.0, low=-3.0, high=3.0, balance=0.5, weighted=True), math.sqrt(4 + 144)),
     ],
 )
 def test_sensitivities_of_the_table(asked: Regression, expected: float) -> None:
@@ -45,9 +68,10 @@ def test_sensitivities_of_the_table(asked: Regression, expected: float) -> None:
 
 
 def distance(asked: Regression, raw: Array) -> Array:
-    """Between the statistics of two records, each a row of features and a reward."""
+    """Between the statistics of two records, each a row of features, a weight and a reward."""
     first, second = (
-        asked.encode(Example(features=row[:-1], reward=row[-1])) for row in (raw[0], raw[1])
+        asked.encode(Example(features=row[:-2], weight=row[-2], reward=row[-1]))
+        for row in (raw[0], raw[1])
     )
     return jnp.sqrt(((first - second) ** 2).sum() + 1e-30)
 
@@ -55,15 +79,15 @@ def distance(asked: Regression, raw: Array) -> Array:
 @partial(jax.jit, static_argnames="asked")
 def climbed(asked: Regression, starts: Array) -> Array:
     """Projected gradient ascent on the distance of two records; the greatest ever seen."""
-    low = jnp.full(asked.dim + 1, -asked.norm).at[-1].set(asked.low)
-    high = jnp.full(asked.dim + 1, asked.norm).at[-1].set(asked.high)
+    low = jnp.full(asked.dim + 2, -asked.norm).at[-2:].set(jnp.array([0.0, asked.low]))
+    high = jnp.full(asked.dim + 2, asked.norm).at[-2:].set(jnp.array([1.0, asked.high]))
 
     def step(raw: Array, size: Array) -> tuple[Array, Array]:
         value, slope = jax.vmap(jax.value_and_grad(partial(distance, asked)))(raw)
         slope = slope / (jnp.linalg.norm(slope, axis=(1, 2), keepdims=True) + 1e-30)
         moved = jnp.clip(raw + size * (high - low) * slope, low, high)
-        x = jax.vmap(jax.vmap(lambda row: clip_features(row, asked.norm)))(moved[..., :-1])
-        return jnp.concatenate([x, moved[..., -1:]], -1), value.max()
+        x = jax.vmap(jax.vmap(lambda row: clip_features(row, asked.norm)))(moved[..., :-2])
+        return jnp.concatenate([x, moved[..., -2:]], -1), value.max()
 
     sizes = 0.2 * 0.95 ** jnp.arange(150)
     return jax.lax.scan(step, starts, sizes)[1].max()
@@ -76,11 +100,16 @@ def climbed(asked: Regression, starts: Array) -> Array:
         query(dim=4, low=0.0, center=0.5),
         query(low=-2.0, high=2.0),
         query(norm=3.0, low=-1.0, high=4.0),
+        query(dim=2, balance=0.3),
+        query(dim=2, balance=2.0, weighted=True),
+        query(low=-0.7, high=0.7, weighted=True),
+        query(norm=2.0, balance=0.5, weighted=True),
     ],
 )
 def test_no_search_exceeds_the_sensitivity_and_one_reaches_it(asked: Regression) -> None:
     rng = np.random.default_rng(8)
-    raw = rng.normal(size=(2000, 2, asked.dim + 1)) * asked.norm
+    raw = rng.normal(size=(2000, 2, asked.dim + 2)) * asked.norm
+    raw[..., -2] = rng.uniform(-0.5, 1.5, raw.shape[:-1])
     raw[..., -1] = rng.uniform(asked.low - 1, asked.high + 1, raw.shape[:-1])
     best = float(climbed(asked, jnp.asarray(raw)))
     assert 0.999 * asked.sensitivity <= best <= asked.sensitivity * (1 + 1e-12)
@@ -90,8 +119,65 @@ def test_no_search_exceeds_the_sensitivity_and_one_reaches_it(asked: Regression)
 def test_the_worst_pair_attains_it(reward: float) -> None:
     asked = query(dim=2, low=-reward, high=reward)
     cosine = -min(1.0, reward**2 / 2)
-    pair = jnp.array([[1.0, 0.0, reward], [cosine, math.sqrt(1 - cosine**2), reward]], jnp.float64)
+    sine = math.sqrt(1 - cosine**2)
+    pair = jnp.array([[1.0, 0.0, 1.0, reward], [cosine, sine, 1.0, reward]], jnp.float64)
     assert float(distance(asked, pair)) == pytest.approx(asked.sensitivity, rel=1e-12)
+
+
+@pytest.mark.parametrize(("reward", "weights"), [(0.5, (1, 1)), (1.0, (1, 0)), (3.0, (0, 1))])
+def test_with_weights_a_corner_attains_it(reward: float, weights: tuple[int, int]) -> None:
+    asked = query(dim=2, low=-reward, high=reward, weighted=True)
+    cosine = -(reward**2) / 2 if weights == (1, 1) else -1.0
+    sine = math.sqrt(1 - cosine**2)
+    pair = [[1.0, 0.0, weights[0], reward], [cosine, sine, weights[1], reward]]
+    worst = float(distance(asked, jnp.array(pair, jnp.float64)))
+    assert worst == pytest.approx(asked.sensitivity, rel=1e-12)
+
+
+def test_a_weight_counts_only_where_it_is_asked_for() -> None:
+    heavy = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5), weight=0.25)
+    plain = dataclasses.replace(heavy, weight=1.0)
+    asked = query(dim=2, balance=0.5)
+    assert (asked.encode(heavy) == asked.encode(plain)).all()
+    gram, moment = query(dim=2, balance=0.5, weighted=True).split(
+        query(dim=2, balance=0.5, weighted=True).encode(heavy)
+    )
+    np.testing.assert_allclose(gram, 0.25 * np.outer([0.6, 0.8], [0.6, 0.8]), rtol=1e-12)
+    np.testing.assert_allclose(moment, [0.3, 0.4], rtol=1e-12)
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, -3.0, 7.0])
+def test_weights_are_clipped(weight: float) -> None:
+    record = Example(features=jnp.array([1.0, 0.0]), reward=jnp.float64(0.0), weight=weight)
+    flat = query(dim=2, weighted=True).encode(record)
+    assert float(flat[0]) == (1.0 if weight == 7.0 else 0.0)
+    both = jnp.array([weight, 1.0])
+    grams = Gram(dim=2, norm=1.0, groups=2).encode(dataclasses.replace(record, weight=both))
+    assert float((grams**2).sum()) <= 1 + 1e-12
+    assert (grams >= 0).all()
+
+
+@pytest.mark.parametrize(("dim", "groups"), [(2, 1), (3, 1), (2, 3), (1, 2)])
+def test_no_search_exceeds_the_sensitivity_of_gram(dim: int, groups: int) -> None:
+    asked, rng = Gram(dim=dim, norm=2.0, groups=groups), np.random.default_rng(3)
+    features = rng.normal(size=(600, dim)) * rng.choice([0.5, 3.0], size=(600, 1))
+    weights = np.maximum(0, rng.normal(size=(600, groups)))
+    weights[:200] = np.eye(groups)[rng.integers(groups, size=200)]
+    encoded: Any = jax.vmap(lambda x, w: asked.encode(Example(features=x, reward=x[0], weight=w)))
+    points = np.asarray(encoded(jnp.asarray(features), jnp.asarray(weights)))
+    assert points.shape[1] == asked.size == groups * svec_size(dim)
+    gaps = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    assert 0.99 * asked.sensitivity <= gaps.max() <= asked.sensitivity * (1 + 1e-12)
+
+
+def test_gram_splits_into_its_groups() -> None:
+    asked, x = Gram(dim=2, norm=1.0, groups=2), np.array([0.6, 0.8])
+    flat = asked.encode(
+        Example(features=jnp.asarray(x), reward=jnp.float64(0), weight=jnp.array([0.0, 0.5]))
+    )
+    none, half = asked.split(flat)
+    assert (none == 0).all()
+    np.testing.assert_allclose(half, 0.5 * np.outer(x, x), rtol=1e-12)
 
 
 def test_in_one_dimension_it_is_only_a_bound() -> None:

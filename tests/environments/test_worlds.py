@@ -56,11 +56,14 @@ def rewards(
 
 
 @pytest.mark.parametrize("noise", list(NOISES))
-@pytest.mark.parametrize(("link", "score"), [("linear", -0.3), ("logistic", 0.4), ("probit", -0.2)])
+@pytest.mark.parametrize(
+    ("link", "score"), [("linear", -0.3), ("logistic", 0.4), ("probit", -0.2), ("poisson", 0.7)]
+)
 def test_rewards_have_their_mean_and_range(noise: str, link: str, score: float) -> None:
     world = make_environment(link=link, noise=noise, dim=3, arms=2)
     problem = world.problem(10)
-    assert (problem.low, problem.high) == ((-1, 1) if link == "linear" else (0, 1))
+    expected = {"linear": (-1, 1), "poisson": (0, 3)}.get(link, (0, 1))
+    assert (problem.low, problem.high) == expected
     n = 100_000
     drawn = rewards(world, score, n)
     mean = float(link_named(link).mean(jnp.float64(score)))
@@ -76,15 +79,33 @@ def test_rewards_have_their_mean_and_range(noise: str, link: str, score: float) 
         assert drawn.max() <= problem.high + 1e-6
     if noise == "bernoulli":
         assert set(drawn) == {problem.low, problem.high}
+    if noise == "binomial":
+        assert set(drawn) == set(np.arange(problem.low, problem.high + 1))
     assert abs(drawn.mean() - mean) < error + 1e-6
+
+
+def test_counts_are_binomial() -> None:
+    n, score = 100_000, 0.7
+    drawn = rewards(make_environment(link="poisson", noise="binomial", dim=3, arms=2), score, n)
+    chance = math.exp(score) / 3
+    chances = [math.comb(3, k) * chance**k * (1 - chance) ** (3 - k) for k in range(4)]
+    # Hoeffding for each of four frequencies.
+    bound = math.sqrt(math.log(8 / ERROR) / (2 * n))
+    assert np.abs(np.bincount(drawn.astype(int), minlength=4) / n - chances).max() < bound
+
+
+def test_a_range_that_is_not_whole_has_even_steps() -> None:
+    drawn = rewards(make_environment(noise="binomial", radius=1.25, dim=2, arms=2), 0.5, 1000)
+    np.testing.assert_allclose(np.unique(drawn), [-1.25, -1.25 / 3, 1.25 / 3, 1.25], rtol=1e-6)
 
 
 @pytest.mark.parametrize("edge", [Edge, Top])
 def test_certain_rewards_are_certain(edge: type[Edge]) -> None:
     stream = edge.of(seed=0, replicate=0)
-    low, high = jnp.float32(0), jnp.float32(1)
-    assert float(NOISES["bernoulli"](jnp.float32(0), low, high, stream)) == 0
-    assert float(NOISES["bernoulli"](jnp.float32(1), low, high, stream)) == 1
+    low, high = jnp.float32(0), jnp.float32(3)
+    for noise in ("bernoulli", "binomial"):
+        assert float(NOISES[noise](low, low, high, stream)) == low
+        assert float(NOISES[noise](high, low, high, stream)) == high
 
 
 def test_the_range_of_a_linear_world_follows_its_radius_and_contexts() -> None:
@@ -156,6 +177,10 @@ def test_masks_honour_the_fewest_at_the_edge(edge: type[Edge]) -> None:
         ({"fewest": 0}, InvalidValue),
         ({"fewest": 21}, InvalidValue),
         ({"link": "cubic"}, InvalidValue),
+        ({"link": "poisson", "radius": 21.0}, InvalidValue),
+        ({"link": "poisson", "radius": 1e9}, InvalidValue),
+        ({"link": "poisson", "radius": 7.0, "noise": "binomial"}, InvalidValue),
+        ({"radius": 513.0, "noise": "binomial"}, InvalidValue),
         ({"contexts": "bal"}, UnknownName),
         ({"noise": "cauchy"}, UnknownName),
     ],

@@ -12,10 +12,11 @@ import pytest
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.experiments import extras
 from kerchief.experiments.compare import Finished, compare
-from kerchief.experiments.declare import Cell, Comparison
+from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import picture
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.outputs import Outputs
+from kerchief.experiments.plan import Cell
 from kerchief.experiments.rows import make_rows
 
 SMALL = Comparison(contexts=("ball",), dim=2, arms=3, horizon=60, replicates=4, epsilons=(1.0,))
@@ -91,7 +92,7 @@ def test_no_regret_at_all_has_no_share(finished: list[Finished]) -> None:
     (row,) = make_rows([made(finished[0], 0.0, replicates=2)])
     assert (row.regret.mean, row.regret.uniform_share) == (0.0, None)
     assert "nan" not in " ".join(row.texts())
-    assert picture([made(finished[0], 0.0, replicates=2)]).startswith(b"\x89PNG")
+    assert picture(SMALL, [made(finished[0], 0.0, replicates=2)]).startswith(b"\x89PNG")
 
 
 def test_the_folder_is_proved_writable(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from kerchief.core.errors import KerchiefError
 from kerchief.experiments.declare import Comparison
+from kerchief.experiments.plan import player
 
 
 def test_yardsticks_and_parents_always_play_along() -> None:
@@ -33,6 +34,15 @@ def test_no_cell_plays_twice() -> None:
     assert [cell.policy for cell in comparison.cells()] == ["uniform", "greedy", "linucb"]
 
 
+def test_continual_noise_is_for_joint_trust() -> None:
+    plain, chosen = Comparison().cells(), Comparison(continual="doubling").cells()
+    for one, other in zip(plain, chosen, strict=True):
+        assert (one == other) == (one.trust != "joint")
+        assert other.label() == one.label().replace("joint", "joint, doubling")
+    with pytest.raises(KerchiefError, match="no continual noise is called 'x'"):
+        player("linucb", trust="joint", epsilon=1.0, continual="x")
+
+
 def test_without_protection_nothing_is_asked() -> None:
     cell = Comparison(trusts=("none",)).cells()[0]
     assert cell.asked is None
@@ -50,6 +60,8 @@ def test_without_protection_nothing_is_asked() -> None:
         ({"trusts": ("locl",)}, "did you mean 'local'"),
         ({"trusts": ("shuffle",)}, "'linucb' supports none, local, joint, central"),
         ({"policies": ("uniform",), "trusts": ("local",)}, "'uniform' supports none"),
+        ({"continual": "dubling"}, "did you mean 'doubling'"),
+        ({"continual": "toeplitz", "horizon": 20_001}, "at most 20000"),
         ({"noise": "gausian"}, "did you mean 'gaussian'"),
         ({"mode": "tunned"}, "did you mean 'tuned'"),
         ({"epsilons": (0.0,)}, "epsilon is 0.0; it must be above 0"),

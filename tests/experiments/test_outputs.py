@@ -84,7 +84,7 @@ def test_a_new_run_removes_the_old_picture(finished: list[Finished], tmp_path: P
 
 def test_the_picture_has_a_row_a_contexts(outputs: Outputs, finished: list[Finished]) -> None:
     assert outputs.files["picture"].read_bytes().startswith(b"\x89PNG")
-    panels = draw(finished).axes
+    panels = draw(SMALL, finished).axes
     assert len(panels) == 4
     names = {text.get_text() for text in panels[0].texts}
     assert names == {one.cell.label() for one in finished}
@@ -92,7 +92,13 @@ def test_the_picture_has_a_row_a_contexts(outputs: Outputs, finished: list[Finis
 
 def test_a_picture_without_protection_is_drawn(finished: list[Finished]) -> None:
     plain = [one for one in finished if one.cell.asked is None]
-    assert len(draw(plain).axes) == 4
+    assert len(draw(SMALL, plain).axes) == 4
+
+
+def test_a_stopped_picture_is_drawn(finished: list[Finished]) -> None:
+    """Nothing protected was finished in the second world: its panel has no legend."""
+    panels = draw(SMALL, finished[:11]).axes
+    assert [panel.get_legend() is None for panel in panels] == [True, False, True, True]
 
 
 def test_the_report_stands_alone(outputs: Outputs) -> None:

@@ -27,7 +27,9 @@ def test_a_run_is_paid_and_settled_at_the_promise(trust: str) -> None:
     privatizers = protect(POLICY, promise(trust), horizon=200)
     receipts = pay(privatizers, ledger, horizon=200)
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-6)
-    settle(privatizers, ledger, receipts, users=200, reach={"moments": 200})
+    settle(
+        privatizers, ledger, receipts, users=200, reach={"moments": 200}, releases={"moments": 9}
+    )
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-6)
     assert all(receipt.used == 1 for receipt in ledger.receipts)
 

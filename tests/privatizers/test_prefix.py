@@ -45,7 +45,7 @@ def played(privatizer: PrefixSums, ends: list[int], source: Any = ROOT) -> list[
         tally = privatizer.collect(tally, privatizer.randomize(RECORD, None))
         if round + 1 in ends:
             at = source.at(MIDDLE, round=round) if isinstance(source, Stream) else source
-            release, memory = privatizer.release(memory, tally, clock(round), at)
+            release, memory = privatizer.release(memory, tally, None, clock(round), at)
             tally = privatizer.clear(tally)
             releases.append(release)
     return releases
@@ -86,8 +86,8 @@ def test_everyone_pays_once_for_the_whole_stream() -> None:
     assert isinstance(charge.event, Gaussian)
     assert charge.event.noise_multiplier == pytest.approx(3.0, rel=1e-12)
     assert sums(multiplier=0.0).charges(HORIZON)[0].event == NonPrivate()
-    assert sums().took_part(charge.cohort, users=5, reach=0) == 0
-    assert sums().took_part(charge.cohort, users=5, reach=4) == 1
+    assert sums().took_part(charge.cohort, users=5, reach=0, releases=0) == 0
+    assert sums().took_part(charge.cohort, users=5, reach=4, releases=1) == 1
 
 
 def test_noise_for_fewer_releases_is_refused_before_it_is_paid_for() -> None:

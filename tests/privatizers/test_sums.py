@@ -58,7 +58,7 @@ def played(privatizer: CohortSums, replicate: Array, ends: tuple[int, ...]) -> t
         tally = privatizer.collect(tally, report)
         if round + 1 in ends:
             at = root.at(MIDDLE, round=round)
-            release, memory = privatizer.release(memory, tally, clock(round), at)
+            release, memory = privatizer.release(memory, tally, None, clock(round), at)
             tally = privatizer.clear(tally)
     assert release is not None
     return release.total, release.noise
@@ -92,11 +92,15 @@ def test_a_release_counts_everyone_so_far() -> None:
     privatizer = sums(At(ends=(2, 5)))
     memory, tally = privatizer.open()
     tally = privatizer.collect(tally, jnp.ones(QUERY.size))
-    release, memory = privatizer.release(memory, tally, clock(1), Stream.of(seed=0, replicate=0))
+    release, memory = privatizer.release(
+        memory, tally, None, clock(1), Stream.of(seed=0, replicate=0)
+    )
     assert int(release.count) == 2
     assert int(memory.releases) == 1
     assert (privatizer.clear(tally).total == 0).all()
-    release, memory = privatizer.release(memory, tally, clock(4), Stream.of(seed=0, replicate=0))
+    release, memory = privatizer.release(
+        memory, tally, None, clock(4), Stream.of(seed=0, replicate=0)
+    )
     assert int(release.count) == 5
     assert (release.total == 2).all()
     assert int(memory.releases) == 2
@@ -106,7 +110,7 @@ def test_inputs_are_not_edited() -> None:
     privatizer = sums(middle=NOISE)
     memory, tally = privatizer.open()
     privatizer.collect(tally, jnp.ones(QUERY.size))
-    privatizer.release(memory, tally, clock(0), Stream.of(seed=0, replicate=0))
+    privatizer.release(memory, tally, None, clock(0), Stream.of(seed=0, replicate=0))
     assert (tally.total == 0).all()
     assert (memory.total == 0).all()
 
@@ -225,7 +229,7 @@ def test_the_exact_twin_runs_on_its_grid() -> None:
         memory, tally = privatizer.open()
         for _ in range(3):
             tally = privatizer.collect(tally, privatizer.randomize(RECORD, NOTHING))
-        release, _ = privatizer.release(memory, tally, clock(2), NOTHING)
+        release, _ = privatizer.release(memory, tally, None, clock(2), NOTHING)
         steps = np.asarray(release.total) / noise.grid
         assert (steps == np.rint(steps)).all()
         error = np.asarray(release.total) - 3 * np.asarray(QUERY.encode(RECORD))

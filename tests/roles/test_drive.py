@@ -125,6 +125,9 @@ class Asker:
     def due(self, state: Array, clock: Clock) -> Mapping[str, Array | bool]:
         return {"moments": clock.since["moments"] >= 7}
 
+    def request(self, state: Array, name: str) -> None:
+        return None
+
     def update(self, state: Array, name: str, release: Release) -> Array:
         return release.total[-self.query.dim :]
 

@@ -64,7 +64,7 @@ def post() -> Post:
         policy=POLICY,
         outlook={"moments": plain().outlook},
         limits={},
-        middle=lambda query, clock: None,
+        middle=lambda query, clock, request: None,
     )
     return middle.post()
 
@@ -285,7 +285,7 @@ def test_the_learner_takes_no_report(message: Message) -> None:
         policy=POLICY,
         outlook={"moments": plain().outlook},
         limits={},
-        middle=lambda query, clock: None,
+        middle=lambda query, clock, request: None,
     )
     with pytest.raises(InvalidValue, match="takes Read and Tick"):
         learner.handle(message)

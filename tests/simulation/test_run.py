@@ -61,6 +61,9 @@ class Fickle:
         wait = 2 + (jnp.abs(state.total[0]) * 7).astype(jnp.int32) % 5
         return {"sum": (clock.since["sum"] >= wait) & (self.eager > 0)}
 
+    def request(self, state: Any, name: str) -> None:
+        return None
+
     def update(self, state: State, name: str, release: Release) -> State:
         return State(total=release.total, seen=release.count)
 
@@ -219,7 +222,7 @@ def one_round(root: Stream, model: Array, round: Array) -> tuple[Array, Array]:
 def one_release(root: Stream, memory: Memory, tally: Tally, clock: Clock) -> tuple[Release, Memory]:
     """The middle's answer at this time."""
     at = root.at(MIDDLE, round=clock.round)
-    return sums(OnDemand(limit=3)).release(memory, tally, clock, at)
+    return sums(OnDemand(limit=3)).release(memory, tally, None, clock, at)
 
 
 def by_hand(number: int) -> tuple[list[int], float]:
@@ -322,3 +325,30 @@ def test_a_refusal_leaves_no_trace() -> None:
 def test_no_ticks_are_refused() -> None:
     with pytest.raises(InvalidValue):
         linear(ticks=0)
+
+
+def test_serving_at_own_times_leaves_histories_as_they_are_alone() -> None:
+    home = make_environment(link="probit", dim=2, arms=5, fewest=3)
+    policy = POLICIES["glm-rare"].make(home.problem(30), "tuned")
+    promise = Guarantee(epsilon=20.0, delta=1e-5, trust=Trust.JOINT)
+    scene = Scene(
+        policy=policy,
+        privatizers=dict(protect(policy, promise, horizon=30)),
+        environment=home,
+        seed=jnp.uint32(5),
+    )
+
+    def ended(replicates: list[int]) -> Any:
+        carry = begin(scene, jnp.array(replicates, jnp.uint32))
+        return advance(scene, carry, jnp.int32(0), length=30)
+
+    together = ended([0, 1, 2, 3])
+    # Some are served at times when others are not, or the test would say nothing.
+    assert len(set(np.asarray(together.last["fit"]).tolist())) > 1
+    assert (together.tally["fit"].count == 30).all()
+    for replicate in (0, 3):
+        alone = ended([replicate])
+        assert int(alone.used["fit"][0]) == int(together.used["fit"][replicate])
+        rows = [one.tally["fit"].rows for one in (alone, together)]
+        np.testing.assert_allclose(rows[0][0], rows[1][replicate], atol=1e-5)
+        assert float(alone.regret[0]) == pytest.approx(float(together.regret[replicate]), abs=1e-4)

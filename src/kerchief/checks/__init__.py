@@ -19,7 +19,7 @@ from kerchief.checks.errors import CheckFailed, Failure, Law, run_laws
 from kerchief.checks.ledger import Ledgers, yield_ledger_checks
 from kerchief.checks.policy import yield_policy_checks
 from kerchief.checks.privatizer import yield_privatizer_checks
-from kerchief.checks.protocol import Protocol
+from kerchief.checks.protocol import Protocol, protocols
 from kerchief.checks.registry import check_registry, policy_cases
 from kerchief.checks.stage import Case
 from kerchief.core.contracts import Environment, Policy
@@ -44,6 +44,7 @@ __all__ = [
     "check_registry",
     "environment_cases",
     "policy_cases",
+    "protocols",
     "yield_environment_checks",
     "yield_ledger_checks",
     "yield_policy_checks",
@@ -87,18 +88,18 @@ def check_privatizer(
     *,
     expected_failures: Mapping[str, str] = _NONE,
 ) -> None:
-    """Hold a privatizer to every law.
+    """Hold all privatizers of a trust, of sums and of fits, to every law.
 
     Args:
-        trust: the word of `--trust` that it serves.
-        entry: the privatizer; by default the one registered for that trust.
+        trust: the word of `--trust` that they serve.
+        entry: builds them; by default the one registered for that trust.
         expected_failures: laws that are known to fail, each with the reason.
 
     Raises:
         CheckFailed: one or more laws are broken.
     """
-    protocol = Protocol.of(trust, entry or TRUSTS[trust])
-    _check(protocol, yield_privatizer_checks(), expected_failures)
+    for protocol in protocols(trust, entry or TRUSTS[trust]):
+        _check(protocol, yield_privatizer_checks(), expected_failures)
 
 
 def check_ledger(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from kerchief.checks.errors import expect
 from kerchief.checks.protocol import Noise
 from kerchief.checks.statistics import precision_range
-from kerchief.privacy import Event
+from kerchief.privacy import Composed, Event, Repeated
 from kerchief.privacy.composition import leaves
+from kerchief.privacy.receipts import Charge
 
-__all__ = ["attack", "charged_multiplier", "expect_noise_as_charged"]
+__all__ = ["attack", "bill", "charged_multiplier", "expect_noise_as_charged"]
 
 Floats = NDArray[np.float64]
 
@@ -31,17 +32,33 @@ def charged_multiplier(event: Event) -> float:
     return 1 / math.sqrt(sum(count / leaf.noise_multiplier**2 for leaf, count in parts))
 
 
-def expect_noise_as_charged(noises: Sequence[Noise], event: Event, sensitivity: float) -> None:
+def bill(charges: Iterable[Charge]) -> Event:
+    """All that one user pays, in one event."""
+    return Composed(events=tuple(Repeated(event=one.event, count=one.capacity) for one in charges))
+
+
+def expect_noise_as_charged(
+    noises: Sequence[Noise], event: Event, sensitivity: float, *, turning: bool
+) -> None:
     """All releases together tell as much about a user as was charged, and not more.
 
     One user moves the total by a vector of length Δ, in the release that first speaks about them
     and in every later one. With Σ the covariance of the noise over the releases and u the indicator
     of those releases, the transcript is a Gaussian release of multiplier 1 / (Δ √(uᵀ Σ⁻¹ u)).
     Exact tests on Wishart's law, 1e-6 over all places of the user.
+
+    Args:
+        noises: of every sum that was told, in order.
+        event: all that was charged.
+        sensitivity: Δ.
+        turning: whether a user may move each sum in another direction, as with gradients: then u
+            with changing signs is looked at too.
     """
     draws, charged = _side_by_side(noises), charged_multiplier(event)
     places = np.tri(len(noises)).T
-    ranges = [precision_range(draws, place, len(noises)) for place in places]
+    if turning:
+        places = np.concatenate([places, places * (-1.0) ** np.arange(len(noises))])
+    ranges = [precision_range(draws, place, len(places)) for place in places]
     # High precision is a low multiplier. Rows: the least and the most that it may be.
     least, most = 1 / (sensitivity * np.sqrt(np.array(ranges)[:, ::-1].T))
     seen = f"multipliers of {least.round(4)} to {most.round(4)}, by the user's first release"

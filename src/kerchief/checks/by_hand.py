@@ -16,19 +16,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from kerchief.checks.stage import Case
-from kerchief.core.contracts import Arms, Clock, Environment, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Environment, Policy, Released, Start, Tree
 from kerchief.core.random import ARMS, DEVICE, MIDDLE, POLICY, REWARD, WORLD, Stream
-from kerchief.privatizers import At, Privatizer
+from kerchief.privatizers import At, OnDemand, Privatizer
+from kerchief.roles.round import place
 
 __all__ = [
     "TURNS",
     "Hand",
     "Turn",
+    "as_made",
     "as_shown",
     "hand_of",
     "kept_turns",
     "other_data",
     "read_only",
+    "scripted",
     "turns_by_hand",
 ]
 
@@ -47,14 +50,23 @@ _release = jax.jit(lambda privatizer, *rest: privatizer.release(*rest))
 class Turn:
     """One round: what was chosen, asked, released and posted.
 
-    `posted` is the very object that the policy published and `model` a copy made at once.
+    Attributes:
+        allowed: which arms there were.
+        action: which one was played.
+        wanted: for each query, whether the learner asked for a release.
+        refreshes: whether public time called for a new model.
+        requests: what each release was asked for with, in the order in which they came.
+        releases: what the learner was given, in that order.
+        posted: the very object that the policy published.
+        model: a copy of it, made at once.
     """
 
     allowed: Any
     action: int
     wanted: Mapping[str, bool]
     refreshes: bool
-    releases: Mapping[str, Release]
+    requests: Mapping[str, Start | None]
+    releases: Mapping[str, Released]
     posted: Tree
     model: Tree
 
@@ -70,9 +82,14 @@ def _locked(leaf: Any) -> Any:
     return array
 
 
-def as_shown(arms: Arms) -> Arms:
+def as_shown(arms: Arms, round: int) -> Arms:
     """Show the arms as the world drew them."""
     return arms
+
+
+def as_made(name: str, release: Released) -> Released:
+    """Give the learner what the privatizer released."""
+    return release
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -80,6 +97,11 @@ class Hand:
     """Plays one bandit and remembers every input that it gave to the policy.
 
     Attributes:
+        policy: the bandit.
+        privatizers: one a query.
+        environment: the world.
+        seed: of everything random.
+        show: what the user of a round sees in place of the arms that the world drew.
         inputs: each tree that the policy was given, beside a copy made before the call.
     """
 
@@ -87,7 +109,7 @@ class Hand:
     privatizers: Mapping[str, Privatizer]
     environment: Environment
     seed: int
-    show: Callable[[Arms], Arms] = as_shown
+    show: Callable[[Arms, int], Arms] = as_shown
     inputs: list[tuple[Tree, Tree]] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -101,58 +123,104 @@ class Hand:
         self.memory = {name: memory for name, (memory, _) in opened.items()}
         self.tally = {name: tally for name, (_, tally) in opened.items()}
         self.last = dict.fromkeys(opened, -1)
+        self.used = dict.fromkeys(opened, 0)
 
-    def turn(self, round: int, script: Mapping[str, Release] | None = None) -> Turn:
-        """Play one round; a script's releases take the place of the privatizers'."""
-        clock = self._clock(round)
-        arms, action = self._device(clock, round)
-        wanted = {name: bool(w) for name, w in self.policy.due(self._state(), clock).items()}
-        releases = self._released(clock, round, wanted) if script is None else script
-        for name, release in releases.items():
-            self.state = self.policy.update(self._state(), name, self._given(release))
-            self.last[name] = round
-        refreshes = bool(self.policy.refreshes(clock))
+    def turn(self, round: int, give: Callable[[str, Released], Released] = as_made) -> Turn:
+        """Play one round, as `roles.learner` does; `give` may replace what the learner is given."""
+        arms, action = self._device(self._clock(round), round)
+        wanted, requests, releases = {}, {}, {}
+
+        def ask(name: str, due: bool) -> bool:
+            """Take one release, if it is due and the schedule lets it through."""
+            wanted[name] = due
+            if not due or not self._ready(name, round):
+                return False
+            requests[name] = self.policy.request(self._state(), name)
+            releases[name] = give(name, self._released(name, requests[name], round))
+            self.take(name, releases[name], round)
+            return True
+
+        at_times = [name for name in self.privatizers if not self._on_demand(name)]
+        for name in at_times:
+            ask(name, self._due(round)[name])
+        refreshes = bool(self.policy.refreshes(self._clock(round)))
         if refreshes:
-            self.model = self.policy.publish(self._state())
+            self.post()
+        wishes = self._due(round)
+        for name in self.privatizers:
+            if self._on_demand(name) and ask(name, wishes[name]):
+                self.post()
         return Turn(
             allowed=arms.allowed,
             action=action,
             wanted=wanted,
             refreshes=refreshes,
+            requests=read_only(requests),
             releases=releases,
             posted=self.model,
             model=read_only(self.model),
         )
+
+    def replay(self, round: int, turn: Turn) -> None:
+        """Give the learner a turn's releases and nothing else: no user comes."""
+        for name in (name for name in turn.releases if not self._on_demand(name)):
+            self.take(name, turn.releases[name], round)
+        if turn.refreshes:
+            self.post()
+        for name in (name for name in turn.releases if self._on_demand(name)):
+            self.take(name, turn.releases[name], round)
+            self.post()
+
+    def take(self, name: str, release: Released, round: int) -> None:
+        """Learner: take in one release."""
+        self.state = self.policy.update(self._state(), name, self._given(release))
+        self.last[name] = round
+        self.used[name] += 1
+
+    def post(self) -> None:
+        """Learner: post a model."""
+        self.model = self.policy.publish(self._state())
 
     def _device(self, clock: Clock, round: int) -> tuple[Arms, int]:
         """What happens on the user's device, and how its reports are added up."""
         at = self.stream.at
         model = self._given(self.model)
         arms = _arms(self.environment, self.world, clock, at(ARMS, round=round))
-        arms = self._given(self.show(arms))
+        arms = self._given(self.show(arms, round))
         action = int(self.policy.act(model, arms, clock, at(POLICY, round=round)))
         reward = _reward(
             self.environment, self.world, arms, jnp.int32(action), at(REWARD, round=round)
         )
         records = self.policy.record(model, arms, jnp.int32(action), self._given(reward))
-        for place, (name, p) in enumerate(self.privatizers.items()):
-            report = _randomize(p, records[name], at(DEVICE, round=round, query=place))
+        for name, p in self.privatizers.items():
+            number = place(name, self.privatizers)
+            report = _randomize(p, records[name], at(DEVICE, round=round, query=number))
             self.tally[name] = p.collect(self.tally[name], report)
         return arms, action
 
-    def _released(self, clock: Clock, round: int, wanted: Mapping[str, bool]) -> dict[str, Release]:
-        """The releases of this round."""
-        releases = {}
-        for place, (name, p) in enumerate(self.privatizers.items()):
-            ready = bool(p.schedule.ready(clock)) if isinstance(p.schedule, At) else True
-            if ready and wanted[name]:
-                at = self.stream.at(MIDDLE, round=round, query=place)
-                release, self.memory[name] = _release(
-                    p, self.memory[name], self.tally[name], clock, at
-                )
-                releases[name] = read_only(release)
-                self.tally[name] = p.clear(self.tally[name])
-        return releases
+    def _on_demand(self, name: str) -> bool:
+        return isinstance(self.privatizers[name].schedule, OnDemand)
+
+    def _due(self, round: int) -> Mapping[str, bool]:
+        due = self.policy.due(self._state(), self._clock(round))
+        return {name: bool(wanted) for name, wanted in due.items()}
+
+    def _ready(self, name: str, round: int) -> bool:
+        """Whether the schedule lets a release through."""
+        schedule = self.privatizers[name].schedule
+        if isinstance(schedule, At):
+            return bool(schedule.ready(self._clock(round)))
+        return not isinstance(schedule, OnDemand) or bool(schedule.room(jnp.int32(self.used[name])))
+
+    def _released(self, name: str, request: Start | None, round: int) -> Released:
+        """Middle: make one release."""
+        p, clock = self.privatizers[name], self._clock(round)
+        at = self.stream.at(MIDDLE, round=round, query=place(name, self.privatizers))
+        release, self.memory[name] = _release(
+            p, self.memory[name], self.tally[name], request, clock, at
+        )
+        self.tally[name] = p.clear(self.tally[name])
+        return read_only(release)
 
     def _clock(self, round: int) -> Clock:
         since = {name: jnp.int32(round - last) for name, last in self.last.items()}
@@ -189,10 +257,22 @@ def hand_of(case: Case, *, seed: int, epsilon: float = 20.0) -> Hand:
 def turns_by_hand(
     case: Case, *, seed: int = 1, script: Sequence[Turn] | None = None
 ) -> tuple[Turn, ...]:
-    """Play a fresh copy of the case from the first round on."""
+    """Play a fresh copy of the case from the first round on.
+
+    With a script the learner is given the releases of those turns, wherever there is one.
+    """
     hand = hand_of(case, seed=seed)
-    given = [None] * TURNS if script is None else [turn.releases for turn in script]
+    given = [as_made] * TURNS if script is None else [scripted(turn) for turn in script]
     return tuple(hand.turn(round, given[round]) for round in range(TURNS))
+
+
+def scripted(turn: Turn) -> Callable[[str, Released], Released]:
+    """Give the learner what another run was given in this round."""
+
+    def give(name: str, release: Released) -> Released:
+        return turn.releases.get(name, release)
+
+    return give
 
 
 kept_turns = lru_cache(maxsize=64)(turns_by_hand)

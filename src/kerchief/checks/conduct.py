@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.checks.by_hand import TURNS, kept_turns, other_data
+from kerchief.checks.by_hand import TURNS, Turn, hand_of, kept_turns, other_data
 from kerchief.checks.errors import Law, expect, laws_of, same
-from kerchief.checks.search import Box, Encode, many, spread, widest, wild_records
+from kerchief.checks.search import (
+    NOWHERE,
+    Box,
+    Encode,
+    far_points,
+    many,
+    spread,
+    widest,
+    wild_points,
+    wild_records,
+)
 from kerchief.checks.stage import DELTA, HORIZON, SEED, SEGMENT, Case, played, promise
-from kerchief.core.contracts import Arms, Policy
+from kerchief.core.contracts import Arms, BoundedLoss, Policy, Query, Released
 from kerchief.core.errors import BudgetExceeded
 from kerchief.privacy import Cohort, Gaussian, Guarantee, Ledger, Trust, gaussian_noise_multiplier
 from kerchief.privacy.rules import ROUNDING
+from kerchief.privatizers import Privatizer
+from kerchief.privatizers.billing import pay
 
 __all__ = ["yield_conduct_checks"]
 
 Floats = NDArray[np.float64]
 
-_LEARNER = ("init", "due", "update", "refreshes", "publish")
+_LEARNER = ("init", "due", "request", "update", "refreshes", "publish")
+# Who sees other arms: someone early, so that others come after.
+_USER = 2
 # What `mechanisms.discrete` sets aside for arithmetic in float64; float32 serves simulation only.
 _ROUNDING = {np.float64: 2.0**-40, np.float32: 1e-6}
 
@@ -34,6 +48,7 @@ def yield_conduct_checks() -> Iterator[tuple[str, Law[Case]]]:
     return laws_of(
         learner_is_blind,
         due_times_are_public,
+        one_user_shows_in_releases_alone,
         statistics_obey_their_bound,
         clipping_holds_beyond_the_domain,
         each_user_pays_once,
@@ -56,17 +71,79 @@ def learner_is_blind(case: Case) -> None:
 
 
 def due_times_are_public(case: Case) -> None:
-    """Other data with the same releases ask and post at the same times."""
-    first, other = kept_turns(case), other_data(case)
-    for round, (now, then) in enumerate(zip(other, first, strict=True)):
-        times = (now.wanted, now.refreshes), (then.wanted, then.refreshes)
+    """Other data with the same releases ask, and ask for the same, and post at the same times."""
+    _expect_same_times(other_data(case), kept_turns(case))
+
+
+def one_user_shows_in_releases_alone(case: Case) -> None:
+    """One user who sees other arms changes nothing public but the values of noisy releases.
+
+    The user meets no arms to speak of, the longest ones, or each turned round: where a policy
+    explores for some users, one of them explores and another does not. All else, noise included, is
+    the same. What carries noise is given to the learner as the other run had it; what carries none
+    stays as it is, since nothing hides it. Then due times, requests, models and everyone else's
+    actions must be the same, and so must times, counts and noise levels of what is released.
+    """
+    if case.trust == Trust.NONE:
+        return
+    usual = kept_turns(case)
+    for show in (_none_to_speak_of, _longest, _turned):
+        seen = _with_one_other_user(case, show)
+        _expect_same_times(seen, usual)
+        for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
+            where = f"with one user's arms {show.__name__.strip('_')}, in round {round}"
+            alike = same(now.model, then.model)
+            expect(alike, seen=f"another model {where}", expected="the same")
+            others = round == _USER or now.action == then.action
+            expect(others, seen=f"another's action {where}", expected="the same")
+
+
+def _with_one_other_user(case: Case, show: Callable[[Arms], Arms]) -> tuple[Turn, ...]:
+    """A run like `kept_turns`, but for the arms of one user, given its noisy releases."""
+    hand = hand_of(case, seed=1)
+    hand.show = lambda arms, round: show(arms) if round == _USER else arms
+
+    def give(turn: Turn, name: str, release: Released) -> Released:
+        wanted = turn.releases.get(name)
+        if wanted is None or not hand.privatizers[name].outlook.noisy:
+            return release
+        facts = [(int(one.count), float(one.noise)) for one in (release, wanted)]
+        expect(facts[0] == facts[1], seen=f"{name}: users and noise {facts[0]}", expected=facts[1])
+        return wanted
+
+    turns = enumerate(kept_turns(case))
+    return tuple(hand.turn(round, partial(give, turn)) for round, turn in turns)
+
+
+def _none_to_speak_of(arms: Arms) -> Arms:
+    return Arms(features=0 * arms.features, allowed=arms.allowed)
+
+
+def _longest(arms: Arms) -> Arms:
+    count, dim = arms.features.shape
+    unit = jnp.eye(dim, dtype=arms.features.dtype)
+    return Arms(features=unit[jnp.arange(count) % dim], allowed=arms.allowed)
+
+
+def _turned(arms: Arms) -> Arms:
+    return Arms(features=-arms.features[:, ::-1], allowed=arms.allowed)
+
+
+def _expect_same_times(seen: Sequence[Turn], usual: Sequence[Turn]) -> None:
+    for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
+        times = [(turn.wanted, list(turn.releases), turn.refreshes) for turn in (now, then)]
         expect(times[0] == times[1], seen=f"{times[0]} in round {round}", expected=times[1])
+        alike = same(now.requests, then.requests)
+        expect(alike, seen=f"another request in round {round}", expected="the same")
 
 
 def statistics_obey_their_bound(case: Case) -> None:
-    """No two records of the domain are farther apart than the sensitivity, and some nearly are."""
+    """No two records of the domain are farther apart than the sensitivity, and some nearly are.
+
+    For a loss it is their gradients that are held apart, at points near and far.
+    """
     for name, query in case.policy().queries.items():
-        found, _, _ = _widest(case, name)
+        found, _ = _widest(case, name)
         seen = f"{name}: {found} from two records of the domain"
         bound = query.sensitivity * (1 + _ROUNDING[np.float64])
         expect(found <= bound, seen=seen, expected=f"at most {query.sensitivity}")
@@ -74,22 +151,25 @@ def statistics_obey_their_bound(case: Case) -> None:
 
 
 def clipping_holds_beyond_the_domain(case: Case) -> None:
-    """Features of norm 10 or 1e30, rewards of 1e9, NaN and infinities stay within the bound."""
-    wild, rewards = wild_records(_box(case))
+    """Features of norm 10 or 1e30, rewards of 1e9, NaN and infinities stay within the bound.
+
+    So do weights and, for a loss, the points at which gradients are taken.
+    """
     for name, query in case.policy().queries.items():
-        _, edge, edge_rewards = _widest(case, name)
+        records = np.concatenate([wild_records(_box(case, name)), _widest(case, name)[1]])
         for kind, rounding in _ROUNDING.items():
             encode = _encoder(case, name, kind)
-            points = [encode(wild, rewards), encode(edge, edge_rewards)]
-            found, bound = spread(np.concatenate(points)), query.sensitivity
+            found = max(spread(encode(records, point)) for point in _points(query, wild_points))
             seen = f"{name}: {found} from wild records in {kind.__name__}"
+            bound = query.sensitivity
             expect(found <= bound * (1 + rounding), seen=seen, expected=f"at most {bound}")
 
 
 def each_user_pays_once(case: Case) -> None:
     """After a real run all receipts are settled and each user paid once for each query in use.
 
-    A query is in use once it was released, or, where devices add their own noise, reported.
+    A query is in use once it was released, or, where devices add their own noise, reported. For a
+    fit with noise each user pays once a gradient sum.
     """
     done = played(case)
     open_ones = [r.number for r in done.ledger.receipts if r.used is None]
@@ -97,18 +177,38 @@ def each_user_pays_once(case: Case) -> None:
     paid = np.zeros(HORIZON, int)
     for receipt in done.ledger.receipts:
         paid[receipt.cohort.first : receipt.cohort.last] += receipt.used or 0
-    sums, released = case.privatizers(20.0), done.run.releases
-    owed = sum(sums[name].noisy_device or bool(released[name].any()) for name in sums)
+    answers = case.privatizers(20.0).items()
+    owed = sum(_owed(p, int(done.run.releases[name].max())) for name, p in answers)
     seen = f"users pay {paid.min()} to {paid.max()} times"
-    expect((paid == owed).all(), seen=seen, expected=f"{owed}: the queries in use")
+    expect((paid == owed).all(), seen=seen, expected=f"{owed}: what was in use")
+
+
+def _owed(privatizer: Privatizer, releases: int) -> int:
+    if isinstance(privatizer.query, BoundedLoss) and privatizer.outlook.noisy:
+        return releases * privatizer.query.minimizer.steps
+    return int(privatizer.noisy_device or releases > 0)
 
 
 def spent_is_what_was_promised(case: Case) -> None:
-    """A real run spends its epsilon to a millionth, and never more; without queries, nothing."""
-    spent = played(case).run.spent.epsilon
+    """A run is charged its epsilon to a millionth, never more, and spends no more than that.
+
+    Without queries that is nothing. What was paid for and used up is spent to a millionth too.
+    """
+    ledger = case.make_ledger(promise(case.trust, 20.0))
+    pay(case.privatizers(20.0), ledger, horizon=HORIZON)
     asked = promise(case.trust, 20.0).epsilon if case.policy().queries else 0.0
-    close = spent == asked or asked * (1 - 1e-6) <= spent <= asked * (1 + ROUNDING)
-    expect(close, seen=f"epsilon {spent}", expected=f"{asked}, to 1e-6 and not above")
+    done = played(case)
+    _expect_close(ledger.spent().epsilon, asked, "charged")
+    spent = done.run.spent.epsilon
+    if all(receipt.used == receipt.capacity for receipt in done.ledger.receipts):
+        _expect_close(spent, asked, "spent")
+    expect(spent <= asked * (1 + ROUNDING), seen=f"epsilon {spent}", expected=f"at most {asked}")
+
+
+def _expect_close(epsilon: float, asked: float, word: str) -> None:
+    close = epsilon == asked or asked * (1 - 1e-6) <= epsilon <= asked * (1 + ROUNDING)
+    seen = f"epsilon {epsilon} was {word}"
+    expect(close, seen=seen, expected=f"{asked}, to 1e-6 and not above")
 
 
 def refusal_leaves_no_trace(case: Case) -> None:
@@ -147,24 +247,43 @@ def _expect_refusal(case: Case, ledger: Ledger) -> None:
     expect(ledger.receipts == before, seen=f"{left} receipts were left", expected="no trace")
 
 
-def _box(case: Case) -> Box:
-    facts = case.environment.problem(HORIZON)
-    return Box(dim=facts.dim, norm=facts.norm, low=facts.low, high=facts.high)
+@lru_cache(maxsize=64)
+def _box(case: Case, name: str) -> Box:
+    """The domain of the records that a policy sends in answer to a query."""
+    facts, policy = case.environment.problem(HORIZON), case.policy()
+    outlook = {key: p.outlook for key, p in case.privatizers(1.0).items()}
+    model = policy.publish(policy.init(outlook))
+    arms = Arms(features=jnp.ones((facts.arms, facts.dim)), allowed=jnp.ones(facts.arms, bool))
+    weight = policy.record(model, arms, jnp.int32(0), jnp.float64(facts.high))[name].weight
+    return Box(
+        dim=facts.dim,
+        norm=facts.norm,
+        low=facts.low,
+        high=facts.high,
+        weight=None if isinstance(weight, float) else np.shape(weight),
+    )
+
+
+def _points(query: Query, points: Callable[[int], list[Floats]]) -> list[Floats]:
+    """Where to look at what records add to a sum: for a loss at these points, else anywhere."""
+    return points(query.dim) if isinstance(query, BoundedLoss) else [NOWHERE]
 
 
 @lru_cache(maxsize=64)
-def _widest(case: Case, name: str) -> tuple[float, Floats, Floats]:
-    return widest(_encoder(case, name, np.float64), _box(case))
+def _widest(case: Case, name: str) -> tuple[float, Floats]:
+    encode, box = _encoder(case, name, np.float64), _box(case, name)
+    points = _points(case.policy().queries[name], far_points)
+    return max((widest(encode, box, point) for point in points), key=lambda found: found[0])
 
 
 def _encoder(case: Case, name: str, kind: type) -> Encode:
-    """What the device sends for a record, before noise: many records at once."""
-    policy, count = case.policy(), case.environment.problem(HORIZON).arms
-    outlook = {key: p.outlook for key, p in case.privatizers(1.0).items()}
-    model, query = policy.publish(policy.init(outlook)), policy.queries[name]
+    """What a record adds to a sum: its statistic, or its gradient at a point."""
+    query, box = case.policy().queries[name], _box(case, name)
 
-    def one(features: jax.Array, reward: jax.Array) -> jax.Array:
-        arms = Arms(features=jnp.tile(features, (count, 1)), allowed=jnp.ones(count, bool))
-        return query.encode(policy.record(model, arms, jnp.int32(0), reward)[name])
+    def one(row: jax.Array, point: jax.Array) -> jax.Array:
+        encoded = query.encode(box.record(row))
+        if not isinstance(query, BoundedLoss):
+            return encoded
+        return query.gradients(encoded[None, :], point)[0]
 
     return many(one, kind)

@@ -65,7 +65,7 @@ class _Dice(Stream):
     def at(self, stream: int, *, round: int | Array = 0, query: int = 0) -> Self:
         return dataclasses.replace(super().at(stream, round=round, query=query), kind=self.kind)
 
-    def split(self, part: int) -> Self:
+    def split(self, part: int | Array) -> Self:
         return dataclasses.replace(super().split(part), kind=self.kind)
 
 

@@ -29,6 +29,7 @@ from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.random import POLICY, Stream
 from kerchief.environments import make_environment
+from kerchief.privatizers.billing import pay
 
 __all__ = ["yield_policy_checks"]
 
@@ -135,10 +136,7 @@ def update_and_publish_draw_nothing(case: Case) -> None:
     """Releases replayed into a fresh state, with no device at all, give the same models."""
     turns, hand = kept_turns(case), hand_of(case, seed=2)
     for round, turn in enumerate(turns):
-        for name, release in turn.releases.items():
-            hand.state = hand.policy.update(read_only(hand.state), name, release)
-        if turn.refreshes:
-            hand.model = hand.policy.publish(read_only(hand.state))
+        hand.replay(round, turn)
         expect(
             same(read_only(hand.model), turn.model),
             seen=f"another model after round {round}",
@@ -197,7 +195,7 @@ def edge_sizes_run(case: Case) -> None:
         _expect_sound(case, show, horizon=3)
 
 
-def _expect_sound(case: Case, show: Callable[[Arms], Arms], *, horizon: int) -> None:
+def _expect_sound(case: Case, show: Callable[[Arms, int], Arms], *, horizon: int) -> None:
     hand = Hand(
         policy=case.policy(horizon=horizon),
         privatizers=case.privatizers(1.0, horizon=horizon),
@@ -205,10 +203,7 @@ def _expect_sound(case: Case, show: Callable[[Arms], Arms], *, horizon: int) -> 
         seed=1,
         show=show,
     )
-    ledger = case.make_ledger(promise(case.trust, 1.0))
-    for name in case.policy().queries:
-        for charge in case.privatizers(1.0, horizon=horizon)[name].charges(horizon):
-            ledger.charge(charge.event, cohort=charge.cohort)
+    pay(hand.privatizers, case.make_ledger(promise(case.trust, 1.0)), horizon=horizon)
     size = case.environment.problem(horizon)
     where = f"{size.dim} dimensions, {size.arms} arms, {show.__name__.strip('_')} features"
     for round in range(horizon):
@@ -218,15 +213,15 @@ def _expect_sound(case: Case, show: Callable[[Arms], Arms], *, horizon: int) -> 
         expect(turn.allowed[turn.action], seen=f"arm {turn.action}", expected="an allowed arm")
 
 
-def _zero(arms: Arms) -> Arms:
+def _zero(arms: Arms, round: int) -> Arms:
     return Arms(features=jnp.zeros_like(arms.features), allowed=arms.allowed)
 
 
-def _repeated(arms: Arms) -> Arms:
+def _repeated(arms: Arms, round: int) -> Arms:
     return Arms(features=jnp.ones_like(arms.features), allowed=arms.allowed)
 
 
-def _faint(arms: Arms) -> Arms:
+def _faint(arms: Arms, round: int) -> Arms:
     return Arms(features=arms.features * 1e-20, allowed=arms.allowed)
 
 

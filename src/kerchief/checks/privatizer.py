@@ -14,21 +14,34 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.checks import schedules, twins
-from kerchief.checks.amounts import attack, charged_multiplier, expect_noise_as_charged
+from kerchief.checks.amounts import attack, bill, charged_multiplier, expect_noise_as_charged
 from kerchief.checks.errors import Law, expect, laws_of
 from kerchief.checks.learning import silenced
 from kerchief.checks.protocol import (
     ENDS,
     Protocol,
     drawn_noise,
+    noises_of,
     records,
+    released,
     released_by_many,
     statistics,
+    told,
+    transcript,
 )
-from kerchief.checks.search import Box, Encode, lengths, many, widest, wild_records
+from kerchief.checks.search import (
+    NOWHERE,
+    Box,
+    Encode,
+    lengths,
+    many,
+    widest,
+    wild_records,
+)
 from kerchief.checks.statistics import (
     ERROR,
     audited_epsilon,
@@ -36,14 +49,17 @@ from kerchief.checks.statistics import (
     normal_bound,
     normality,
 )
-from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec_size
-from kerchief.core.random import DEVICE, Stream
+from kerchief.core.random import Stream
 from kerchief.privacy import NonPrivate, epsilon_at
 
 __all__ = ["yield_privatizer_checks"]
 
 Floats = NDArray[np.float64]
+
+_SAME = {"seed": 1, "replicate": 0}
+# Whose record is replaced: someone in the middle, right before a release.
+_PLACE = 3
 
 
 def yield_privatizer_checks() -> Iterator[tuple[str, Law[Protocol]]]:
@@ -56,8 +72,8 @@ def yield_privatizer_checks() -> Iterator[tuple[str, Law[Protocol]]]:
         charges_compose_to_the_guarantee,
         matrix_noise_is_isometric,
         order_carries_nothing,
-        clips_before_noise,
-        noise_off_gives_prefix_totals,
+        one_user_moves_a_release_by_the_sensitivity_at_most,
+        noise_off_gives_the_truth,
     )
     yield from schedules.yield_schedule_checks()
     yield from twins.yield_twin_checks()
@@ -68,7 +84,7 @@ def noise_has_mean_zero(protocol: Protocol) -> None:
     """No coordinate of any release is shifted (normal test, 1e-6 over all coordinates)."""
     for noise in drawn_noise(protocol):
         copies, size = noise.draws.shape
-        room = normal_bound(size) * noise.stated / math.sqrt(copies) + 1e-12
+        room = normal_bound(size) * noise.stated / math.sqrt(copies) + protocol.rounding
         worst = float(np.abs(noise.draws.mean(axis=0)).max())
         expect(worst <= room, seen=f"a mean of {worst}", expected=f"0, within {room}")
 
@@ -81,7 +97,7 @@ def noise_has_the_stated_deviation(protocol: Protocol) -> None:
     for noise in drawn_noise(protocol):
         if not protocol.private:
             largest = float(np.abs(noise.draws).max())
-            exact = largest <= 1e-12 and noise.stated == 0.0
+            exact = largest <= protocol.rounding and noise.stated == 0.0
             expect(exact, seen=f"noise of {largest}", expected="none, as nothing is promised")
             continue
         actual = float(noise.draws.std())
@@ -102,17 +118,18 @@ def noise_is_what_was_charged(protocol: Protocol) -> None:
 
     White-box: what the noise says of itself. Then what it does, over all releases together.
     """
-    privatizer, sensitivity = protocol.build(len(ENDS)), protocol.query.sensitivity
-    event = privatizer.charges(len(ENDS))[0].event
+    privatizer, sensitivity = protocol.brief(), protocol.query.sensitivity
+    charge = privatizer.charges(len(ENDS))[0]
     if not protocol.private:
-        expect(event == NonPrivate(), seen=event, expected=NonPrivate())
+        expect(charge.event == NonPrivate(), seen=charge.event, expected=NonPrivate())
         return
     noise: Any = privatizer.noises[0]
     stated = float(noise.std) / (sensitivity * getattr(noise, "column_norm", 1.0))
-    charged = charged_multiplier(event)
+    charged = charged_multiplier(charge.event)
     close = math.isclose(stated, charged, rel_tol=1e-9)
     expect(close, seen=f"a multiplier of {stated}", expected=f"{charged}, as charged")
-    expect_noise_as_charged(drawn_noise(protocol), event, sensitivity)
+    noises, cost = drawn_noise(protocol), bill([charge])
+    expect_noise_as_charged(noises, cost, sensitivity, turning=protocol.fits)
 
 
 def charges_compose_to_the_guarantee(protocol: Protocol) -> None:
@@ -120,16 +137,16 @@ def charges_compose_to_the_guarantee(protocol: Protocol) -> None:
     charges = protocol.build().charges(protocol.horizon)
     promised = protocol.guarantee
     for user in range(protocol.horizon):
-        bill = [c.event for c in charges if c.cohort.first <= user < c.cohort.last]
-        cost = epsilon_at(bill, promised.delta)
+        owed = bill(c for c in charges if c.cohort.first <= user < c.cohort.last)
+        cost = epsilon_at([owed], promised.delta)
         close = cost == promised.epsilon or 0 <= promised.epsilon - cost <= 1e-6 * promised.epsilon
         expect(close, seen=f"user {user} pays {cost}", expected=promised.epsilon)
 
 
 def matrix_noise_is_isometric(protocol: Protocol) -> None:
-    """Off the diagonal the matrix has half the variance, and not the whole (chi-square, 1e-6)."""
-    dim = protocol.query.dim
-    for noise in drawn_noise(protocol) if protocol.private else ():
+    """Off the diagonal a sum's matrix has half the variance, not the whole (chi-square, 1e-6)."""
+    dim, apply = protocol.query.dim, protocol.private and not protocol.fits
+    for noise in drawn_noise(protocol) if apply else ():
         matrices = jax.vmap(lambda row: smat(row, dim))(noise.draws[:, : svec_size(dim)])
         beside = np.asarray(matrices)[:, 0, 1]
         on, off = np.asarray(matrices)[:, 0, 0], beside * math.sqrt(2)
@@ -140,41 +157,53 @@ def matrix_noise_is_isometric(protocol: Protocol) -> None:
 
 
 def order_carries_nothing(protocol: Protocol) -> None:
-    """Reports in any order leave the same tally, bit for bit (they are whole numbers here)."""
+    """Reports in any order lead to the same release, with the same noise, up to rounding."""
     privatizer, rng = protocol.build(), np.random.default_rng(5)
-    reports = rng.integers(-1000, 1000, size=(12, protocol.query.size)).astype(np.float64)
-    tallies = []
+    encoded, root = statistics(protocol.query, records(protocol.query, 12)), Stream.of(**_SAME)
+    shown = []
     for order in (np.arange(12), np.arange(12)[::-1], rng.permutation(12)):
-        tally = privatizer.open()[1]
-        for row in order:
-            tally = privatizer.collect(tally, jnp.asarray(reports[row]))
-        tallies.append(np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tally)]))
-    alike = all(np.array_equal(tally, tallies[0]) for tally in tallies)
-    expect(alike, seen="tallies differ", expected="one tally for every order")
-    whole = np.array_equal(tallies[0], reports.sum(axis=0))
-    expect(whole, seen=tallies[0], expected=f"the sum {reports.sum(axis=0)}")
+        release = released(protocol, privatizer, encoded[order], (12,), root)[0]
+        shown.append(np.asarray(told(protocol, release)))
+    gap = max(float(np.abs(one - shown[0]).max()) for one in shown)
+    room = protocol.rounding * (1 + float(np.abs(shown[0]).max())) * 12
+    expect(gap <= room, seen=f"releases that differ by {gap}", expected="one for every order")
 
 
-def clips_before_noise(protocol: Protocol) -> None:
-    """With the same noise, no record however wild moves a report farther than the sensitivity."""
-    privatizer, query = protocol.build(), protocol.query
-    wild, rewards = wild_records(_box(protocol))
-    stream = Stream.of(seed=1, replicate=0).at(DEVICE)
-    base = np.asarray(privatizer.randomize(records(query, 1)[0], stream))
-    report = many(lambda x, y: privatizer.randomize(Example(features=x, reward=y), stream))
-    farthest = float(lengths(report(wild, rewards) - base).max())
-    bound = query.sensitivity * (1 + 1e-9)
-    expect(farthest <= bound, seen=f"a move of {farthest}", expected=f"at most {bound}")
+def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: Protocol) -> None:
+    """With the same noise, whatever one user sends moves each sum by the sensitivity at most.
+
+    The user is replaced by wild records, by ordinary ones and by one that says nothing. A release
+    whose noise, or whose time, depends on the record is moved by the noise itself.
+    """
+    if protocol.fits and not protocol.private:
+        return
+    privatizer, query, box = protocol.brief(), protocol.query, _box(protocol)
+    users = records(query, ENDS[-1])
+
+    def told_with(row: Array, point: Array) -> Array:
+        changed = [*users[:_PLACE], box.record(row), *users[_PLACE + 1 :]]
+        return transcript(protocol, privatizer, changed).ravel()
+
+    ordinary = np.stack([np.append(user.features, user.reward) for user in users])
+    rows = np.concatenate([ordinary, 0 * ordinary, wild_records(box)])
+    shown = many(told_with)(rows, NOWHERE)
+    moves = (shown - shown[_PLACE]).reshape(len(rows), -1, _width(protocol))
+    farthest, bound = float(lengths(moves).max()), query.sensitivity * (1 + 1e-9)
+    room = bound + protocol.rounding * (1 + float(np.abs(shown[_PLACE]).max())) * 12
+    expect(farthest <= room, seen=f"a move of {farthest}", expected=f"at most {bound}")
 
 
-def noise_off_gives_prefix_totals(protocol: Protocol) -> None:
-    """With noise of deviation zero every release is the exact sum over everyone so far."""
+def noise_off_gives_the_truth(protocol: Protocol) -> None:
+    """With noise of deviation zero every sum that is told is the exact one, over all so far."""
     users = records(protocol.query, ENDS[-1])
-    totals = statistics(protocol.query, users).cumsum(axis=0)
-    releases = released_by_many(silenced(protocol.build(len(ENDS))), users, seed=1)
+    encoded = statistics(protocol.query, users)
+    quiet = silenced(protocol.brief())
+    releases = released_by_many(protocol, quiet, users, seed=1)
     for end, release in zip(ENDS, releases, strict=True):
-        gap = float(np.abs(np.asarray(release.total) - totals[end - 1]).max())
-        expect(gap <= 1e-12, seen=f"off by {gap} after {end} users", expected="the exact total")
+        errors = [noise.draws for noise in noises_of(protocol, encoded, end, release)]
+        gap = float(np.abs(errors).max())
+        near = gap <= protocol.rounding
+        expect(near, seen=f"off by {gap} after {end} users", expected="the exact sum")
         count = int(release.count[0])
         expect(count == end, seen=f"a count of {count}", expected=end)
 
@@ -189,28 +218,41 @@ def audit_finds_no_more_than_promised(protocol: Protocol) -> None:
     """
     if not protocol.private:
         return
-    _, features, rewards = widest(_encode(protocol), _box(protocol))
-    direction = np.subtract(*_encode(protocol)(features, rewards))
-    scores = [_scores(protocol, features[i], rewards[i], 100 + i) @ direction for i in (0, 1)]
+    encode, box = _encode(protocol), _box(protocol)
+    _, pair = widest(encode, box, NOWHERE)
+    direction = np.subtract(*encode(pair, NOWHERE))
+    scores = [_scores(protocol, pair[i], 100 + i) @ direction for i in (0, 1)]
     proved = audited_epsilon(scores[0], scores[1], protocol.guarantee.delta)
     promised = protocol.guarantee.epsilon
     expect(proved <= promised, seen=f"an attacker proves {proved:.3f}", expected=f"{promised}")
 
 
-def _scores(protocol: Protocol, features: Floats, reward: float, seed: int) -> Floats:
-    """The releases of many copies in which this user comes first, weighed and added up."""
-    first = Example(features=jnp.asarray(features), reward=jnp.asarray(reward))
-    users = [first, *records(protocol.query, ENDS[-1])[1:]]
-    releases = released_by_many(protocol.build(len(ENDS)), users, seed=seed)
-    weights = attack(drawn_noise(protocol))
-    pairs = zip(weights, releases, strict=True)
-    weighed = [weight * np.asarray(release.total, np.float64) for weight, release in pairs]
-    total: Floats = np.sum(weighed, axis=0)
-    return total
+def _scores(protocol: Protocol, row: Floats, seed: int) -> Floats:
+    """The sums told in many copies in which this user comes first, weighed and added up."""
+    users = [_box(protocol).record(jnp.asarray(row)), *records(protocol.query, ENDS[-1])[1:]]
+    releases = released_by_many(protocol, protocol.brief(), users, seed=seed)
+    sums = np.concatenate([np.asarray(told(protocol, release)) for release in releases], axis=1)
+    weighed: Floats = np.einsum("s,csd->cd", attack(drawn_noise(protocol)), sums)
+    return weighed
 
 
 def _encode(protocol: Protocol) -> Encode:
-    return many(lambda x, y: protocol.query.encode(Example(features=x, reward=y)))
+    """What a record adds to a sum that is told."""
+    query, start, box = protocol.query, protocol.start, _box(protocol)
+
+    def one(row: Array, point: Array) -> Array:
+        encoded: Array = query.encode(box.record(row))
+        if start is None:
+            return encoded
+        gradients: Array = query.gradients(encoded[None, :], start.point)
+        return gradients[0]
+
+    return many(one)
+
+
+def _width(protocol: Protocol) -> int:
+    """Length of a sum that is told."""
+    return int(protocol.query.dim if protocol.fits else protocol.query.size)
 
 
 def _box(protocol: Protocol) -> Box:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Clock, Example, Release, Tree
+from kerchief.core.contracts import BoundedLoss, Clock, Example, Gradient, Released, Start, Tree
+from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
 from kerchief.core.random import DEVICE, MIDDLE, Stream
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
@@ -24,12 +25,17 @@ __all__ = [
     "ENDS",
     "Noise",
     "Protocol",
+    "Telltale",
     "clock_at",
     "drawn_noise",
+    "noises_of",
+    "protocols",
     "records",
     "released",
     "released_by_many",
     "statistics",
+    "told",
+    "transcript",
 ]
 
 Floats = NDArray[np.float64]
@@ -39,7 +45,32 @@ COPIES = 30_000
 ENDS = (1, 2, 3, 4, 5, 6, 8)
 _SEED = 20260602
 
-QUERY = Regression(dim=2, norm=1.0, low=-1.0, high=1.0)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Telltale:
+    """The minimizer that keeps nothing to itself: it returns every gradient sum that it was given.
+
+    Whatever another one does is post-processing of this, so what holds for it holds for all.
+    """
+
+    steps: int
+
+    def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
+        """All sums at the start, side by side."""
+        return jnp.concatenate([gradient(start.point, step) for step in range(self.steps)])
+
+
+SUM = Regression(dim=2, norm=1.0, low=-1.0, high=1.0)
+LOSS = GLMLoss(
+    link="logistic",
+    dim=2,
+    norm=1.0,
+    low=0.0,
+    high=1.0,
+    clip=0.5,
+    fits=len(ENDS),
+    minimizer=Telltale(steps=2),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,14 +81,14 @@ class Protocol:
         name: how reports call it.
         make: builds the privatizer from a query, a noise multiplier and a horizon.
         guarantee: what it must keep.
-        query: what it answers.
+        query: what it answers: a sum, or a loss with a minimizer that tells all.
         horizon: for how many rounds it is built.
     """
 
     name: str
     make: Callable[[Any, float, int], Privatizer]
     guarantee: Guarantee
-    query: Regression = QUERY
+    query: Any = SUM
     horizon: int = 120
 
     @classmethod
@@ -65,7 +96,7 @@ class Protocol:
         """The privatizer of a trust, at a promise where an audit has teeth."""
         private = trust != Trust.NONE
         return cls(
-            name=trust,
+            name=f"the privatizer of {trust}",
             make=entry.make,
             guarantee=Guarantee(
                 epsilon=epsilon if private else float("inf"),
@@ -76,12 +107,30 @@ class Protocol:
 
     def __str__(self) -> str:
         """The name."""
-        return f"the privatizer of {self.name}"
+        return self.name
 
     @property
     def private(self) -> bool:
         """Whether it promises anything."""
         return self.guarantee.trust is not Trust.NONE
+
+    @property
+    def fits(self) -> bool:
+        """Whether it answers a loss."""
+        return isinstance(self.query, BoundedLoss)
+
+    @property
+    def rounding(self) -> float:
+        """How far exact numbers may be off: histories are simulated in float32."""
+        return 1e-5 if self.fits else 1e-12
+
+    @property
+    def start(self) -> Start | None:
+        """What a fit begins with: where the loss's two worst gradients are."""
+        if not self.fits:
+            return None
+        dim = self.query.dim
+        return Start(point=jnp.zeros(dim), metric=jnp.eye(dim), ridge=jnp.float64(1))
 
     def build(self, horizon: int | None = None) -> Privatizer:
         """A fresh privatizer, calibrated for the promise."""
@@ -90,23 +139,36 @@ class Protocol:
             multiplier = gaussian_noise_multiplier(promise.epsilon, promise.delta)
         return self.make(self.query, multiplier, horizon or self.horizon)
 
+    def brief(self) -> Privatizer:
+        """One that is built for as many releases as there are `ENDS`."""
+        return self.build(ENDS[-1] if self.fits else len(ENDS))
+
+
+def protocols(trust: str, entry: Entry) -> Iterator[Protocol]:
+    """All that a trust's entry builds: the privatizer of sums and, if there is one, of fits."""
+    sums = Protocol.of(trust, entry)
+    yield sums
+    if entry.fit is not None:
+        name = f"the fits of {trust}"
+        yield dataclasses.replace(sums, name=name, make=entry.fit, query=LOSS)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Noise:
-    """What was added to the total of one release: a row a copy, and the deviation it states."""
+    """What was added to one sum that a release tells: a row a copy, and the stated deviation."""
 
     draws: Floats
     stated: float
 
 
-def records(query: Regression, count: int) -> list[Example]:
+def records(query: Any, count: int) -> list[Example]:
     """Records of so many users, well inside the domain."""
     rng = np.random.default_rng(4)
     features = rng.uniform(-0.4, 0.4, size=(count, query.dim))
     return [Example(features=jnp.asarray(x), reward=jnp.asarray(x.sum())) for x in features]
 
 
-def statistics(query: Regression, users: list[Example]) -> Floats:
+def statistics(query: Any, users: list[Example]) -> Floats:
     """Their statistics, a row a user."""
     return np.stack([np.asarray(query.encode(user)) for user in users])
 
@@ -116,31 +178,76 @@ def clock_at(round: int | Array) -> Clock:
     return Clock(round=jnp.asarray(round, jnp.int32), since={})
 
 
+def told(protocol: Protocol, release: Released) -> Any:
+    """What a release tells, a row a sum: its total, or all gradient sums of its fit."""
+    shown = release.point if protocol.fits else release.total
+    return shown.reshape(
+        *shown.shape[:-1], -1, protocol.query.dim if protocol.fits else shown.shape[-1]
+    )
+
+
+def noises_of(protocol: Protocol, encoded: Floats, end: int, release: Released) -> list[Noise]:
+    """What was added to each sum of a release after `end` users, whose leaves have a row a copy.
+
+    A fit without noise is the minimizer, where what is left of the slope must be nothing.
+    """
+    query, start, rows = protocol.query, protocol.start, jnp.asarray(encoded[:end])
+    if start is None:
+        errors = told(protocol, release) - encoded[:end].sum(0)
+    elif protocol.private:
+        errors = told(protocol, release) - query.gradients(rows, start.point).sum(0)
+    else:
+        gradients = jax.vmap(query.gradients, in_axes=(None, 0))(rows, jnp.asarray(release.point))
+        errors = (gradients.sum(1) + start.ridge * release.point)[:, None, :]
+    draws, stated = np.asarray(errors), float(np.ravel(release.noise)[0])
+    return [Noise(draws=draws[:, i], stated=stated) for i in range(draws.shape[1])]
+
+
 def released(
-    privatizer: Privatizer, statistics: Floats, ends: tuple[int, ...], source: Any
-) -> list[Release]:
+    protocol: Protocol, privatizer: Privatizer, encoded: Floats, ends: tuple[int, ...], source: Any
+) -> list[Released]:
     """Run the protocol by hand over encoded users, a row each, and release at these ends.
 
     `source` is the root of a simulation's randomness, or a source of bytes for an exact twin.
     """
-    memory, tally = jax.tree.map(np.asarray, privatizer.open())
+    memory, tally = privatizer.open()
+    if not isinstance(source, Stream):
+        memory, tally = jax.tree.map(np.asarray, (memory, tally))
     releases = []
-    for round, statistic in enumerate(statistics):
+    for round, statistic in enumerate(encoded):
         report = privatizer.report(statistic, _at(source, DEVICE, round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ends:
-            at = _at(source, MIDDLE, round)
-            release, memory = privatizer.release(memory, tally, clock_at(round), at)
+            at, clock = _at(source, MIDDLE, round), clock_at(round)
+            release, memory = privatizer.release(memory, tally, protocol.start, clock, at)
             releases.append(release)
             tally = privatizer.clear(tally)
     return releases
+
+
+def transcript(protocol: Protocol, privatizer: Privatizer, users: list[Example]) -> Array:
+    """Everything that a run of one copy tells, a row a sum, always with the same noise."""
+    root = Stream.of(seed=1, replicate=0)
+    memory, tally = privatizer.open()
+    shown = []
+    for round, user in enumerate(users):
+        report = privatizer.randomize(user, root.at(DEVICE, round=round))
+        tally = privatizer.collect(tally, report)
+        if round + 1 in ENDS:
+            at, clock = root.at(MIDDLE, round=round), clock_at(round)
+            release, memory = privatizer.release(memory, tally, protocol.start, clock, at)
+            shown.append(told(protocol, release))
+            tally = privatizer.clear(tally)
+    return jnp.concatenate(shown)
 
 
 def _at(source: Any, place: int, round: int) -> Any:
     return source.at(place, round=round) if isinstance(source, Stream) else source
 
 
-def released_by_many(privatizer: Privatizer, users: list[Example], *, seed: int) -> list[Release]:
+def released_by_many(
+    protocol: Protocol, privatizer: Privatizer, users: list[Example], *, seed: int
+) -> list[Released]:
     """Run many independent copies of the protocol over the users and release at `ENDS`.
 
     Each leaf of a release has a row a copy. A round is compiled once for each kind of privatizer.
@@ -152,7 +259,8 @@ def released_by_many(privatizer: Privatizer, users: list[Example], *, seed: int)
         now = jnp.int32(round)
         tally = _collected(privatizer, tally, user, root, copies, now)
         if round + 1 in ENDS:
-            release, memory, tally = _released(privatizer, memory, tally, root, copies, now)
+            start = protocol.start
+            release, memory, tally = _released(privatizer, memory, tally, start, root, copies, now)
             releases.append(release)
     return releases
 
@@ -174,11 +282,17 @@ def _collected(
 
 @jax.jit
 def _released(
-    privatizer: Privatizer, memories: Tree, tallies: Tree, seed: Array, copies: Array, round: Array
-) -> tuple[Release, Tree, Tree]:
-    def one(memory: Tree, tally: Tree, copy: Array) -> tuple[Release, Tree, Tree]:
+    privatizer: Privatizer,
+    memories: Tree,
+    tallies: Tree,
+    start: Start | None,
+    seed: Array,
+    copies: Array,
+    round: Array,
+) -> tuple[Released, Tree, Tree]:
+    def one(memory: Tree, tally: Tree, copy: Array) -> tuple[Released, Tree, Tree]:
         at = Stream.of(seed=seed, replicate=copy).at(MIDDLE, round=round)
-        release, now = privatizer.release(memory, tally, clock_at(round), at)
+        release, now = privatizer.release(memory, tally, start, clock_at(round), at)
         return release, now, privatizer.clear(tally)
 
     return jax.vmap(one)(memories, tallies, copies)
@@ -186,10 +300,12 @@ def _released(
 
 @lru_cache(maxsize=32)
 def drawn_noise(protocol: Protocol) -> tuple[Noise, ...]:
-    """The noise of each release, in many independent copies of the protocol."""
-    privatizer, users = protocol.build(len(ENDS)), records(protocol.query, ENDS[-1])
-    totals = statistics(protocol.query, users).cumsum(axis=0)
-    return tuple(
-        Noise(draws=np.asarray(release.total) - totals[end - 1], stated=float(release.noise[0]))
-        for release, end in zip(released_by_many(privatizer, users, seed=_SEED), ENDS, strict=True)
-    )
+    """The noise of each sum that is told, in many independent copies of the protocol."""
+    users = records(protocol.query, ENDS[-1])
+    encoded = statistics(protocol.query, users)
+    releases = released_by_many(protocol, protocol.brief(), users, seed=_SEED)
+    found = [
+        noises_of(protocol, encoded, end, release)
+        for end, release in zip(ENDS, releases, strict=True)
+    ]
+    return tuple(noise for noises in found for noise in noises)

@@ -10,7 +10,7 @@ from jax import Array
 
 from kerchief.checks.errors import Law, expect, laws_of
 from kerchief.checks.protocol import Protocol, clock_at
-from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Outlook, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Query, Released, Start, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import make_environment
@@ -48,8 +48,9 @@ def capacity_is_enforced(protocol: Protocol) -> None:
     """A learner that always asks is served on demand as often as was paid for, and no more."""
     privatizer = _on_demand(protocol.build())
     served = _asked_every_round(protocol, privatizer).releases["asked"]
-    right = np.array_equal(served, np.full_like(served, _LIMIT))
-    expect(right, seen=f"{served.tolist()} releases", expected=f"{_LIMIT}, the limit")
+    limit = privatizer.schedule.capacity(_ROUNDS)
+    right = np.array_equal(served, np.full_like(served, limit))
+    expect(right, seen=f"{served.tolist()} releases", expected=f"{limit}, the limit")
 
 
 def _on_demand(privatizer: Privatizer) -> Privatizer:
@@ -63,10 +64,11 @@ def _on_demand(privatizer: Privatizer) -> Privatizer:
 class _Asker:
     """The least policy that asks after every round: it learns nothing from the answers."""
 
-    query: BoundedSum = static()
+    query: Query = static()
+    start: Start | None
 
     @property
-    def queries(self) -> Mapping[str, BoundedSum]:
+    def queries(self) -> Mapping[str, Query]:
         return {"asked": self.query}
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
@@ -75,7 +77,10 @@ class _Asker:
     def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
         return {"asked": True}
 
-    def update(self, state: Tree, name: str, release: Release) -> Tree:
+    def request(self, state: Tree, name: str) -> Start | None:
+        return self.start
+
+    def update(self, state: Tree, name: str, release: Released) -> Tree:
         return state
 
     def refreshes(self, clock: Clock) -> Array | bool:
@@ -93,7 +98,7 @@ class _Asker:
 
 def _asked_every_round(protocol: Protocol, privatizer: Privatizer) -> Run:
     return simulate(
-        policy=_Asker(query=protocol.query),
+        policy=_Asker(query=protocol.query, start=protocol.start),
         privatizers={"asked": privatizer},
         environment=make_environment(dim=protocol.query.dim, arms=3),
         ledger=MemoryLedger(protocol.guarantee),

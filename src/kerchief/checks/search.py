@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,23 +11,63 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-__all__ = ["Box", "Encode", "lengths", "many", "spread", "widest", "wild_records"]
+from kerchief.core.contracts import Example
+
+__all__ = [
+    "NOWHERE",
+    "Box",
+    "Encode",
+    "far_points",
+    "lengths",
+    "many",
+    "spread",
+    "widest",
+    "wild_points",
+    "wild_records",
+]
 
 Floats = NDArray[np.float64]
+# What the device sends, or its gradient at a point: one row a record.
 Encode = Callable[[Floats, Floats], Floats]
 
 _ROWS = 256
+NOWHERE: Floats = np.zeros(0)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Box:
-    """The domain of one record: features in a ball, a reward in an interval."""
+    """The domain of one record: features in a ball, a reward in an interval, weights of 0 to 1.
 
-    def __init__(self, *, dim: int, norm: float, low: float, high: float) -> None:
-        """Keep the public bounds."""
-        self.dim, self.norm, self.low, self.high = dim, norm, low, high
+    A record is searched for as one row: features, reward, weights.
+
+    Attributes:
+        dim: length of the features.
+        norm: their greatest norm.
+        low: least reward.
+        high: greatest reward.
+        weight: shape of the weight; None where the record leaves it out.
+    """
+
+    dim: int
+    norm: float
+    low: float
+    high: float
+    weight: tuple[int, ...] | None = None
+
+    def record(self, row: Array) -> Example:
+        """The record that a row stands for."""
+        plain = Example(features=row[: self.dim], reward=row[self.dim])
+        if self.weight is None:
+            return plain
+        return dataclasses.replace(plain, weight=row[self.dim + 1 :].reshape(self.weight))
+
+    def drawn(self, features: Floats, rewards: Floats, rng: np.random.Generator) -> Floats:
+        """Rows of these features and rewards, with weights at their ends."""
+        shape = (len(rewards), 0 if self.weight is None else int(np.prod(self.weight)))
+        return np.concatenate([features, rewards[:, None], rng.integers(2, size=shape)], axis=1)
 
     def edge(self, features: Floats) -> Floats:
-        """Push every row out to the sphere."""
+        """Push every vector out to the sphere."""
         length = np.linalg.norm(features, axis=1, keepdims=True)
         pushed: Floats = features * (self.norm / np.maximum(length, 1e-300))
         return pushed
@@ -34,19 +75,21 @@ class Box:
 
 def many(one: Callable[[Array, Array], Array], kind: type = np.float64) -> Encode:
     """Encode many records at once, in floats of this kind, with code compiled for one size."""
-    compiled = jax.jit(jax.vmap(one))
+    compiled = jax.jit(jax.vmap(one, in_axes=(0, None)))
 
-    def encode(features: Floats, rewards: Floats) -> Floats:
-        rows = np.arange(_ROWS) % len(rewards)
+    def encode(records: Floats, point: Floats) -> Floats:
+        rows = np.arange(_ROWS) % len(records)
         with np.errstate(over="ignore"):
-            chosen: Any = features[rows].astype(kind), rewards[rows].astype(kind)
-        return np.asarray(compiled(*chosen), np.float64)[: len(rewards)]
+            given: Any = records[rows].astype(kind), point.astype(kind)
+        return np.asarray(compiled(*given), np.float64)[: len(records)]
 
     return encode
 
 
-def widest(encode: Encode, box: Box, *, draws: int = 160) -> tuple[float, Floats, Floats]:
-    """The greatest distance found, and the features and rewards of the pair that has it.
+def widest(
+    encode: Encode, box: Box, point: Floats = NOWHERE, *, draws: int = 160
+) -> tuple[float, Floats]:
+    """The greatest distance found, and the pair of records that has it.
 
     Half of the search is random points of the edge of the domain, with a few inside; the other half
     climbs from the best pair by ever smaller steps.
@@ -55,19 +98,19 @@ def widest(encode: Encode, box: Box, *, draws: int = 160) -> tuple[float, Floats
     features = box.edge(rng.normal(size=(draws, box.dim)))
     features[: draws // 8] *= rng.uniform(size=(draws // 8, 1))
     rewards = rng.choice([box.low, box.high, (box.low + box.high) / 2], size=draws)
-    best = _best(encode, features, rewards)
+    best = _best(encode, box.drawn(features, rewards, rng), point)
     for step in np.geomspace(0.5, 1e-3, 12):
-        near = np.repeat(best[1], draws // 2, axis=0)
+        near = np.repeat(best[1][:, : box.dim], draws // 2, axis=0)
         moved = box.edge(near + step * box.norm * rng.normal(size=near.shape))
-        rewards = np.concatenate([best[2], rng.choice([box.low, box.high], size=len(moved))])
-        best = _best(encode, np.concatenate([best[1], moved]), rewards)
+        rewards = rng.choice([box.low, box.high], size=len(moved))
+        best = _best(encode, np.concatenate([best[1], box.drawn(moved, rewards, rng)]), point)
     return best
 
 
-def _best(encode: Encode, features: Floats, rewards: Floats) -> tuple[float, Floats, Floats]:
-    gaps = _distances(encode(features, rewards))
+def _best(encode: Encode, records: Floats, point: Floats) -> tuple[float, Floats]:
+    gaps = _distances(encode(records, point))
     pair = list(np.unravel_index(int(gaps.argmax()), gaps.shape))
-    return float(gaps.max()), features[pair], rewards[pair]
+    return float(gaps.max()), records[pair]
 
 
 def _distances(points: Floats) -> Floats:
@@ -87,12 +130,26 @@ def spread(points: Floats) -> float:
         return float(_distances(points).max())
 
 
-def wild_records(box: Box) -> tuple[Floats, Floats]:
-    """Records far beyond the domain: long, endless or undefined features, and such rewards."""
+def wild_records(box: Box) -> Floats:
+    """Records far beyond the domain: long, endless or undefined features, rewards and weights."""
     rng = np.random.default_rng(1)
     kinds = [10.0, 1e30, np.inf, np.nan]
     features = [box.edge(rng.normal(size=(40, box.dim))) * kind for kind in kinds]
     mixed = box.edge(rng.normal(size=(40, box.dim)))
     mixed[:, 0] = rng.choice([1e30, -1e30, np.nan, np.inf, -np.inf], size=40)
     rewards = rng.choice([1e9, -1e9, np.nan, np.inf, -np.inf, box.low, box.high], size=200)
-    return np.concatenate([*features, mixed]), rewards
+    records = box.drawn(np.concatenate([*features, mixed]), rewards, rng)
+    shape = records[:, box.dim + 1 :].shape
+    records[:, box.dim + 1 :] = rng.choice([0, 1, -1, 1e9, np.nan, np.inf, -np.inf], size=shape)
+    return records
+
+
+def far_points(dim: int) -> list[Floats]:
+    """Points at which to look at gradients: the origin, and others near and far."""
+    directions = np.random.default_rng(2).normal(size=(4, dim))
+    return [np.zeros(dim), *(size * row for size in (1.0, 30.0, 1e4) for row in directions)]
+
+
+def wild_points(dim: int) -> list[Floats]:
+    """Points that no sound minimizer visits."""
+    return [*far_points(dim), *(np.full(dim, value) for value in (1e30, np.inf, np.nan))]

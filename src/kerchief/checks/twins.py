@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
-from kerchief.checks.amounts import expect_noise_as_charged
+from kerchief.checks.amounts import bill, expect_noise_as_charged
 from kerchief.checks.errors import Law, expect, laws_of
 from kerchief.checks.protocol import (
     ENDS,
     Noise,
     Protocol,
     drawn_noise,
+    noises_of,
     records,
     released,
     statistics,
+    told,
 )
 from kerchief.checks.statistics import ERROR, fits_deviation, normality
 from kerchief.core.random import Stream
@@ -39,19 +42,19 @@ def exact_twin_has_the_same_law(protocol: Protocol) -> None:
     800 draws a release from a seeded source of bytes; chi-square (2/3 and 3/2 of what is stated
     are rejected), Kolmogorov-Smirnov and Wishart's law, 1e-6 each.
     """
-    twin = protocol.build(len(ENDS)).exact()
+    twin = protocol.brief().exact()
     noises = _twin_noise(protocol, twin)
     if not protocol.private:
         largest = max(float(np.abs(noise.draws).max()) for noise in noises)
-        expect(largest <= 1e-12, seen=f"noise of {largest}", expected="none")
+        expect(largest <= protocol.rounding, seen=f"noise of {largest}", expected="none")
         return
     for noise, ideal in zip(noises, drawn_noise(protocol), strict=True):
         _expect_stated(noise)
         enough = noise.stated >= ideal.stated * (1 - 1e-6)
         expect(enough, seen=f"noise of {noise.stated}", expected=f"at least {ideal.stated}")
-    event = twin.charges(len(ENDS))[0].event
+    cost = bill(twin.charges(len(ENDS))[:1])
     # Rounding to the grid and its margin make the charged sensitivity a hair wider.
-    expect_noise_as_charged(noises, event, protocol.query.sensitivity)
+    expect_noise_as_charged(noises, cost, protocol.query.sensitivity, turning=protocol.fits)
 
 
 def _expect_stated(noise: Noise) -> None:
@@ -66,7 +69,7 @@ def exact_twin_fits_the_budget(protocol: Protocol) -> None:
     """The budget that pays for the idealized noise pays for the twin's."""
     ledger = MemoryLedger(protocol.guarantee)
     for charge in protocol.build().exact().charges(protocol.horizon):
-        ledger.charge(charge.event, cohort=charge.cohort)
+        ledger.charge(charge.event, cohort=charge.cohort, capacity=charge.capacity)
 
 
 def idealized_is_honest(protocol: Protocol) -> None:
@@ -87,7 +90,8 @@ def _expect_points_of_a_grid(protocol: Protocol, privatizer: Privatizer, source:
     for noise in privatizer.noises:
         grid = getattr(noise, "grid", None)
         expect(grid, seen=f"{type(noise).__name__} without a grid", expected="exact noise")
-        steps = np.asarray(released(privatizer, encoded, (3,), source)[0].total) / grid
+        release = released(protocol, privatizer, encoded, (3,), source)[0]
+        steps = np.asarray(told(protocol, release)) / grid
         on_grid = np.array_equal(steps, np.rint(steps))
         expect(on_grid, seen=f"a release of {steps} steps", expected="whole numbers of steps")
 
@@ -96,15 +100,12 @@ def _twin_noise(protocol: Protocol, twin: Privatizer) -> list[Noise]:
     encoded = statistics(protocol.query, records(protocol.query, ENDS[-1]))
     source = _bytes(0) if protocol.private else Stream.of(seed=1, replicate=0)
     count = _COPIES if protocol.private else 1
-    copies = [released(twin, encoded, ENDS, source) for _ in range(count)]
-    totals = encoded.cumsum(axis=0)
-    return [
-        Noise(
-            draws=np.stack([np.asarray(copy[i].total) for copy in copies]) - totals[end - 1],
-            stated=float(copies[0][i].noise),
-        )
-        for i, end in enumerate(ENDS)
-    ]
+    copies = [released(protocol, twin, encoded, ENDS, source) for _ in range(count)]
+    found = []
+    for end, *same in zip(ENDS, *copies, strict=True):
+        beside = jax.tree.map(lambda *leaves: np.stack(leaves), *same)
+        found += noises_of(protocol, encoded, end, beside)
+    return found
 
 
 def _bytes(seed: int) -> object:

@@ -8,7 +8,7 @@ from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table
 from kerchief.experiments.calibrate import Alternative, Noise
 from kerchief.experiments.calibrate import calibrate as find
-from kerchief.experiments.declare import delta_warnings
+from kerchief.experiments.plan import delta_warnings
 from kerchief.privacy import Trust
 
 __all__ = ["calibrate"]

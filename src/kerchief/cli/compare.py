@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from kerchief.cli import options
-from kerchief.cli.device import use_device
-from kerchief.cli.printing import complain, print_json, print_table, progress_bar
-from kerchief.experiments.compare import compare as play
-from kerchief.experiments.declare import Cell, Comparison
+from kerchief.cli.playing import played, prepare, print_promises
+from kerchief.cli.printing import print_json, print_table
+from kerchief.experiments.declare import Comparison
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.rows import HEADINGS, make_rows
+from kerchief.experiments.rows import HEADINGS
 
 __all__ = ["compare"]
 
@@ -30,6 +29,7 @@ __all__ = ["compare"]
 @options.horizon
 @options.policies
 @options.trusts
+@options.continual
 @options.epsilons
 @options.delta
 @options.replicates
@@ -45,56 +45,18 @@ def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
     gets a picture, a report and the results; they are rewritten after every finished cell, so an
     interrupted run (Ctrl-C) keeps what was finished.
     """
-    comparison = Comparison(**declared)
-    for warning in comparison.warnings():
-        complain("warning", warning)
-    use_device(device)
-    outputs = Outputs.at(out, comparison)
-    interrupted = _play(comparison, outputs)
-    outputs.close()
-    if as_json:
-        print_json(outputs.document())
-    else:
-        _print(outputs)
-    if interrupted:
-        _mourn(outputs)
-        raise SystemExit(130)
-
-
-def _play(comparison: Comparison, outputs: Outputs) -> bool:
-    """Play and keep cell by cell; whether the user stopped it."""
-    cells = comparison.cells()
-    with progress_bar() as bar:
-        task = bar.add_task("starting", total=len(cells))
-
-        def watch(cell: Cell, stage: str, share: float) -> None:
-            name = f"{len(outputs.finished) + 1}/{len(cells)} {cell.contexts} {cell.label()}"
-            bar.update(
-                task, description=f"{name}: {stage}", completed=len(outputs.finished) + share
-            )
-
-        try:
-            for finished in play(comparison, watch=watch):
-                outputs.keep(finished)
-        except KeyboardInterrupt:
-            return True
-    return False
+    outputs = prepare(Comparison(**declared), device=device, out=out)
+    with played(outputs):
+        if as_json:
+            print_json(outputs.document())
+        else:
+            _print(outputs)
 
 
 def _print(outputs: Outputs) -> None:
     """Tables, promises and files."""
-    rows = make_rows(outputs.finished)
-    for contexts, group in itertools.groupby(rows, key=lambda row: row.contexts):
+    for contexts, group in itertools.groupby(outputs.rows(), key=lambda row: row.contexts):
         texts = [row.texts() for row in group]
-        print_table(HEADINGS, texts, title=f"{contexts} contexts", columns="llrrrrrr")
-    played = [one.cell for one in outputs.finished if one.cell.asked is not None]
-    for guarantee in dict.fromkeys(cell.guarantee for cell in played):
-        click.echo(guarantee.sentence())
-    for name, path in outputs.files.items():
-        click.echo(f"{name}: {path}")
-
-
-def _mourn(outputs: Outputs) -> None:
-    done, planned = len(outputs.finished), len(outputs.comparison.cells())
-    kept = f"in {outputs.folder.path}" if done else "so nothing was written"
-    complain("interrupted", f"{done} of {planned} cells were finished, {kept}")
+        caption = outputs.plan.caption(contexts)
+        print_table(HEADINGS, texts, title=caption, columns="llrrrrrr")
+    print_promises(outputs)

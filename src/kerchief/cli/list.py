@@ -11,19 +11,19 @@ from kerchief.experiments.listing import LISTINGS
 __all__ = ["list_"]
 
 # Columns that are for machines: they would not fit a terminal.
-_ONLY_JSON = ("source", "parent")
+_ONLY_JSON = {"policies": ("source", "parent")}
 
 
 @click.command("list")
-@click.argument("kind", metavar="policies|environments|mechanisms|trusts")
+@click.argument("kind", metavar="policies|environments|mechanisms|trusts|experiments")
 @options.json_output
 def list_(*, kind: str, as_json: bool) -> None:
-    """List policies, environments, mechanisms or trusts."""
+    """List policies, environments, mechanisms, trusts or experiments."""
     lines = LISTINGS[kind]()
     if as_json:
         print_json({kind: lines})
         return
-    headings = [name for name in lines[0] if name not in _ONLY_JSON]
+    headings = [name for name in lines[0] if name not in _ONLY_JSON.get(kind, ())]
     rows = [[_text(line[name]) for name in headings] for line in lines]
     print_table(headings, rows, columns="l" * len(headings))
 

@@ -15,6 +15,7 @@ from kerchief.cli.compare import compare
 from kerchief.cli.device import keep_compiled
 from kerchief.cli.list import list_
 from kerchief.cli.printing import complain
+from kerchief.cli.reproduce import reproduce
 from kerchief.core.errors import KerchiefError
 
 __all__ = ["main"]
@@ -51,6 +52,7 @@ def main() -> None:
 
 
 main.add_command(compare)
+main.add_command(reproduce)
 main.add_command(list_)
 main.add_command(calibrate)
 main.add_command(bench)

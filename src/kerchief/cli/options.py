@@ -13,6 +13,7 @@ from kerchief.experiments.declare import Comparison
 __all__ = [
     "arms",
     "contexts",
+    "continual",
     "delta",
     "device",
     "dim",
@@ -26,9 +27,12 @@ __all__ = [
     "many_replicates",
     "mode",
     "out",
+    "out_or_own",
     "policies",
+    "quick",
     "radius",
     "replicates",
+    "replicates_or_own",
     "reward_noise",
     "seed",
     "trusts",
@@ -52,7 +56,7 @@ def _many(
     return _option(flag, target, default, f"{help} Repeatable.", multiple=True, **more)
 
 
-env = _option("--env", "link", _DEFAULTS.link, "Rewards.", metavar="linear|logistic|probit")
+env = _option("--env", "link", _DEFAULTS.link, "Rewards.", metavar="linear|logistic|probit|poisson")
 contexts = _many(
     "--contexts",
     "contexts",
@@ -72,7 +76,7 @@ reward_noise = _option(
     "noise",
     _DEFAULTS.noise,
     "How rewards fall around their mean.",
-    metavar="bernoulli|bounded|gaussian",
+    metavar="bernoulli|binomial|bounded|gaussian",
 )
 horizon = _option("--horizon", "horizon", _DEFAULTS.horizon, "Number of rounds.")
 policies = _many("--policy", "policies", _DEFAULTS.policies, "A bandit's own name.", metavar="NAME")
@@ -82,6 +86,13 @@ trusts = _many(
     _DEFAULTS.trusts,
     "Whom users must trust.",
     metavar="none|local|shuffle|joint|central",
+)
+continual = _option(
+    "--continual",
+    "continual",
+    _DEFAULTS.continual,
+    "Noise on running totals, for rows of joint trust; others do without.",
+    metavar="best|blt|tree|toeplitz|doubling",
 )
 epsilons = _many("--epsilon", "epsilons", _DEFAULTS.epsilons, "Privacy asked for.", type=float)
 epsilon = _option("--epsilon", "epsilon", 1.0, "Privacy asked for.")
@@ -95,12 +106,21 @@ mode = _option(
     "--mode", "mode", _DEFAULTS.mode, "Widths, tuned or from the theorem.", metavar="tuned|theory"
 )
 device = _option("--device", "device", "auto", "Where to compute.", metavar="cpu|gpu|auto")
+quick = click.option("--quick", is_flag=True, help="A smoke test: a short run of few replicates.")
+replicates_or_own = click.option(
+    "--replicates", type=int, help="Independent runs.  [default: the experiment's own]"
+)
 out = _option(
     "--out",
     "out",
     Path("results/compare"),
     "Folder for the picture, the report and the results.",
     type=click.Path(path_type=Path),
+)
+out_or_own = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for the picture, the report and the results.  [default: results/NAME]",
 )
 json_output = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."

@@ -1,4 +1,4 @@
-"""How commands speak: tables of 80 columns on stdout, everything else on stderr."""
+"""How commands speak: tables on stdout, of 80 columns unless said, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def print_table(
     *,
     title: str | None = None,
     columns: str,
+    width: int = WIDTH,
 ) -> None:
     """A table that fits a terminal.
 
@@ -43,6 +44,7 @@ def print_table(
         rows: texts, one a column.
         title: a line above it.
         columns: a letter a column: l for words, on the left; r for numbers, on the right.
+        width: of the terminal.
     """
     plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     table = Table(
@@ -57,7 +59,7 @@ def print_table(
         table.add_column(_text(heading, plain), justify=side, no_wrap=letter == "r")
     for row in rows:
         table.add_row(*(_text(text, plain) for text in row))
-    Console(width=WIDTH, highlight=False).print(table)
+    Console(width=width, highlight=False).print(table)
 
 
 def _text(text: str, plain: bool) -> Text:

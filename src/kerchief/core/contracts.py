@@ -7,25 +7,33 @@ it and the users. Everything here is for one bandit; `simulation` runs it by the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from jax import Array
 
 from kerchief.core import validate
+from kerchief.core.links import link_named
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 
 __all__ = [
     "Arms",
+    "BoundedLoss",
     "BoundedSum",
     "Clock",
     "Environment",
     "Example",
+    "Fitted",
+    "Gradient",
+    "Minimizer",
     "Outlook",
     "Policy",
     "Problem",
+    "Query",
     "Release",
+    "Released",
+    "Start",
 ]
 
 # States, models, memories, worlds: pytrees whose form only their owner knows.
@@ -49,6 +57,7 @@ class Problem:
         horizon: number of rounds.
         constant: the value of a coordinate that all arms share (0 for none): with one, a constant
             may be taken off all rewards without changing which arm is best.
+        link: how a score ⟨x, θ⟩ becomes an expected reward (`core.links`): a choice of model.
     """
 
     dim: int
@@ -59,6 +68,7 @@ class Problem:
     high: float
     horizon: int
     constant: float = 0.0
+    link: str = "linear"
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
@@ -70,6 +80,7 @@ class Problem:
         validate.between("low", self.low, -1e9, 1e9, closed=True)
         validate.between("high", self.high, self.low, 1e9, closed=True)
         validate.between("constant", self.constant, -1e9, 1e9, closed=True)
+        link_named(self.link)
 
 
 @struct
@@ -90,10 +101,11 @@ class Clock:
 
 @struct
 class Example:
-    """A record for regression: the features of the action taken, and its reward."""
+    """A record for regression: the features of the action taken, its reward and its weight."""
 
     features: Array
     reward: Array
+    weight: Array | float = 1.0
 
 
 @struct
@@ -109,6 +121,40 @@ class Release:
     total: Array
     count: Array
     noise: Array
+
+
+@struct
+class Start:
+    """What a learner asks a fit to begin with, from what it has seen released.
+
+    Attributes:
+        point: the first iterate.
+        metric: a positive definite matrix; a step is its inverse times a gradient.
+        ridge: weight of the squared norm, halved, beside the users' losses.
+    """
+
+    point: Array
+    metric: Array
+    ridge: Array
+
+
+@struct
+class Fitted:
+    """An approximate minimizer of the loss over all users so far.
+
+    Attributes:
+        point: where the fit ended.
+        count: how many users it speaks about (public).
+        noise: standard deviation of the noise on each coordinate of a gradient sum (public).
+    """
+
+    point: Array
+    count: Array
+    noise: Array
+
+
+# A Release or a Fitted: the kind of query says which.
+Released: TypeAlias = Any
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,15 +179,85 @@ class BoundedSum(Protocol):
     def sensitivity(self) -> float:
         """Euclidean diameter of the statistics: how far replacing one user moves the sum."""
 
+    @property
+    def importance(self) -> float:
+        """The part of the privacy budget that it gets, relative to the policy's other queries."""
+
     def encode(self, record: Tree) -> Array:
         """Clip the record, always, then write it as one flat vector."""
+
+
+@runtime_checkable
+class BoundedLoss(Protocol):
+    """A query: the minimizer of a sum over users of losses whose gradients are bounded.
+
+    A user's report is a row of numbers that the middle keeps, and every look at the rows is a sum
+    of clipped gradients at one public point.
+    """
+
+    @property
+    def size(self) -> int:
+        """Length of a row."""
+
+    @property
+    def dim(self) -> int:
+        """Length of a gradient."""
+
+    @property
+    def sensitivity(self) -> float:
+        """How far, in the Euclidean norm, replacing one user moves a sum of gradients."""
+
+    @property
+    def importance(self) -> float:
+        """The part of the privacy budget that it gets, relative to the policy's other queries."""
+
+    @property
+    def fits(self) -> int:
+        """The most fits that may be asked for."""
+
+    @property
+    def minimizer(self) -> Minimizer:
+        """How noisy gradient sums become an estimate."""
+
+    def encode(self, record: Tree) -> Array:
+        """Clip the record, always, then write it as one row; all zeros have no gradient."""
+
+    def gradients(self, rows: Array, point: Array) -> Array:
+        """The clipped gradient of each row's loss at this point."""
+
+    def minimum(self, rows: Array, start: Start) -> Array:
+        """The minimizer itself, unclipped, for fits without noise."""
+
+
+Gradient: TypeAlias = Callable[[Array, Array | int], Array]
+
+
+class Minimizer(Protocol):
+    """Turns gradient sums into an approximate minimizer; it never sees a user."""
+
+    @property
+    def steps(self) -> int:
+        """How many gradient sums a fit with noise takes."""
+
+    def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
+        """Take that many steps.
+
+        Args:
+            gradient: the noisy sum at a point, in step 0, 1, ...: asked once in each.
+            start: where to begin.
+            users: how many users are summed over.
+            noise: standard deviation of the noise on each coordinate of a sum.
+        """
+
+
+Query: TypeAlias = BoundedSum | BoundedLoss
 
 
 class Policy(Protocol):
     """A bandit: frozen parameters and pure functions, for the device and for the learner."""
 
     @property
-    def queries(self) -> Mapping[str, BoundedSum]:
+    def queries(self) -> Mapping[str, Query]:
         """The questions it may ask, fixed before the first user arrives."""
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
@@ -150,7 +266,10 @@ class Policy(Protocol):
     def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
         """Learner: the releases it wants now, from public facts; a plain True means always."""
 
-    def update(self, state: Tree, name: str, release: Release) -> Tree:
+    def request(self, state: Tree, name: str) -> Start | None:
+        """Learner: what a fit shall begin with; a sum needs nothing."""
+
+    def update(self, state: Tree, name: str, release: Released) -> Tree:
         """Learner: take in one release. Draws nothing."""
 
     def refreshes(self, clock: Clock) -> Array | bool:

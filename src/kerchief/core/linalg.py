@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-__all__ = ["floored", "inverse", "smat", "svec", "svec_size"]
+__all__ = ["floored", "inverse", "pivots", "smat", "svec", "svec_size"]
 
 
 def svec_size(dim: int) -> int:
@@ -75,3 +75,20 @@ def floored(matrix: Array, floor: Array) -> Array:
     values, vectors = jnp.linalg.eigh(matrix)
     raised: Array = (vectors * jnp.maximum(values, floor)) @ vectors.T
     return raised
+
+
+def pivots(matrix: Array) -> Array:
+    """The pivots of a symmetric matrix, by unrolled elimination without exchanges.
+
+    All are positive exactly for a positive definite matrix, and then their product is its
+    determinant. After one that is not positive the rest means nothing.
+
+    >>> pivots(jnp.array([[2.0, 1.0], [1.0, 2.0]])).tolist()
+    [2.0, 1.5]
+    """
+    found = []
+    for _ in range(matrix.shape[-1]):
+        found.append(matrix[0, 0])
+        column = matrix[1:, 0]
+        matrix = matrix[1:, 1:] - column[:, None] * (column / matrix[0, 0])[None, :]
+    return jnp.stack(found)

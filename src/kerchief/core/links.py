@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.stats import norm
 
@@ -13,36 +16,124 @@ from kerchief.core.errors import UnknownName
 
 __all__ = ["LINKS", "Link", "link_named"]
 
+Curve = Callable[[Array], Array]
+Constant = Callable[[float], float]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
     """A link and its public facts.
 
+    The constants are functions of a public bound on the scores' size, the reach.
+
     Attributes:
         name: the word on the command line.
         mean: the expected reward of a score.
-        low: the least expected reward, or None where it depends on the scores' bound.
-        high: the greatest, likewise.
+        slope: the derivative of `mean`.
+        integral: a convex function whose derivative is `mean`: what a (quasi-)likelihood pays for a
+            score z and a reward r is integral(z) - r z.
+        rewards: the least and the greatest reward, if scores lie between two bounds.
+        steepest: the greatest slope within the reach.
+        flattest: the least; its inverse is the κ of the literature.
+        self_concordance: an M with |mean''| <= M slope within the reach.
     """
 
     name: str
-    mean: Callable[[Array], Array]
-    low: float | None
-    high: float | None
+    mean: Curve
+    slope: Curve
+    integral: Curve
+    rewards: Callable[[float, float], tuple[float, float]]
+    steepest: Constant
+    flattest: Constant
+    self_concordance: Constant
+
+    @property
+    def origin(self) -> float:
+        """The expected reward of score 0 (host only)."""
+        with jax.ensure_compile_time_eval():
+            return float(self.mean(jnp.float64(0)))
+
+    @property
+    def low(self) -> float | None:
+        """The least reward, or None where it depends on the scores' bounds."""
+        return _finite(self.rewards(-math.inf, math.inf)[0])
+
+    @property
+    def high(self) -> float | None:
+        """The greatest reward, likewise."""
+        return _finite(self.rewards(-math.inf, math.inf)[1])
 
 
-def _identity(score: Array) -> Array:
-    return score
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
-LINKS = {
-    link.name: link
-    for link in (
-        Link(name="linear", mean=_identity, low=None, high=None),
-        Link(name="logistic", mean=jax.nn.sigmoid, low=0.0, high=1.0),
-        Link(name="probit", mean=norm.cdf, low=0.0, high=1.0),
-    )
-}
+def _exp(score: float) -> float:
+    return math.exp(score) if score < 709 else math.inf
+
+
+def _counts(least: float, most: float) -> tuple[float, float]:
+    return 0.0, float(np.ceil(_exp(most)))
+
+
+def _density(score: float) -> float:
+    return math.exp(-score * score / 2) / math.sqrt(2 * math.pi)
+
+
+_LINEAR = Link(
+    name="linear",
+    mean=lambda score: score,
+    slope=jnp.ones_like,
+    integral=lambda score: score * score / 2,
+    rewards=lambda least, most: (least, most),
+    steepest=lambda reach: 1.0,
+    flattest=lambda reach: 1.0,
+    self_concordance=lambda reach: 0.0,
+)
+
+# |mean''| / slope is tanh(|z| / 2): below one, and near it already for a moderate reach.
+_LOGISTIC = Link(
+    name="logistic",
+    mean=jax.nn.sigmoid,
+    slope=lambda score: jax.nn.sigmoid(score) * jax.nn.sigmoid(-score),
+    integral=jax.nn.softplus,
+    rewards=lambda least, most: (0.0, 1.0),
+    steepest=lambda reach: 0.25,
+    flattest=lambda reach: math.exp(-reach) / (1 + math.exp(-reach)) ** 2,
+    self_concordance=lambda reach: 1.0,
+)
+
+# Not the likelihood of a Bernoulli reward but a convex quasi-likelihood. Its score has mean zero at
+# the true parameter, and the variance Φ(1 - Φ) is below the slope φ, as in an exponential family.
+# |mean''| / slope is |z|; it is held to at least one, the width of the rewards' range, because the
+# same constant stands for the bound on their noise.
+_PROBIT = Link(
+    name="probit",
+    mean=norm.cdf,
+    slope=norm.pdf,
+    integral=lambda score: score * norm.cdf(score) + norm.pdf(score),
+    rewards=lambda least, most: (0.0, 1.0),
+    steepest=lambda reach: _density(0.0),
+    flattest=_density,
+    self_concordance=lambda reach: max(1.0, reach),
+)
+
+# A Poisson count has no bound, and clipping one moves its mean off the link. So rewards are bounded
+# first, by the whole number at or above the greatest mean, and each law of rewards keeps its mean
+# within that; the binomial law, which is the one that counts, also keeps its variance below the
+# slope, as a Poisson count does.
+_POISSON = Link(
+    name="poisson",
+    mean=jnp.exp,
+    slope=jnp.exp,
+    integral=jnp.exp,
+    rewards=_counts,
+    steepest=_exp,
+    flattest=lambda reach: math.exp(-reach),
+    self_concordance=lambda reach: 1.0,
+)
+
+LINKS = {link.name: link for link in (_LINEAR, _LOGISTIC, _PROBIT, _POISSON)}
 
 
 def link_named(name: str) -> Link:
@@ -50,6 +141,8 @@ def link_named(name: str) -> Link:
 
     >>> link_named("logistic").high
     1.0
+    >>> link_named("poisson").rewards(-1.0, 1.0)
+    (0.0, 3.0)
     """
     if name not in LINKS:
         raise UnknownName(f"no link is called {name!r}; choose one of {', '.join(LINKS)}")

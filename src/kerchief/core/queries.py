@@ -10,13 +10,14 @@ import numpy as np
 from jax import Array
 
 from kerchief.core.contracts import Example, Problem
-from kerchief.core.linalg import svec, svec_size
-from kerchief.core.validate import at_least, between, whole
+from kerchief.core.linalg import smat, svec, svec_size
+from kerchief.core.links import link_named
+from kerchief.core.validate import at_least, between, positive, whole
 
-__all__ = ["Regression", "clip_features"]
+__all__ = ["Gram", "Regression", "clip_features", "finite"]
 
 
-def _finite(value: Array) -> Array:
+def finite(value: Array) -> Array:
     """Replace what is not a number, or infinite, by zero: privacy never rests on clean data."""
     return jnp.where(jnp.isfinite(value), value, 0)
 
@@ -31,22 +32,25 @@ def clip_features(features: Array, norm: float) -> Array:
     """
     # Not a division by the largest entry: XLA may multiply by its reciprocal, which can flush to 0.
     limit = 2.0 ** (np.finfo(features.dtype).maxexp // 2 - 4)
-    features = jnp.clip(_finite(features), -limit, limit)
+    features = jnp.clip(finite(features), -limit, limit)
     length = jnp.linalg.norm(features)
     return jnp.where(length > norm, features * (norm / length), features)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Regression:
-    """The sum of (x xᵀ, y x) over users, as one flat isometric vector.
+    """The sum of (a w x xᵀ, y x) over users, as one flat isometric vector.
 
     Attributes:
         dim: length of x.
         norm: x is scaled into the ball of this radius.
         low: y is clipped to at least this.
         high: y is clipped to at most this.
-        center: subtracted from y after clipping. A center other than zero shifts the regression, so
-            it is only for arms that hold a constant coordinate.
+        center: subtracted from y after clipping. A center shifts the regression: it is for arms
+            that hold a constant coordinate, and for links whose mean at score 0 is not 0.
+        balance: a, how much the matrix counts beside the vector: less of it, less noise on both.
+        weighted: whether w is the record's own weight, clipped to [0, 1]; otherwise it is 1.
+        importance: the part of the privacy budget, relative to the policy's other queries.
     """
 
     dim: int
@@ -54,6 +58,9 @@ class Regression:
     low: float
     high: float
     center: float = 0.0
+    balance: float = 1.0
+    weighted: bool = False
+    importance: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
@@ -61,11 +68,14 @@ class Regression:
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         at_least("high", self.high, at_least("low", self.low, -1e9))
         between("center", self.center, -1e9, 1e9, closed=True)
+        between("balance", self.balance, 1e-9, 1e9, closed=True)
+        positive("importance", self.importance)
 
     @classmethod
     def of(cls, problem: Problem) -> Regression:
         """The query that fits a problem's public bounds, rewards centred where that is free."""
-        center = (problem.low + problem.high) / 2 if problem.constant else 0.0
+        middle, origin = (problem.low + problem.high) / 2, link_named(problem.link).origin
+        center = middle if problem.constant else origin
         return cls(
             dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high, center=center
         )
@@ -79,20 +89,88 @@ class Regression:
     def sensitivity(self) -> float:
         """Exact diameter of the statistics under replacement.
 
-        For unit x, x' with cosine c and |y| at most Y the squared distance is at most
+        For unit x, x' with cosine c, a = 1 and |y| at most Y the squared distance is at most
         2(1 - c²) + 2Y²(1 - c), whose maximum over c lies at c = -Y²/2 where that is above -1: then
-        the diameter is (2 + Y²)/√2, which is √4.5 for Y = 1; otherwise it is 2Y. Proof in
+        the diameter is (2 + Y²)/√2, which is √4.5 for Y = 1; otherwise it is 2Y. With weights one
+        matrix may also vanish, at c = -1: then it is √(1 + 4Y²), if that is more. Proof in
         `queries.md`.
 
         >>> round(Regression(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
         4.5
         """
-        reach = max(abs(self.low - self.center), abs(self.high - self.center)) / self.norm
+        scale = self.balance * self.norm
+        reach = max(abs(self.low - self.center), abs(self.high - self.center)) / scale
         unit = (2 + reach**2) / math.sqrt(2) if reach**2 <= 2 else 2 * reach
-        return self.norm**2 * unit
+        if self.weighted:
+            unit = max(unit, math.sqrt(1 + 4 * reach**2))
+        return self.norm * scale * unit
 
     def encode(self, record: Example) -> Array:
-        """Clip x and y, then write (x xᵀ, y x) as one vector whose norm is the pair's norm."""
+        """Clip x, y and w, then write the pair as one vector whose norm is the pair's norm."""
         x = clip_features(record.features, self.norm)
-        y = jnp.clip(_finite(record.reward), self.low, self.high) - self.center
-        return jnp.concatenate([svec(x[:, None] * x[None, :]), y * x])
+        y = jnp.clip(finite(record.reward), self.low, self.high) - self.center
+        weight = jnp.clip(finite(jnp.asarray(record.weight)), 0, 1) if self.weighted else 1
+        matrix = (self.balance * weight * x)[:, None] * x[None, :]
+        return jnp.concatenate([svec(matrix), y * x])
+
+    def split(self, total: Array) -> tuple[Array, Array]:
+        """The sums of w x xᵀ and of y x, from a total."""
+        cut = svec_size(self.dim)
+        return smat(total[:cut], self.dim) / self.balance, total[cut:]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gram:
+    """The sums of w₁ x xᵀ, w₂ x xᵀ, ... over users, as one flat isometric vector.
+
+    The weights of one user are clipped to w ≥ 0 with Euclidean norm at most 1. So a user who is in
+    one of several groups, with a whole weight there, costs no more than a user of a single group.
+
+    Attributes:
+        dim: length of x.
+        norm: x is scaled into the ball of this radius.
+        groups: number of weights.
+        importance: the part of the privacy budget, relative to the policy's other queries.
+    """
+
+    dim: int
+    norm: float
+    groups: int = 1
+    importance: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the bounds: privacy rests on them."""
+        whole("dim", self.dim)
+        between("norm", self.norm, 1e-9, 1e9, closed=True)
+        whole("groups", self.groups)
+        positive("importance", self.importance)
+
+    @property
+    def size(self) -> int:
+        """Length of the statistic."""
+        return self.groups * svec_size(self.dim)
+
+    @property
+    def sensitivity(self) -> float:
+        """Exact diameter of the statistics under replacement, but for one dimension and one group.
+
+        Two statistics have norm at most L² each and, being positive semidefinite in each group, an
+        inner product of at least 0: so they are at most √2 L² apart, as those of orthogonal x are,
+        or of different groups. Proof in `queries.md`.
+
+        >>> round(Gram(dim=3, norm=1.0, groups=2).sensitivity ** 2, 6)
+        2.0
+        """
+        return math.sqrt(2) * self.norm**2
+
+    def encode(self, record: Example) -> Array:
+        """Clip x and the weights, then write the matrices side by side."""
+        x = clip_features(record.features, self.norm)
+        weights = jnp.maximum(finite(jnp.atleast_1d(record.weight)), 0).astype(x.dtype)
+        weights = clip_features(weights, 1.0)
+        return (weights[:, None] * svec(x[:, None] * x[None, :])[None, :]).ravel()
+
+    def split(self, total: Array) -> Array:
+        """The sums as matrices, one a group, from a total."""
+        parts = total.reshape(self.groups, svec_size(self.dim))
+        return jnp.stack([smat(part, self.dim) for part in parts])

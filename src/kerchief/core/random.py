@@ -125,7 +125,7 @@ class Stream:
             part=jnp.uint32(0),
         )
 
-    def split(self, part: int) -> Self:
+    def split(self, part: int | Array) -> Self:
         """A further independent address, for a second draw at the same place.
 
         Parts do not nest: this sets the part, whatever it was, and part 0 is where `at` begins.

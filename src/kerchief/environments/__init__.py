@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.recorded import Recorded, table_two
 from kerchief.environments.worlds import NOISES, GLMEnvironment, make_environment
 
-__all__ = ["CONTEXTS", "NOISES", "GLMEnvironment", "make_environment"]
+__all__ = ["CONTEXTS", "NOISES", "GLMEnvironment", "Recorded", "make_environment", "table_two"]

@@ -16,7 +16,17 @@ from kerchief.core.random import Stream, normal_pair, open_unit
 from kerchief.core.registry import Registry
 from kerchief.core.struct import static, struct
 
-__all__ = ["CONTEXTS", "Ball", "Contexts", "Fixed", "Intercept", "Starved", "in_ball", "on_sphere"]
+__all__ = [
+    "CONTEXTS",
+    "Ball",
+    "Contexts",
+    "Drawn",
+    "Fixed",
+    "Intercept",
+    "Starved",
+    "in_ball",
+    "on_sphere",
+]
 
 
 def in_ball(stream: Stream, count: int, dim: int) -> Array:
@@ -58,6 +68,10 @@ class Contexts(Protocol):
         """The most arms in a round."""
 
     @property
+    def rounds(self) -> int:
+        """The most rounds that it lasts."""
+
+    @property
     def constant(self) -> float:
         """The value of a coordinate that all arms share, or 0."""
 
@@ -78,11 +92,16 @@ CONTEXTS: Registry[Callable[..., Contexts]] = Registry("contexts")
 
 
 @struct
-class _Drawn:
+class Drawn:
     """What the sources share: a size, a parameter on the sphere, nothing kept between rounds."""
 
     dim: int = static()
     count: int = static()
+
+    @property
+    def rounds(self) -> int:
+        """As many as a clock can count."""
+        return 2**31 - 1
 
     @property
     def constant(self) -> float:
@@ -103,7 +122,7 @@ class _Drawn:
 
 
 @struct
-class Ball(_Drawn):
+class Ball(Drawn):
     """Arms redrawn from the unit ball for every user."""
 
     def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
@@ -112,7 +131,7 @@ class Ball(_Drawn):
 
 
 @struct
-class Intercept(_Drawn):
+class Intercept(Drawn):
     """Arms (u, 1)/√2 with u redrawn from the unit sphere.
 
     This is the world of the experiments in "Improved rate for Locally Differentially Private Linear
@@ -144,7 +163,7 @@ class Intercept(_Drawn):
 
 
 @struct
-class Fixed(_Drawn):
+class Fixed(Drawn):
     """One set of arms in the unit ball, drawn once and shown to every user."""
 
     def init(self, stream: Stream) -> Array:
@@ -157,7 +176,7 @@ class Fixed(_Drawn):
 
 
 @struct
-class Starved(_Drawn):
+class Starved(Drawn):
     """An adversary that starves one direction: all arms lie in a hyperplane 63 rounds in 64.
 
     The first rounds show the hyperplane alone, so a policy that stops exploring once its arms look

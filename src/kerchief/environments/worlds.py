@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Self
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -20,11 +22,30 @@ __all__ = ["NOISES", "GLMEnvironment", "World", "make_environment"]
 Draw = Callable[[Array, Array, Array, Stream], Array]
 NOISES: Registry[Draw] = Registry("reward noise")
 
+# A problem states no greater reward, and a binomial reward is drawn trial by trial.
+_MOST_REWARD, _MOST_TRIALS = 1e9, 1024
+
 
 @NOISES.entry("bernoulli")
 def _bernoulli(mean: Array, low: Array, high: Array, stream: Stream) -> Array:
     """The greatest or the least reward, with the right mean."""
     return jnp.where(stream.uniform(1)[0] * (high - low) <= mean - low, high, low)
+
+
+@NOISES.entry("binomial")
+def _binomial(mean: Array, low: Array, high: Array, stream: Stream) -> Array:
+    """Successes among as many trials as the range is long: whole numbers where the range is whole.
+
+    In a Poisson world these are counts, with a variance of at most their mean.
+    """
+    trials = jnp.ceil(high - low).astype(jnp.uint32)
+    chance = (mean - low) / (high - low)
+
+    def trial(part: Array, successes: Array) -> Array:
+        return successes + (stream.split(part).uniform(1)[0] <= chance)
+
+    successes: Array = jax.lax.fori_loop(jnp.uint32(0), trials, trial, jnp.float32(0))
+    return low + (high - low) / trials.astype(jnp.float32) * successes
 
 
 @NOISES.entry("bounded")
@@ -55,6 +76,8 @@ class GLMEnvironment:
     Attributes:
         contexts: where arms come from.
         radius: norm of the unknown parameter.
+        low: least reward.
+        high: greatest reward.
         fewest: each user may choose among at least this many arms; the rest are masked at random.
         link: how a score becomes an expected reward.
         noise: how a reward falls around it.
@@ -62,22 +85,55 @@ class GLMEnvironment:
 
     contexts: Contexts
     radius: float | Array
+    low: float | Array
+    high: float | Array
     fewest: int = static()
     link: str = static()
     noise: str = static()
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        contexts: Contexts,
+        radius: float,
+        fewest: int | None = None,
+        link: str,
+        noise: str = "bernoulli",
+    ) -> Self:
+        """Check every value, and find the range of rewards."""
+        validate.one_of("env", link, tuple(LINKS))
+        radius = validate.between("radius", radius, 1e-9, 1e9, closed=True)
+        NOISES[noise]
+        count = contexts.count
+        least = validate.whole("fewest arms", count if fewest is None else fewest, high=count)
+        low, high = link_named(link).rewards(contexts.least_score() * radius, radius)
+        most = low + _MOST_TRIALS if noise == "binomial" else _MOST_REWARD
+        what = f"the greatest {noise} reward of a {link} world with radius {radius:g}"
+        validate.between(what, high, low, most, closed=True)
+        return cls(
+            contexts=contexts,
+            radius=radius,
+            low=low,
+            high=high,
+            fewest=least,
+            link=link,
+            noise=noise,
+        )
+
     def problem(self, horizon: int) -> Problem:
-        """The public facts."""
-        low, high = self._range()
+        """The public facts; a recorded world refuses to be longer than its record."""
+        validate.whole("horizon", horizon, high=self.contexts.rounds)
         return Problem(
             dim=self.contexts.dim,
             arms=self.contexts.count,
             norm=1.0,
             radius=float(self.radius),
-            low=float(low),
-            high=float(high),
+            low=float(self.low),
+            high=float(self.high),
             horizon=horizon,
             constant=self.contexts.constant,
+            link=self.link,
         )
 
     def init(self, stream: Stream) -> World:
@@ -99,9 +155,8 @@ class GLMEnvironment:
 
     def reward(self, world: World, arms: Arms, action: Array, stream: Stream) -> Array:
         """Draw the reward of an action."""
-        low, high = self._range()
         mean = self._means(world, arms.features[action])
-        return NOISES[self.noise](mean, jnp.float32(low), jnp.float32(high), stream)
+        return NOISES[self.noise](mean, jnp.float32(self.low), jnp.float32(self.high), stream)
 
     def regret(self, world: World, arms: Arms, action: Array) -> Array:
         """Expected reward lost against the best allowed arm."""
@@ -111,13 +166,6 @@ class GLMEnvironment:
     def _means(self, world: World, features: Array) -> Array:
         """Expected rewards of feature vectors."""
         return link_named(self.link).mean((features * world.parameter).sum(-1))
-
-    def _range(self) -> tuple[float | Array, float | Array]:
-        """The least and the greatest reward."""
-        link = link_named(self.link)
-        if link.low is None or link.high is None:
-            return self.contexts.least_score() * self.radius, self.radius
-        return link.low, link.high
 
 
 def make_environment(
@@ -139,16 +187,7 @@ def make_environment(
     ...
     kerchief.core.errors.InvalidValue: dim is 0; it must be at least 1 and at most 64
     """
-    validate.one_of("env", link, tuple(LINKS))
     validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=64)
     validate.whole("arms", arms, low=1)
-    validate.between("radius", radius, 1e-9, 1e9, closed=True)
-    NOISES[noise]
-    least = validate.whole("fewest arms", arms if fewest is None else fewest, low=1, high=arms)
-    return GLMEnvironment(
-        contexts=CONTEXTS[contexts](dim=dim, count=arms),
-        radius=radius,
-        fewest=least,
-        link=link,
-        noise=noise,
-    )
+    source = CONTEXTS[contexts](dim=dim, count=arms)
+    return GLMEnvironment.of(contexts=source, radius=radius, fewest=fewest, link=link, noise=noise)

@@ -41,6 +41,8 @@ _PLAYERS = (
     ("linucb", "local"),
     ("linucb", "joint"),
     ("linucb", "central"),
+    ("glm", "none"),
+    ("glm", "joint"),
 )
 _DIM = 5
 _HORIZON = 10_000
@@ -234,8 +236,9 @@ def _loop_timer(case: Case) -> Timer:
 
 def _scene(case: Case) -> Scene:
     """The players of a case, their whole run charged to a ledger."""
-    environment, guarantee = make_environment(dim=_DIM, arms=case.arms), case.guarantee()
-    policy = POLICIES[case.policy].make(environment.problem(_HORIZON), "tuned")
+    entry, guarantee = POLICIES[case.policy], case.guarantee()
+    environment = make_environment(link=entry.home or "linear", dim=_DIM, arms=case.arms)
+    policy = entry.make(environment.problem(_HORIZON), "tuned")
     privatizers = dict(protect(policy, guarantee, horizon=_HORIZON))
     pay(privatizers, MemoryLedger(guarantee), horizon=_HORIZON)
     return Scene(

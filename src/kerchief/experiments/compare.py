@@ -1,9 +1,10 @@
-"""Play a comparison cell by cell, so that an interrupted run keeps what was finished."""
+"""Play a plan cell by cell, so that an interrupted run keeps what was finished."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -11,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.experiments.declare import Cell, Comparison
-from kerchief.policies import POLICIES
+from kerchief.experiments.plan import Cell, Plan
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.registry import protect
@@ -35,6 +35,7 @@ class Finished:
         spent: what the worst-off user was really charged.
         seconds: time played, without compilation.
         compile_seconds: time spent compiling.
+        wall_seconds: all the time it took.
         device: the kind of device it ran on.
     """
 
@@ -45,6 +46,7 @@ class Finished:
     spent: Guarantee
     seconds: float
     compile_seconds: float
+    wall_seconds: float
     device: str
 
     @property
@@ -54,7 +56,7 @@ class Finished:
 
 
 def compare(
-    comparison: Comparison,
+    plan: Plan,
     *,
     ticks: int = 100,
     width: int | None = None,
@@ -65,71 +67,72 @@ def compare(
     All cells meet the same worlds: the seed and the replicate's number decide what is drawn.
 
     Args:
-        comparison: what to play.
+        plan: what to play.
         ticks: how often regret is read.
         width: the most replicates that play at once; by default what memory allows. Results do not
             depend on it, up to rounding.
         watch: called with the cell, "compiling" or "playing", and the finished share of the cell.
 
     Yields:
-        The finished cells, in the order of `Comparison.cells`.
+        The finished cells, in the order of `Plan.cells`.
 
+    >>> from kerchief.experiments.declare import Comparison
     >>> small = Comparison(
     ...     contexts=("ball",), dim=2, arms=3, horizon=40, replicates=2, trusts=("none",)
     ... )
     >>> [finished.cell.label() for finished in compare(small, ticks=4)]
     ['uniform', 'greedy not private', 'linucb not private']
     """
-    most = comparison.width() if width is None else validate.whole("width", width)
-    for cell in comparison.cells():
-        yield _play(comparison, cell, ticks, most, watch or (lambda cell, stage, share: None))
+    most = plan.width() if width is None else validate.whole("width", width)
+    for cell in plan.cells():
+        yield _play(plan, cell, ticks, most, watch or (lambda cell, stage, share: None))
 
 
-def _play(comparison: Comparison, cell: Cell, ticks: int, width: int, watch: Watch) -> Finished:
+def _play(plan: Plan, cell: Cell, ticks: int, width: int, watch: Watch) -> Finished:
     """One cell, in chunks of replicates of nearly equal width."""
-    chunks = -(-comparison.replicates // width)
-    edges = [comparison.replicates * i // chunks for i in range(chunks + 1)]
+    start = time.perf_counter()
+    chunks = -(-plan.replicates // width)
+    edges = [plan.replicates * i // chunks for i in range(chunks + 1)]
     runs = [
-        _chunk(comparison, cell, ticks, first, last, watch)
-        for first, last in itertools.pairwise(edges)
+        _chunk(plan, cell, ticks, first, last, watch) for first, last in itertools.pairwise(edges)
     ]
-    return _joined(cell, runs)
+    return _joined(cell, runs, time.perf_counter() - start)
 
 
-def _chunk(
-    comparison: Comparison, cell: Cell, ticks: int, first: int, last: int, watch: Watch
-) -> Run:
+def _chunk(plan: Plan, cell: Cell, ticks: int, first: int, last: int, watch: Watch) -> Run:
     """Replicates first to last - 1 of a cell, against a ledger of their own.
 
     Replicates are parallel universes, so each chunk's ledger shows the whole bill.
     """
-    horizon, environment = comparison.horizon, comparison.environment(cell.contexts)
-    policy = POLICIES[cell.policy].make(environment.problem(horizon), comparison.mode)
+    horizon, environment = plan.horizon, plan.environment(cell.contexts)
+    policy = cell.player.make(environment.problem(horizon), cell.delta)
     return simulate(
         policy=policy,
-        privatizers=protect(policy, cell.guarantee, horizon=horizon),
+        privatizers=protect(
+            policy, cell.guarantee, horizon=horizon, continual=cell.player.continual
+        ),
         environment=environment,
         ledger=MemoryLedger(cell.guarantee),
         horizon=horizon,
         replicates=last - first,
-        seed=comparison.seed,
+        seed=plan.seed,
         first_replicate=first,
         ticks=ticks,
-        progress=_progress(comparison, cell, first, last, watch),
+        progress=_progress(plan, cell, first, last, watch),
     )
 
 
-def _progress(comparison: Comparison, cell: Cell, first: int, last: int, watch: Watch) -> Progress:
+def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Progress:
     """Turn the rounds of one chunk into the finished share of its cell."""
 
     def report(stage: str, rounds: int) -> None:
-        done = first + (last - first) * rounds / comparison.horizon
-        watch(cell, stage, done / comparison.replicates)
+        done = first + (last - first) * rounds / plan.horizon
+        watch(cell, stage, done / plan.replicates)
 
     return report
 
 
-def _joined(cell: Cell, runs: list[Run]) -> Finished:
+def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Finished:
     """Chunks side by side; what was spent is what the worst-off user of any was charged."""
     releases = {
         name: float(np.concatenate([run.releases[name] for run in runs]).mean())
@@ -143,5 +146,6 @@ def _joined(cell: Cell, runs: list[Run]) -> Finished:
         spent=max((run.spent for run in runs), key=lambda spent: spent.epsilon),
         seconds=sum(run.seconds for run in runs),
         compile_seconds=sum(run.compile_seconds for run in runs),
+        wall_seconds=wall_seconds,
         device=runs[0].device,
     )

@@ -1,9 +1,8 @@
-"""What a comparison plays: the declaration, checked whole before anything runs, and its cells."""
+"""Comparisons as the command line declares them, checked whole before anything runs."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import shlex
 from collections.abc import Iterable, Iterator
 
@@ -12,53 +11,16 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS
 from kerchief.core.registry import Registry
 from kerchief.environments.worlds import GLMEnvironment, make_environment
-from kerchief.mechanisms.blt import MAX_HORIZON
+from kerchief.experiments.plan import MOST_FEATURES, YARDSTICKS, Cell, Plan, Player, Spot, player
 from kerchief.policies import POLICIES, Mode
-from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.guarantee import Trust
+from kerchief.privatizers.registry import BEST, CONTINUALS
 
-__all__ = ["YARDSTICKS", "Cell", "Comparison", "delta_warnings"]
-
-YARDSTICKS = ("uniform", "greedy")
-"""Policies that play without protection in every comparison, asked for or not."""
-
-# What one chunk of replicates may hold in arms; a round keeps a handful of arrays of this size.
-_MOST_FEATURES = 2**24
+__all__ = ["Comparison"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One line of the table: a policy under a guarantee, meeting one kind of contexts."""
-
-    contexts: str
-    policy: str
-    guarantee: Guarantee
-
-    @property
-    def trust(self) -> str:
-        """The word of `--trust`."""
-        return str(self.guarantee.trust)
-
-    @property
-    def asked(self) -> tuple[float, float] | None:
-        """Epsilon and delta asked for, or None where no privacy is."""
-        if self.guarantee.trust is Trust.NONE:
-            return None
-        return self.guarantee.epsilon, self.guarantee.delta
-
-    def label(self) -> str:
-        """A few words for progress bars and legends.
-
-        >>> Cell(contexts="ball", policy="linucb",
-        ...      guarantee=Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)).label()
-        'linucb local ε=1'
-        """
-        if self.asked is None:
-            return self.policy if self.policy == "uniform" else f"{self.policy} not private"
-        return f"{self.policy} {self.trust} ε={self.asked[0]:g}"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(Plan):
     """Policies x trusts x epsilons, in worlds that differ in their contexts alone.
 
     Attributes:
@@ -72,6 +34,7 @@ class Comparison:
         horizon: number of rounds.
         policies: bandits by name.
         trusts: the words under which each of them plays.
+        continual: the noise on prefix totals, for rows of joint trust; others do without.
         epsilons: of the private ones.
         delta: of the private ones.
         replicates: independent runs of each cell.
@@ -101,6 +64,7 @@ joint, central
     horizon: int = 10_000
     policies: tuple[str, ...] = ("linucb",)
     trusts: tuple[str, ...] = ("local", "joint", "central")
+    continual: str = BEST
     epsilons: tuple[float, ...] = (0.2, 1.0, 10.0)
     delta: float = 1e-5
     replicates: int = 64
@@ -113,17 +77,40 @@ joint, central
         self._check_names()
         for contexts in self.contexts:
             problem = self.environment(contexts).problem(self.horizon)
-            for name in self.policies:
-                POLICIES[name].make(problem, self.mode)
-        validate.whole("arms", self.arms, high=_MOST_FEATURES // self.dim)
+            for one in self._players():
+                one.make(problem, self.delta)
+        validate.whole("arms", self.arms, high=MOST_FEATURES // self.dim)
+
+    @property
+    def name(self) -> str:
+        """The command's own."""
+        return "compare"
+
+    @property
+    def title(self) -> str:
+        """The question that every comparison asks."""
+        return "What privacy costs a bandit"
+
+    def lead(self) -> str:
+        """The policies and the worlds."""
+        return (
+            f"{', '.join(self.policies)} on {self.link} rewards: {self.arms} arms in {self.dim} "
+            f"dimensions, {self.horizon} rounds, {self.replicates} replicates, seed {self.seed}."
+        )
+
+    def caption(self, contexts: str) -> str:
+        """Comparisons name worlds by their contexts."""
+        return f"{contexts} contexts"
 
     def cells(self) -> tuple[Cell, ...]:
         """Every cell, yardsticks and non-private parents first, none twice."""
         return tuple(
             dict.fromkeys(
-                Cell(contexts=contexts, policy=policy, guarantee=guarantee)
+                Cell(
+                    spot=Spot(player=one, contexts=contexts), delta=self.delta, horizon=self.horizon
+                )
                 for contexts in self.contexts
-                for policy, guarantee in self._entries()
+                for one in self._players()
             )
         )
 
@@ -139,14 +126,6 @@ joint, central
             noise=self.noise,
         )
 
-    def width(self) -> int:
-        """How many replicates may play at once in bounded memory."""
-        return max(1, min(self.replicates, _MOST_FEATURES // (self.arms * self.dim)))
-
-    def warnings(self) -> tuple[str, ...]:
-        """What is allowed but should not pass unseen, a line each."""
-        return delta_warnings(self.delta, self.horizon) if self._private() else ()
-
     def parameters(self) -> dict[str, object]:
         """Everything that was chosen, in the words of the command line."""
         return {
@@ -160,6 +139,7 @@ joint, central
             "horizon": self.horizon,
             "policy": list(self.policies),
             "trust": list(self.trusts),
+            "continual": self.continual,
             "epsilon": list(self.epsilons),
             "delta": self.delta,
             "replicates": self.replicates,
@@ -179,26 +159,28 @@ joint, central
                 words += [f"--{name.replace('_', '-')}", str(one)]
         return shlex.join(words)
 
-    def _entries(self) -> Iterator[tuple[str, Guarantee]]:
-        """Policies and guarantees, in the order of the table."""
+    def _players(self) -> Iterator[Player]:
+        """Who plays in each world, in the order of the table."""
         parents = (POLICIES[name].parent for name in self.policies)
         for name in (*YARDSTICKS, *parents):
-            yield name, self._guarantee(Trust.NONE, math.inf)
+            yield player(name, mode=self.mode)
         for name in self.policies:
             for trust in self.trusts:
-                for epsilon in (math.inf,) if trust == Trust.NONE else self.epsilons:
-                    yield name, self._guarantee(Trust(trust), epsilon)
-
-    def _guarantee(self, trust: Trust, epsilon: float) -> Guarantee:
-        delta = 0.0 if trust is Trust.NONE else self.delta
-        return Guarantee(epsilon=epsilon, delta=delta, trust=trust, rounds=self.horizon)
-
-    def _private(self) -> bool:
-        return any(trust != Trust.NONE for trust in self.trusts)
+                if trust == Trust.NONE:
+                    yield player(name, mode=self.mode)
+                    continue
+                for epsilon in self.epsilons:
+                    yield player(
+                        name,
+                        trust=trust,
+                        epsilon=epsilon,
+                        mode=self.mode,
+                        continual=self.continual,
+                    )
 
     def _check_numbers(self) -> None:
-        most = MAX_HORIZON if Trust.JOINT in self.trusts else 2**31 - 1
-        validate.whole("horizon", self.horizon, high=most)
+        longest = CONTINUALS[self.continual].longest if Trust.JOINT in self.trusts else 2**31 - 1
+        validate.whole("horizon", self.horizon, high=longest)
         validate.whole("replicates", self.replicates, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
         validate.between("delta", self.delta, 0.0, 1.0)
@@ -211,6 +193,7 @@ joint, central
         for kind in ("contexts", "policies", "trusts", "epsilons"):
             if not getattr(self, kind):
                 raise InvalidValue(f"{kind} is empty; give at least one")
+        CONTINUALS[self.continual]
         for trust in self.trusts:
             _known("trust", trust, Trust)
         for name in self.policies:
@@ -232,17 +215,3 @@ def _known(kind: str, name: str, names: Iterable[str]) -> None:
     for word in names:
         words.add(str(word), str(word))
     words[name]
-
-
-def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
-    """A line, if delta is so large that the promise means little.
-
-    >>> delta_warnings(1e-5, 1000)
-    ()
-    """
-    if delta < 1 / horizon:
-        return ()
-    return (
-        f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
-        "allow to publish one user's data outright; choose a smaller delta",
-    )

@@ -1,4 +1,4 @@
-"""What can be named on the command line: policies, environments, mechanisms, trusts."""
+"""What can be named on the command line: policies, worlds, mechanisms, trusts, experiments."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from kerchief.core.links import LINKS, Link
 from kerchief.core.registry import Registry
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.worlds import NOISES
+from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
 from kerchief.privatizers.registry import TRUSTS
@@ -75,6 +76,15 @@ def _trusts() -> list[Line]:
             "summary": entry.summary,
         }
         for name, entry in TRUSTS.items()
+    ]
+
+
+@LISTINGS.entry("experiments")
+def _experiments() -> list[Line]:
+    """The catalogue, with what each entry shows."""
+    return [
+        {"name": name, "summary": entry.summary, "source": entry.source}
+        for name, entry in EXPERIMENTS.items()
     ]
 
 

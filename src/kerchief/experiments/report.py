@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from importlib import resources
 
+from kerchief.experiments.beside import beside
 from kerchief.experiments.compare import Finished
-from kerchief.experiments.declare import Comparison
 from kerchief.experiments.extras import require_report
+from kerchief.experiments.plan import Plan
 from kerchief.experiments.rows import HEADINGS, make_rows
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
@@ -32,11 +34,11 @@ class Promise:
     others: tuple[str, ...]
 
 
-def render(comparison: Comparison, finished: Sequence[Finished], picture: bytes) -> str:
+def render(plan: Plan, finished: Sequence[Finished], picture: bytes) -> str:
     """Fill the report's template; everything is escaped, and nothing is loaded from elsewhere.
 
     Args:
-        comparison: what was declared.
+        plan: what was declared.
         finished: what was played.
         picture: the figure as PNG.
 
@@ -50,30 +52,38 @@ def render(comparison: Comparison, finished: Sequence[Finished], picture: bytes)
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    planned = len(comparison.cells())
+    planned, rows = len(plan.cells()), make_rows(finished)
     return environment.from_string(text).render(
-        title="What privacy costs a bandit",
-        lead=_lead(comparison),
+        title=plan.title,
+        lead=plan.lead(),
         complete=len(finished) == planned,
         planned=planned,
+        played=len(finished),
         headings=HEADINGS,
-        rows=make_rows(finished),
+        tables=[
+            (plan.caption(contexts), list(group))
+            for contexts, group in itertools.groupby(rows, key=lambda row: row.contexts)
+        ],
+        beside=beside(plan, rows),
+        verdicts=plan.verdicts(rows),
+        seconds=sum(one.wall_seconds for one in finished),
         picture=base64.b64encode(picture).decode("ascii"),
-        promises=promises(comparison),
-        command=comparison.command(),
-        parameters=comparison.parameters(),
+        promises=promises(plan),
+        command=plan.command(),
+        parameters=plan.parameters(),
         versions=versions(),
         machine=machine(),
     )
 
 
-def promises(comparison: Comparison) -> list[Promise]:
+def promises(plan: Plan) -> list[Promise]:
     """The promise of each private trust, in full once and in a line for each further epsilon.
 
+    >>> from kerchief.experiments.declare import Comparison
     >>> [promise.trust for promise in promises(Comparison())]
     ['local', 'joint', 'central']
     """
-    asked = [cell.guarantee for cell in comparison.cells() if cell.asked is not None]
+    asked = [cell.guarantee for cell in plan.cells() if cell.asked is not None]
     by_trust: dict[str, list[Guarantee]] = {}
     for guarantee in dict.fromkeys(asked):
         by_trust.setdefault(str(guarantee.trust), []).append(guarantee)
@@ -85,11 +95,3 @@ def promises(comparison: Comparison) -> list[Promise]:
         )
         for trust, (first, *others) in by_trust.items()
     ]
-
-
-def _lead(comparison: Comparison) -> str:
-    return (
-        f"{', '.join(comparison.policies)} on {comparison.link} rewards: {comparison.arms} arms in "
-        f"{comparison.dim} dimensions, {comparison.horizon} rounds, "
-        f"{comparison.replicates} replicates, seed {comparison.seed}."
-    )

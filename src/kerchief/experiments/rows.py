@@ -1,4 +1,4 @@
-"""The lines of a comparison's table: numbers for machines, short texts for people."""
+"""The lines of a plan's table: numbers for machines, short texts for people."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kerchief.experiments.compare import Finished
+from kerchief.experiments.plan import Cell
 
-__all__ = ["HEADINGS", "Row", "Spread", "make_rows"]
+__all__ = ["HEADINGS", "Row", "Spread", "amount", "make_rows"]
 
 HEADINGS = ("policy", "trust", "ε", "δ", "spent ε, δ", "regret ± s.e.", "% uniform", "µs")
 
@@ -29,17 +30,21 @@ class Spread:
     se: float | None
     uniform_share: float | None
 
+    def text(self) -> str:
+        """Mean and standard error.
+
+        >>> Spread(mean=123.4, se=5.67, uniform_share=None).text()
+        '123 ± 5.7'
+        """
+        return f"{amount(self.mean)} ± {amount(self.se)}"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
     """One line of the table.
 
     Attributes:
-        policy: the bandit.
-        trust: the word of `--trust`.
-        contexts: where arms came from.
-        epsilon: asked for; None without protection.
-        delta: asked for; None without protection.
+        cell: what was played.
         private: whether anything at all is promised about the data that were used.
         spent_epsilon: charged to the worst-off user; None where nothing bounds it.
         spent_delta: likewise.
@@ -49,11 +54,7 @@ class Row:
         releases: for each query, releases of one run, on average.
     """
 
-    policy: str
-    trust: str
-    contexts: str
-    epsilon: float | None
-    delta: float | None
+    cell: Cell
     private: bool
     spent_epsilon: float | None
     spent_delta: float | None
@@ -62,11 +63,39 @@ class Row:
     microseconds: float
     releases: Mapping[str, float]
 
+    @property
+    def policy(self) -> str:
+        """The bandit."""
+        return self.cell.policy
+
+    @property
+    def trust(self) -> str:
+        """The word of `--trust`."""
+        return self.cell.trust
+
+    @property
+    def contexts(self) -> str:
+        """The name of the world: where arms came from."""
+        return self.cell.contexts
+
+    @property
+    def epsilon(self) -> float | None:
+        """Asked for; None without protection."""
+        return None if self.cell.asked is None else self.cell.asked[0]
+
+    @property
+    def delta(self) -> float | None:
+        """Asked for; None without protection."""
+        return None if self.cell.asked is None else self.cell.asked[1]
+
     def to_dict(self) -> dict[str, object]:
         """The row as JSON: a null epsilon or delta stands for "no bound", and `private` says so."""
         return {
             "policy": self.policy,
+            "mode": self.cell.player.mode,
+            "numbers": dict(self.cell.player.numbers),
             "trust": self.trust,
+            "continual": self.cell.player.continual,
             "contexts": self.contexts,
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -82,17 +111,18 @@ class Row:
         """The row under `HEADINGS`."""
         share = self.regret.uniform_share
         return (
-            self.policy,
-            self.trust,
+            self.cell.player.name,
+            self.cell.player.protection,
             _short(self.epsilon),
             _short(self.delta),
-            self._spent(),
-            f"{_amount(self.regret.mean)} ± {_amount(self.regret.se)}",
+            self.spent(),
+            self.regret.text(),
             "-" if share is None else f"{100 * share:.1f}",
             f"{self.microseconds:.3g}",
         )
 
-    def _spent(self) -> str:
+    def spent(self) -> str:
+        """What was charged, in a few letters."""
         if self.spent_epsilon is None:
             return "not private"
         return f"{self.spent_epsilon:.4g}, {self.spent_delta:.2g}"
@@ -109,7 +139,6 @@ def make_rows(finished: Sequence[Finished]) -> list[Row]:
 
 
 def _row(one: Finished, uniform: float) -> Row:
-    epsilon, delta = one.cell.asked or (None, None)
     private = math.isfinite(one.spent.epsilon)
     final = one.regret[-1]
     spread = Spread(
@@ -118,11 +147,7 @@ def _row(one: Finished, uniform: float) -> Row:
         uniform_share=float(final.mean()) / uniform if uniform > 0 else None,
     )
     return Row(
-        policy=one.cell.policy,
-        trust=one.cell.trust,
-        contexts=one.cell.contexts,
-        epsilon=epsilon,
-        delta=delta,
+        cell=one.cell,
         private=private,
         spent_epsilon=one.spent.epsilon if private else None,
         spent_delta=one.spent.delta if private else None,
@@ -137,7 +162,7 @@ def _short(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _amount(value: float | None) -> str:
+def amount(value: float | None) -> str:
     """Whole numbers from 100 on, one decimal below."""
     if value is None:
         return "-"

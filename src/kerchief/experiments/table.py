@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kerchief.experiments.compare import Finished
-from kerchief.experiments.declare import Comparison
 from kerchief.experiments.extras import require_report
+from kerchief.experiments.plan import Plan
 from kerchief.experiments.versions import versions
 
 if TYPE_CHECKING:
@@ -19,20 +19,21 @@ if TYPE_CHECKING:
 
 __all__ = ["long_form", "write_table"]
 
-_CELL = ("contexts", "policy", "trust", "epsilon", "delta")
+_CELL = ("contexts", "policy", "mode", "trust", "continual", "epsilon", "delta")
 
 
-def write_table(comparison: Comparison, finished: Sequence[Finished], path: Path) -> None:
+def write_table(plan: Plan, finished: Sequence[Finished], path: Path) -> None:
     """Write the long form as one Parquet file."""
-    long_form(comparison, finished).write_parquet(path, compression="zstd")
+    long_form(plan, finished).write_parquet(path, compression="zstd")
 
 
-def long_form(comparison: Comparison, finished: Sequence[Finished]) -> pl.DataFrame:
+def long_form(plan: Plan, finished: Sequence[Finished]) -> pl.DataFrame:
     """Every recorded number, a row each.
 
-    Columns: the cell (contexts, policy, trust, epsilon, delta, and spent_epsilon, spent_delta,
-    private; null stands for "no bound"), replicate, round, regret (cumulative), microseconds, the
-    other parameters in the words of the command line, device, and one `version_...` a library.
+    Columns: the cell (contexts, policy, mode, numbers replaced, trust, continual, epsilon, delta,
+    and spent_epsilon, spent_delta, private; null stands for "no bound"), replicate, round, regret
+    (cumulative), microseconds, the other parameters in the words of the command line, device, and
+    one `version_...` a library.
 
     Raises:
         KerchiefError: polars is not installed.
@@ -40,7 +41,7 @@ def long_form(comparison: Comparison, finished: Sequence[Finished]) -> pl.DataFr
     require_report()
     import polars as pl
 
-    shared = {name: value for name, value in comparison.parameters().items() if name not in _CELL}
+    shared = {name: value for name, value in plan.parameters().items() if name not in _CELL}
     shared = {name: value for name, value in shared.items() if not isinstance(value, list)}
     shared |= {f"version_{name}": version for name, version in versions().items()}
     constants = [pl.lit(value).alias(name) for name, value in shared.items()]
@@ -74,7 +75,10 @@ def _facts(one: Finished) -> dict[str, str | float | None]:
     return {
         "contexts": one.cell.contexts,
         "policy": one.cell.policy,
+        "mode": one.cell.player.mode,
+        "numbers": ", ".join(f"{name}={value:g}" for name, value in one.cell.player.numbers),
         "trust": one.cell.trust,
+        "continual": one.cell.player.continual,
         "epsilon": epsilon,
         "delta": delta,
         "spent_epsilon": one.spent.epsilon if private else None,

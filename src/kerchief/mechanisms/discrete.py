@@ -217,7 +217,12 @@ class DiscreteGaussian:
 
     @classmethod
     def matching(
-        cls, noise_multiplier: float, sensitivity: float, dimension: int
+        cls,
+        noise_multiplier: float,
+        sensitivity: float,
+        dimension: int,
+        *,
+        grid_bits: int | None = None,
     ) -> DiscreteGaussian:
         """Choose the grid and the scale that stand in for a continuous Gaussian.
 
@@ -225,6 +230,7 @@ class DiscreteGaussian:
             noise_multiplier: The Gaussian's standard deviation over its sensitivity.
             sensitivity: As in the attribute.
             dimension: As in the attribute.
+            grid_bits: As in the attribute, where the grid is shared with other noise.
 
         Returns:
             A mechanism with at least that multiplier over its own, rounded sensitivity; its
@@ -242,7 +248,8 @@ class DiscreteGaussian:
         root = math.sqrt(whole("dimension", dimension))
         # Rounding adds root grid steps to the sensitivity: a finer grid where they would show.
         finer = max(0, _binary_exponent(noise_multiplier * root / 8))
-        bits = min(20 + finer, 29) - _binary_exponent(noise_multiplier * sensitivity)
+        own = min(20 + finer, 29) - _binary_exponent(noise_multiplier * sensitivity)
+        bits = own if grid_bits is None else grid_bits
         whole("grid_bits", bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
         _check_sensitivity(sensitivity, bits)
         steps = _rounded_sensitivity(sensitivity, bits, dimension)
@@ -282,7 +289,7 @@ class DiscreteGaussian:
         return total.astype(np.float64) * self.grid
 
     def prepare(self, vector: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
-        """Round a vector to the grid: sums of such vectors are exact, so noise may come later.
+        """Round a vector, or rows of them, to the grid: their sums are exact, so noise may wait.
 
         >>> noise = DiscreteGaussian(grid_bits=1, scale=4096, sensitivity=1.0, dimension=2)
         >>> noise.prepare([0.3, -0.9])
@@ -299,7 +306,7 @@ class DiscreteGaussian:
 
     def _to_grid(self, vector: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:
         array = np.asarray(vector)
-        if array.shape != (self.dimension,):
+        if array.shape[-1:] != (self.dimension,):
             raise InvalidValue(f"vector has shape {array.shape}; it must be ({self.dimension},)")
         if array.dtype != np.float64:
             raise InvalidValue(f"vector is {array.dtype}; encode it in float64, as the proof asks")

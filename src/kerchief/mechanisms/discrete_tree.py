@@ -20,7 +20,7 @@ from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.mechanism import Mechanism, Vector
 from kerchief.privacy import events
 
-__all__ = ["DiscreteTree", "GridNoise"]
+__all__ = ["DiscreteTree", "GridNoise", "on_grid"]
 
 Floats = NDArray[np.float64]
 
@@ -67,7 +67,13 @@ class DiscreteTree:
 
     @classmethod
     def matching(
-        cls, *, noise_multiplier: float, sensitivity: float, horizon: int, dimension: int
+        cls,
+        *,
+        noise_multiplier: float,
+        sensitivity: float,
+        horizon: int,
+        dimension: int,
+        grid_bits: int | None = None,
     ) -> DiscreteTree:
         """The tree with which the whole stream costs no more than one Gaussian of this multiplier.
 
@@ -76,13 +82,14 @@ class DiscreteTree:
             sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
             horizon: as in the attribute.
             dimension: the length of the vectors.
+            grid_bits: the grid is 2**-grid_bits; by default as fine as the noise asks for.
 
         Raises:
             InvalidValue: a value is out of its bound.
         """
         levels = whole("horizon", horizon).bit_length()
         node = DiscreteGaussian.matching(
-            noise_multiplier * math.sqrt(levels), sensitivity, dimension
+            noise_multiplier * math.sqrt(levels), sensitivity, dimension, grid_bits=grid_bits
         )
         return cls(node=node, horizon=horizon)
 
@@ -117,11 +124,7 @@ class DiscreteTree:
         Raises:
             InvalidValue: the vector does not fit the grid.
         """
-        rounded: Floats = self.node.prepare(vector)
-        most = _MOST_STEPS * self.grid / self.horizon
-        if not (np.abs(rounded) < most).all():
-            raise InvalidValue(f"vector has an entry of {most} or more; sums would not be exact")
-        return rounded
+        return on_grid(vector, self.node, places=self.horizon)
 
     def open(self, size: int) -> Floats:
         """The noise of the latest block of each size, none yet."""
@@ -155,3 +158,16 @@ class DiscreteTree:
     def event(self) -> events.Event:
         """What all the prefixes together cost: one draw for each size of block."""
         return events.Repeated(event=self.node.event(), count=self.levels)
+
+
+def on_grid(vector: Vector, node: GridNoise, *, places: int) -> Floats:
+    """Round a vector to the noise's grid, and see that so many of them fit a float64.
+
+    Raises:
+        InvalidValue: the vector does not fit the grid.
+    """
+    rounded: Floats = node.prepare(vector)
+    most = _MOST_STEPS * node.grid / places
+    if not (np.abs(rounded) < most).all():
+        raise InvalidValue(f"vector has an entry of {most} or more; sums would not be exact")
+    return rounded

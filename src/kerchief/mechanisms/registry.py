@@ -7,7 +7,9 @@ import dataclasses
 from kerchief.core.registry import Registry
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
 from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
@@ -77,5 +79,21 @@ MECHANISMS.add(
         kind=DiscreteTree,
         idealized=DiscreteTree.idealized,
         summary="every prefix sum, from a binary tree of exactly sampled noise on a grid",
+    ),
+)
+MECHANISMS.add(
+    "doubling",
+    Entry(
+        kind=Doubling,
+        idealized=Doubling.idealized,
+        summary="every prefix sum, with the noise of blt in epochs that double; unknown length",
+    ),
+)
+MECHANISMS.add(
+    "discrete-doubling",
+    Entry(
+        kind=DiscreteDoubling,
+        idealized=DiscreteDoubling.idealized,
+        summary="every prefix sum, from exact binary trees in epochs that double; unknown length",
     ),
 )

@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from kerchief.policies import uniform
+from kerchief.policies.glm import ecolog, gloc, online, paper, rarely, rs, ucb
 from kerchief.policies.linear import linucb
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
-__all__ = ["POLICIES", "Entry", "Mode", "linucb", "uniform"]
+__all__ = [
+    "POLICIES",
+    "Entry",
+    "Mode",
+    "ecolog",
+    "gloc",
+    "linucb",
+    "online",
+    "paper",
+    "rarely",
+    "rs",
+    "ucb",
+    "uniform",
+]

@@ -26,6 +26,9 @@ class Entry:
         trusts: the words of `--trust` under which it may run.
         parent: the name of the non-private bandit that it must equal when the noise is off.
         home: the environment on which it must beat uniform play, or None for uniform play itself.
+        promised: builds a paper's own version from public facts, epsilon and delta, where its
+            constants need them; ours read the noise off the releases instead.
+        deployable: whether people's data may be given to it; a paper's own version is for study.
     """
 
     make: Callable[[Problem, Mode], Policy]
@@ -35,6 +38,8 @@ class Entry:
     trusts: tuple[str, ...]
     parent: str
     home: str | None
+    promised: Callable[[Problem, float, float], Policy] | None = None
+    deployable: bool = True
 
 
 POLICIES: Registry[Entry] = Registry("policy")

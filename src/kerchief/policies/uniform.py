@@ -36,6 +36,9 @@ class Uniform:
         """Nothing is wanted."""
         return {}
 
+    def request(self, state: Tree, name: str) -> None:
+        """Never called, as there are no queries."""
+
     def update(self, state: Tree, name: str, release: Release) -> Tree:
         """Never called, as there are no queries."""
         return state

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.privatizers.registry import TRUSTS, protect
+from kerchief.privatizers.registry import CONTINUALS, TRUSTS, protect
 from kerchief.privatizers.schedule import At, Every, OnDemand
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = [
+    "CONTINUALS",
     "TRUSTS",
     "At",
     "CohortSums",
+    "EpochSums",
     "Every",
     "OnDemand",
     "PrefixSums",

@@ -35,6 +35,7 @@ def settle(
     *,
     users: int,
     reach: Mapping[str, int],
+    releases: Mapping[str, int],
 ) -> None:
     """Settle each receipt for what its users really took part in.
 
@@ -44,10 +45,13 @@ def settle(
         receipts: from `pay`.
         users: how many users have reported.
         reach: for each query, how many users its last release spoke about.
+        releases: for each query, how often it was released.
     """
     for name, paid in receipts.items():
         for receipt in paid:
-            used = privatizers[name].took_part(receipt.cohort, users=users, reach=reach[name])
+            used = privatizers[name].took_part(
+                receipt.cohort, users=users, reach=reach[name], releases=releases[name]
+            )
             ledger.settle(receipt, used=used)
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Tree
+from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, Tree
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -94,20 +94,13 @@ class PrefixSums:
         """
         if not self.noise.idealized:
             return self
-        reach = self.noise.sensitivity * self.noise.column_norm
-        tree = DiscreteTree.matching(
-            noise_multiplier=float(self.noise.std) / reach,
-            sensitivity=self.noise.sensitivity,
-            horizon=self.noise.horizon,
-            dimension=self.query.size,
-        )
-        return dataclasses.replace(self, noise=tree)
+        return dataclasses.replace(self, noise=self._twin())
 
-    def with_noise(self, change: Callable[[Any], Any]) -> PrefixSums:
+    def with_noise(self, change: Callable[[Any], Any]) -> Self:
         """The same protocol with other noise."""
         return dataclasses.replace(self, noise=change(self.noise))
 
-    def with_schedule(self, schedule: Schedule) -> PrefixSums:
+    def with_schedule(self, schedule: Schedule) -> Self:
         """The same protocol, released at other times."""
         return dataclasses.replace(self, schedule=schedule)
 
@@ -125,13 +118,14 @@ class PrefixSums:
             )
         return (Charge(event=self.noise.event(), cohort=Cohort(first=0, last=horizon)),)
 
-    def took_part(self, cohort: Cohort, *, users: int, reach: int) -> int:
+    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
         """Once, if anything was released (host only).
 
         Args:
             cohort: whom a charge was for.
             users: how many users have reported; exact reports cost nothing before a release.
             reach: how many users the last release spoke about.
+            releases: how many releases there were; each user is in one of them, or in one event.
         """
         return int(cohort.first < reach)
 
@@ -154,7 +148,12 @@ class PrefixSums:
         return Tally(total=tally.total + self.noise.prepare(report))
 
     def release(
-        self, memory: Prefix, tally: Tally, clock: Clock, stream: Stream | None
+        self,
+        memory: Prefix,
+        tally: Tally,
+        request: Start | None,
+        clock: Clock,
+        stream: Stream | None,
     ) -> tuple[Release, Prefix]:
         """Curator: the exact total so far, plus the noise of this place in the stream."""
         total = memory.total + tally.total
@@ -166,3 +165,13 @@ class PrefixSums:
     def clear(self, tally: Tally) -> Tally:
         """Begin the next increment."""
         return Tally(total=0 * tally.total)
+
+    def _twin(self) -> ContinualNoise:
+        """Exact noise for the same stream, at the same cost."""
+        reach = self.noise.sensitivity * self.noise.column_norm
+        return DiscreteTree.matching(
+            noise_multiplier=float(self.noise.std) / reach,
+            sensitivity=self.noise.sensitivity,
+            horizon=self.noise.horizon,
+            dimension=self.query.size,
+        )

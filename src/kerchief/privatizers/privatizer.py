@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, Self, TypeAlias
 
-from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Tree
+from kerchief.core.contracts import Clock, Outlook, Query, Released, Start, Tree
 from kerchief.core.random import Stream
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.mechanism import Mechanism, Vector
@@ -26,7 +26,7 @@ class Privatizer(Protocol):
     """
 
     @property
-    def query(self) -> BoundedSum:
+    def query(self) -> Query:
         """What it answers."""
 
     @property
@@ -69,13 +69,14 @@ class Privatizer(Protocol):
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """What a run of this length costs, before it begins (host only)."""
 
-    def took_part(self, cohort: Cohort, *, users: int, reach: int) -> int:
+    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
         """How often a cohort's users really took part, for settling (host only).
 
         Args:
             cohort: whom a charge was for.
             users: how many users have reported.
             reach: how many users the last release spoke about.
+            releases: how many releases there were.
         """
 
     def open(self) -> tuple[Tree, Tree]:
@@ -91,9 +92,14 @@ class Privatizer(Protocol):
         """Middle: add one report to the tally."""
 
     def release(
-        self, memory: Tree, tally: Tree, clock: Clock, stream: Stream | None
-    ) -> tuple[Release, Tree]:
-        """Middle: the noisy running total, and the memory for the next one."""
+        self,
+        memory: Tree,
+        tally: Tree,
+        request: Start | None,
+        clock: Clock,
+        stream: Stream | None,
+    ) -> tuple[Released, Tree]:
+        """Middle: the noisy total or fit, and the memory for the next one."""
 
     def clear(self, tally: Tree) -> Tree:
         """Middle: the tally after a release."""

@@ -1,24 +1,36 @@
-"""Trusts: how a query's answers are protected, by the word of `--trust`."""
+"""Trusts: how a query's answers are protected, by the words of `--trust` and `--continual`."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 
-from kerchief.core.contracts import BoundedSum, Policy
+from kerchief.core.contracts import BoundedLoss, BoundedSum, Policy, Query
+from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
-from kerchief.mechanisms.blt import best_continual
+from kerchief.mechanisms import blt, toeplitz
+from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.tree import Tree
 from kerchief.privacy.calibration import gaussian_noise_multiplier, share
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.epochs import EpochSums
+from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["TRUSTS", "Entry", "protect"]
+__all__ = ["BEST", "CONTINUALS", "TRUSTS", "Entry", "makers_of", "protect"]
+
+BEST = "best"
+"""The word for the default continual noise."""
 
 Make = Callable[[BoundedSum, float, int], Privatizer]
+Maker = Callable[[float, int], Privatizer]
+MakeFits = Callable[[BoundedLoss, float, int], Privatizer]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,15 +38,24 @@ class Entry:
     """A registered privatizer.
 
     Attributes:
-        make: builds it from a query, the noise multiplier it may afford and the horizon.
+        make: builds it for a sum, from the query, the noise multiplier it may afford and the
+            horizon.
         summary: one line for listings.
+        fit: builds it for a loss, likewise; None where it cannot be.
+        unfit: why it cannot be, and the remedy.
+        longest: the longest horizon that it can be built for.
     """
 
     make: Make
     summary: str
+    fit: MakeFits | None = None
+    unfit: str = "nobody may hold it under this trust; choose joint"
+    longest: int = 2**31 - 1
 
 
 TRUSTS: Registry[Entry] = Registry("trust")
+CONTINUALS: Registry[Entry] = Registry("continual noise")
+"""What joint trust may add to prefix totals, by the word of `--continual`."""
 
 
 def _none(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
@@ -46,11 +67,21 @@ def _local(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSu
     return CohortSums(query=query, schedule=Every(), device=noise, middle=None)
 
 
-def _joint(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
-    noise = best_continual(
+def _prefixes(noise: Callable[..., ContinualNoise]) -> Make:
+    def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
+        made = noise(
+            noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+        )
+        return PrefixSums(query=query, schedule=Every(), noise=made)
+
+    return make
+
+
+def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> EpochSums:
+    noise = Doubling.of(
         noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
     )
-    return PrefixSums(query=query, schedule=Every(), noise=noise)
+    return EpochSums(query=query, schedule=Every(), noise=noise)
 
 
 def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
@@ -59,7 +90,13 @@ def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> Cohort
     return CohortSums(query=query, schedule=schedule, device=None, middle=noise)
 
 
-TRUSTS.add("none", Entry(make=_none, summary="no protection: exact sums after every round"))
+def _fits(query: BoundedLoss, noise_multiplier: float, horizon: int) -> Fits:
+    return Fits.of(query, noise_multiplier=noise_multiplier or None, horizon=horizon)
+
+
+TRUSTS.add(
+    "none", Entry(make=_none, summary="no protection: exact sums after every round", fit=_fits)
+)
 TRUSTS.add(
     "local",
     Entry(make=_local, summary="each device adds Gaussian noise to its report; no one is trusted"),
@@ -67,8 +104,10 @@ TRUSTS.add(
 TRUSTS.add(
     "joint",
     Entry(
-        make=_joint,
+        make=_prefixes(blt.best_continual),
         summary="a trusted curator releases every prefix total with noise correlated over time",
+        fit=_fits,
+        longest=blt.MAX_HORIZON,
     ),
 )
 TRUSTS.add(
@@ -80,7 +119,47 @@ TRUSTS.add(
 )
 
 
-def protect(policy: Policy, guarantee: Guarantee, *, horizon: int) -> Mapping[str, Privatizer]:
+CONTINUALS.add(BEST, TRUSTS[Trust.JOINT])
+CONTINUALS.add(
+    "blt",
+    Entry(
+        make=_prefixes(blt.BLT.of),
+        summary="buffered linear Toeplitz noise: near-optimal, in constant memory",
+        fit=_fits,
+        longest=blt.MAX_HORIZON,
+    ),
+)
+CONTINUALS.add(
+    "tree",
+    Entry(
+        make=_prefixes(Tree.of),
+        summary="the binary tree: the classical choice, and the noise of deployment",
+        fit=_fits,
+    ),
+)
+CONTINUALS.add(
+    "toeplitz",
+    Entry(
+        make=_prefixes(toeplitz.SqrtToeplitz.of),
+        summary="the square root of prefix summation: near-optimal, for short streams",
+        fit=_fits,
+        longest=toeplitz.MAX_HORIZON,
+    ),
+)
+CONTINUALS.add(
+    "doubling",
+    Entry(
+        make=_epochs,
+        summary="epochs that double, each with noise of its own: no horizon is needed",
+        unfit="a run without a horizon has no bound on it; choose other continual noise",
+        longest=blt.MAX_HORIZON,
+    ),
+)
+
+
+def protect(
+    policy: Policy, guarantee: Guarantee, *, horizon: int, continual: str = BEST
+) -> Mapping[str, Privatizer]:
     """Give each of a policy's queries the privatizer that the guarantee's trust asks for.
 
     All queries share one joint budget: their Gaussians together cost exactly the guarantee, which
@@ -90,17 +169,45 @@ def protect(policy: Policy, guarantee: Guarantee, *, horizon: int) -> Mapping[st
         policy: the bandit.
         guarantee: what is promised.
         horizon: number of rounds.
+        continual: the noise on prefix totals, a word of `CONTINUALS`. Other trusts than joint
+            release no such totals and do without it.
+
+    Raises:
+        InvalidValue: a query cannot be answered so.
+        UnknownName: no privatizer for this trust, or no such continual noise.
     """
-    names = tuple(policy.queries)
-    if not names:
+    makers = makers_of(policy, guarantee.trust, continual=continual)
+    if not makers:
         return {}
-    entry = TRUSTS[guarantee.trust]
     if guarantee.trust is Trust.NONE:
-        multipliers = tuple(0.0 for _ in names)
+        multipliers = tuple(0.0 for _ in makers)
     else:
         whole = gaussian_noise_multiplier(guarantee.epsilon, guarantee.delta)
-        multipliers = share(whole, [1.0] * len(names))
+        multipliers = share(whole, [query.importance for query in policy.queries.values()])
     return {
-        name: entry.make(policy.queries[name], multiplier, horizon)
-        for name, multiplier in zip(names, multipliers, strict=True)
+        name: make(multiplier, horizon)
+        for (name, make), multiplier in zip(makers.items(), multipliers, strict=True)
     }
+
+
+def makers_of(policy: Policy, trust: Trust, *, continual: str = BEST) -> Mapping[str, Maker]:
+    """What builds the privatizer of each query, from a noise multiplier and a horizon.
+
+    Raises:
+        InvalidValue: a query cannot be answered so.
+        UnknownName: no privatizer for this trust, or no such continual noise.
+    """
+    chosen = CONTINUALS[continual]
+    entry = chosen if trust is Trust.JOINT else TRUSTS[trust]
+    return {name: _maker(entry, name, query) for name, query in policy.queries.items()}
+
+
+def _maker(entry: Entry, name: str, query: Query) -> Maker:
+    if not isinstance(query, BoundedLoss):
+        return functools.partial(entry.make, query)
+    if entry.fit is None:
+        raise InvalidValue(
+            f"{name!r} is a fit to the history of all users: {entry.unfit}, or a policy that asks "
+            f"for sums alone"
+        )
+    return functools.partial(entry.fit, query)

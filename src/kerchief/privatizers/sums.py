@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Tree
+from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.discrete import DiscreteGaussian
@@ -121,13 +121,14 @@ class CohortSums:
             cohorts = [everyone]
         return tuple(Charge(event=self._event(), cohort=cohort) for cohort in cohorts)
 
-    def took_part(self, cohort: Cohort, *, users: int, reach: int) -> int:
+    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
         """How often a cohort's users really took part, for settling (host only).
 
         Args:
             cohort: whom a charge was for.
             users: how many users have reported; with noise of their own, that is taking part.
             reach: how many users the last release spoke about; else, that is.
+            releases: how many releases there were; each user is in one of them, or in one event.
         """
         return int(cohort.first < (reach if self.device is None else users))
 
@@ -151,7 +152,12 @@ class CohortSums:
         return Tally(total=tally.total + report)
 
     def release(
-        self, memory: Memory, tally: Tally, clock: Clock, stream: Stream | None
+        self,
+        memory: Memory,
+        tally: Tally,
+        request: Start | None,
+        clock: Clock,
+        stream: Stream | None,
     ) -> tuple[Release, Memory]:
         """Middle: add noise, if it has any; analyzer: add the cohort to the running total."""
         cohort = tally.total if self.middle is None else self.middle.add(tally.total, stream)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import jax
 import numpy as np
 
-from kerchief.core.contracts import Clock, Release, Tree
+from kerchief.core.contracts import Clock, Released, Start, Tree
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.random import MIDDLE, Stream
 from kerchief.core.validate import whole
@@ -152,7 +152,7 @@ class Curator:
                     self.collect(answers)
                 return Done()
             case Ask():
-                return Answer(release=self.release(message.query, message.clock))
+                return Answer(release=self.release(message.query, message.clock, message.request))
         kind = type(message).__name__
         raise InvalidValue(f"a curator was sent a {kind}; it takes Reports, Batch and Ask")
 
@@ -175,8 +175,8 @@ class Curator:
             self._desks[name] = dataclasses.replace(self._desks[name], tally=tally)
         self.users += 1
 
-    def release(self, name: str, clock: Clock) -> Release | None:
-        """Release a query's total, or None where its schedule is not ready.
+    def release(self, name: str, clock: Clock, request: Start | None = None) -> Released | None:
+        """Release a query's total or its fit, or None where its schedule is not ready.
 
         Raises:
             CapacityExceeded: nothing was paid for, or all that was has been used.
@@ -194,7 +194,8 @@ class Curator:
                 f"{name!r} was released {desk.used} times of {capacity} paid for"
             )
         source = self._source(name, privatizer, round)
-        release, memory = privatizer.release(desk.memory, desk.tally, clock, source)
+        release: Released
+        release, memory = privatizer.release(desk.memory, desk.tally, request, clock, source)
         tally = _on_host(privatizer.clear(desk.tally))
         self._desks[name] = Desk(
             memory=_on_host(memory), tally=tally, used=desk.used + 1, reach=self.users
@@ -207,7 +208,14 @@ class Curator:
         A device's own noise is used as soon as its report is out, released or not.
         """
         reach = {name: desk.reach for name, desk in self._desks.items()}
-        settle(self._privatizers, self._ledger, self._paid(), users=self.users, reach=reach)
+        settle(
+            self._privatizers,
+            self._ledger,
+            self._paid(),
+            users=self.users,
+            reach=reach,
+            releases=self.releases,
+        )
         self._receipts = None
 
     def _paid(self) -> Receipts:

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from kerchief.core.contracts import Arms, BoundedSum, Clock, Policy, Tree
+from kerchief.core.contracts import Arms, Clock, Policy, Query, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import DEVICE, POLICY, Stream
 from kerchief.mechanisms.mechanism import Vector
@@ -150,7 +150,7 @@ def _randomize(
 @partial(jax.jit, static_argnums=(1, 2))
 def _statistic(
     policy: Policy,
-    query: BoundedSum,
+    query: Query,
     name: str,
     model: Tree,
     arms: Arms,

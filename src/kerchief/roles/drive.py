@@ -12,7 +12,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.core.contracts import Arms, Clock, Environment, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Environment, Policy, Released, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.privacy.guarantee import Guarantee
@@ -46,7 +46,7 @@ class Played:
     regret: NDArray[np.float64]
     actions: NDArray[np.int64]
     model: Tree
-    released: Mapping[str, Release]
+    released: Mapping[str, Released]
     releases: Mapping[str, int]
     spent: Guarantee
     messages: int

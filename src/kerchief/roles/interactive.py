@@ -257,6 +257,10 @@ def _named(name: str, problem: Problem, guarantee: Guarantee, mode: Mode) -> Pol
         known = ", ".join(entry.trusts)
         raise InvalidValue(f"trust is {guarantee.trust}; {name!r} runs under {known}")
     validate.one_of("mode", mode, ("theory", "tuned"))
+    if not entry.deployable:
+        raise InvalidValue(
+            f"{name!r} is a paper's own version, for study alone; choose {name.split('@')[0]!r}"
+        )
     return entry.make(problem, mode)
 
 

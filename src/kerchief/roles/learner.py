@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import Clock, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Clock, Outlook, Policy, Released, Start, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import OnDemand
@@ -18,7 +18,7 @@ from kerchief.roles.transport import Transport
 
 __all__ = ["Learner"]
 
-Middle = Callable[[str, Clock], Release | None]
+Middle = Callable[[str, Clock, Start | None], Released | None]
 
 
 class Learner:
@@ -31,7 +31,7 @@ class Learner:
     >>> from kerchief.policies import POLICIES
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=9)
     >>> learner = Learner(policy=POLICIES["uniform"].make(facts, "tuned"), outlook={}, limits={},
-    ...                   middle=lambda query, clock: None)
+    ...                   middle=lambda query, clock, request: None)
     >>> learner.handle(Tick()), int(learner.post().clock.round)
     (Done(), 1)
     """
@@ -60,7 +60,7 @@ class Learner:
         self._used = dict.fromkeys(outlook, 0)
         self._state = _init(policy, tuple(outlook.items()))
         self._model = _publish(policy, self._state)
-        self.released: dict[str, Release] = {}
+        self.released: dict[str, Released] = {}
 
     @classmethod
     def over(
@@ -149,10 +149,10 @@ class Learner:
         self._state, self._model = snapshot["state"], snapshot["model"]
 
     def _wants(self, name: str, clock: Clock) -> bool:
-        return bool(np.asarray(self._policy.due(self._state, clock)[name]))
+        return bool(np.asarray(_due(self._policy, self._state, clock)[name]))
 
     def _take(self, name: str, clock: Clock) -> None:
-        release = self._middle(name, clock)
+        release = self._middle(name, clock, _request(self._policy, self._state, name))
         if release is None:
             return
         self._state = _update(self._policy, self._state, name, release)
@@ -161,8 +161,10 @@ class Learner:
         self.released[name] = release
 
 
-def _ask(transport: Transport, curator: str, query: str, clock: Clock) -> Release | None:
-    answer = transport.send(curator, Ask(query=query, clock=clock))
+def _ask(
+    transport: Transport, curator: str, query: str, clock: Clock, request: Start | None
+) -> Released | None:
+    answer = transport.send(curator, Ask(query=query, clock=clock, request=request))
     if not isinstance(answer, Answer):
         raise InvalidValue(f"the curator replied with a {type(answer).__name__}, not an Answer")
     return answer.release
@@ -179,10 +181,20 @@ def _publish(policy: Policy, state: Tree) -> Tree:
 
 
 @jax.jit
+def _due(policy: Policy, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
+    return policy.due(state, clock)
+
+
+@partial(jax.jit, static_argnums=2)
+def _request(policy: Policy, state: Tree, name: str) -> Start | None:
+    return policy.request(state, name)
+
+
+@jax.jit
 def _refreshes(policy: Policy, clock: Clock) -> Array | bool:
     return policy.refreshes(clock)
 
 
 @partial(jax.jit, static_argnums=2)
-def _update(policy: Policy, state: Tree, name: str, release: Release) -> Tree:
+def _update(policy: Policy, state: Tree, name: str, release: Released) -> Tree:
     return policy.update(state, name, release)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Clock, Release, Tree
+from kerchief.core.contracts import Clock, Released, Start, Tree
 
 __all__ = [
     "Answer",
@@ -72,17 +72,18 @@ class Tick:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ask:
-    """Learner to curator: release this query if it may be released now."""
+    """Learner to curator: release this query if it may be released now; a fit gets a start."""
 
     query: str
     clock: Clock
+    request: Start | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer:
     """Curator to learner: the release, or None where the schedule is not ready."""
 
-    release: Release | None
+    release: Released | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -134,7 +134,10 @@ class Round:
         """One release of one query, and the learner's update."""
         privatizer = self.privatizers[name]
         at = root.at(MIDDLE, round=clock.round, query=place(name, self.privatizers))
-        release, memory = privatizer.release(carry.memory[name], carry.tally[name], clock, at)
+        request = self.policy.request(carry.state, name)
+        release, memory = privatizer.release(
+            carry.memory[name], carry.tally[name], request, clock, at
+        )
         return Touched(
             state=self.policy.update(carry.state, name, release),
             memory=memory,

@@ -1,8 +1,8 @@
 """The compiled loop: `roles.round` mapped over replicates and scanned over time.
 
 What public time makes rare is a branch, since the round is not mapped. What each learner wants at a
-time of its own is worked off afterwards, replicate by replicate, so that only those that are due
-cost anything.
+time of its own is worked off afterwards, a few replicates at a time, so that only those that are
+due cost anything.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles import round as roles
 
 __all__ = ["Carry", "Scene", "advance", "begin"]
+
+# How many replicates an accelerator serves at once.
+_LANES = 16
 
 
 @struct
@@ -91,14 +94,26 @@ def _play(scene: Scene, carry: Carry, round: Array) -> tuple[Carry, Mapping[str,
 
 
 def _serve(scene: Scene, carry: Carry, round: Array, name: str, due: Array) -> Carry:
-    """Serve those that are due, one at a time."""
+    """Serve those that are due, a few at a time: one on a CPU, where a second one is not free."""
+    lanes = 1 if jax.default_backend() == "cpu" else _LANES
+
+    def serve_one(before: Carry) -> list[Array | None]:
+        """What serving changed: a leaf that passed through, such as a long history, is None."""
+        after = scene.bandit.serve(before, name, round, scene.root(before))
+        pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+        return [None if new is old else new for old, new in pairs]
 
     def serve_next(queue: tuple[Carry, Array]) -> tuple[Carry, Array]:
         carry, due = queue
-        i = jnp.argmax(due)
-        one: Carry = jax.tree.map(lambda leaf: leaf[i], carry)
-        one = scene.bandit.serve(one, name, round, scene.root(one))
-        carry = jax.tree.map(lambda leaf, mine: leaf.at[i].set(mine), carry, one)
-        return carry, due.at[i].set(False)
+        # Lanes without work get a number that no replicate has: read anywhere, written nowhere.
+        (chosen,) = jnp.nonzero(due, size=lanes, fill_value=due.shape[0])
+        mine = jax.tree.map(lambda leaf: leaf.at[chosen].get(mode="clip"), carry)
+        leaves, structure = jax.tree.flatten(carry)
+        changed = zip(leaves, jax.vmap(serve_one)(mine), strict=True)
+        carry = jax.tree.unflatten(
+            structure,
+            [old if new is None else old.at[chosen].set(new, mode="drop") for old, new in changed],
+        )
+        return carry, due.at[chosen].set(False, mode="drop")
 
     return jax.lax.while_loop(lambda queue: queue[1].any(), serve_next, (carry, due))[0]

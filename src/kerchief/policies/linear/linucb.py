@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
-from kerchief.core.linalg import floored, inverse, smat, svec_size
+from kerchief.core.linalg import floored, inverse
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.policies.pace import ever_rarer
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = ["LinUCB", "Model", "State"]
@@ -100,7 +100,8 @@ class LinUCB:
         """
         query = Regression.of(problem)
         # Centred rewards belong to a parameter that is shifted along the shared coordinate.
-        shift = abs(query.center / problem.constant) if mode == "theory" and query.center else 0.0
+        centred = mode == "theory" and problem.constant != 0.0
+        shift = abs(query.center / problem.constant) if centred else 0.0
         default = 1.0 if mode == "theory" else 0.5
         return cls(
             query=query,
@@ -132,6 +133,9 @@ class LinUCB:
         """It takes every release it can get."""
         return {"moments": True}
 
+    def request(self, state: State, name: str) -> None:
+        """Sums need nothing."""
+
     def update(self, state: State, name: str, release: Release) -> State:
         """The release is a running total: it replaces the old one."""
         return State(
@@ -140,18 +144,13 @@ class LinUCB:
 
     def refreshes(self, clock: Clock) -> Array | bool:
         """Ever more rarely, as one more user matters ever less."""
-        now = clock.round + 1
-        gap = jnp.maximum(1, (self.patience * now).astype(jnp.int32))
-        # The largest power of two within the gap: multiples of it come evenly.
-        return now % (1 << (31 - jax.lax.clz(gap))) == 0
+        return ever_rarer(clock, self.patience)
 
     def publish(self, state: State) -> Model:
         """Solve the regularized normal equations and set the width."""
-        dim = self.query.dim
-        gram = smat(state.total[: svec_size(dim)], dim)
-        moment = state.total[svec_size(dim) :]
+        gram, moment = self.query.split(state.total)
         ridge, floor, width = self._widths(state)
-        regularized = gram + ridge * jnp.eye(dim)
+        regularized = gram + ridge * jnp.eye(self.query.dim)
         inverted = inverse(floored(regularized, floor) if state.noisy else regularized)
         return Model(
             estimate=(inverted @ moment).astype(jnp.float32),

@@ -1,0 +1,79 @@
+"""`kerchief reproduce`: an experiment of the catalogue, beside what was printed and claimed."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from kerchief.cli import options
+from kerchief.cli.playing import played, prepare, print_promises
+from kerchief.cli.printing import complain, print_json, print_table
+from kerchief.experiments.beside import beside
+from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.claims import Outcome, Verdict
+from kerchief.experiments.outputs import Outputs
+
+__all__ = ["reproduce"]
+
+_WIDTH = 100
+_WORDS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "not judged": "not judged"}
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@options.quick
+@options.replicates_or_own
+@options.seed
+@options.device
+@options.out_or_own
+@options.json_output
+def reproduce(
+    *,
+    name: str,
+    quick: bool,
+    replicates: int | None,
+    seed: int,
+    device: str,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Run an experiment of the catalogue, and judge its claims.
+
+    `kerchief list experiments` names them. The exit code is 1 if a claim fails. A claim that was
+    made for a larger run than this one is not judged.
+    """
+    plan = EXPERIMENTS[name].plan(quick=quick, replicates=replicates, seed=seed)
+    outputs = prepare(plan, device=device, out=Path("results", name) if out is None else out)
+    with played(outputs):
+        if as_json:
+            print_json(outputs.document())
+        else:
+            _print(outputs)
+    failed = [one.claim for one in outputs.verdicts() if one.outcome == "fails"]
+    if failed:
+        complain(
+            "failed", f"{len(failed)} of {len(outputs.verdicts())} claims: {'; '.join(failed)}"
+        )
+        raise SystemExit(1)
+
+
+def _print(outputs: Outputs) -> None:
+    """Tables, claims, promises and files."""
+    click.echo(outputs.plan.title)
+    click.echo(textwrap.fill(outputs.plan.lead(), _WIDTH))
+    for page in beside(outputs.plan, outputs.rows()).pages():
+        columns = "l" + "r" * (len(page.headings) - 1)
+        print_table(page.headings, page.lines, columns=columns, width=_WIDTH)
+    verdicts = outputs.verdicts()
+    lines = [(one.outcome, one.claim, one.seen) for one in verdicts]
+    print_table(("verdict", "claim", "seen"), lines, columns="lll", width=_WIDTH)
+    click.echo(f"claims: {_count(verdicts)}; {outputs.seconds:.1f} seconds")
+    print_promises(outputs)
+
+
+def _count(verdicts: tuple[Verdict, ...]) -> str:
+    counts = Counter(one.outcome for one in verdicts)
+    return ", ".join(f"{counts[word]} {words}" for word, words in _WORDS.items() if counts[word])

@@ -1,0 +1,54 @@
+"""Which methods degrade as the link flattens: regret against κ, which grows with the parameter."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kerchief.core.links import link_named
+from kerchief.environments.worlds import make_environment
+from kerchief.experiments.claims import all_of, at, below
+from kerchief.experiments.experiment import Experiment, Setting, Size, enter
+from kerchief.experiments.plan import player
+
+__all__ = ["EXPERIMENT"]
+
+RADII = (1.0, 2.0, 3.0, 4.0)
+WORLDS = tuple(f"S={radius:g}" for radius in RADII)
+OURS = player("glm", trust="joint", epsilon=4.0)
+UCB, GLOC, RS = (player(name, mode="theory") for name in ("glm-ucb", "gloc", "rs-glincb"))
+
+EXPERIMENT = enter(
+    Experiment(
+        name="kappa-sweep",
+        title="Regret against κ",
+        summary="theory widths with a factor κ become uniform play; the others do not",
+        source="Sarmasarkar 2026, Section 8; Sawarni et al. 2024",
+        settings=tuple(
+            Setting(
+                name=world,
+                make=partial(make_environment, link="probit", dim=3, arms=20, radius=radius),
+                number=1 / link_named("probit").flattest(radius),
+            )
+            for world, radius in zip(WORLDS, RADII, strict=True)
+        ),
+        players=(OURS, UCB, GLOC, RS),
+        delta=1e-5,
+        full=Size(horizon=5000, replicates=100),
+        quick=Size(horizon=400, replicates=8, settings=("S=1", "S=4"), players=(OURS, UCB)),
+        claims=(
+            below(at(UCB, "S=1"), at(UCB, "S=4"), times=0.8),
+            below(at(GLOC, "S=1"), at(GLOC, "S=4"), times=0.8),
+            all_of(
+                "the private bandit is flat: at most half again as much in any world as in any",
+                [below(at(OURS, a), at(OURS, b), times=1.5) for a in WORLDS for b in WORLDS],
+            ),
+            all_of(
+                "the private bandit loses less than each non-private one at theory widths",
+                [below(at(OURS, w), at(one, w)) for w in WORLDS for one in (UCB, GLOC, RS)],
+            ),
+            below(at(OURS, "S=4"), at(UCB, "S=4"), times=0.9, quick=True),
+        ),
+        panels=(),
+        axis="κ",
+    )
+)

@@ -1,0 +1,45 @@
+"""LinUCB at one guarantee under every trust: what each further step of distrust costs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kerchief.environments.worlds import make_environment
+from kerchief.experiments.claims import at, below, falling
+from kerchief.experiments.experiment import Experiment, Setting, Size, enter
+from kerchief.experiments.plan import player
+
+__all__ = ["EXPERIMENT"]
+
+WORLDS = ("ball", "fixed")
+UNIFORM, PARENT = player("uniform"), player("linucb")
+JOINT, CENTRAL, LOCAL = (
+    player("linucb", trust=trust, epsilon=1.0) for trust in ("joint", "central", "local")
+)
+
+EXPERIMENT = enter(
+    Experiment(
+        name="trust-ladder",
+        title="The price of trusting fewer people, at one guarantee",
+        summary="LinUCB at epsilon 1 under every trust",
+        source="kerchief",
+        settings=tuple(
+            Setting(name=world, make=partial(make_environment, contexts=world, dim=5, arms=20))
+            for world in WORLDS
+        ),
+        players=(JOINT, CENTRAL, LOCAL),
+        delta=1e-5,
+        full=Size(horizon=10_000, replicates=100),
+        quick=Size(horizon=1000, replicates=16, settings=("ball",)),
+        claims=(
+            falling([at(one, "fixed") for one in (LOCAL, CENTRAL, JOINT, PARENT)]),
+            # Redrawn arms explore by themselves: there, joint and central are too close to order.
+            falling([at(one, "ball") for one in (LOCAL, CENTRAL, PARENT)]),
+            below(at(JOINT, "ball"), at(CENTRAL, "ball"), times=1.2),
+            below(at(CENTRAL, "ball"), at(LOCAL, "ball"), times=0.25),
+            below(at(PARENT, "ball"), at(JOINT, "ball"), quick=True),
+            below(at(JOINT, "ball"), at(UNIFORM, "ball"), times=0.5, quick=True),
+        ),
+        panels=("rounds",),
+    )
+)

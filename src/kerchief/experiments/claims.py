@@ -1,0 +1,206 @@
+"""Claims: sentences about a table that can fail.
+
+A claim holds only if it would still hold with every number moved against it by some standard
+errors. It is judged at the size for which it was made, and never counts as passed at a smaller one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from kerchief.experiments.plan import Player, Spot
+from kerchief.experiments.rows import Row, amount
+
+__all__ = [
+    "Claim",
+    "Finding",
+    "Outcome",
+    "Results",
+    "Verdict",
+    "all_of",
+    "at",
+    "at_least",
+    "at_most",
+    "below",
+    "falling",
+    "judge",
+    "paid",
+    "within",
+]
+
+Results: TypeAlias = Mapping[Spot, Row]
+Outcome: TypeAlias = Literal["holds", "fails", "not judged"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a claim met: whether it holds, and the numbers that were seen."""
+
+    holds: bool
+    seen: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence about rows, with its test.
+
+    Attributes:
+        sentence: what is claimed.
+        needs: the rows that it is about.
+        test: looks at them.
+        quick: whether it must hold at quick size already.
+    """
+
+    sentence: str
+    needs: tuple[Spot, ...]
+    test: Callable[[Results], Finding]
+    quick: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of a claim.
+
+    Attributes:
+        claim: its sentence.
+        outcome: `holds`, `fails` or `not judged`.
+        seen: the numbers, or why it was not judged.
+    """
+
+    claim: str
+    outcome: Outcome
+    seen: str
+
+
+def judge(claim: Claim, results: Results, *, large_enough: bool) -> Verdict:
+    """Test a claim, if the run has its size and its rows."""
+    if not large_enough:
+        return Verdict(claim=claim.sentence, outcome="not judged", seen="not judged at this size")
+    if any(spot not in results for spot in claim.needs):
+        seen = "not all of its rows were finished"
+        return Verdict(claim=claim.sentence, outcome="not judged", seen=seen)
+    finding = claim.test(results)
+    outcome: Outcome = "holds" if finding.holds else "fails"
+    return Verdict(claim=claim.sentence, outcome=outcome, seen=finding.seen)
+
+
+def at(player: Player, contexts: str) -> Spot:
+    """The row of a player in a world."""
+    return Spot(player=player, contexts=contexts)
+
+
+def at_most(spot: Spot, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+    """The regret is at most the bound."""
+
+    def test(results: Results) -> Finding:
+        row = results[spot]
+        return Finding(holds=row.regret.mean + errors * _error(row) <= bound, seen=_text(row))
+
+    return Claim(sentence=f"{spot}: at most {amount(bound)}", needs=(spot,), test=test, quick=quick)
+
+
+def at_least(spot: Spot, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+    """The regret is at least the bound."""
+
+    def test(results: Results) -> Finding:
+        row = results[spot]
+        return Finding(holds=row.regret.mean - errors * _error(row) >= bound, seen=_text(row))
+
+    return Claim(
+        sentence=f"{spot}: at least {amount(bound)}", needs=(spot,), test=test, quick=quick
+    )
+
+
+def within(
+    spot: Spot, printed: float, *, share: float, errors: float = 2.0, quick: bool = False
+) -> Claim:
+    """The regret is what a paper printed, up to a share of it."""
+
+    def test(results: Results) -> Finding:
+        row = results[spot]
+        apart = abs(row.regret.mean - printed) + errors * _error(row)
+        return Finding(holds=apart <= share * printed, seen=_text(row))
+
+    sentence = f"{spot}: within {100 * share:g} % of the printed {amount(printed)}"
+    return Claim(sentence=sentence, needs=(spot,), test=test, quick=quick)
+
+
+def below(
+    lower: Spot, upper: Spot, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
+) -> Claim:
+    """One regret is below another, or below a multiple of it."""
+
+    def test(results: Results) -> Finding:
+        low, high = results[lower], results[upper]
+        error = math.hypot(_error(low), times * _error(high))
+        return Finding(
+            holds=low.regret.mean + errors * error < times * high.regret.mean,
+            seen=f"{_text(low)} against {_text(high)}",
+        )
+
+    multiple = "" if times == 1 else f"{times:g} times "
+    sentence = f"{lower}: below {multiple}{upper}"
+    return Claim(sentence=sentence, needs=(lower, upper), test=test, quick=quick)
+
+
+def falling(spots: Sequence[Spot], *, errors: float = 3.0, quick: bool = False) -> Claim:
+    """The regret falls from each row to the next."""
+
+    def test(results: Results) -> Finding:
+        steps = [
+            below(after, before, errors=errors).test(results).holds
+            for before, after in itertools.pairwise(spots)
+        ]
+        return Finding(holds=all(steps), seen=", ".join(_text(results[spot]) for spot in spots))
+
+    worlds = list(dict.fromkeys(spot.contexts for spot in spots))
+    names = [spot.player.label() if len(worlds) == 1 else str(spot) for spot in spots]
+    where = f" on {worlds[0]}" if len(worlds) == 1 else ""
+    sentence = f"regret{where} falls: {' > '.join(names)}"
+    return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
+
+
+def paid(spots: Sequence[Spot], *, quick: bool = False) -> Claim:
+    """The ledger charged the worst-off user of each protected row no more than was asked for."""
+
+    def test(results: Results) -> Finding:
+        rows = [results[spot] for spot in spots]
+        broken = [f"{row.cell.spot} spent {row.spent()}" for row in rows if not _in_budget(row)]
+        return Finding(holds=not broken, seen="; ".join(broken) or f"{len(rows)} rows in budget")
+
+    sentence = "no private row spent more than was asked for"
+    return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
+
+
+def all_of(sentence: str, claims: Sequence[Claim], *, quick: bool = False) -> Claim:
+    """One sentence for many claims: all of them hold."""
+
+    def test(results: Results) -> Finding:
+        findings = [(claim.sentence, claim.test(results)) for claim in claims]
+        broken = [f"{name}, but {one.seen}" for name, one in findings if not one.holds]
+        seen = "; ".join(broken or (one.seen for _, one in findings))
+        return Finding(holds=not broken, seen=seen)
+
+    needs = dict.fromkeys(spot for claim in claims for spot in claim.needs)
+    return Claim(sentence=sentence, needs=tuple(needs), test=test, quick=quick)
+
+
+def _error(row: Row) -> float:
+    """The standard error; a single replicate tells nothing."""
+    return math.inf if row.regret.se is None else row.regret.se
+
+
+def _in_budget(row: Row) -> bool:
+    if row.cell.asked is None or row.spent_epsilon is None or row.spent_delta is None:
+        return False
+    epsilon, delta = row.cell.asked
+    # The ledger searches for epsilon numerically, from above.
+    return row.spent_epsilon <= epsilon * (1 + 1e-9) and row.spent_delta <= delta
+
+
+def _text(row: Row) -> str:
+    return row.regret.text()

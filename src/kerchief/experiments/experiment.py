@@ -1,0 +1,266 @@
+"""Experiments of the catalogue: what is played at which size, what was printed, what is claimed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kerchief.core import validate
+from kerchief.core.contracts import Environment
+from kerchief.core.errors import InvalidValue
+from kerchief.core.registry import Registry
+from kerchief.experiments.claims import Claim, Verdict, judge, paid
+from kerchief.experiments.plan import YARDSTICKS, Cell, Layout, Panel, Plan, Player, Spot, player
+from kerchief.experiments.rows import Row
+
+__all__ = ["EXPERIMENTS", "Experiment", "Reproduction", "Setting", "Size", "enter"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A world of an experiment.
+
+    Attributes:
+        name: a column of the table, such as "fixed" or "S=2".
+        make: builds the environment.
+        number: its place on the picture's axis of worlds, if there is one.
+    """
+
+    name: str
+    make: Callable[[], Environment]
+    number: float | None = None
+
+    @functools.cached_property
+    def environment(self) -> Environment:
+        """The environment, built when it is first needed."""
+        return self.make()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much is played.
+
+    Attributes:
+        horizon: number of rounds.
+        replicates: independent runs of each cell.
+        settings: the worlds by name; all where none is named.
+        players: who plays in them; all where none is named.
+    """
+
+    horizon: int
+    replicates: int
+    settings: tuple[str, ...] = ()
+    players: tuple[Player, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """An entry of the catalogue: every player in every world.
+
+    Uniform play, greedy play, and the non-private parent of each protected player, tuned and with
+    its published widths, always play along and come first. That no private row spends more than was
+    asked for is always claimed.
+
+    Attributes:
+        name: the word of `kerchief reproduce`.
+        title: the heading of the report.
+        summary: what it shows, in one line.
+        source: the paper that it is from.
+        settings: the worlds.
+        players: who plays in each of them.
+        delta: of the protected ones.
+        full: the size that all claims are made for.
+        quick: the size of a smoke test.
+        claims: sentences that can fail; at least one about regret.
+        printed: regrets from the paper's own table.
+        panels: what the picture shows of each world.
+        axis: what the numbers of settings are; with it, the picture shows regret against them.
+
+    Raises:
+        InvalidValue: it claims or draws nothing, says something of a row that it does not play, or
+            leaves a world without its place on the axis.
+    """
+
+    name: str
+    title: str
+    summary: str
+    source: str
+    settings: tuple[Setting, ...]
+    players: tuple[Player, ...]
+    delta: float
+    full: Size
+    quick: Size
+    claims: tuple[Claim, ...]
+    printed: Mapping[Spot, float] = dataclasses.field(default_factory=dict)
+    panels: tuple[Panel, ...] = ("rounds", "epsilon")
+    axis: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check that every sentence is about something that is played."""
+        if not self.claims:
+            raise InvalidValue(f"experiment {self.name!r} claims nothing; give it a claim")
+        self._check_played("printed", self.printed, self.full)
+        for claim in self.claims:
+            self._check_played(claim.sentence, claim.needs, self.size(quick=claim.quick))
+        if not self.panels and self.axis is None:
+            raise InvalidValue(f"experiment {self.name!r} draws nothing; give it panels or an axis")
+        if self.axis is not None and any(one.number is None for one in self.settings):
+            raise InvalidValue(f"experiment {self.name!r} has an axis; give each world its number")
+
+    def lineup(self, size: Size) -> tuple[Player, ...]:
+        """Who plays, in the order of the table."""
+        players = size.players or self.players
+        parents = [parent for one in players for parent in one.parents()]
+        return tuple(dict.fromkeys([*map(player, YARDSTICKS), *parents, *players]))
+
+    def size(self, *, quick: bool) -> Size:
+        """The one or the other."""
+        return self.quick if quick else self.full
+
+    def spots(self, size: Size) -> tuple[Spot, ...]:
+        """Every place in the table, world by world."""
+        return tuple(
+            Spot(player=one, contexts=setting.name)
+            for setting in self.settings
+            if not size.settings or setting.name in size.settings
+            for one in self.lineup(size)
+        )
+
+    def plan(
+        self, *, quick: bool = False, replicates: int | None = None, seed: int = 0
+    ) -> Reproduction:
+        """Make it ready to play.
+
+        Args:
+            quick: at the size of a smoke test.
+            replicates: in place of those of the size; claims made for more are then not judged.
+            seed: of everything random.
+
+        Raises:
+            KerchiefError: a value is out of its bound.
+        """
+        size = self.size(quick=quick)
+        return Reproduction(
+            experiment=self,
+            quick=quick,
+            horizon=size.horizon,
+            replicates=size.replicates if replicates is None else replicates,
+            seed=seed,
+        )
+
+    def _check_played(self, words: str, spots: Iterable[Spot], size: Size) -> None:
+        played = set(self.spots(size))
+        for spot in spots:
+            if spot not in played:
+                raise InvalidValue(f"experiment {self.name!r}, {words}: {spot} is not played")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reproduction(Plan):
+    """An experiment at one size; make it with `Experiment.plan`.
+
+    Attributes:
+        experiment: the entry of the catalogue.
+        quick: whether it is played at the size of a smoke test.
+    """
+
+    experiment: Experiment
+    quick: bool
+
+    def __post_init__(self) -> None:
+        """Check the numbers, and that every player can be built for every world."""
+        # Standard errors need two.
+        validate.whole("replicates", self.replicates, low=2, high=10**6)
+        validate.whole("seed", self.seed, low=0, high=2**32 - 1)
+        for contexts in self._worlds():
+            problem = self.environment(contexts).problem(self.horizon)
+            for one in self.experiment.lineup(self._size()):
+                one.make(problem, self.experiment.delta)
+
+    @property
+    def name(self) -> str:
+        """The experiment's."""
+        return self.experiment.name
+
+    @property
+    def title(self) -> str:
+        """The experiment's."""
+        return self.experiment.title
+
+    def lead(self) -> str:
+        """What it shows, where it is from, and its size."""
+        size = "quick size" if self.quick else "full size"
+        return (
+            f"{self.experiment.summary} ({self.experiment.source}): {self.horizon} rounds, "
+            f"{self.replicates} replicates, seed {self.seed}, {size}."
+        )
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Every player in every world."""
+        return tuple(
+            Cell(spot=spot, delta=self.experiment.delta, horizon=self.horizon)
+            for spot in self.experiment.spots(self._size())
+        )
+
+    def environment(self, contexts: str) -> Environment:
+        """The world of that name."""
+        (setting,) = [one for one in self.experiment.settings if one.name == contexts]
+        return setting.environment
+
+    def parameters(self) -> dict[str, object]:
+        """Everything that was chosen; the rest is in the catalogue."""
+        return {
+            "experiment": self.name,
+            "quick": self.quick,
+            "contexts": self._worlds(),
+            "horizon": self.horizon,
+            "delta": self.experiment.delta,
+            "replicates": self.replicates,
+            "seed": self.seed,
+        }
+
+    def command(self) -> str:
+        """The command line that plays it again."""
+        words = ["kerchief", "reproduce", self.name, *(["--quick"] if self.quick else [])]
+        words += ["--replicates", str(self.replicates), "--seed", str(self.seed)]
+        return shlex.join(words)
+
+    def layout(self) -> Layout:
+        """What the picture shows."""
+        settings = self.experiment.settings
+        numbers = {one.name: one.number for one in settings if one.number is not None}
+        return Layout(panels=self.experiment.panels, axis=self.experiment.axis, numbers=numbers)
+
+    def printed(self) -> Mapping[Spot, float]:
+        """The regrets that the paper printed."""
+        return self.experiment.printed
+
+    def verdicts(self, rows: Sequence[Row]) -> tuple[Verdict, ...]:
+        """What became of each claim, and of the bill."""
+        results = {row.cell.spot: row for row in rows}
+        private = [cell.spot for cell in self.cells() if cell.asked is not None]
+        return tuple(
+            judge(claim, results, large_enough=self._large_enough(claim))
+            for claim in (*self.experiment.claims, paid(private, quick=True))
+        )
+
+    def _size(self) -> Size:
+        return self.experiment.size(quick=self.quick)
+
+    def _worlds(self) -> list[str]:
+        return list(dict.fromkeys(cell.contexts for cell in self.cells()))
+
+    def _large_enough(self, claim: Claim) -> bool:
+        """Whether the claim was made for this size or a smaller one."""
+        least = self.experiment.size(quick=claim.quick)
+        return self.horizon >= least.horizon and self.replicates >= least.replicates
+
+
+EXPERIMENTS: Registry[Experiment] = Registry("experiment")
+
+
+def enter(experiment: Experiment) -> Experiment:
+    """Enter an experiment into the catalogue, under its own name."""
+    return EXPERIMENTS.add(experiment.name, experiment)

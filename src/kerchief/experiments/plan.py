@@ -1,0 +1,324 @@
+"""What can be played: players, the cells in which they meet worlds, and a plan of such cells.
+
+A `Comparison` (any policies, from the command line) and a `Reproduction` (an experiment of the
+catalogue) are plans. Everything that plays, tabulates, draws or reports takes a plan.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from kerchief.core.contracts import Environment, Policy, Problem
+from kerchief.core.errors import InvalidValue
+from kerchief.policies import POLICIES, Mode
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.registry import BEST, CONTINUALS, makers_of
+
+if TYPE_CHECKING:
+    from kerchief.experiments.claims import Verdict
+    from kerchief.experiments.rows import Row
+
+__all__ = [
+    "MOST_FEATURES",
+    "YARDSTICKS",
+    "Cell",
+    "Layout",
+    "Panel",
+    "Plan",
+    "Player",
+    "Spot",
+    "delta_warnings",
+    "player",
+]
+
+YARDSTICKS = ("uniform", "greedy")
+"""Policies that play without protection in every plan, asked for or not."""
+
+MOST_FEATURES = 2**24
+"""What one chunk of replicates may hold in arms; a round keeps a handful of such arrays."""
+
+Panel: TypeAlias = Literal["rounds", "epsilon"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Player:
+    """A policy as it plays: its name, whom users trust, and the numbers that it runs with.
+
+    Attributes:
+        policy: the bandit's own name.
+        trust: whom users must trust.
+        epsilon: asked for; infinite without protection.
+        mode: widths `tuned`, or from the `theory`.
+        continual: the noise on prefix totals, which only joint trust has.
+        numbers: parameters of the policy that are replaced, such as ("exploration", 1.0).
+    """
+
+    policy: str
+    trust: Trust = Trust.NONE
+    epsilon: float = math.inf
+    mode: Mode = "tuned"
+    continual: str = BEST
+    numbers: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The policy, and what is special about this one; yardsticks have no widths.
+
+        >>> player("linucb", mode="theory", exploration=2.0).name
+        'linucb theory exploration=2'
+        """
+        mode = [] if self.mode == "tuned" or self.policy in YARDSTICKS else [self.mode]
+        return " ".join([self.policy, *mode, *(f"{name}={one:g}" for name, one in self.numbers)])
+
+    @property
+    def protection(self) -> str:
+        """The trust, and the continual noise where it is not the default.
+
+        >>> player("linucb", trust="joint", epsilon=1.0, continual="tree").protection
+        'joint, tree'
+        """
+        return str(self.trust) if self.continual == BEST else f"{self.trust}, {self.continual}"
+
+    def label(self) -> str:
+        """A few words for progress bars, legends and claims.
+
+        >>> player("linucb", trust="local", epsilon=1.0).label()
+        'linucb local ε=1'
+        """
+        if self.trust is Trust.NONE:
+            return self.name if self.policy == "uniform" else f"{self.name} not private"
+        return f"{self.name} {self.protection} ε={self.epsilon:g}"
+
+    def make(self, problem: Problem, delta: float) -> Policy:
+        """Build the policy from public facts alone; a paper's own version may need the promise.
+
+        Raises:
+            KerchiefError: the policy is unknown, has no such number, or asks what nobody answers.
+        """
+        entry = POLICIES[self.policy]
+        if entry.promised is None or self.trust is Trust.NONE:
+            policy = entry.make(problem, self.mode)
+        else:
+            policy = entry.promised(problem, self.epsilon, delta)
+        makers_of(policy, self.trust, continual=self.continual)
+        return _replaced(policy, dict(self.numbers)) if self.numbers else policy
+
+    def parents(self) -> tuple[Player, ...]:
+        """The non-private bandit behind a protected one: tuned, and with its published widths."""
+        if self.trust is Trust.NONE:
+            return ()
+        parent = POLICIES[self.policy].parent
+        return player(parent), player(parent, mode="theory")
+
+
+def player(
+    policy: str,
+    *,
+    trust: str = "none",
+    epsilon: float = math.inf,
+    mode: Mode = "tuned",
+    continual: str = BEST,
+    **numbers: float,
+) -> Player:
+    """Name a player in one line; further numbers replace those of the policy.
+
+    The word for continual noise is for joint trust; under any other it changes nothing.
+
+    Raises:
+        UnknownName: no continual noise is called so.
+
+    >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers
+    (('exploration', 2.0),)
+    """
+    CONTINUALS[continual]
+    return Player(
+        policy=policy,
+        trust=Trust(trust),
+        epsilon=epsilon,
+        mode=mode,
+        continual=continual if trust == Trust.JOINT else BEST,
+        numbers=tuple(sorted(numbers.items())),
+    )
+
+
+def _replaced(policy: Any, numbers: Mapping[str, float]) -> Policy:
+    fields = {one.name for one in dataclasses.fields(policy) if not one.metadata.get("static")}
+    for name in numbers:
+        if name not in fields:
+            raise InvalidValue(
+                f"number is {name!r}; {type(policy).__name__} has {', '.join(sorted(fields))}"
+            )
+    made: Policy = dataclasses.replace(policy, **numbers)
+    return made
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spot:
+    """A place in the table: a player in a world.
+
+    Attributes:
+        player: the line.
+        contexts: the name of the world, which in a comparison is where arms come from.
+    """
+
+    player: Player
+    contexts: str
+
+    def __str__(self) -> str:
+        """The player and the world.
+
+        >>> str(Spot(player=player("uniform"), contexts="fixed"))
+        'uniform on fixed'
+        """
+        return f"{self.player.label()} on {self.contexts}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A spot with all that a run needs: delta of the guarantee, if any, and the rounds."""
+
+    spot: Spot
+    delta: float
+    horizon: int
+
+    @property
+    def player(self) -> Player:
+        """Who plays."""
+        return self.spot.player
+
+    @property
+    def contexts(self) -> str:
+        """The name of the world."""
+        return self.spot.contexts
+
+    @property
+    def policy(self) -> str:
+        """The bandit's own name."""
+        return self.player.policy
+
+    @property
+    def trust(self) -> str:
+        """The word of `--trust`."""
+        return str(self.player.trust)
+
+    @property
+    def asked(self) -> tuple[float, float] | None:
+        """Epsilon and delta asked for, or None where no privacy is."""
+        return None if self.player.trust is Trust.NONE else (self.player.epsilon, self.delta)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The promise."""
+        epsilon, delta = self.asked or (math.inf, 0.0)
+        return Guarantee(epsilon=epsilon, delta=delta, trust=self.player.trust, rounds=self.horizon)
+
+    def label(self) -> str:
+        """The player in a few words."""
+        return self.player.label()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What the picture of a plan shows.
+
+    Attributes:
+        panels: for each world, regret against these.
+        axis: what `numbers` are; None where worlds have no number.
+        numbers: a number a world. If given, another panel shows the final regret against it.
+    """
+
+    panels: tuple[Panel, ...] = ("rounds", "epsilon")
+    axis: str | None = None
+    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan(abc.ABC):
+    """Cells that share the number of rounds, of replicates and the seed.
+
+    Attributes:
+        horizon: number of rounds.
+        replicates: independent runs of each cell.
+        seed: of everything random.
+    """
+
+    horizon: int
+    replicates: int
+    seed: int
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """A word for files."""
+
+    @property
+    @abc.abstractmethod
+    def title(self) -> str:
+        """The heading of the report."""
+
+    @abc.abstractmethod
+    def lead(self) -> str:
+        """One sentence under the heading."""
+
+    @abc.abstractmethod
+    def cells(self) -> tuple[Cell, ...]:
+        """Every cell in the order of the table, uniform play first in each world."""
+
+    @abc.abstractmethod
+    def environment(self, contexts: str) -> Environment:
+        """The world of that name."""
+
+    @abc.abstractmethod
+    def parameters(self) -> dict[str, object]:
+        """Everything that was chosen, in the words of the command line."""
+
+    @abc.abstractmethod
+    def command(self) -> str:
+        """The command line that plays this plan again."""
+
+    def caption(self, contexts: str) -> str:
+        """What stands above the table of a world."""
+        return contexts
+
+    def layout(self) -> Layout:
+        """What the picture shows."""
+        return Layout()
+
+    def printed(self) -> Mapping[Spot, float]:
+        """The regrets that a paper printed, where there are any."""
+        return {}
+
+    def verdicts(self, rows: Sequence[Row]) -> tuple[Verdict, ...]:
+        """What became of each claim, where there are any."""
+        return ()
+
+    def width(self) -> int:
+        """How many replicates may play at once in bounded memory."""
+        names = dict.fromkeys(cell.contexts for cell in self.cells())
+        problems = [self.environment(name).problem(self.horizon) for name in names]
+        most = max(problem.arms * problem.dim for problem in problems)
+        return max(1, min(self.replicates, MOST_FEATURES // most))
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed but should not pass unseen, a line each."""
+        asked = [cell.asked for cell in self.cells() if cell.asked is not None]
+        deltas = dict.fromkeys(delta for _, delta in asked)
+        return tuple(line for delta in deltas for line in delta_warnings(delta, self.horizon))
+
+
+def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
+    """A line, if delta is so large that the promise means little.
+
+    >>> delta_warnings(1e-5, 1000)
+    ()
+    """
+    if delta < 1 / horizon:
+        return ()
+    return (
+        f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
+        "allow to publish one user's data outright; choose a smaller delta",
+    )

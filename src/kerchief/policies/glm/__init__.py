@@ -1,0 +1,1 @@
+"""Bandits whose expected reward is a known curve of a linear score."""

@@ -1,0 +1,53 @@
+"""Every prefix total of a stream of users that may end at any time: epochs that double.
+
+As `prefix.PrefixSums`, with noise that needs no horizon (`mechanisms.doubling`). An epoch's users
+are nobody else's, so epochs compose in parallel: everyone pays for one. What finished epochs have
+released is added to the present one's release, and no total is thrown away. Proof note:
+`epochs.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from kerchief.core.struct import struct
+from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
+from kerchief.mechanisms.doubling import Doubling, lengths
+from kerchief.privacy.receipts import Charge, Cohort
+from kerchief.privatizers.prefix import PrefixSums
+
+__all__ = ["EpochSums"]
+
+
+@struct
+class EpochSums(PrefixSums):
+    """Noisy prefix totals, released for as long as the run goes on.
+
+    The horizon says how many epochs are billed beforehand and nothing more: releases are the same
+    for every horizon, and epochs that no release reached are not paid for in the end.
+    """
+
+    noise: Doubling | DiscreteDoubling
+
+    def charges(self, horizon: int) -> tuple[Charge, ...]:
+        """One charge an epoch, for its own users; all cost the same (host only).
+
+        Raises:
+            CapacityExceeded: the noise was not made for as many releases as there may be.
+        """
+        (whole,) = super().charges(horizon)
+        borders = (0, *itertools.accumulate(lengths(horizon, self.noise.first)))
+        return tuple(
+            Charge(event=whole.event, cohort=Cohort(first=start, last=min(end, horizon)))
+            for start, end in itertools.pairwise(borders)
+        )
+
+    def _twin(self) -> DiscreteDoubling:
+        """A binary tree of discrete noise for every epoch, at the same cost."""
+        return DiscreteDoubling.matching(
+            noise_multiplier=float(self.noise.std) / self.noise.sensitivity,
+            sensitivity=self.noise.sensitivity,
+            horizon=self.noise.horizon,
+            first=self.noise.first,
+            dimension=self.query.size,
+        )

@@ -1,0 +1,214 @@
+"""Fits to the history of all users, by gradient sums that carry noise.
+
+A trusted curator keeps one row a user. On the learner's wish it runs the loss's minimizer, which
+sees the rows through sums of clipped gradients alone, each with fresh Gaussian noise: a fit of J
+steps costs every user J Gaussian releases (Sarmasarkar 2026, Lemma U.4, with the sensitivity of
+replacement and no average over a private count). How many fits there may be is public and paid for
+beforehand. Without noise the fit is the exact minimizer. Proof note: `fits.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from kerchief.core.contracts import BoundedLoss, Clock, Fitted, Outlook, Start, Tree
+from kerchief.core.errors import CapacityExceeded
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.mechanism import Mechanism, Vector
+from kerchief.privacy.events import NonPrivate
+from kerchief.privacy.receipts import Charge, Cohort
+from kerchief.privatizers.schedule import OnDemand, Schedule
+
+__all__ = ["Fits", "History"]
+
+
+@struct
+class History:
+    """The rows of all users so far, private and never shown; those to come are zeros."""
+
+    rows: Array = dataclasses.field(repr=False)
+    count: Array
+
+
+@struct
+class Fits:
+    """Approximate minimizers of a bounded loss over everyone so far.
+
+    Attributes:
+        query: the loss; it says how a fit is made and how many there may be.
+        schedule: when a fit may be asked for.
+        horizon: number of users that the history has room for.
+        noise: on each gradient sum; None for exact fits.
+    """
+
+    query: BoundedLoss = static()
+    schedule: Schedule = static()
+    horizon: int = static()
+    noise: Mechanism | None
+
+    @classmethod
+    def of(cls, query: BoundedLoss, *, noise_multiplier: float | None, horizon: int) -> Fits:
+        """The noise of one step, if all steps of all fits together may cost this multiplier.
+
+        Args:
+            query: the loss.
+            noise_multiplier: of one Gaussian release that costs as much as everything here, or None
+                for fits without noise.
+            horizon: number of users.
+        """
+        noise = None
+        if noise_multiplier is not None:
+            sums = query.fits * query.minimizer.steps
+            noise = Gaussian.of(
+                noise_multiplier=noise_multiplier * sums**0.5 * (1 + 4 * np.finfo(float).eps),
+                sensitivity=query.sensitivity,
+            )
+        return cls(query=query, schedule=OnDemand(limit=query.fits), horizon=horizon, noise=noise)
+
+    @property
+    def outlook(self) -> Outlook:
+        """What the learner may know beforehand."""
+        return Outlook(noisy=self.noise is not None)
+
+    @property
+    def noises(self) -> tuple[Mechanism, ...]:
+        """The curator's, if there is any."""
+        return () if self.noise is None else (self.noise,)
+
+    @property
+    def noisy_device(self) -> bool:
+        """Rows are exact: the curator is trusted."""
+        return False
+
+    @property
+    def noisy_middle(self) -> bool:
+        """The curator adds all the noise."""
+        return self.noise is not None
+
+    @property
+    def idealized(self) -> bool:
+        """Whether its noise is floating point, and so for simulation only."""
+        return self.noise is not None and self.noise.idealized
+
+    @property
+    def restorable(self) -> bool:
+        """The history is everyone's record: a copy would fit to it again."""
+        return False
+
+    def exact(self) -> Fits:
+        """The twin for deployment: discrete noise at the same multiplier."""
+        if self.noise is None or not self.noise.idealized:
+            return self
+        multiplier = float(self.noise.std) / self.noise.sensitivity
+        twin = DiscreteGaussian.matching(multiplier, self.noise.sensitivity, self.query.dim)
+        return dataclasses.replace(self, noise=twin)
+
+    def with_noise(self, change: Callable[[Any], Any]) -> Fits:
+        """The same protocol with other noise."""
+        return self if self.noise is None else dataclasses.replace(self, noise=change(self.noise))
+
+    def with_schedule(self, schedule: Schedule) -> Fits:
+        """The same protocol, released at other times."""
+        return dataclasses.replace(self, schedule=schedule)
+
+    def charges(self, horizon: int) -> tuple[Charge, ...]:
+        """Every step of every fit, for everyone: the first user is in all of them (host only).
+
+        Raises:
+            CapacityExceeded: the history has no room for so many users.
+        """
+        if horizon > self.horizon:
+            raise CapacityExceeded(
+                f"{horizon} rounds; the history has room for {self.horizon} users: make it for the "
+                f"whole horizon"
+            )
+        everyone = Cohort(first=0, last=horizon)
+        if self.noise is None:
+            return (Charge(event=NonPrivate(), cohort=everyone),)
+        sums = self.schedule.capacity(horizon) * self.query.minimizer.steps
+        return (Charge(event=self.noise.event(), cohort=everyone, capacity=sums),)
+
+    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
+        """In every step of every fit that there was (host only).
+
+        Args:
+            cohort: whom a charge was for.
+            users: how many users have reported; exact rows cost nothing before a fit.
+            reach: how many users the last fit spoke about.
+            releases: how many fits there were.
+        """
+        if self.noise is None:
+            return int(releases > 0)
+        return releases * self.query.minimizer.steps
+
+    def open(self) -> tuple[Tree, History]:
+        """No rows yet."""
+        rows = jnp.zeros((self.horizon, self.query.size), self._precision())
+        return (), History(rows=rows, count=jnp.int32(0))
+
+    def randomize(self, record: Tree, stream: Stream | None) -> Vector:
+        """Device: clip and encode, always."""
+        return self.report(self.query.encode(record), stream)
+
+    def report(self, statistic: Vector, stream: Stream | None) -> Vector:
+        """Device: the row itself, for a curator that its user trusts."""
+        return statistic
+
+    def collect(self, tally: History, report: Vector) -> History:
+        """Curator: keep one row."""
+        row = jnp.asarray(report).astype(self._precision())
+        rows = jax.lax.dynamic_update_index_in_dim(tally.rows, row, tally.count, 0)
+        return History(rows=rows, count=tally.count + 1)
+
+    def release(
+        self,
+        memory: Tree,
+        tally: History,
+        request: Start | None,
+        clock: Clock,
+        stream: Stream | None,
+    ) -> tuple[Fitted, Tree]:
+        """Curator: fit to everyone so far, from where the learner asks to begin."""
+        if request is None:
+            raise TypeError("a fit needs a start; the policy's request gave none")
+        users = clock.round + 1
+        if self.noise is None:
+            point = self.query.minimum(tally.rows, request)
+            return Fitted(point=point, count=users, noise=jnp.float64(0)), memory
+        noise = self.noise
+
+        def gradient(point: Array, step: Array | int) -> Array:
+            # Exact noise takes nothing, or in tests one source of bytes for all steps.
+            at = stream.split(step) if isinstance(stream, Stream) else stream
+            noisy: Array = noise.add(self._summed(tally.rows, point), at)
+            return noisy
+
+        std = jnp.asarray(noise.std, jnp.float64)
+        point = self.query.minimizer.descend(gradient, request, users=users, noise=std)
+        return Fitted(point=point, count=users, noise=std), memory
+
+    def clear(self, tally: History) -> History:
+        """Keep every row: the next fit is to everyone again."""
+        return tally
+
+    def _summed(self, rows: Array, point: Array) -> Vector:
+        """The sum of clipped gradients, each on the noise's grid where that is exact."""
+        gradients = self.query.gradients(rows, point)
+        if self.noise is None or self.noise.idealized:
+            return gradients.sum(0, dtype=jnp.float64)
+        prepared: Vector = self.noise.prepare(np.asarray(gradients))
+        return prepared.sum(0)
+
+    def _precision(self) -> Any:
+        """Rows for exact noise are float64, as its proof asks; simulation holds many histories."""
+        return jnp.float32 if self.noise is None or self.idealized else jnp.float64

@@ -1,0 +1,153 @@
+"""`kerchief reproduce` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from kerchief.cli import playing
+from kerchief.cli import reproduce as command
+from kerchief.core.registry import Registry
+from kerchief.environments import make_environment
+from kerchief.experiments.claims import at, at_most
+from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.experiment import Experiment, Setting, Size
+from kerchief.experiments.plan import player
+
+Call = Callable[..., Result]
+
+PRIVATE = player("linucb", trust="joint", epsilon=4.0)
+
+
+def _experiment(name: str, bound: float) -> Experiment:
+    """A tiny one with a long row; the bound decides whether its claim holds."""
+    worlds = [f"a world, S={number}" for number in range(1, 3)]
+    return Experiment(
+        name=name,
+        title="A small experiment",
+        summary="what a small experiment shows in a rather long line that the terminal must wrap",
+        source="a paper",
+        settings=tuple(
+            Setting(name=world, make=partial(make_environment, dim=2, arms=3)) for world in worlds
+        ),
+        players=(PRIVATE,),
+        delta=1e-5,
+        full=Size(horizon=40, replicates=2),
+        quick=Size(horizon=20, replicates=2),
+        claims=(
+            at_most(at(PRIVATE, worlds[0]), bound, quick=True),
+            at_most(at(PRIVATE, worlds[1]), 99),
+        ),
+        printed={at(PRIVATE, worlds[0]): 1234.5},
+    )
+
+
+@pytest.fixture(autouse=True)
+def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    small: Registry[Experiment] = Registry("experiment")
+    small.add("true", _experiment("true", 99.0))
+    small.add("false", _experiment("false", 0.001))
+    monkeypatch.setattr(command, "EXPERIMENTS", small)
+
+
+def test_the_output_fits_a_terminal(call: Call) -> None:
+    result = call("reproduce", "true")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    tables = result.stdout.partition("(epsilon=")[0]
+    assert max(map(len, tables.splitlines())) <= 100
+    for words in ("(1234)", "4, 1e-05", "linucb theory not private", "claims: 3 hold; "):
+        assert words in tables
+    folder = Path("results/true")
+    assert {path.name for path in folder.iterdir()} == {
+        "true.png", "report.html", "results.json", "results.parquet"
+    }  # fmt: skip
+
+
+def test_a_failing_claim_is_said_clearly(call: Call) -> None:
+    result = call("reproduce", "false")
+    assert result.exit_code == 1
+    assert "kerchief: failed: 1 of 3 claims: linucb joint ε=4 on a world, S=1" in result.stderr
+    assert "claims: 2 hold, 1 fail; " in result.stdout
+
+
+def test_quick_claims_are_judged_alone(call: Call) -> None:
+    result = call("reproduce", "true", "--quick", "--json")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    outcomes = [claim["outcome"] for claim in document["claims"]]
+    assert outcomes == ["holds", "not judged", "holds"]
+    assert document["parameters"]["horizon"] == 20
+    assert document["command"] == "kerchief reproduce true --quick --replicates 2 --seed 0"
+
+
+def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None:
+    flags = ("--replicates", 2, "--seed", 7, "--out", tmp_path / "here", "--json")
+    result = call("reproduce", "true", *flags)
+    document = json.loads(result.stdout)
+    assert set(document) >= {"rows", "claims", "seconds", "parameters", "versions", "files"}
+    (private,) = [row for row in document["rows"] if row["printed"] is not None]
+    assert (private["policy"], private["trust"], private["printed"]) == ("linucb", "joint", 1234.5)
+    assert {row["mode"] for row in document["rows"]} == {"tuned", "theory"}
+    assert all(row["replicates"] == 2 for row in document["rows"])
+    assert document["parameters"]["seed"] == 7
+    assert {claim["outcome"] for claim in document["claims"]} == {"holds"}
+    for path in document["files"].values():
+        assert Path(path).parent == tmp_path / "here"
+        assert Path(path).is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "Missing argument 'NAME'"),
+        (("tru",), "did you mean 'true'? Known: true, false"),
+        (("true", "--replicates", 1), "replicates is 1; it must be at least 2"),
+        (("true", "--replicates", "x"), "not a valid integer"),
+        (("true", "--seed", -1), "seed is -1"),
+        (("true", "--device", "tpu"), "choose one of cpu, gpu, auto"),
+        (("true", "--out", "/dev/null/x"), "cannot be written"),
+    ],
+)
+def test_bad_input_is_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], message: str
+) -> None:
+    monkeypatch.setattr(playing, "play", _stopped_after(0))
+    result = call("reproduce", *words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("kerchief: error: ")
+    assert result.stderr.count("\n") == 1
+    assert message in result.stderr
+
+
+def _stopped_after(count: int) -> Callable[..., Iterator[Finished]]:
+    def play(*arguments: Any, **options: Any) -> Iterator[Finished]:
+        for number, finished in enumerate(compare(*arguments, **options)):
+            if number == count:
+                raise KeyboardInterrupt
+            yield finished
+
+    return play
+
+
+@pytest.mark.parametrize("count", [0, 6])
+def test_an_interrupted_run_keeps_what_was_finished(
+    call: Call, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(playing, "play", _stopped_after(count))
+    result = call("reproduce", "false")
+    assert result.exit_code == 130
+    assert f"interrupted: {count} of 10 cells were finished" in result.stderr
+    kept = Path("results/false/results.json")
+    assert kept.exists() == (count > 0)
+    if count:
+        claims = json.loads(kept.read_text())["claims"]
+        assert [claim["outcome"] for claim in claims] == ["fails", "not judged", "not judged"]
+        assert "was interrupted" in Path("results/false/report.html").read_text()

@@ -1,0 +1,71 @@
+"""Every experiment of the catalogue: small on every change, in full by night."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.compare import compare
+from kerchief.experiments.outputs import Outputs
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.rows import Row
+
+
+def _run(plan: Plan, folder: Path) -> Outputs:
+    outputs = Outputs.at(folder, plan)
+    for one in compare(plan):
+        outputs.keep(one)
+    outputs.close()
+    return outputs
+
+
+@pytest.fixture(scope="module", params=list(EXPERIMENTS))
+def quick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+    plan = EXPERIMENTS[request.param].plan(quick=True)
+    return _run(plan, tmp_path_factory.mktemp(request.param))
+
+
+def test_the_report_is_written(quick: Outputs) -> None:
+    assert set(quick.files) == {"table", "rows", "picture", "report"}
+    assert quick.files["picture"].read_bytes().startswith(b"\x89PNG")
+    document = json.loads(quick.files["rows"].read_text())
+    assert document["complete"] is True
+    assert document["seconds"] > 0
+    assert {"printed", "spent", "regret"} < set(document["rows"][0])
+    page = quick.files["report"].read_text()
+    for verdict in document["claims"]:
+        assert verdict["outcome"] in page
+    assert quick.plan.command() in page
+
+
+def test_claims_hold_at_quick_size(quick: Outputs) -> None:
+    outcomes = [verdict.outcome for verdict in quick.verdicts()]
+    assert "fails" not in outcomes, quick.verdicts()
+    assert outcomes.count("holds") >= 2
+
+
+def test_claims_notice_corrupted_rows(quick: Outputs) -> None:
+    """Three times the private regret must not pass."""
+    verdicts = quick.plan.verdicts([_tripled(row) for row in quick.rows()])
+    assert "fails" in [verdict.outcome for verdict in verdicts]
+
+
+def _tripled(row: Row) -> Row:
+    if row.epsilon is None:
+        return row
+    regret = dataclasses.replace(row.regret, mean=3 * row.regret.mean)
+    return dataclasses.replace(row, regret=regret)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_claims_hold_at_full_size(name: str, tmp_path: Path) -> None:
+    outputs = _run(EXPERIMENTS[name].plan(), tmp_path)
+    outcomes = {verdict.outcome for verdict in outputs.verdicts()}
+    assert outcomes == {"holds"}, outputs.verdicts()
+    corrupted = outputs.plan.verdicts([_tripled(row) for row in outputs.rows()])
+    assert "fails" in [verdict.outcome for verdict in corrupted]

@@ -1,0 +1,112 @@
+"""Every claim passes when it should, fails when it should, and is judged at its own size alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kerchief.experiments.claims import (
+    Claim,
+    Results,
+    all_of,
+    at,
+    at_least,
+    at_most,
+    below,
+    falling,
+    judge,
+    paid,
+    within,
+)
+from kerchief.experiments.plan import Cell, Spot, player
+from kerchief.experiments.rows import Row, Spread
+
+LOW, HIGH = (at(player("linucb", trust="joint", epsilon=epsilon), "ball") for epsilon in (0.2, 5.0))
+UNIFORM = at(player("uniform"), "ball")
+
+
+def row(spot: Spot, mean: float, se: float | None = 1.0) -> Row:
+    cell = Cell(spot=spot, delta=1e-5, horizon=100)
+    spent = cell.asked or (0.0, 0.0)
+    return Row(
+        cell=cell,
+        private=True,
+        spent_epsilon=spent[0],
+        spent_delta=spent[1],
+        regret=Spread(mean=mean, se=se, uniform_share=None),
+        replicates=10,
+        microseconds=1.0,
+        releases={},
+    )
+
+
+ROWS: Results = {
+    UNIFORM: row(UNIFORM, 100.0),
+    LOW: row(LOW, 50.0),
+    HIGH: row(HIGH, 20.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("passes", "fails"),
+    [
+        (at_most(LOW, 52.0), at_most(LOW, 51.9)),
+        (at_most(LOW, 50.0, errors=0), at_most(LOW, 49.9, errors=0)),
+        (at_least(LOW, 48.0), at_least(LOW, 48.1)),
+        (within(LOW, 55.0, share=0.13), within(LOW, 55.0, share=0.12)),
+        (within(LOW, 45.0, share=0.16), within(LOW, 45.0, share=0.15)),
+        (below(LOW, UNIFORM), below(UNIFORM, LOW)),
+        (below(LOW, UNIFORM, errors=35), below(LOW, UNIFORM, errors=36)),
+        (below(LOW, UNIFORM, times=0.6), below(LOW, UNIFORM, times=0.53)),
+        (below(UNIFORM, LOW, times=2.2), below(UNIFORM, LOW, times=2.1)),
+        (falling([UNIFORM, LOW, HIGH]), falling([UNIFORM, HIGH, LOW])),
+        (falling([UNIFORM, LOW], errors=35), falling([UNIFORM, LOW], errors=36)),
+        (paid([LOW, HIGH]), paid([LOW, UNIFORM])),
+        (
+            all_of("both", [at_most(LOW, 60), at_most(HIGH, 60)]),
+            all_of("both", [at_most(LOW, 60), at_most(HIGH, 10)]),
+        ),
+    ],
+)
+def test_claims_pass_and_fail(passes: Claim, fails: Claim) -> None:
+    assert judge(passes, ROWS, large_enough=True).outcome == "holds"
+    assert judge(fails, ROWS, large_enough=True).outcome == "fails"
+
+
+@pytest.mark.parametrize(
+    "change", [{"spent_epsilon": 0.21}, {"spent_delta": 2e-5}, {"spent_epsilon": None}]
+)
+def test_a_broken_bill_is_named(change: dict[str, float | None]) -> None:
+    broken = dataclasses.replace(ROWS[LOW], **change)  # type: ignore[arg-type]
+    verdict = judge(paid([LOW, HIGH]), {**ROWS, LOW: broken}, large_enough=True)
+    assert verdict.outcome == "fails"
+    assert "linucb joint ε=0.2 on ball spent" in verdict.seen
+
+
+def test_a_single_replicate_shows_nothing() -> None:
+    alone = {**ROWS, LOW: row(LOW, 1.0, se=None)}
+    assert judge(at_most(LOW, 1e9), alone, large_enough=True).outcome == "fails"
+
+
+def test_a_claim_is_not_judged_below_its_size() -> None:
+    verdict = judge(at_most(LOW, 60), ROWS, large_enough=False)
+    assert (verdict.outcome, verdict.seen) == ("not judged", "not judged at this size")
+
+
+def test_a_claim_is_not_judged_without_its_rows() -> None:
+    verdict = judge(below(LOW, UNIFORM), {LOW: ROWS[LOW]}, large_enough=True)
+    assert verdict.outcome == "not judged"
+    assert "not all of its rows" in verdict.seen
+
+
+def test_sentences_and_what_was_seen() -> None:
+    verdict = judge(below(LOW, UNIFORM, times=0.6), ROWS, large_enough=True)
+    assert verdict.claim == "linucb joint ε=0.2 on ball: below 0.6 times uniform on ball"
+    assert verdict.seen == "50.0 ± 1.0 against 100 ± 1.0"
+    steps = judge(falling([LOW, HIGH]), ROWS, large_enough=True)
+    assert steps.claim == "regret on ball falls: linucb joint ε=0.2 > linucb joint ε=5"
+    broken = all_of("both", [at_most(LOW, 60), at_most(HIGH, 10)])
+    seen = judge(broken, ROWS, large_enough=True).seen
+    assert seen == "linucb joint ε=5 on ball: at most 10.0, but 20.0 ± 1.0"
+    assert set(broken.needs) == {LOW, HIGH}

@@ -1,0 +1,169 @@
+"""The form of an experiment expresses what papers show, and is checked whole."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kerchief.core.errors import InvalidValue
+from kerchief.environments import make_environment
+from kerchief.experiments.beside import beside
+from kerchief.experiments.claims import at, at_most, below
+from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.experiment import Experiment, Setting, Size
+from kerchief.experiments.figures import draw
+from kerchief.experiments.plan import player
+from kerchief.experiments.report import render
+from kerchief.experiments.rows import make_rows
+
+PRIVATE = player("linucb", trust="joint", epsilon=4.0)
+BOLD = player("linucb", trust="joint", epsilon=4.0, exploration=2.0)
+UNIFORM, PARENT = player("uniform"), player("linucb")
+
+# The shape of a paper's table: worlds by their radius, a picture over a number of each.
+TABLE = Experiment(
+    name="table",
+    title="A table",
+    summary="a small one",
+    source="a paper",
+    settings=tuple(
+        Setting(
+            name=f"S={radius:g}",
+            make=partial(make_environment, link="probit", dim=2, arms=3, radius=radius),
+            number=kappa,
+        )
+        for radius, kappa in ((2.0, 18.39), (2.5, 56.44), (3.0, 222.15), (3.5, 1000.0))
+    ),
+    players=(PRIVATE, BOLD),
+    delta=0.02,
+    full=Size(horizon=60, replicates=4),
+    quick=Size(horizon=30, replicates=2, settings=("S=2", "S=3")),
+    claims=(
+        at_most(at(PRIVATE, "S=2"), 1e6),
+        below(at(PRIVATE, "S=2"), at(UNIFORM, "S=3"), times=1e6, quick=True),
+    ),
+    printed={at(PRIVATE, "S=2"): 674.17, at(PARENT, "S=2.5"): 1943.23},
+    panels=("rounds",),
+    axis="κ",
+)
+
+
+@pytest.fixture(scope="module")
+def finished() -> list[Finished]:
+    return list(compare(TABLE.plan()))
+
+
+def test_yardsticks_and_both_parents_play_along() -> None:
+    labels = [one.label() for one in TABLE.lineup(TABLE.full)]
+    assert labels == [
+        "uniform",
+        "greedy not private",
+        "linucb not private",
+        "linucb theory not private",
+        "linucb joint ε=4",
+        "linucb exploration=2 joint ε=4",
+    ]
+    assert len(TABLE.plan().cells()) == 4 * 6
+    assert len(TABLE.plan(quick=True).cells()) == 2 * 6
+
+
+def test_numbers_are_replaced(finished: list[Finished]) -> None:
+    problem = TABLE.settings[0].make().problem(10)
+    assert BOLD.make(problem, 1e-5).exploration == 2.0  # type: ignore[attr-defined]
+    rows = {row.cell.spot: row for row in make_rows(finished)}
+    plain, bold = rows[at(PRIVATE, "S=2")], rows[at(BOLD, "S=2")]
+    assert plain.regret != bold.regret
+    assert bold.to_dict()["numbers"] == {"exploration": 2.0}
+    with pytest.raises(InvalidValue, match="number is 'courage'; LinUCB has confidence, damping"):
+        player("linucb", courage=1.0).make(problem, 1e-5)
+    with pytest.raises(InvalidValue, match="number is 'query'"):
+        player("linucb", query=1.0).make(problem, 1e-5)
+
+
+def test_the_table_has_a_column_a_world(finished: list[Finished]) -> None:
+    table = beside(TABLE.plan(), make_rows(finished))
+    assert table.headings == (
+        "", "spent ε, δ", "S=2 (printed)", "S=2.5 (printed)", "S=3", "S=3.5"
+    )  # fmt: skip
+    lines = {line[0]: line for line in table.lines}
+    assert lines["linucb joint ε=4"][1] == "4, 0.02"
+    assert lines["linucb joint ε=4"][2].endswith(" (674)")
+    assert lines["linucb not private"][3].endswith(" (1943)")
+    assert "(" not in lines["linucb joint ε=4"][4]
+    pages = table.pages()
+    assert [len(page.headings) for page in pages] == [5, 3]
+    assert all(page.lines[0][0] == "uniform" for page in pages)
+
+
+def test_a_stopped_run_has_a_partial_table(finished: list[Finished]) -> None:
+    plan = TABLE.plan()
+    rows = make_rows(finished[:7])
+    assert beside(plan, rows).lines[1][3] == "-"
+    outcomes = [verdict.outcome for verdict in plan.verdicts(rows)]
+    assert outcomes == ["holds", "not judged", "not judged"]
+
+
+def test_the_picture_has_an_axis_of_worlds(finished: list[Finished]) -> None:
+    panels = draw(TABLE.plan(), finished).axes
+    assert len(panels) == 1 + 4
+    assert panels[0].get_xlabel() == "κ"
+    assert {text.get_text() for text in panels[0].texts} == {
+        one.label() for one in TABLE.lineup(TABLE.full)
+    }
+    only = dataclasses.replace(TABLE, panels=())
+    assert len(draw(only.plan(), finished).axes) == 1
+
+
+def test_the_report_shows_printed_values_and_claims(finished: list[Finished]) -> None:
+    page = render(TABLE.plan(), finished, b"png")
+    for words in ("A table", "(674)", "holds", "S=2.5 (printed)", "kerchief reproduce table"):
+        assert words in page
+
+
+def test_claims_are_judged_at_their_size_alone() -> None:
+    def outcomes(**size: Any) -> list[str]:
+        plan = TABLE.plan(**size)
+        return [verdict.seen for verdict in plan.verdicts([])]
+
+    small, missing = "not judged at this size", "not all of its rows were finished"
+    assert outcomes() == [missing, missing, missing]
+    assert outcomes(quick=True) == [small, missing, missing]
+    assert outcomes(replicates=3) == [small, missing, missing]
+    assert outcomes(quick=True, replicates=100) == [small, missing, missing]
+
+
+def test_a_large_delta_is_warned_of() -> None:
+    (warning,) = TABLE.plan().warnings()
+    assert "delta is 0.02" in warning
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"claims": ()}, "claims nothing"),
+        ({"panels": (), "axis": None}, "draws nothing"),
+        ({"claims": (at_most(at(PRIVATE, "S=9"), 1),)}, "linucb joint ε=4 on S=9 is not played"),
+        ({"claims": (at_most(at(PRIVATE, "S=2.5"), 1, quick=True),)}, "is not played"),
+        ({"printed": {at(player("greedy", trust="local"), "S=2"): 1.0}}, "is not played"),
+        ({"settings": (Setting(name="S=2", make=make_environment),)}, "is not played"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidValue, match=words):
+        dataclasses.replace(TABLE, **change)
+
+
+def test_an_axis_needs_numbers() -> None:
+    settings = tuple(dataclasses.replace(one, number=None) for one in TABLE.settings)
+    with pytest.raises(InvalidValue, match="give each world its number"):
+        dataclasses.replace(TABLE, settings=settings)
+
+
+@pytest.mark.parametrize("change", [{"replicates": 1}, {"replicates": 10**7}, {"seed": -1}])
+def test_bad_sizes_are_refused(change: dict[str, int]) -> None:
+    (name,) = change
+    with pytest.raises(InvalidValue, match=f"{name} is"):
+        TABLE.plan(**change)  # type: ignore[arg-type]

@@ -1,0 +1,368 @@
+"""Prefix totals without a horizon: epochs that double, each paid for by its own users."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.checks import Protocol, yield_privatizer_checks
+from kerchief.checks.errors import Broken, Law
+from kerchief.checks.privatizer import noise_has_the_stated_deviation, noise_is_what_was_charged
+from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
+from kerchief.core.codec import decode, encode
+from kerchief.core.contracts import BoundedSum, Clock, Example, Problem
+from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
+from kerchief.core.queries import Regression
+from kerchief.core.random import MIDDLE, Stream
+from kerchief.environments import make_environment
+from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
+from kerchief.mechanisms.doubling import FIRST, Doubling, lengths
+from kerchief.policies import POLICIES
+from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import CONTINUALS, At, EpochSums, Every, Privatizer, protect
+from kerchief.roles import Bandit, Curator, drive
+from kerchief.roles import interactive as roles_interactive
+from kerchief.roles.messages import Reports
+from kerchief.simulation import simulate
+
+QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+RECORD = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5))
+ENCODED = np.asarray(QUERY.encode(RECORD))
+ROOT = Stream.of(seed=3, replicate=0)
+PROMISE = Guarantee(epsilon=8.0, delta=1e-6, trust=Trust.JOINT)
+WORLD = make_environment(dim=3, arms=6, fewest=3)
+# Epochs of 3, 6, 12 and 24 places.
+FIRST_3, HORIZON = 3, 30
+
+Floats = NDArray[np.float64]
+
+
+def noise(
+    horizon: int = HORIZON, *, multiplier: float = 3.0, first: int = FIRST_3, sensitivity: float = 1
+) -> Doubling:
+    return Doubling.of(
+        noise_multiplier=multiplier, sensitivity=sensitivity, horizon=horizon, first=first
+    )
+
+
+def epochs(query: BoundedSum, multiplier: float, horizon: int) -> EpochSums:
+    made = noise(horizon, multiplier=multiplier, sensitivity=query.sensitivity)
+    return EpochSums(query=query, schedule=Every(), noise=made)
+
+
+def played(privatizer: EpochSums, rounds: int, source: Any) -> list[Any]:
+    memory, tally = privatizer.open()
+    releases = []
+    for round in range(rounds):
+        tally = privatizer.collect(tally, privatizer.randomize(RECORD, None))
+        at = source.at(MIDDLE, round=round) if isinstance(source, Stream) else source
+        clock = Clock(round=jnp.int32(round), since={})
+        release, memory = privatizer.release(memory, tally, None, clock, at)
+        tally = privatizer.clear(tally)
+        releases.append(release)
+    return releases
+
+
+@functools.partial(jax.jit, static_argnames=("size", "rounds"))
+def draws(made: Doubling, *, size: int, rounds: int) -> Array:
+    """The noise on each prefix, drawn as the compiled loop draws it."""
+
+    def one(state: Array, round: Array) -> tuple[Array, Array]:
+        released, state = made.step(state, round, ROOT.at(MIDDLE, round=round))
+        return state, released
+
+    return jax.lax.scan(one, made.open(size), jnp.arange(rounds, dtype=jnp.int32))[1]
+
+
+class Scripted:
+    """A stream that gives a known vector."""
+
+    def __init__(self, vector: Array) -> None:
+        self.vector = vector
+
+    def normal(self, size: int) -> Array:
+        assert self.vector.shape == (size,)
+        return self.vector
+
+
+def mixing(made: Doubling) -> Floats:
+    """The matrix B that the stream applies: the noise when the seed vectors are unit vectors."""
+
+    def one(state: Array, given: tuple[Array, Array]) -> tuple[Array, Array]:
+        stream: Any = Scripted(given[1])
+        released, state = made.step(state, given[0], stream)
+        return state, released
+
+    seeds = jnp.arange(made.horizon), jnp.eye(made.horizon, dtype=jnp.float32)
+    return np.asarray(jax.lax.scan(one, made.open(made.horizon), seeds)[1]) / float(made.std)
+
+
+class TestNoise:
+    def test_epochs_double_and_their_users_are_disjoint(self) -> None:
+        assert lengths(HORIZON, FIRST_3) == (3, 6, 12, 24)
+        assert [lengths(t, 3) for t in (1, 3, 4, 9, 10)] == [
+            (3,),
+            (3,),
+            (3, 6),
+            (3, 6),
+            (3, 6, 12),
+        ]
+
+    def test_the_matrix_is_what_the_note_says_and_one_user_is_in_one_epoch(self) -> None:
+        made = noise(21)
+        b = mixing(made)
+        c = np.linalg.solve(b, np.tri(21))
+        # C is block diagonal: an epoch's columns are zero outside it.
+        for start, end in ((0, 3), (3, 9), (9, 21)):
+            outside = np.r_[0:start, end:21]
+            assert np.abs(c[outside, start:end]).max(initial=0) < 1e-6
+            np.testing.assert_allclose(np.linalg.norm(c[:, start]), 1.0, rtol=1e-6)
+            # Within an epoch it is the noise of BLT for that length, to scale.
+            own = BLT.of(noise_multiplier=1.0, sensitivity=1.0, horizon=end - start, buffers=5)
+            rows = np.linalg.norm(b[start:end, start:end], axis=1)
+            np.testing.assert_allclose(rows, own.std_at(jnp.arange(1, end - start + 1)), rtol=1e-6)
+        assert np.linalg.norm(c, axis=0).max() <= made.column_norm * (1 + 1e-6)
+        stated = made.std_at(jnp.arange(1, 22)) / made.std
+        np.testing.assert_allclose(np.linalg.norm(b, axis=1), stated, rtol=1e-6)
+
+    def test_the_deviation_is_the_stated_one_across_borders(self) -> None:
+        made = noise()
+        drawn = np.asarray(draws(made, size=3 * least_draws(), rounds=HORIZON))
+        for count in (1, 3, 4, 8, 9, 10, 21, 22, 30):
+            stated = float(made.std_at(jnp.int32(count)))
+            assert fits_deviation(drawn[count - 1], stated)
+            assert not fits_deviation(drawn[count - 1], stated * 2 / 3)
+            assert not fits_deviation(drawn[count - 1], stated * 3 / 2)
+
+    def test_successive_releases_are_correlated_as_they_must_be(self) -> None:
+        made, size = noise(12), 20_000
+        drawn, mix = np.asarray(draws(made, size=size, rounds=12)), float(made.std) * mixing(made)
+        wanted, found = mix @ mix.T, drawn @ drawn.T / size
+        spread = np.sqrt((np.outer(np.diag(wanted), np.diag(wanted)) + wanted**2) / size)
+        assert (np.abs(found - wanted) < normal_bound(144) * spread).all()
+        # What the first epoch left is in every later release.
+        np.testing.assert_allclose(wanted[2, 3:], wanted[2, 2], rtol=1e-6)
+
+    def test_no_place_depends_on_the_horizon(self) -> None:
+        short, long = draws(noise(10), size=4, rounds=10), draws(noise(500), size=4, rounds=10)
+        np.testing.assert_array_equal(short, long)
+
+    def test_beyond_what_was_paid_for_nothing_can_be_read(self) -> None:
+        drawn = np.asarray(draws(noise(5), size=2, rounds=6))
+        assert np.isfinite(drawn[:5]).all()
+        assert np.isnan(drawn[5]).all()
+
+    def test_the_cost_of_not_knowing_the_horizon(self) -> None:
+        """The factors of `doubling.md`."""
+        for horizon, factor in ((5_000, 1.58), (20_000, 1.95)):
+            known = BLT.of(noise_multiplier=1.0, sensitivity=1.0, horizon=horizon)
+            made = noise(horizon, multiplier=1.0, first=FIRST)
+            last = jnp.int32(horizon)
+            assert float(made.std_at(last) / known.std_at(last)) == pytest.approx(factor, abs=0.01)
+
+    @pytest.mark.parametrize("bad", [{"horizon": 0}, {"horizon": 10**8}, {"first": 0}])
+    def test_values_out_of_bounds_are_refused(self, bad: dict[str, int]) -> None:
+        with pytest.raises(InvalidValue):
+            noise(**{"horizon": 10} | bad)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_every_release_is_the_total_within_its_noise(exact: bool) -> None:
+    plain = epochs(QUERY, 3.0, HORIZON)
+    privatizer: Any = plain.exact() if exact else plain
+    for count, release in enumerate(played(privatizer, HORIZON, None if exact else ROOT), 1):
+        error = np.asarray(release.total) - count * ENCODED
+        # Beyond 6 deviations with probability below 3e-9 a coordinate.
+        assert (np.abs(error) < 6 * float(release.noise)).all()
+        assert int(release.count) == count
+
+
+def test_without_noise_every_prefix_is_exact() -> None:
+    for count, release in enumerate(played(epochs(QUERY, 0.0, HORIZON), HORIZON, ROOT), 1):
+        np.testing.assert_allclose(release.total, count * ENCODED, atol=1e-12)
+        assert float(release.noise) == 0.0
+
+
+class TestBill:
+    def test_each_epoch_is_paid_for_by_its_own_users(self) -> None:
+        charges = epochs(QUERY, 3.0, HORIZON).charges(HORIZON)
+        ends = [(charge.cohort.first, charge.cohort.last) for charge in charges]
+        assert ends == [(0, 3), (3, 9), (9, 21), (21, 30)]
+        (event,) = {charge.event for charge in charges}
+        assert isinstance(event, Gaussian)
+        assert event.noise_multiplier == pytest.approx(3.0, rel=1e-12)
+
+    @pytest.mark.parametrize("exact", [False, True])
+    def test_the_ledger_charges_one_epoch_and_what_was_reached(self, exact: bool) -> None:
+        policy = POLICIES["linucb"].make(WORLD.problem(5_000), "tuned")
+        ledger = MemoryLedger(PROMISE)
+        for one in protect(policy, PROMISE, horizon=5_000, continual="doubling").values():
+            charged = (one.exact() if exact else one).charges(5_000)
+            assert len(charged) == 3
+            receipts = ledger.charge_all(charged)
+            for receipt in receipts:
+                reached = one.took_part(receipt.cohort, users=2_000, reach=2_000, releases=2_000)
+                assert reached == (receipt.cohort.first < 2_000)
+                ledger.settle(receipt, used=reached)
+        assert [receipt.used for receipt in ledger.receipts] == [1, 1, 0]
+        assert ledger.spent().epsilon == pytest.approx(PROMISE.epsilon, rel=1e-5)
+        assert ledger.spent().epsilon <= PROMISE.epsilon
+
+    def test_rare_releases_leave_nobody_uncharged(self) -> None:
+        rare = epochs(QUERY, 3.0, 4).with_schedule(At(ends=(50, 100)))
+        assert rare.charges(100)[-1].cohort == Cohort(first=93, last=100)
+        with pytest.raises(CapacityExceeded, match="5 releases over 5 rounds"):
+            epochs(QUERY, 3.0, 4).charges(5)
+
+    def test_the_curator_meters_and_keeps_its_memory(self) -> None:
+        made = epochs(QUERY, 3.0, 5).exact()
+        ledger = MemoryLedger(dataclasses.replace(PROMISE, epsilon=2.0))
+        curator = Curator(privatizers={"q": made}, ledger=ledger, horizon=5)
+        curator.open()
+        for round in range(4):
+            report = made.randomize(RECORD, None)
+            curator.handle(Reports(ticket=str(round), answers={"q": report}))
+            curator.release("q", Clock(round=jnp.int32(round), since={}))
+        with pytest.raises(InvalidValue, match="exact totals"):
+            _ = curator.desks
+        curator.settle()
+        with pytest.raises(BudgetExceeded):
+            Curator(privatizers={"q": made}, ledger=ledger, horizon=5).open()
+
+
+class TestTwin:
+    def test_every_epoch_has_a_tree_of_its_own_on_one_grid(self) -> None:
+        exact = epochs(QUERY, 3.0, HORIZON).exact()
+        assert isinstance(exact, EpochSums)
+        assert isinstance(exact.noise, DiscreteDoubling)
+        assert exact.exact() is exact
+        assert [tree.horizon for tree in exact.noise.trees] == [3, 6, 12, 24]
+        assert {tree.grid for tree in exact.noise.trees} == {exact.noise.grid}
+        assert decode(encode(exact)) == exact
+        for release in played(exact, 10, None):
+            assert (np.asarray(release.total) % exact.noise.grid == 0).all()
+        with pytest.raises(CapacityExceeded, match="paid for 30"):
+            exact.noise.step(exact.noise.open(5), 30, None)
+        with pytest.raises(InvalidValue, match="sums would not be exact"):
+            exact.noise.prepare(np.full(QUERY.size, 2.0**52 * exact.noise.grid / HORIZON))
+
+    def test_the_stated_deviation_adds_up_the_epochs(self) -> None:
+        trees = epochs(QUERY, 3.0, HORIZON).exact().noise
+        assert isinstance(trees, DiscreteDoubling)
+        first, second, third, _ = (tree.std for tree in trees.trees)
+        # The last places of 3 and of 6 are two blocks each, place 1 is one.
+        wanted = [np.sqrt(2) * first, np.hypot(np.sqrt(2) * first, second)]
+        wanted.append(float(np.sqrt(2 * first**2 + 2 * second**2 + third**2)))
+        np.testing.assert_allclose(trees.std_at(np.array([3, 4, 10])), wanted, rtol=1e-12)
+
+    def test_no_place_depends_on_the_horizon(self) -> None:
+        short, long = (epochs(QUERY, 3.0, horizon).exact().noise for horizon in (10, 500))
+        assert isinstance(short, DiscreteDoubling)
+        assert isinstance(long, DiscreteDoubling)
+        assert long.trees[: len(short.trees)] == short.trees
+
+
+def protocol(make: Any = epochs) -> Protocol:
+    """Short epochs, so that the laws' few releases cross two borders."""
+    entry = dataclasses.replace(CONTINUALS["doubling"], make=make)
+    return dataclasses.replace(Protocol.of("joint", entry), name="joint, doubling")
+
+
+@pytest.mark.parametrize(
+    "law", [pytest.param(law, id=name.replace(" ", "_")) for name, law in yield_privatizer_checks()]
+)
+def test_every_law_of_privatizers(law: Law[Protocol]) -> None:
+    law(protocol())
+
+
+@pytest.mark.parametrize("law", [noise_has_the_stated_deviation, noise_is_what_was_charged])
+def test_noise_a_third_too_small_is_caught(law: Law[Protocol]) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Faint:
+        inner: Doubling
+
+        def step(self, state: Any, round: Any, stream: Any) -> Any:
+            released, state = self.inner.step(state, round, stream)
+            return released * 2 / 3, state
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    jax.tree_util.register_dataclass(Faint, ["inner"], [])
+
+    def faint(query: BoundedSum, multiplier: float, horizon: int) -> Privatizer:
+        return epochs(query, multiplier, horizon).with_noise(Faint)
+
+    with pytest.raises(Broken):
+        law(protocol(faint))
+
+
+class TestPlaying:
+    """With epochs of 8, 16, 32 and 64, in 60 rounds."""
+
+    ROUNDS = 60
+    FACTS: Problem = WORLD.problem(ROUNDS)
+
+    @pytest.fixture(autouse=True)
+    def _short(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        short = functools.partial(Doubling.of, first=8)
+        monkeypatch.setattr("kerchief.privatizers.registry.Doubling.of", short)
+
+    def protected(self) -> tuple[Any, dict[str, Privatizer]]:
+        policy = POLICIES["linucb"].make(self.FACTS, "tuned")
+        return policy, dict(protect(policy, PROMISE, horizon=self.ROUNDS, continual="doubling"))
+
+    def test_message_by_message_as_in_the_compiled_loop(self) -> None:
+        policy, privatizers = self.protected()
+        books = [MemoryLedger(PROMISE) for _ in range(2)]
+        common: dict[str, Any] = {
+            "policy": policy,
+            "privatizers": privatizers,
+            "environment": WORLD,
+            "horizon": self.ROUNDS,
+            "seed": 7,
+        }
+        run = simulate(**common, ledger=books[0], replicates=1, ticks=self.ROUNDS)
+        apart = drive(**common, ledger=books[1])
+        np.testing.assert_allclose(apart.regret.cumsum(), run.regret[:, 0], atol=1e-5)
+        assert books[0].receipts == books[1].receipts
+        assert [receipt.used for receipt in books[0].receipts] == [1, 1, 1, 1]
+        assert run.spent.epsilon == pytest.approx(PROMISE.epsilon, rel=1e-6)
+
+    def test_with_exact_noise(self) -> None:
+        policy, privatizers = self.protected()
+        exact = {name: one.exact() for name, one in privatizers.items()}
+        spent = drive(
+            policy=policy,
+            privatizers=exact,
+            environment=WORLD,
+            ledger=MemoryLedger(PROMISE),
+            horizon=self.ROUNDS,
+            seed=7,
+        ).spent
+        assert PROMISE.epsilon * (1 - 1e-5) < spent.epsilon <= PROMISE.epsilon
+
+    @pytest.mark.parametrize("kind", ["exact", "simulated"])
+    def test_in_one_object(self, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        doubling = functools.partial(protect, continual="doubling")
+        monkeypatch.setattr(roles_interactive, "protect", doubling)
+        seed = None if kind == "exact" else 7
+        bandit = Bandit(
+            policy="linucb", problem=self.FACTS, guarantee=PROMISE, noise=kind, seed=seed
+        )
+        for _ in range(20):
+            bandit.decide(np.eye(3))
+            bandit.learn(0.5)
+        assert bandit.round == 20
+        assert bandit.spent().epsilon <= PROMISE.epsilon
+        with pytest.raises(InvalidValue, match="exact totals"):
+            bandit.save()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator
 
@@ -159,11 +158,10 @@ def played(name: str, world: Environment, horizon: int) -> Run:
 def test_it_switches_about_as_often_as_the_logarithm_of_time() -> None:
     """Eightfold time grows the volume by at most 8³: 15.4 times the factor of 1.5."""
     world = make_environment(link="logistic", dim=3, arms=10, radius=2.0)
-    runs = [played("rs-glincb", world, horizon) for horizon in (100, 800, 3200)]
+    runs = [played("rs-glincb", world, horizon) for horizon in (100, 800)]
     counts = [run.releases["fit"] for run in runs]
-    for fewer, more in itertools.pairwise(counts):
-        assert ((more - fewer >= 5) & (more - fewer <= 17)).all()
-    assert (counts[-1] < rs_glincb(world.problem(3200)).loss.fits).all()
+    assert ((counts[1] - counts[0] >= 8) & (counts[1] - counts[0] <= 17)).all()
+    assert (counts[-1] < rs_glincb(world.problem(800)).loss.fits).all()
     assert (runs[-1].releases["warm"] < 200).all()
 
 

@@ -46,7 +46,8 @@ class Size:
         horizon: number of rounds.
         replicates: independent runs of each cell.
         settings: the worlds by name; all where none is named.
-        players: who plays in them; all where none is named.
+        players: who plays in them beside the yardsticks; all, and their parents, where none is
+            named.
     """
 
     horizon: int
@@ -111,9 +112,9 @@ class Experiment:
 
     def lineup(self, size: Size) -> tuple[Player, ...]:
         """Who plays, in the order of the table."""
-        players = size.players or self.players
-        parents = [parent for one in players for parent in one.parents()]
-        return tuple(dict.fromkeys([*map(player, YARDSTICKS), *parents, *players]))
+        parents = [parent for one in self.players for parent in one.parents()]
+        players = size.players or (*parents, *self.players)
+        return tuple(dict.fromkeys([*map(player, YARDSTICKS), *players]))
 
     def size(self, *, quick: bool) -> Size:
         """The one or the other."""

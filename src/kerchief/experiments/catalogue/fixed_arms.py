@@ -35,7 +35,7 @@ EXPERIMENT = enter(
         players=(*OURS, FITS, EXPLORING, LINEAR, player("rs-glincb")),
         delta=1e-5,
         full=Size(horizon=5000, replicates=200),
-        quick=Size(horizon=800, replicates=8, players=(LOW, HIGH)),
+        quick=Size(horizon=800, replicates=8, players=(HIGH,)),
         claims=(
             at_most(at(HIGH, "fixed"), 75),
             at_most(at(MIDDLE, "fixed"), 150),
@@ -48,7 +48,7 @@ EXPERIMENT = enter(
             ),
             below(at(HIGH, "fixed"), at(FITS, "fixed")),
             falling([at(one, "fixed") for one in OURS]),
-            falling([at(LOW, "fixed"), at(HIGH, "fixed")], quick=True),
+            below(at(HIGH, "fixed"), at(player("uniform"), "fixed"), times=0.12, quick=True),
         ),
     )
 )

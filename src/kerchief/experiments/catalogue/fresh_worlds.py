@@ -37,7 +37,7 @@ EXPERIMENT = enter(
         players=(*OURS, TREE, *FITS, EXPLORING, LINEAR),
         delta=1e-5,
         full=Size(horizon=5000, replicates=200),
-        quick=Size(horizon=800, replicates=8, settings=("S=2",), players=(LOW, HIGH)),
+        quick=Size(horizon=800, replicates=8, settings=("S=2",), players=(HIGH,)),
         claims=(
             at_most(at(HIGH, "S=2"), 45),
             at_most(at(MIDDLE, "S=2"), 120),
@@ -58,7 +58,7 @@ EXPERIMENT = enter(
                 [below(at(HIGH, w), at(TREE, w)) for w in WORLDS],
             ),
             *(falling([at(one, world) for one in OURS]) for world in WORLDS),
-            falling([at(LOW, "S=2"), at(HIGH, "S=2")], quick=True),
+            below(at(HIGH, "S=2"), at(player("uniform"), "S=2"), times=0.12, quick=True),
         ),
     )
 )

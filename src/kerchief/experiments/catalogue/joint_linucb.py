@@ -31,7 +31,7 @@ EXPERIMENT = enter(
         players=JOINT,
         delta=1e-5,
         full=Size(horizon=20_000, replicates=200),
-        quick=Size(horizon=1000, replicates=16, settings=("intercept",)),
+        quick=Size(horizon=1000, replicates=16, settings=("intercept",), players=JOINT),
         claims=(
             at_most(at(LOW, "intercept"), 2600),
             at_most(at(MIDDLE, "intercept"), 820),

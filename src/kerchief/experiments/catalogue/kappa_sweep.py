@@ -34,7 +34,7 @@ EXPERIMENT = enter(
         players=(OURS, UCB, GLOC, RS),
         delta=1e-5,
         full=Size(horizon=5000, replicates=100),
-        quick=Size(horizon=400, replicates=8, settings=("S=1", "S=4"), players=(OURS, UCB)),
+        quick=Size(horizon=400, replicates=8, settings=("S=4",), players=(OURS,)),
         claims=(
             below(at(UCB, "S=1"), at(UCB, "S=4"), times=0.8),
             below(at(GLOC, "S=1"), at(GLOC, "S=4"), times=0.8),
@@ -46,7 +46,7 @@ EXPERIMENT = enter(
                 "the private bandit loses less than each non-private one at theory widths",
                 [below(at(OURS, w), at(one, w)) for w in WORLDS for one in (UCB, GLOC, RS)],
             ),
-            below(at(OURS, "S=4"), at(UCB, "S=4"), times=0.9, quick=True),
+            below(at(OURS, "S=4"), at(player("uniform"), "S=4"), times=0.12, quick=True),
         ),
         panels=(),
         axis="κ",

@@ -71,6 +71,7 @@ EXPERIMENT = enter(
                 [at_most(at(OURS[0], world), 45) for world in WORLDS],
             ),
             below(at(OURS[0], "S=2"), at(PAPER[0], "S=2"), times=0.6, quick=True),
+            below(at(OURS[0], "S=2"), at(player("uniform"), "S=2"), times=0.12, quick=True),
         ),
         printed={
             at(one, world): value

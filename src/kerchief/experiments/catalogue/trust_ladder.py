@@ -30,7 +30,7 @@ EXPERIMENT = enter(
         players=(JOINT, CENTRAL, LOCAL),
         delta=1e-5,
         full=Size(horizon=10_000, replicates=100),
-        quick=Size(horizon=1000, replicates=16, settings=("ball",)),
+        quick=Size(horizon=1000, replicates=16, settings=("ball",), players=(PARENT, JOINT)),
         claims=(
             falling([at(one, "fixed") for one in (LOCAL, CENTRAL, JOINT, PARENT)]),
             # Redrawn arms explore by themselves: there, joint and central are too close to order.

@@ -30,7 +30,6 @@ from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import CONTINUALS, At, EpochSums, Every, Privatizer, protect
 from kerchief.roles import Bandit, Curator, drive
-from kerchief.roles import interactive as roles_interactive
 from kerchief.roles.messages import Reports
 from kerchief.simulation import simulate
 
@@ -352,12 +351,14 @@ class TestPlaying:
         assert PROMISE.epsilon * (1 - 1e-5) < spent.epsilon <= PROMISE.epsilon
 
     @pytest.mark.parametrize("kind", ["exact", "simulated"])
-    def test_in_one_object(self, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        doubling = functools.partial(protect, continual="doubling")
-        monkeypatch.setattr(roles_interactive, "protect", doubling)
-        seed = None if kind == "exact" else 7
+    def test_in_one_object(self, kind: Any) -> None:
         bandit = Bandit(
-            policy="linucb", problem=self.FACTS, guarantee=PROMISE, noise=kind, seed=seed
+            policy="linucb",
+            problem=self.FACTS,
+            guarantee=PROMISE,
+            noise=kind,
+            seed=None if kind == "exact" else 7,
+            continual="doubling",
         )
         for _ in range(20):
             bandit.decide(np.eye(3))

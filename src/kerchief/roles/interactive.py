@@ -87,6 +87,7 @@ class Bandit:
         noise: Noise = "exact",
         seed: int | None = None,
         mode: Mode = "tuned",
+        continual: str = "best",
         ledger: Ledger | None = None,
     ) -> None:
         """Make a bandit, compile it, and pay for its whole horizon.
@@ -98,6 +99,8 @@ class Bandit:
             noise: "exact" for deployment, "simulated" for experiments.
             seed: of simulated noise, 0 to 2**32 - 1; exact noise has none.
             mode: for a policy given by name: widths from its theorem, or tuned.
+            continual: under joint trust, the noise on running totals: "best", "blt", "tree",
+                "toeplitz", or "doubling", whose noise does not grow with the horizon.
             ledger: pays; a fresh one with the guarantee as its budget if None.
 
         Raises:
@@ -112,7 +115,7 @@ class Bandit:
                 f"{guarantee.trust}; they must speak of the same trust"
             )
         chosen = _named(policy, problem, guarantee, mode) if isinstance(policy, str) else policy
-        privatizers = protect(chosen, guarantee, horizon=problem.horizon)
+        privatizers = protect(chosen, guarantee, horizon=problem.horizon, continual=continual)
         if noise == "exact":
             privatizers = {name: privatizer.exact() for name, privatizer in privatizers.items()}
         setup = Setup(

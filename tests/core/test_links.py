@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.errors import UnknownName
+from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.links import LINKS, link_named
 
 SCORES = np.linspace(-4, 4, 81)
@@ -97,3 +97,12 @@ def test_an_unknown_link_is_refused() -> None:
         UnknownName, match="'logit'; choose one of linear, logistic, probit, poisson"
     ):
         link_named("logit")
+
+
+@pytest.mark.parametrize(
+    ("name", "reach"), [("probit", 40.0), ("logistic", 800.0), ("poisson", 800.0)]
+)
+def test_a_link_that_floats_cannot_follow_is_refused(name: str, reach: float) -> None:
+    with pytest.raises(InvalidValue, match="give a smaller radius or norm"):
+        link_named(name).kappa(reach)
+    assert link_named(name).kappa(2.0) == pytest.approx(1 / link_named(name).flattest(2.0))

@@ -29,7 +29,6 @@ from kerchief.privacy import (
     MemoryLedger,
     NonPrivate,
     Trust,
-    epsilon_at,
     gaussian_noise_multiplier,
 )
 from kerchief.privatizers.billing import pay, settle
@@ -128,7 +127,8 @@ def test_the_stated_noise_is_that_of_the_sums() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_all_steps_of_all_fits_are_charged_and_settled_by_what_ran(steps: int) -> None:
+def test_all_steps_of_all_fits_are_charged_whatever_ran(steps: int) -> None:
+    """How many fits there were depends on the users: the promise is for the most allowed."""
     privatizer = fits(steps=steps)
     (charge,) = privatizer.charges(HORIZON)
     assert charge.capacity == 3 * steps
@@ -145,17 +145,15 @@ def test_all_steps_of_all_fits_are_charged_and_settled_by_what_ran(steps: int) -
         reach={"fit": 5},
         releases={"fit": 2},
     )
-    assert ledger.receipts[0].used == 2 * steps
-    assert ledger.spent().epsilon == pytest.approx(
-        epsilon_at([charge.event] * (2 * steps), 1e-5), rel=1e-9
-    )
+    assert ledger.receipts[0].used == 3 * steps
+    assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-6)
 
 
-def test_nothing_was_used_where_nothing_was_fitted() -> None:
+def test_nothing_was_used_where_nobody_came() -> None:
     everyone = Cohort(first=0, last=HORIZON)
-    for privatizer, ran in ((fits(), 2), (fits(multiplier=None), 1)):
-        assert privatizer.took_part(everyone, users=9, reach=0, releases=0) == 0
-        assert privatizer.took_part(everyone, users=9, reach=9, releases=2) == ran
+    for privatizer, most in ((fits(), 3), (fits(multiplier=None), 1)):
+        assert privatizer.took_part(everyone, users=0, reach=0, releases=0) == 0
+        assert privatizer.took_part(everyone, users=9, reach=9, releases=2) == most
 
 
 def test_a_longer_run_than_the_history_has_room_for_is_refused() -> None:

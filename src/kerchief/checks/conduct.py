@@ -169,7 +169,7 @@ def each_user_pays_once(case: Case) -> None:
     """After a real run all receipts are settled and each user paid once for each query in use.
 
     A query is in use once it was released, or, where devices add their own noise, reported. For a
-    fit with noise each user pays once a gradient sum.
+    fit with noise each user pays once for every gradient sum that might have been asked for.
     """
     done = played(case)
     open_ones = [r.number for r in done.ledger.receipts if r.used is None]
@@ -185,7 +185,7 @@ def each_user_pays_once(case: Case) -> None:
 
 def _owed(privatizer: Privatizer, releases: int) -> int:
     if isinstance(privatizer.query, BoundedLoss) and privatizer.outlook.noisy:
-        return releases * privatizer.query.minimizer.steps
+        return privatizer.query.fits * privatizer.query.minimizer.steps
     return int(privatizer.noisy_device or releases > 0)
 
 

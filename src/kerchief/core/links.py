@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.stats import norm
 
-from kerchief.core.errors import UnknownName
+from kerchief.core.errors import InvalidValue, UnknownName
 
 __all__ = ["LINKS", "Link", "link_named"]
 
@@ -46,6 +46,20 @@ class Link:
     steepest: Constant
     flattest: Constant
     self_concordance: Constant
+
+    def kappa(self, reach: float) -> float:
+        """The κ of the literature, 1 / flattest (host only).
+
+        Raises:
+            InvalidValue: the link is so flat or so steep within the reach that floats end.
+        """
+        least, most = self.flattest(reach), self.steepest(reach)
+        if least < 1e-300 or not math.isfinite(most):
+            raise InvalidValue(
+                f"scores reach {reach:g}, where the slope of {self.name} lies between {least:g} "
+                f"and {most:g}; give a smaller radius or norm"
+            )
+        return 1 / least
 
     @property
     def origin(self) -> float:

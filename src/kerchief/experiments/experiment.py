@@ -60,9 +60,9 @@ class Size:
 class Experiment:
     """An entry of the catalogue: every player in every world.
 
-    Uniform play, greedy play, and the non-private parent of each protected player, tuned and with
-    its published widths, always play along and come first. That no private row spends more than was
-    asked for is always claimed.
+    Uniform play, greedy play, and at full size the non-private parent of each protected player,
+    tuned and with its published widths, always play along and come first. That no private row
+    spends more than was asked for is always claimed.
 
     Attributes:
         name: the word of `kerchief reproduce`.

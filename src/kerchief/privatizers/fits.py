@@ -139,7 +139,10 @@ class Fits:
         return (Charge(event=self.noise.event(), cohort=everyone, capacity=sums),)
 
     def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
-        """In every step of every fit that there was (host only).
+        """In every step of every fit that there might have been (host only).
+
+        How many there were depends on the users, through releases: a promise about one user cannot
+        be better than for the most that was allowed.
 
         Args:
             cohort: whom a charge was for.
@@ -149,7 +152,8 @@ class Fits:
         """
         if self.noise is None:
             return int(releases > 0)
-        return releases * self.query.minimizer.steps
+        asked = self.schedule.capacity(users) if cohort.first < users else 0
+        return asked * self.query.minimizer.steps
 
     def open(self) -> tuple[Tree, History]:
         """No rows yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 from kerchief.core.links import link_named
@@ -40,7 +41,10 @@ EXPERIMENT = enter(
             below(at(GLOC, "S=1"), at(GLOC, "S=4"), times=0.8),
             all_of(
                 "the private bandit is flat: at most half again as much in any world as in any",
-                [below(at(OURS, a), at(OURS, b), times=1.5) for a in WORLDS for b in WORLDS],
+                [
+                    below(at(OURS, a), at(OURS, b), times=1.5)
+                    for a, b in itertools.permutations(WORLDS, 2)
+                ],
             ),
             all_of(
                 "the private bandit loses less than each non-private one at theory widths",

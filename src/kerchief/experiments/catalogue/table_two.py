@@ -59,6 +59,21 @@ EXPERIMENT = enter(
                 for one in PAPER
             ),
             all_of(
+                "GLOC within 5 % and GLM-UCB within 2 % of the paper in all three worlds",
+                [
+                    within(at(one, world), value, share=share)
+                    for one, share in ((GLOC, 0.05), (UCB, 0.02))
+                    for world, value in zip(WORLDS, PRINTED[one], strict=True)
+                ],
+            ),
+            all_of(
+                "RS-GLinCB loses no more than the paper's, which averages two estimates",
+                [
+                    at_most(at(RS, world), value)
+                    for world, value in zip(WORLDS, PRINTED[RS], strict=True)
+                ],
+            ),
+            all_of(
                 "ours loses less than a tenth of what the paper's rule loses, at equal promise",
                 [
                     below(at(ours, world), at(paper, world), times=0.1)

@@ -113,7 +113,7 @@ class GLOC:
             exploration: multiplier of the width; by default 1 in theory and 0.03 when tuned.
         """
         link, scores = link_named(problem.link), problem.radius * problem.norm
-        flattest, rewards = link.flattest(scores), problem.high - problem.low
+        flattest, rewards = 1 / link.kappa(scores), problem.high - problem.low
         # θ' stays in the ball, its score is at most `scores`, and ‖x‖ in V⁻¹ is at most one.
         reach = math.hypot(2 * problem.radius, scores * problem.norm, rewards**2 / (2 * flattest))
         default = 1.0 if mode == "theory" else 0.03

@@ -99,6 +99,7 @@ class OnlineGLM:
         steepest, span = link.steepest(reach), problem.high - problem.low
         # Around score 0 no response is cut; around others a tuned bandit cuts surprising ones.
         slack = 0.0 if mode == "tuned" else span + steepest * reach
+        flattest = link.flattest(reach) if mode == "tuned" else 1 / link.kappa(reach)
         low, high = problem.low - link.origin - slack, problem.high - link.origin + slack
         return cls(
             query=Regression(
@@ -112,7 +113,7 @@ class OnlineGLM:
             link=problem.link,
             radius=problem.radius,
             steepest=steepest,
-            flattest=link.flattest(reach),
+            flattest=flattest,
             bend=2 * link.self_concordance(reach) * steepest * reach**2,
             spread=span / 2,
             regularizer=steepest,

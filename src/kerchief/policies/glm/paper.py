@@ -4,12 +4,14 @@ Sarmasarkar 2026 reports Table 2 for an experimental rule that differs from Algo
 hundreds that is set from epsilon and delta, arms scored by half of the estimate plus a width of
 theory size, a growth factor of 1 + 5/(8√d) + 0.05, and fits by averaged noisy gradient descent with
 steps 10/√i on the mean gradient. The ridge makes Criterion I impossible there: it never fired, so
-the warm estimate is zero, and so is its part here. What is *not* taken over is the noise: the
-paper's fits get half of what replacing a user needs and its matrix a √2 too little, while here
-`protect` gives the same promise its true noise. That changes the regret by about one per cent,
-because the ridge decides it. The leak of the paper's Algorithm 2, whose warm estimate is refitted
-the moment a user's own context triggers Criterion I, cannot be written in these contracts: a
-learner sees releases alone. `rarely` is the repaired bandit.
+the warm estimate is zero, and so is its part here. One number was fitted to the table and is not in
+the paper: the weight ½ of the matrix.
+
+What is *not* taken over is the noise: the paper's fits get half of what replacing a user needs and
+its matrix a √2 too little, while here `protect` gives the same promise its true noise. That hardly
+matters for the regret, which the ridge decides. The leak of the paper's Algorithm 2, whose warm
+estimate is refitted the moment a user's own context triggers Criterion I, cannot be written in
+these contracts: a learner sees releases alone. `rarely` is the repaired bandit.
 """
 
 from __future__ import annotations

@@ -55,19 +55,19 @@ Weighing: TypeAlias = Literal["slope", "flat"]
 
 @struct
 class Anchor:
-    """What the last fit of a kind left: the sum of matrices that it saw, and its estimate."""
+    """What the last fit of a kind left: the matrices that it saw, its estimate and its noise."""
 
     gram: Array
     estimate: Array
+    jitter: Array
 
 
 @struct
 class State:
-    """The learner's memory: the latest matrices, the noise in both kinds of release, the fits."""
+    """The learner's memory: the latest matrices with their noise, and what the fits left."""
 
     total: Array
     noise: Array
-    jitter: Array
     fit: Anchor
     warm: Anchor
     noisy: bool = static()
@@ -178,11 +178,10 @@ class RarelySwitching:
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Before any user: nothing known."""
         dim = self.curvature.dim
-        nothing = Anchor(gram=jnp.zeros((dim, dim)), estimate=jnp.zeros(dim))
+        nothing = Anchor(gram=jnp.zeros((dim, dim)), estimate=jnp.zeros(dim), jitter=jnp.float64(0))
         return State(
             total=jnp.zeros(self.curvature.size, jnp.float64),
             noise=jnp.float64(0),
-            jitter=jnp.float64(0),
             fit=nothing,
             warm=nothing,
             noisy=outlook["curvature"].noisy,
@@ -200,21 +199,22 @@ class RarelySwitching:
         """Begin at the last estimate, in the metric of the released matrix."""
         if name == "curvature":
             return None
-        anchor = state.fit if name == "fit" else state.warm
-        # The fit's own curvature: without what the confidence set takes off it.
-        scale = 1 / self.shrink if name == "fit" else self.steepest
-        metric = self._positive(state, scale * self._gram(state, name))
-        return Start(point=anchor.estimate, metric=metric, ridge=self._ridge(state))
+        # The curvature of those who are fitted to: everyone, or explorers alone.
+        sums = self.curvature.split(state.total)
+        seen = self.steepest * (sums.sum(0) if name == "fit" else sums[1])
+        metric = self._positive(state, name, seen)
+        start = self._anchor(state, name).estimate
+        return Start(point=start, metric=metric, ridge=self._ridge(state, name))
 
     def update(self, state: State, name: str, release: Released) -> State:
         """A total replaces the old one; a fit moves its anchor."""
         if name == "curvature":
             return dataclasses.replace(state, total=release.total, noise=release.noise)
         gram, estimate = self._gram(state, name), into_ball(release.point, self.radius)
-        anchor = Anchor(gram=gram, estimate=estimate)
+        anchor = Anchor(gram=gram, estimate=estimate, jitter=release.noise)
         if name == "fit":
-            return dataclasses.replace(state, jitter=release.noise, fit=anchor)
-        return dataclasses.replace(state, jitter=release.noise, warm=anchor)
+            return dataclasses.replace(state, fit=anchor)
+        return dataclasses.replace(state, warm=anchor)
 
     def refreshes(self, clock: Clock) -> Array | bool:
         """A fit is posted at once; only Criterion I looks at the latest matrix."""
@@ -222,12 +222,12 @@ class RarelySwitching:
 
     def publish(self, state: State) -> Model:
         """The estimates, and the matrices that say how well they are known."""
-        fit, warm = self._seen(state, state.fit.estimate, state.fit.gram), None
+        fit, warm = self._seen(state, "fit", state.fit.gram), None
         if self.warm is not None:
-            warm = self._seen(state, state.warm.estimate, self._gram(state, "warm"))
+            warm = self._seen(state, "warm", self._gram(state, "warm"))
         # What noise on the gradient sums adds, in units of the matrix.
-        shaken = self.allowance * self.curvature.dim * state.jitter**2 / self._ridge(state)
-        width = self.width * jnp.sqrt(1 + shaken)
+        shaken = self.curvature.dim * state.fit.jitter**2 / self._ridge(state, "fit")
+        width = self.width * jnp.sqrt(1 + self.allowance * shaken)
         return Model(fit=fit, warm=warm, width=width.astype(jnp.float32))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
@@ -275,27 +275,32 @@ class RarelySwitching:
 
     def _outgrown(self, state: State, name: str, factor: float | Array) -> Array:
         """Whether the latest matrix exceeds the last fit's by the factor."""
-        ridge = self._ridge(state) * jnp.eye(self.curvature.dim)
-        anchor = state.fit if name == "fit" else state.warm
-        now, then = self._gram(state, name) + ridge, anchor.gram + ridge
+        ridge = self._ridge(state, name) * jnp.eye(self.curvature.dim)
+        now, then = self._gram(state, name) + ridge, self._anchor(state, name).gram + ridge
         if self.growth == "direction":
             return (pivots(factor * then - now) <= 0).any()
         return jnp.prod(pivots(now)) > factor * jnp.prod(pivots(then))
 
-    def _seen(self, state: State, estimate: Array, gram: Array) -> Seen:
-        inverted = inverse(self._positive(state, gram))
+    def _anchor(self, state: State, name: str) -> Anchor:
+        return state.fit if name == "fit" else state.warm
+
+    def _seen(self, state: State, name: str, gram: Array) -> Seen:
+        inverted = inverse(self._positive(state, name, gram))
+        estimate = self._anchor(state, name).estimate
         return Seen(estimate=estimate.astype(jnp.float32), inverse=inverted.astype(jnp.float32))
 
-    def _positive(self, state: State, gram: Array) -> Array:
+    def _positive(self, state: State, name: str, gram: Array) -> Array:
         """With the ridge, and with eigenvalues floored where noise may have made them negative."""
-        ridge = self._ridge(state)
+        ridge = self._ridge(state, name)
         matrix = gram + ridge * jnp.eye(self.curvature.dim)
         return floored(matrix, 0.1 * ridge) if state.noisy else matrix
 
-    def _ridge(self, state: State) -> Array:
-        """λ: grows with the noise, a public number."""
-        spectral = self.steepest * state.noise * jnp.sqrt(2.0 * self.curvature.dim)
-        return self.ridge + self.damping * spectral + self.caution * state.jitter
+    def _ridge(self, state: State, name: str) -> Array:
+        """λ: grows with the noise, a public number; V is in units of features, not of slope."""
+        unit = self.steepest if name == "fit" else 1.0
+        spectral = unit * state.noise * jnp.sqrt(2.0 * self.curvature.dim)
+        jitter = self._anchor(state, name).jitter
+        return self.ridge + self.damping * spectral + self.caution * jitter
 
 
 def _lengths(x: Array, inverted: Array) -> Array:
@@ -319,7 +324,7 @@ _TUNED = {
 
 
 def _theory(problem: Problem, failure: float = 0.05) -> dict[str, float]:
-    """The constants for which `rarely.md` states a regret bound: far too careful to be played."""
+    """Widths of the size that theory asks for: see `rarely.md`, section 4, for what they prove."""
     dim, horizon, span = problem.dim, problem.horizon, problem.high - problem.low
     link, reach = link_named(problem.link), problem.radius * problem.norm
     bend = max(link.self_concordance(reach), 1.0)
@@ -330,7 +335,7 @@ def _theory(problem: Problem, failure: float = 0.05) -> dict[str, float]:
     )
     bias = problem.radius + 1 / (2 * bend)
     radius = 2 * math.sqrt(2 * bend * tail * bias)
-    kappa = 1 / link.flattest(reach)
+    kappa = link.kappa(reach)
     rough = math.sqrt(9 / 8) * 2 * (1 + bend * reach) * radius * span
     return {
         "shrink": math.exp(-1.0),

@@ -62,7 +62,7 @@ def rs_glincb(
     widths = widths if exploration is None else exploration
     thresholds = thresholds if patience is None else patience
     link, scores = link_named(problem.link), problem.radius * problem.norm
-    kappa, rewards = 1 / link.flattest(scores), problem.high - problem.low
+    kappa, rewards = link.kappa(scores), problem.high - problem.low
     steepest = link.steepest(scores)
     tail = math.sqrt(problem.dim * math.log(problem.horizon / _CONFIDENCE))
     return RarelySwitching(

@@ -189,7 +189,7 @@ class GLMUCB:
 def _theory_width(problem: Problem, ridge: float) -> float:
     """ρ(t) without √ln t."""
     link, scores = link_named(problem.link), problem.radius * problem.norm
-    ratio = link.steepest(scores) / link.flattest(scores)
+    ratio = link.steepest(scores) * link.kappa(scores)
     spread = math.sqrt(3 + 2 * math.log1p(2 * problem.norm**2 / ridge))
     tail = math.log(2 * problem.dim * problem.horizon / _CONFIDENCE)
     rewards = problem.high - problem.low

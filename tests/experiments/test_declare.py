@@ -105,3 +105,18 @@ def test_the_command_names_every_parameter() -> None:
     assert set(flags) == {f"--{name.replace('_', '-')}" for name in comparison.parameters()}
     assert len(dataclasses.fields(comparison)) == len(comparison.parameters())
     assert words.count("--epsilon") == 2
+
+
+def test_long_histories_play_in_smaller_chunks() -> None:
+    """A million rows of six numbers, for each of a thousand replicates, would not fit."""
+    long = Comparison(
+        link="probit",
+        contexts=("ball",),
+        policies=("glm-rare",),
+        trusts=("joint",),
+        epsilons=(1.0,),
+        horizon=1_000_000,
+        replicates=1000,
+    )
+    assert long.width() == 2**28 // (1_000_000 * 6)
+    assert dataclasses.replace(long, policies=("glm",)).width() == 1000

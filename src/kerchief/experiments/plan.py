@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from kerchief.core.contracts import Environment, Policy, Problem
+from kerchief.core.contracts import BoundedLoss, Environment, Policy, Problem
 from kerchief.core.errors import InvalidValue
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -40,6 +40,9 @@ YARDSTICKS = ("uniform", "greedy")
 
 MOST_FEATURES = 2**24
 """What one chunk of replicates may hold in arms; a round keeps a handful of such arrays."""
+
+MOST_KEPT = 2**28
+"""What one chunk of replicates may hold in histories, for policies that ask for fits."""
 
 Panel: TypeAlias = Literal["rounds", "epsilon"]
 
@@ -301,7 +304,14 @@ class Plan(abc.ABC):
         names = dict.fromkeys(cell.contexts for cell in self.cells())
         problems = [self.environment(name).problem(self.horizon) for name in names]
         most = max(problem.arms * problem.dim for problem in problems)
-        return max(1, min(self.replicates, MOST_FEATURES // most))
+        rows = max(self._kept(cell) for cell in self.cells())
+        return max(1, min(self.replicates, MOST_FEATURES // most, MOST_KEPT // max(1, rows)))
+
+    def _kept(self, cell: Cell) -> int:
+        """How many numbers the history of one replicate holds, where a policy asks for fits."""
+        policy = cell.player.make(self.environment(cell.contexts).problem(self.horizon), cell.delta)
+        losses = [one for one in policy.queries.values() if isinstance(one, BoundedLoss)]
+        return self.horizon * sum(loss.size for loss in losses)
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but should not pass unseen, a line each."""

@@ -36,7 +36,7 @@ def _figure(part: str, link: str, radius: float, horizon: int, beside: tuple[Pla
             ),
             players=(*OURS, *PAPER, RS, GLOC, *beside),
             delta=0.02,
-            full=Size(horizon=horizon, replicates=100),
+            full=Size(horizon=horizon, replicates=20),
             quick=Size(horizon=600, replicates=8, players=(OURS[3],)),
             claims=(
                 all_of(

@@ -34,7 +34,7 @@ EXPERIMENT = enter(
         ),
         players=(OURS, UCB, GLOC, RS),
         delta=1e-5,
-        full=Size(horizon=5000, replicates=100),
+        full=Size(horizon=5000, replicates=50),
         quick=Size(horizon=400, replicates=8, settings=("S=4",), players=(OURS,)),
         claims=(
             below(at(UCB, "S=1"), at(UCB, "S=4"), times=0.8),

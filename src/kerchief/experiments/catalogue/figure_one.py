@@ -46,7 +46,7 @@ def _figure(part: str, link: str, radius: float, horizon: int, beside: tuple[Pla
                         for ours, paper in zip(OURS, PAPER, strict=True)
                     ],
                 ),
-                falling([at(one, world) for one in OURS]),
+                falling([at(OURS[0], world), at(OURS[3], world)]),
                 falling([at(one, world) for one in PAPER]),
                 all_of(
                     "ours at epsilon 1 loses less than non-private bandits at theory widths",

@@ -23,8 +23,9 @@ from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import struct
+from kerchief.policies.ellipsoid import Model, State
 from kerchief.policies.glm.rarely import RarelySwitching
-from kerchief.policies.linear.linucb import LinUCB, Model, State
+from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import POLICIES, Entry
 from kerchief.privacy import MemoryLedger, Receipt
 from kerchief.privacy.receipts import Charge

@@ -20,7 +20,8 @@ from kerchief.core.contracts import Arms, Clock, Outlook, Problem, Release
 from kerchief.core.linalg import svec
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import make_environment
-from kerchief.policies.linear.linucb import LinUCB, Model, State
+from kerchief.policies.ellipsoid import Model, State
+from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import Mode
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,7 @@ from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import protect
 from kerchief.simulation import simulate
 
-QUIET = {"scores": Outlook(noisy=False)}
+QUIET = {"moments": Outlook(noisy=False)}
 
 
 def facts(link: str, **changes: Any) -> Problem:
@@ -27,9 +27,9 @@ def facts(link: str, **changes: Any) -> Problem:
 
 
 def told(policy: OnlineGLM, total: Any, count: int, noise: float = 0.0) -> Any:
-    state = policy.init({"scores": Outlook(noisy=noise > 0)})
+    state = policy.init({"moments": Outlook(noisy=noise > 0)})
     release = Release(total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(noise))
-    return policy.update(state, "scores", release)
+    return policy.update(state, "moments", release)
 
 
 @pytest.mark.parametrize("link", list(LINKS))
@@ -45,7 +45,7 @@ def test_with_every_user_at_the_truth_the_estimate_is_the_truth(link: str) -> No
         x /= np.linalg.norm(x, axis=1, keepdims=True)
         arms = Arms(features=jnp.asarray(x), allowed=jnp.ones(4, bool))
         mean = link_named(link).mean(jnp.asarray(x[1]) @ truth)
-        record = policy.record(posted, arms, jnp.int32(1), mean)["scores"]
+        record = policy.record(posted, arms, jnp.int32(1), mean)["moments"]
         total += np.asarray(policy.query.encode(record), np.float64)
     estimate = policy.publish(told(policy, total, 40)).estimate
     assert np.asarray(estimate) == pytest.approx(np.asarray(truth), abs=1e-4)
@@ -56,7 +56,7 @@ def test_a_linear_link_makes_it_ridge_regression() -> None:
     x = jnp.array([[0.6, 0.0], [0.0, 0.8], [0.5, 0.5], [0.1, 0.2]], jnp.float32)
     arms = Arms(features=x, allowed=jnp.ones(4, bool))
     model = dataclasses.replace(policy.publish(policy.init(QUIET)), estimate=jnp.ones(2))
-    record = policy.record(model, arms, jnp.int32(2), jnp.float32(0.7))["scores"]
+    record = policy.record(model, arms, jnp.int32(2), jnp.float32(0.7))["moments"]
     assert float(record.reward) == pytest.approx(0.7, abs=1e-6)
     assert float(record.weight) == 1.0
 
@@ -73,7 +73,7 @@ def test_the_statistic_is_within_its_bounds_whatever_is_posted(link: str) -> Non
     problem = facts(link)
     for action in range(4):
         for reward in (problem.low, problem.high):
-            given = policy.record(wild, arms, jnp.int32(action), jnp.float32(reward))["scores"]
+            given = policy.record(wild, arms, jnp.int32(action), jnp.float32(reward))["moments"]
             assert policy.query.low <= float(given.reward) <= policy.query.high
             assert 0 <= float(given.weight) <= 1 + 1e-6
             assert float(given.weight) * float(policy.steepest) >= float(policy.flattest) * 0.999

@@ -27,10 +27,11 @@ def policy_modules(package: ModuleType = policies) -> Iterator[ModuleType]:
 
 
 def policy_classes(modules: Iterable[ModuleType]) -> Iterator[type]:
-    """Every class defined there that both acts and updates."""
+    """Every class defined there that acts, reports and updates: what bandits share does not."""
     for module in modules:
         for kind in vars(module).values():
-            plays = inspect.isclass(kind) and hasattr(kind, "act") and hasattr(kind, "update")
+            whole = all(hasattr(kind, word) for word in ("act", "record", "update"))
+            plays = inspect.isclass(kind) and whole
             if plays and kind.__module__ == module.__name__:
                 yield kind
 

@@ -30,6 +30,7 @@ from kerchief.core.links import link_named
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.glm.increments import Increments, nearest
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
@@ -174,7 +175,7 @@ class GLOC:
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm with the greatest upper bound."""
         x = arms.features
-        length = jnp.sqrt(jnp.maximum(0, ((x @ model.inverse) * x).sum(-1)))
+        length = lengths(x, model.inverse)
         if self.mode == "theory":
             value = link_named(self.link).mean(x @ model.iterate)
         else:

@@ -21,39 +21,18 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
-from kerchief.core.linalg import floored, inverse
+from kerchief.core.contracts import Arms, Example, Problem, Tree
 from kerchief.core.links import link_named
 from kerchief.core.queries import Regression
-from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.pace import ever_rarer
+from kerchief.policies.ellipsoid import Ellipsoid, Model, State
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
-__all__ = ["Model", "OnlineGLM", "State"]
+__all__ = ["OnlineGLM"]
 
 
 @struct
-class State:
-    """The learner's memory: the latest release, and whether releases carry noise."""
-
-    total: Array
-    count: Array
-    noise: Array
-    noisy: bool = static()
-
-
-@struct
-class Model:
-    """The billboard: the estimate, the inverse matrix and the width of the confidence set."""
-
-    estimate: Array
-    inverse: Array
-    width: Array
-
-
-@struct
-class OnlineGLM:
+class OnlineGLM(Ellipsoid):
     """Optimism around a one-pass Newton estimate.
 
     Attributes:
@@ -124,56 +103,6 @@ class OnlineGLM:
             mode=mode,
         )
 
-    @property
-    def queries(self) -> Mapping[str, Regression]:
-        """One: the running totals of w x xᵀ and r x."""
-        return {"scores": self.query}
-
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Before any user: empty sums."""
-        return State(
-            total=jnp.zeros(self.query.size, jnp.float64),
-            count=jnp.int32(0),
-            noise=jnp.float64(0),
-            noisy=outlook["scores"].noisy,
-        )
-
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """It takes every release it can get."""
-        return {"scores": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
-    def update(self, state: State, name: str, release: Release) -> State:
-        """The release is a running total: it replaces the old one."""
-        return State(
-            total=release.total, count=release.count, noise=release.noise, noisy=state.noisy
-        )
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, as one more user matters ever less."""
-        return ever_rarer(clock, self.patience)
-
-    def publish(self, state: State) -> Model:
-        """Solve the normal equations and set the width."""
-        gram, moment = self.query.split(state.total)
-        ridge, floor, width = self._widths(state)
-        matrix = self.steepest * gram + ridge * jnp.eye(self.query.dim)
-        inverted = inverse(floored(matrix, floor) if state.noisy else matrix)
-        return Model(
-            estimate=(inverted @ moment).astype(jnp.float32),
-            inverse=inverted.astype(jnp.float32),
-            width=(self.exploration * width).astype(jnp.float32),
-        )
-
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """The allowed arm with the highest upper bound on its score."""
-        x = arms.features
-        bonus = jnp.sqrt(jnp.maximum(0, ((x @ model.inverse) * x).sum(-1)))
-        upper = x @ model.estimate + model.width * bonus
-        return jnp.argmax(jnp.where(arms.allowed, upper, -jnp.inf))
-
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The reward, linearized around the posted estimate."""
         x, link = arms.features[action], link_named(self.link)
@@ -181,7 +110,11 @@ class OnlineGLM:
         score = jnp.clip(x @ model.estimate, -reach, reach)
         slope = link.slope(score)
         response = reward - link.mean(score) + slope * score
-        return {"scores": Example(features=x, reward=response, weight=slope / self.steepest)}
+        return {"moments": Example(features=x, reward=response, weight=slope / self.steepest)}
+
+    def _scale(self) -> float | Array:
+        """The matrix comes in units of the steepest slope."""
+        return self.steepest
 
     def _widths(self, state: State) -> tuple[Array, Array, Array]:
         """Regularizer, eigenvalue floor and width for this much noise."""

@@ -45,6 +45,7 @@ from kerchief.core.minimizers import PreconditionedSteps, into_ball
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = ["Anchor", "Model", "RarelySwitching", "Seen", "State"]
@@ -235,7 +236,7 @@ class RarelySwitching:
         x, allowed = arms.features, arms.allowed
         if model.warm is None:
             return jnp.argmax(jnp.where(allowed, self._upper(model, x), -jnp.inf))
-        spread, rough = _lengths(x, model.warm.inverse), x @ model.warm.estimate
+        spread, rough = lengths(x, model.warm.inverse), x @ model.warm.estimate
         known = jnp.where(allowed, rough - self.reach * spread, -jnp.inf).max()
         kept = allowed & (rough + self.reach * spread >= known)
         best = jnp.argmax(jnp.where(kept, self._upper(model, x), -jnp.inf))
@@ -261,11 +262,11 @@ class RarelySwitching:
         }
 
     def _upper(self, model: Model, x: Array) -> Array:
-        return x @ model.fit.estimate + model.width * _lengths(x, model.fit.inverse)
+        return x @ model.fit.estimate + model.width * lengths(x, model.fit.inverse)
 
     def _explores(self, warm: Seen, arms: Arms) -> Array:
         """Criterion I, on the device: the user's own arms against the public matrix."""
-        spread = _lengths(arms.features, warm.inverse)
+        spread = lengths(arms.features, warm.inverse)
         return (jnp.where(arms.allowed, spread, 0) ** 2 >= self.threshold).any()
 
     def _gram(self, state: State, name: str) -> Array:
@@ -301,11 +302,6 @@ class RarelySwitching:
         spectral = unit * state.noise * jnp.sqrt(2.0 * self.curvature.dim)
         jitter = self._anchor(state, name).jitter
         return self.ridge + self.damping * spectral + self.caution * jitter
-
-
-def _lengths(x: Array, inverted: Array) -> Array:
-    """‖x‖ in the inverse of a matrix, for each row."""
-    return jnp.sqrt(jnp.maximum(0, ((x @ inverted) * x).sum(-1)))
 
 
 # Chosen on the seeds of tuning, never on those of a report.

@@ -41,6 +41,7 @@ from kerchief.core.minimizers import PreconditionedSteps, into_ball
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = ["GLMUCB", "Model", "State"]
@@ -172,7 +173,7 @@ class GLMUCB:
         """The allowed arm whose mean may be the greatest."""
         x = arms.features
         means = link_named(self.loss.link).mean(x @ model.estimate)
-        length = jnp.sqrt(jnp.maximum(0, ((x @ model.inverse) * x).sum(-1)))
+        length = lengths(x, model.inverse)
         width = self.width * jnp.sqrt(jnp.log(clock.round + 2.0))
         return jnp.argmax(jnp.where(arms.allowed, means + width * length, -jnp.inf))
 

@@ -22,38 +22,17 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
-from kerchief.core.linalg import floored, inverse
+from kerchief.core.contracts import Arms, Example, Problem, Tree
 from kerchief.core.queries import Regression
-from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.pace import ever_rarer
+from kerchief.policies.ellipsoid import Ellipsoid, Model, State
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
-__all__ = ["LinUCB", "Model", "State"]
+__all__ = ["LinUCB"]
 
 
 @struct
-class State:
-    """The learner's memory: the latest release, and whether releases carry noise."""
-
-    total: Array
-    count: Array
-    noise: Array
-    noisy: bool = static()
-
-
-@struct
-class Model:
-    """The billboard: the estimate, the inverse Gram matrix and the width of the confidence set."""
-
-    estimate: Array
-    inverse: Array
-    width: Array
-
-
-@struct
-class LinUCB:
+class LinUCB(Ellipsoid):
     """Optimism over an ellipsoid around a (noisy) ridge estimate.
 
     Attributes:
@@ -68,6 +47,8 @@ class LinUCB:
         patience: a new model is posted every 2^k rounds, the largest such number that is at most
             patience * round, or every round while that is below 1.
 
+    >>> from kerchief.core.contracts import Clock, Outlook
+    >>> from kerchief.core.random import Stream
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> policy = LinUCB.of(problem, mode="tuned")
     >>> model = policy.publish(policy.init({"moments": Outlook(noisy=False)}))
@@ -115,57 +96,6 @@ class LinUCB:
             mode=mode,
         )
 
-    @property
-    def queries(self) -> Mapping[str, Regression]:
-        """One: the running totals of x xᵀ and y x."""
-        return {"moments": self.query}
-
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Before any user: empty sums."""
-        return State(
-            total=jnp.zeros(self.query.size, jnp.float64),
-            count=jnp.int32(0),
-            noise=jnp.float64(0),
-            noisy=outlook["moments"].noisy,
-        )
-
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """It takes every release it can get."""
-        return {"moments": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
-    def update(self, state: State, name: str, release: Release) -> State:
-        """The release is a running total: it replaces the old one."""
-        return State(
-            total=release.total, count=release.count, noise=release.noise, noisy=state.noisy
-        )
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, as one more user matters ever less."""
-        return ever_rarer(clock, self.patience)
-
-    def publish(self, state: State) -> Model:
-        """Solve the regularized normal equations and set the width."""
-        gram, moment = self.query.split(state.total)
-        ridge, floor, width = self._widths(state)
-        regularized = gram + ridge * jnp.eye(self.query.dim)
-        inverted = inverse(floored(regularized, floor) if state.noisy else regularized)
-        return Model(
-            estimate=(inverted @ moment).astype(jnp.float32),
-            inverse=inverted.astype(jnp.float32),
-            width=width.astype(jnp.float32),
-        )
-
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """The allowed arm with the highest upper confidence bound."""
-        x = arms.features
-        bonus = jnp.sqrt(jnp.maximum(0, ((x @ model.inverse) * x).sum(-1)))
-        return jnp.argmax(
-            jnp.where(arms.allowed, x @ model.estimate + model.width * bonus, -jnp.inf)
-        )
-
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The features of the arm played, and its reward."""
         return {"moments": Example(features=arms.features[action], reward=reward)}
@@ -173,8 +103,7 @@ class LinUCB:
     def _widths(self, state: State) -> tuple[Array, Array, Array]:
         """Regularizer, eigenvalue floor and width for this much noise."""
         rule = self._theory_width if self.mode == "theory" else self._tuned_width
-        ridge, floor, width = rule(state.count, state.noise)
-        return ridge, floor, self.exploration * width
+        return rule(state.count, state.noise)
 
     def _theory_width(self, count: Array, noise: Array) -> tuple[Array, Array, Array]:
         """The confidence set of `linucb.md`; without noise it is OFUL's."""

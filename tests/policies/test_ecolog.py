@@ -4,55 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
 from numpy.typing import NDArray
+from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Clock, Environment, Policy, Tree
+from kerchief.core.contracts import Environment, Policy, Tree
 from kerchief.core.errors import InvalidValue
-from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import make_environment
-from kerchief.policies import POLICIES
 from kerchief.policies.glm.ecolog import ECOLog
 from kerchief.policies.registry import Mode
-from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
-from kerchief.roles.round import Round
-from kerchief.simulation import simulate
+from kerchief.simulation import Run
 
 Floats = NDArray[np.float64]
-FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+Turns = Callable[[Policy, Environment, int], Iterator[tuple[Floats, int, float, Tree]]]
+Played = Callable[[str, Environment, int], Run]
 LOGISTIC = make_environment(link="logistic", dim=3, arms=6, radius=1.5)
-
-
-def sigmoid(z: Floats) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-z)))
-
-
-def turns(
-    policy: Policy, world: Environment, rounds: int
-) -> Iterator[tuple[Floats, int, float, Tree]]:
-    """Arms, action, reward and the model that they met, round by round."""
-    bandit = Round(policy=policy, privatizers=protect(policy, FREE, horizon=rounds))
-    root = Stream.of(seed=4, replicate=0)
-    truth, carry = world.init(root.at(WORLD)), bandit.begin()
-
-    @jax.jit
-    def turn(carry: Tree, round: Array) -> Tree:
-        arms = world.arms(truth, Clock(round=round, since={}), root.at(ARMS, round=round))
-        action = bandit.act(carry, arms, round, root)
-        reward = world.reward(truth, arms, action, root.at(REWARD, round=round))
-        return bandit.learn(carry, arms, action, reward, round, root), arms, action, reward
-
-    for round in range(rounds):
-        model = carry.model
-        carry, arms, action, reward = turn(carry, jnp.int32(round))
-        yield np.asarray(arms.features, np.float64), int(action), float(reward), model
 
 
 class Reference:
@@ -75,7 +44,7 @@ class Reference:
         gained = self.loss(float(x @ blind), y) - self.loss(float(x @ moved), y)
         apart = (moved - blind) @ self.w @ (moved - blind)
         self.growth += 2 * (1 + self.radius) * gained - float(apart) / 2
-        chance = sigmoid(x @ moved)
+        chance = special.expit(x @ moved)
         self.w = self.w + chance * (1 - chance) * np.outer(x, x)
         self.theta, self.count = moved, self.count + 1
 
@@ -98,7 +67,7 @@ class Reference:
     def penalized(self, x: Floats, rewards: list[float], load: float) -> Floats:
         point = self.theta
         for _ in range(6):
-            chance = sigmoid(x @ point)
+            chance = special.expit(x @ point)
             slope = sum(chance - y for y in rewards) * x
             slope = slope + self.w @ (point - self.theta) + load * point
             curve = len(rewards) * chance * (1 - chance) * np.outer(x, x)
@@ -107,7 +76,7 @@ class Reference:
 
 
 @pytest.mark.parametrize(("mode", "ridge", "scale"), [("theory", 10.0, 1.0), ("tuned", 3.0, 0.2)])
-def test_it_is_the_papers_algorithm(mode: Mode, ridge: float, scale: float) -> None:
+def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode, ridge: float, scale: float) -> None:
     policy = ECOLog.of(LOGISTIC.problem(150), mode=mode)
     # A ball smaller than the truth, so that its edge is reached.
     policy = dataclasses.replace(policy, radius=0.25)
@@ -119,24 +88,24 @@ def test_it_is_the_papers_algorithm(mode: Mode, ridge: float, scale: float) -> N
         assert float(model.width) == pytest.approx(width, rel=1e-5)
         length = np.sqrt(np.einsum("ij,ji->i", x, np.linalg.solve(plain.w, x.T)))
         value = x @ plain.theta
-        bounds = (sigmoid(value) if mode == "theory" else value) + width * length
+        bounds = (special.expit(value) if mode == "theory" else value) + width * length
         assert bounds[action] >= bounds.max() - 1e-5
         plain.learn(x[action], reward)
         edge += bool(np.linalg.norm(plain.theta) > 0.25 - 1e-7)
     assert 5 < edge < 149
 
 
-def test_the_two_slopes_stay_within_a_factor_of_two() -> None:
+def test_the_two_slopes_stay_within_a_factor_of_two(turns: Turns) -> None:
     """What the paper's condition asks for, at every step, with the least ridge there is."""
     plain = Reference(3, 1.5, 3.0)
     for x, action, reward, _ in turns(ECOLog.of(LOGISTIC.problem(100)), LOGISTIC, 100):
         z = [x[action] @ plain.minimizer(x[action], r) for r in ([reward], [0.0, 1.0])]
-        slopes = [sigmoid(score) * sigmoid(-score) for score in z]
+        slopes = [special.expit(score) * special.expit(-score) for score in z]
         assert 0.5 < slopes[0] / slopes[1] < 2
         plain.learn(x[action], reward)
 
 
-def test_honest_steps_are_never_clipped() -> None:
+def test_honest_steps_are_never_clipped(turns: Turns) -> None:
     policy = ECOLog.of(LOGISTIC.problem(100), mode="tuned")
     free = dataclasses.replace(policy, query=dataclasses.replace(policy.query, reach=1e6))
     pairs = zip(turns(policy, LOGISTIC, 100), turns(free, LOGISTIC, 100), strict=True)
@@ -153,20 +122,7 @@ def test_other_links_are_refused(link: str) -> None:
         ECOLog.of(problem)
 
 
-def test_it_beats_uniform_play_by_far() -> None:
+def test_it_beats_uniform_play_by_far(played: Played) -> None:
     world = make_environment(link="logistic", dim=3, arms=10, radius=2.0)
-    lost = []
-    for name in ("ecolog", "uniform"):
-        policy = POLICIES[name].make(world.problem(800), "tuned")
-        run = simulate(
-            policy=policy,
-            privatizers=protect(policy, FREE, horizon=800),
-            environment=world,
-            ledger=MemoryLedger(FREE),
-            horizon=800,
-            replicates=8,
-            seed=1,
-            ticks=1,
-        )
-        lost.append(run.regret[-1].mean())
+    lost = [played(name, world, 800).regret[-1].mean() for name in ("ecolog", "uniform")]
     assert lost[0] < 0.2 * lost[1]

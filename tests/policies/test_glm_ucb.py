@@ -4,73 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
 from numpy.typing import NDArray
+from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Clock, Environment, Fitted, Policy, Problem, Tree
-from kerchief.core.random import ARMS, REWARD, WORLD, Stream
+from kerchief.core.contracts import Environment, Fitted, Policy, Problem, Tree
 from kerchief.environments import make_environment
-from kerchief.policies import POLICIES
 from kerchief.policies.glm.ucb import GLMUCB
 from kerchief.policies.registry import Mode
-from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
-from kerchief.roles.round import Round
-from kerchief.simulation import Run, simulate
+from kerchief.simulation import Run
 
 Floats = NDArray[np.float64]
-FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+Turns = Callable[[Policy, Environment, int], Iterator[tuple[Floats, int, float, Tree]]]
+Played = Callable[[str, Environment, int], Run]
 LOGISTIC = make_environment(link="logistic", dim=3, arms=6, radius=1.5)
-
-
-def sigmoid(z: Floats) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-z)))
 
 
 def fitted(x: Floats, y: Floats, ridge: float) -> Floats:
     """The penalized logistic regression, by Newton's method."""
     point = np.zeros(x.shape[1])
     for _ in range(30):
-        chance = sigmoid(x @ point)
+        chance = special.expit(x @ point)
         slope = x.T @ (chance - y) + ridge * point
         curve = (x * (chance * (1 - chance))[:, None]).T @ x + ridge * np.eye(len(point))
         point = point - np.linalg.solve(curve, slope)
     return np.asarray(point)
 
 
-def turns(
-    policy: Policy, world: Environment, rounds: int
-) -> Iterator[tuple[Floats, int, float, Tree]]:
-    """Arms, action, reward and the model that they met, round by round."""
-    bandit = Round(policy=policy, privatizers=protect(policy, FREE, horizon=rounds))
-    root = Stream.of(seed=4, replicate=0)
-    truth, carry = world.init(root.at(WORLD)), bandit.begin()
-
-    @jax.jit
-    def turn(carry: Tree, round: Array) -> Tree:
-        arms = world.arms(truth, Clock(round=round, since={}), root.at(ARMS, round=round))
-        action = bandit.act(carry, arms, round, root)
-        reward = world.reward(truth, arms, action, root.at(REWARD, round=round))
-        carry = bandit.learn(carry, arms, action, reward, round, root)
-        return carry, arms, action, reward, bandit.wishes(carry, round)
-
-    serve = jax.jit(lambda carry, round: bandit.serve(carry, "fit", round, root))
-    for round in range(rounds):
-        model = carry.model
-        carry, arms, action, reward, wishes = turn(carry, jnp.int32(round))
-        if wishes["fit"]:
-            carry = serve(carry, jnp.int32(round))
-        yield np.asarray(arms.features, np.float64), int(action), float(reward), model
-
-
 @pytest.mark.parametrize("mode", ["theory", "tuned"])
-def test_it_is_the_papers_algorithm(mode: Mode) -> None:
+def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode) -> None:
     policy = GLMUCB.of(LOGISTIC.problem(200), mode=mode)
     v = then = 3 * np.eye(3)
     estimate, xs, ys = np.zeros(3), list[Floats](), list[float]()
@@ -79,7 +45,7 @@ def test_it_is_the_papers_algorithm(mode: Mode) -> None:
         np.testing.assert_allclose(model.estimate, estimate, atol=1e-4)
         length = np.sqrt(np.einsum("ij,ji->i", x, np.linalg.solve(v, x.T)))
         width = float(policy.width) * math.sqrt(math.log(round + 2))
-        bounds = sigmoid(x @ estimate) + width * length
+        bounds = special.expit(x @ estimate) + width * length
         assert bounds[action] >= bounds.max() * (1 - 1e-5)
         v = v + np.outer(x[action], x[action])
         xs.append(x[action])
@@ -114,21 +80,7 @@ def test_a_fit_is_remembered_with_its_own_matrix() -> None:
     assert bool((start.fitted == 0).all())
 
 
-def played(name: str, world: Environment, horizon: int) -> Run:
-    policy = POLICIES[name].make(world.problem(horizon), "tuned")
-    return simulate(
-        policy=policy,
-        privatizers=protect(policy, FREE, horizon=horizon),
-        environment=world,
-        ledger=MemoryLedger(FREE),
-        horizon=horizon,
-        replicates=6,
-        seed=1,
-        ticks=1,
-    )
-
-
-def test_it_beats_uniform_play_with_few_fits_and_never_stops_refitting() -> None:
+def test_it_beats_uniform_play_with_few_fits_and_never_stops_refitting(played: Played) -> None:
     world = make_environment(link="logistic", dim=3, arms=10, radius=2.0)
     short, long, uniform = (
         played(name, world, horizon)

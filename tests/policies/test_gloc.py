@@ -4,55 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
 from numpy.typing import NDArray
+from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Clock, Environment, Example, Policy, Problem, Tree
-from kerchief.core.random import ARMS, REWARD, WORLD, Stream
+from kerchief.core.contracts import Environment, Example, Policy, Problem, Tree
 from kerchief.environments import make_environment
-from kerchief.policies import POLICIES
 from kerchief.policies.glm.gloc import GLOC
 from kerchief.policies.glm.increments import Increments, nearest
 from kerchief.policies.registry import Mode
-from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
-from kerchief.roles.round import Round
-from kerchief.simulation import simulate
+from kerchief.simulation import Run
 
 Floats = NDArray[np.float64]
-FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+Turns = Callable[[Policy, Environment, int], Iterator[tuple[Floats, int, float, Tree]]]
+Played = Callable[[str, Environment, int], Run]
 PROBIT = make_environment(link="probit", dim=3, arms=6, radius=1.5)
-
-
-def sigmoid(z: Floats) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-z)))
-
-
-def turns(
-    policy: Policy, world: Environment, rounds: int
-) -> Iterator[tuple[Floats, int, float, Tree]]:
-    """Arms, action, reward and the model that they met, round by round."""
-    bandit = Round(policy=policy, privatizers=protect(policy, FREE, horizon=rounds))
-    root = Stream.of(seed=4, replicate=0)
-    truth, carry = world.init(root.at(WORLD)), bandit.begin()
-
-    @jax.jit
-    def turn(carry: Tree, round: Array) -> Tree:
-        arms = world.arms(truth, Clock(round=round, since={}), root.at(ARMS, round=round))
-        action = bandit.act(carry, arms, round, root)
-        reward = world.reward(truth, arms, action, root.at(REWARD, round=round))
-        return bandit.learn(carry, arms, action, reward, round, root), arms, action, reward
-
-    for round in range(rounds):
-        model = carry.model
-        carry, arms, action, reward = turn(carry, jnp.int32(round))
-        yield np.asarray(arms.features, np.float64), int(action), float(reward), model
 
 
 def projected(v: Floats, point: Floats, radius: float) -> Floats:
@@ -83,7 +53,7 @@ class Reference:
 
     def learn(self, x: Floats, y: float) -> None:
         score = x @ self.iterate
-        gradient = (sigmoid(score) - y) * x
+        gradient = (special.expit(score) - y) * x
         self.v += np.outer(x, x)
         newton = np.linalg.solve(self.v, gradient)
         self.b += float(gradient @ newton) / (2 * self.k)
@@ -92,7 +62,7 @@ class Reference:
 
 
 @pytest.mark.parametrize("mode", ["theory", "tuned"])
-def test_it_is_the_papers_algorithm(mode: Mode) -> None:
+def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode) -> None:
     world = make_environment(link="logistic", dim=3, arms=6, radius=1.5)
     policy = GLOC.of(world.problem(250), mode=mode)
     plain, edge = Reference(3, 1.5), 0
@@ -105,7 +75,7 @@ def test_it_is_the_papers_algorithm(mode: Mode) -> None:
         width = scale * plain.width(spread, 0.02)
         assert float(model.width) == pytest.approx(width, rel=1e-4)
         length = np.sqrt(np.einsum("ij,ji->i", x, np.linalg.solve(plain.v, x.T)))
-        value = sigmoid(x @ plain.iterate) if mode == "theory" else x @ estimate
+        value = special.expit(x @ plain.iterate) if mode == "theory" else x @ estimate
         bounds = value + width * length
         assert bounds[action] >= bounds.max() - 1e-4
         plain.learn(x[action], reward)
@@ -142,7 +112,7 @@ def test_steps_are_bounded_whatever_they_are() -> None:
     assert query.sensitivity == pytest.approx(math.sqrt(2 + 1))
 
 
-def test_honest_steps_are_never_clipped() -> None:
+def test_honest_steps_are_never_clipped(turns: Turns) -> None:
     policy = GLOC.of(PROBIT.problem(200), mode="theory")
     free = dataclasses.replace(policy, query=dataclasses.replace(policy.query, reach=1e6))
     pairs = zip(turns(policy, PROBIT, 200), turns(free, PROBIT, 200), strict=True)
@@ -162,20 +132,7 @@ def test_the_constants_are_public_bounds() -> None:
 
 
 @pytest.mark.parametrize("link", ["logistic", "probit"])
-def test_it_beats_uniform_play_by_far(link: str) -> None:
+def test_it_beats_uniform_play_by_far(played: Played, link: str) -> None:
     world = make_environment(link=link, dim=3, arms=10, radius=2.0)
-    lost = []
-    for name in ("gloc", "uniform"):
-        policy = POLICIES[name].make(world.problem(800), "tuned")
-        run = simulate(
-            policy=policy,
-            privatizers=protect(policy, FREE, horizon=800),
-            environment=world,
-            ledger=MemoryLedger(FREE),
-            horizon=800,
-            replicates=8,
-            seed=1,
-            ticks=1,
-        )
-        lost.append(run.regret[-1].mean())
+    lost = [played(name, world, 800).regret[-1].mean() for name in ("gloc", "uniform")]
     assert lost[0] < 0.2 * lost[1]

@@ -4,64 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
 from numpy.typing import NDArray
+from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Clock, Environment, Policy, Problem, Tree
-from kerchief.core.random import ARMS, REWARD, WORLD, Stream
+from kerchief.core.contracts import Environment, Policy, Problem, Tree
 from kerchief.environments import make_environment
-from kerchief.policies import POLICIES
 from kerchief.policies.glm.rs import rs_glincb
-from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
-from kerchief.roles.round import Round
-from kerchief.simulation import Run, simulate
+from kerchief.simulation import Run
 
 Floats = NDArray[np.float64]
-FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
-
-
-def sigmoid(z: Floats) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-z)))
+Turns = Callable[[Policy, Environment, int], Iterator[tuple[Floats, int, float, Tree]]]
+Played = Callable[[str, Environment, int], Run]
 
 
 def slope(z: Floats) -> Floats:
-    return np.asarray(sigmoid(z) * sigmoid(-z))
-
-
-def turns(
-    policy: Policy, world: Environment, rounds: int
-) -> Iterator[tuple[Floats, int, float, Tree]]:
-    """Arms, action, reward and the model that they met, round by round."""
-    bandit = Round(policy=policy, privatizers=protect(policy, FREE, horizon=rounds))
-    root = Stream.of(seed=4, replicate=0)
-    truth, carry = world.init(root.at(WORLD)), bandit.begin()
-
-    @jax.jit
-    def turn(carry: Tree, round: Array) -> Tree:
-        arms = world.arms(truth, Clock(round=round, since={}), root.at(ARMS, round=round))
-        action = bandit.act(carry, arms, round, root)
-        reward = world.reward(truth, arms, action, root.at(REWARD, round=round))
-        carry = bandit.learn(carry, arms, action, reward, round, root)
-        return carry, arms, action, reward, bandit.wishes(carry, round)
-
-    serve = {
-        name: jax.jit(lambda carry, round, name=name: bandit.serve(carry, name, round, root))
-        for name in ("fit", "warm")
-    }
-    for round in range(rounds):
-        model = carry.model
-        carry, arms, action, reward, wishes = turn(carry, jnp.int32(round))
-        for name, wish in wishes.items():
-            if wish:
-                carry = serve[name](carry, jnp.int32(round))
-        yield np.asarray(arms.features, np.float64), int(action), float(reward), model
+    return np.asarray(special.expit(z) * special.expit(-z))
 
 
 class Reference:
@@ -91,7 +52,7 @@ class Reference:
         x, y = np.array([x for x, _ in chosen]), np.array([y for _, y in chosen])
         point = np.zeros(len(self.warm))
         for _ in range(30):
-            slopes = x.T @ (sigmoid(x @ point) - y) + self.ridge @ point
+            slopes = x.T @ (special.expit(x @ point) - y) + self.ridge @ point
             curve = (x * slope(x @ point)[:, None]).T @ x + self.ridge
             point = point - np.linalg.solve(curve, slopes)
         return np.asarray(point * min(1.0, self.radius / float(np.linalg.norm(point))))
@@ -102,7 +63,7 @@ def lengths(x: Floats, v: Floats) -> Floats:
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.03])
-def test_it_is_the_papers_algorithm(scale: float) -> None:
+def test_it_is_the_papers_algorithm(turns: Turns, scale: float) -> None:
     world = make_environment(link="logistic", dim=3, arms=6, radius=2.0)
     policy = rs_glincb(world.problem(250), mode="theory", exploration=scale)
     policy = dataclasses.replace(policy, threshold=0.1)
@@ -141,21 +102,7 @@ def test_the_constants_by_hand() -> None:
     assert tuned.threshold == pytest.approx(10 * float(policy.threshold))
 
 
-def played(name: str, world: Environment, horizon: int) -> Run:
-    policy = POLICIES[name].make(world.problem(horizon), "tuned")
-    return simulate(
-        policy=policy,
-        privatizers=protect(policy, FREE, horizon=horizon),
-        environment=world,
-        ledger=MemoryLedger(FREE),
-        horizon=horizon,
-        replicates=6,
-        seed=1,
-        ticks=1,
-    )
-
-
-def test_it_switches_about_as_often_as_the_logarithm_of_time() -> None:
+def test_it_switches_about_as_often_as_the_logarithm_of_time(played: Played) -> None:
     """Eightfold time grows the volume by at most 8³: 15.4 times the factor of 1.5."""
     world = make_environment(link="logistic", dim=3, arms=10, radius=2.0)
     runs = [played("rs-glincb", world, horizon) for horizon in (100, 800)]
@@ -165,7 +112,7 @@ def test_it_switches_about_as_often_as_the_logarithm_of_time() -> None:
     assert (runs[-1].releases["warm"] < 200).all()
 
 
-def test_it_beats_uniform_play_by_far() -> None:
+def test_it_beats_uniform_play_by_far(played: Played) -> None:
     world = make_environment(link="probit", dim=3, arms=10, radius=2.0)
     lost = [played(name, world, 800).regret[-1].mean() for name in ("rs-glincb", "uniform")]
     assert lost[0] < 0.15 * lost[1]

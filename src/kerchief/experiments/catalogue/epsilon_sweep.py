@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kerchief.environments.worlds import make_environment
-from kerchief.experiments.claims import all_of, at, below, falling
+from kerchief.experiments.claims import all_of, at, at_most, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
 from kerchief.experiments.plan import player
 
@@ -50,6 +50,9 @@ EXPERIMENT = enter(
                     for a, b in zip(OURS, FITS, strict=True)
                 ],
             ),
+            at_most(at(OURS[2], "redrawn"), 190),
+            at_most(at(OURS[4], "redrawn"), 75),
+            at_most(at(OURS[4], "fixed"), 110),
             below(at(OURS[5], "redrawn"), at(player("uniform"), "redrawn"), times=0.18, quick=True),
         ),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from kerchief.environments.recorded import table_two
-from kerchief.experiments.claims import all_of, at, below, falling
+from kerchief.experiments.claims import all_of, at, at_most, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
 from kerchief.experiments.plan import Player, player
 
@@ -20,7 +20,15 @@ PAPER = tuple(player("glm@paper", trust="joint", epsilon=epsilon) for epsilon in
 RS, GLOC = player("rs-glincb", mode="theory"), player("gloc", mode="theory")
 
 
-def _figure(part: str, link: str, radius: float, horizon: int, beside: tuple[Player, ...]) -> None:
+def _figure(
+    part: str,
+    link: str,
+    radius: float,
+    horizon: int,
+    beside: tuple[Player, ...],
+    most: tuple[float, float],
+) -> None:
+    """Enter one part; `most` is what ours may lose at the least and at the greatest epsilon."""
     world = f"{link} S={radius:g}"
     enter(
         Experiment(
@@ -47,6 +55,8 @@ def _figure(part: str, link: str, radius: float, horizon: int, beside: tuple[Pla
                     ],
                 ),
                 falling([at(OURS[0], world), at(OURS[3], world)]),
+                at_most(at(OURS[0], world), most[0]),
+                at_most(at(OURS[3], world), most[1]),
                 falling([at(one, world) for one in PAPER]),
                 all_of(
                     "ours at epsilon 1 loses less than non-private bandits at theory widths",
@@ -58,5 +68,5 @@ def _figure(part: str, link: str, radius: float, horizon: int, beside: tuple[Pla
     )
 
 
-_figure("a", "logistic", 3.5, 15_000, (player("ecolog", mode="theory"),))
-_figure("b", "probit", 3.0, 5000, (player("glm-ucb", mode="theory"),))
+_figure("a", "logistic", 3.5, 15_000, (player("ecolog", mode="theory"),), (130, 60))
+_figure("b", "probit", 3.0, 5000, (player("glm-ucb", mode="theory"),), (110, 50))

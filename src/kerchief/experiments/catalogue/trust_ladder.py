@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kerchief.environments.worlds import make_environment
-from kerchief.experiments.claims import at, below, falling
+from kerchief.experiments.claims import at, at_most, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
 from kerchief.experiments.plan import player
 
@@ -37,6 +37,8 @@ EXPERIMENT = enter(
             falling([at(one, "ball") for one in (LOCAL, CENTRAL, PARENT)]),
             below(at(JOINT, "ball"), at(CENTRAL, "ball"), times=1.2),
             below(at(CENTRAL, "ball"), at(LOCAL, "ball"), times=0.25),
+            at_most(at(JOINT, "ball"), 450),
+            at_most(at(JOINT, "fixed"), 600),
             below(at(PARENT, "ball"), at(JOINT, "ball"), quick=True),
             below(at(JOINT, "ball"), at(UNIFORM, "ball"), times=0.5, quick=True),
         ),

@@ -61,8 +61,10 @@ class Modest(CohortSums):
 class Chatty(CohortSums):
     """Adds noise though it promises nothing."""
 
-    def randomize(self, record: Tree, stream: Any) -> Any:
-        return CohortSums.randomize(self, record, stream) + 0.01 * stream.normal(self.query.size)
+    def randomize(self, record: Tree, clock: Clock, stream: Any) -> Any:
+        return CohortSums.randomize(self, record, clock, stream) + 0.01 * stream.normal(
+            self.query.size
+        )
 
 
 @struct
@@ -110,8 +112,10 @@ class Forgetful(CohortSums):
 class Trusting(CohortSums):
     """Adds something that was not clipped."""
 
-    def randomize(self, record: Any, stream: Any) -> Any:
-        return CohortSums.randomize(self, record, stream) + jnp.nan_to_num(record.reward) * 1e-3
+    def randomize(self, record: Any, clock: Clock, stream: Any) -> Any:
+        return (
+            CohortSums.randomize(self, record, clock, stream) + jnp.nan_to_num(record.reward) * 1e-3
+        )
 
 
 @struct

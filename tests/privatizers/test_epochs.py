@@ -62,9 +62,9 @@ def played(privatizer: EpochSums, rounds: int, source: Any) -> list[Any]:
     memory, tally = privatizer.open()
     releases = []
     for round in range(rounds):
-        tally = privatizer.collect(tally, privatizer.randomize(RECORD, None))
-        at = source.at(MIDDLE, round=round) if isinstance(source, Stream) else source
         clock = Clock(round=jnp.int32(round), since={})
+        tally = privatizer.collect(tally, privatizer.randomize(RECORD, clock, None))
+        at = source.at(MIDDLE, round=round) if isinstance(source, Stream) else source
         release, memory = privatizer.release(memory, tally, None, clock, at)
         tally = privatizer.clear(tally)
         releases.append(release)
@@ -228,9 +228,10 @@ class TestBill:
         curator = Curator(privatizers={"q": made}, ledger=ledger, horizon=5)
         curator.open()
         for round in range(4):
-            report = made.randomize(RECORD, None)
+            clock = Clock(round=jnp.int32(round), since={})
+            report = made.randomize(RECORD, clock, None)
             curator.handle(Reports(ticket=str(round), answers={"q": report}))
-            curator.release("q", Clock(round=jnp.int32(round), since={}))
+            curator.release("q", clock)
         with pytest.raises(InvalidValue, match="exact totals"):
             _ = curator.desks
         curator.settle()

@@ -67,7 +67,7 @@ def history(privatizer: Fits, users: int = USERS) -> Any:
     _, tally = privatizer.open()
     for x, y in zip(rng.normal(size=(users, 2)), rng.uniform(size=users), strict=True):
         record = Example(features=jnp.asarray(x), reward=jnp.asarray(y))
-        tally = privatizer.collect(tally, privatizer.randomize(record, None))
+        tally = privatizer.collect(tally, privatizer.randomize(record, clock(0), None))
     return tally
 
 

@@ -42,7 +42,7 @@ def played(privatizer: PrefixSums, ends: list[int], source: Any = ROOT) -> list[
     memory, tally = privatizer.open()
     releases = []
     for round in range(ends[-1]):
-        tally = privatizer.collect(tally, privatizer.randomize(RECORD, None))
+        tally = privatizer.collect(tally, privatizer.randomize(RECORD, clock(round), None))
         if round + 1 in ends:
             at = source.at(MIDDLE, round=round) if isinstance(source, Stream) else source
             release, memory = privatizer.release(memory, tally, None, clock(round), at)
@@ -146,7 +146,7 @@ def test_the_curator_meters_the_stream(exact: bool) -> None:
         curator.release("q", clock(0))
     curator.open()
     for round in range(2):
-        report = short.randomize(RECORD, None)
+        report = short.randomize(RECORD, clock(round), None)
         curator.handle(Reports(ticket=str(round), answers={"q": report}))
         release = curator.release("q", clock(round))
         assert release is not None

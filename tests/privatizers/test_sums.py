@@ -54,7 +54,7 @@ def played(privatizer: CohortSums, replicate: Array, ends: tuple[int, ...]) -> t
     memory, tally = privatizer.open()
     release = None
     for round in range(ends[-1]):
-        report = privatizer.randomize(RECORD, root.at(DEVICE, round=round))
+        report = privatizer.randomize(RECORD, clock(round), root.at(DEVICE, round=round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ends:
             at = root.at(MIDDLE, round=round)
@@ -228,7 +228,7 @@ def test_the_exact_twin_runs_on_its_grid() -> None:
         assert isinstance(noise, DiscreteGaussian)
         memory, tally = privatizer.open()
         for _ in range(3):
-            tally = privatizer.collect(tally, privatizer.randomize(RECORD, NOTHING))
+            tally = privatizer.collect(tally, privatizer.randomize(RECORD, clock(0), NOTHING))
         release, _ = privatizer.release(memory, tally, None, clock(2), NOTHING)
         steps = np.asarray(release.total) / noise.grid
         assert (steps == np.rint(steps)).all()
@@ -241,7 +241,7 @@ def test_the_exact_twin_runs_on_its_grid() -> None:
 def test_the_exact_twin_rounds_before_it_sums() -> None:
     privatizer = sums(middle=NOISE).exact()
     assert isinstance(privatizer.middle, DiscreteGaussian)
-    report = np.asarray(privatizer.randomize(RECORD, NOTHING))
+    report = np.asarray(privatizer.randomize(RECORD, clock(0), NOTHING))
     np.testing.assert_allclose(
         report, np.asarray(QUERY.encode(RECORD)), atol=privatizer.middle.grid
     )

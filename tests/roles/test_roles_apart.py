@@ -292,7 +292,7 @@ def test_the_learner_takes_no_report(message: Message) -> None:
 
 
 def test_other_roles_refuse_what_is_not_for_them() -> None:
-    with pytest.raises(InvalidValue, match="takes Reports, Batch and Ask"):
+    with pytest.raises(InvalidValue, match="takes Reports, Batch, Mixed and Ask"):
         curator(plain(), "none").handle(Read())
     with pytest.raises(InvalidValue, match="takes Reports"):
         Shuffler(size=2, transport=InProcess(), to="curator").handle(Tick())

@@ -214,7 +214,7 @@ def one_round(root: Stream, model: Array, round: Array) -> tuple[Array, Array]:
     action = policy.act(model, arms, clock, root.at(POLICY, round=round))
     reward = WORLD_2D.reward(world, arms, action, root.at(REWARD, round=round))
     record = policy.record(model, arms, action, reward)["sum"]
-    report = sums(OnDemand(limit=3)).randomize(record, root.at(DEVICE, round=round))
+    report = sums(OnDemand(limit=3)).randomize(record, clock, root.at(DEVICE, round=round))
     return WORLD_2D.regret(world, arms, action), report
 
 

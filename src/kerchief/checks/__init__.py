@@ -165,7 +165,7 @@ def _entry(subject: str | Entry | Policy, environment: Environment | None) -> tu
         kind=kind,
         summary=(kind.__doc__ or kind.__name__).splitlines()[0],
         source="given by hand",
-        trusts=("none", "local", "joint", "central"),
+        trusts=("none", "local", "shuffle", "joint", "central"),
         parent=kind.__name__,
         home="the given environment",
     )

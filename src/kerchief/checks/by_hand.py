@@ -42,7 +42,7 @@ _BATCH = 3
 _world = jax.jit(lambda environment, stream: environment.init(stream))
 _arms = jax.jit(lambda environment, world, clock, stream: environment.arms(world, clock, stream))
 _reward = jax.jit(lambda environment, *rest: environment.reward(*rest))
-_randomize = jax.jit(lambda privatizer, record, stream: privatizer.randomize(record, stream))
+_randomize = jax.jit(lambda privatizer, *given: privatizer.randomize(*given))
 _release = jax.jit(lambda privatizer, *rest: privatizer.release(*rest))
 
 
@@ -194,7 +194,7 @@ class Hand:
         records = self.policy.record(model, arms, jnp.int32(action), self._given(reward))
         for name, p in self.privatizers.items():
             number = place(name, self.privatizers)
-            report = _randomize(p, records[name], at(DEVICE, round=round, query=number))
+            report = _randomize(p, records[name], clock, at(DEVICE, round=round, query=number))
             self.tally[name] = p.collect(self.tally[name], report)
         return arms, action
 

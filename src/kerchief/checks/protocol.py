@@ -18,7 +18,7 @@ from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
 from kerchief.core.random import DEVICE, MIDDLE, Stream
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
-from kerchief.privatizers import Privatizer
+from kerchief.privatizers import At, Privatizer
 from kerchief.privatizers.registry import Entry
 
 __all__ = [
@@ -140,8 +140,14 @@ class Protocol:
         return self.make(self.query, multiplier, horizon or self.horizon)
 
     def brief(self) -> Privatizer:
-        """One that is built for as many releases as there are `ENDS`."""
-        return self.build(ENDS[-1] if self.fits else len(ENDS))
+        """One that is built for as many releases as there are `ENDS`, and for those times."""
+        brief = self.build(ENDS[-1] if self.fits else len(ENDS))
+        return brief.with_schedule(At(ends=ENDS)) if isinstance(brief.schedule, At) else brief
+
+    @property
+    def step(self) -> float:
+        """How far rounding at random moves a coordinate of one report: none where there is none."""
+        return max((float(getattr(one, "step", 0.0)) for one in self.build().noises), default=0.0)
 
 
 def protocols(trust: str, entry: Entry) -> Iterator[Protocol]:
@@ -215,7 +221,7 @@ def released(
         memory, tally = jax.tree.map(np.asarray, (memory, tally))
     releases = []
     for round, statistic in enumerate(encoded):
-        report = privatizer.report(statistic, _at(source, DEVICE, round))
+        report = privatizer.report(statistic, clock_at(round), _at(source, DEVICE, round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ends:
             at, clock = _at(source, MIDDLE, round), clock_at(round)
@@ -231,7 +237,7 @@ def transcript(protocol: Protocol, privatizer: Privatizer, users: list[Example])
     memory, tally = privatizer.open()
     shown = []
     for round, user in enumerate(users):
-        report = privatizer.randomize(user, root.at(DEVICE, round=round))
+        report = privatizer.randomize(user, clock_at(round), root.at(DEVICE, round=round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ENDS:
             at, clock = root.at(MIDDLE, round=round), clock_at(round)
@@ -275,7 +281,7 @@ def _collected(
 ) -> Tree:
     def one(tally: Tree, copy: Array) -> Tree:
         at = Stream.of(seed=seed, replicate=copy).at(DEVICE, round=round)
-        return privatizer.collect(tally, privatizer.randomize(user, at))
+        return privatizer.collect(tally, privatizer.randomize(user, clock_at(round), at))
 
     return jax.vmap(one)(tallies, copies)
 

@@ -21,8 +21,8 @@ __all__ = ["calibrate"]
     "--trust",
     default="local",
     show_default=True,
-    metavar="local|joint|central",
-    help="Noise on each report, on every prefix, or on each batch's sum.",
+    metavar="local|shuffle|joint|central",
+    help="Noise on each report, on each shuffled batch, on every prefix, or on each batch's sum.",
 )
 @options.env
 @options.dim
@@ -68,7 +68,8 @@ def calibrate(
     print_table(("the noise", ""), _facts(noise), columns="lr")
     rows = [_texts(one) for one in noise.alternatives]
     way = "all prefixes at once" if noise.guarantee.trust is Trust.JOINT else "one joint release"
-    used = ("exact Gaussian (used)", f"{noise.std:.5g}", "1.00x", way)
+    kind = "coins" if noise.guarantee.trust is Trust.SHUFFLE else "exact Gaussian"
+    used = (f"{kind} (used)", f"{noise.std:.5g}", "1.00x", way)
     headings = ("the same promise by", "std", "factor", "")
     print_table(headings, [used, *rows], columns="lrrl")
     click.echo(noise.guarantee.sentence())
@@ -83,7 +84,7 @@ def _facts(noise: Noise) -> list[tuple[str, str]]:
         ("standard deviation on each coordinate", f"{noise.std:.6g}"),
         (f"on the total after {noise.releases} noisy releases", f"{noise.total_std:.6g}"),
         ("discrete twin: grid", f"2**{-twin.grid_bits} = {twin.grid:.4g}"),
-        ("discrete twin: scale in grid steps", str(twin.scale)),
+        ("discrete twin: scale in grid steps", f"{twin.std / twin.grid:.0f}"),
         ("discrete twin: standard deviation", f"{noise.twin_std:.6g}"),
         ("discrete twin: epsilon really spent", f"{noise.twin_epsilon:.6g}"),
     ]

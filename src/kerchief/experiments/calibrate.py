@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import TypeAlias
@@ -13,6 +14,7 @@ from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.environments.worlds import make_environment
+from kerchief.mechanisms.binomial import Binomial, Coins
 from kerchief.mechanisms.blt import best_continual
 from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.discrete_tree import DiscreteTree
@@ -25,7 +27,9 @@ from kerchief.privacy.calibration import (
 from kerchief.privacy.composition import epsilon_at
 from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.vector_sum import vector_sum
 from kerchief.privatizers.registry import TRUSTS
+from kerchief.privatizers.shuffled import ShuffledSums
 
 __all__ = ["Alternative", "Noise", "calibrate"]
 
@@ -63,7 +67,8 @@ class Noise:
             of the last, worst prefix.
         releases: how many releases a run makes.
         total_std: standard deviation of the noise in the total over all users.
-        twin: the exact discrete mechanism for deployment; under joint trust that of each block.
+        twin: the exact discrete mechanism for deployment; under joint trust that of each block,
+            under shuffle trust all coins of a cohort.
         twin_std: standard deviation of the twin's noise where `std` is that of this one; under
             joint trust on its own worst prefix.
         twin_epsilon: what the twin really costs, at the guarantee's delta.
@@ -77,7 +82,7 @@ class Noise:
     std: float
     releases: int
     total_std: float
-    twin: DiscreteGaussian
+    twin: DiscreteGaussian | Coins
     twin_std: float
     twin_epsilon: float
     alternatives: tuple[Alternative, ...]
@@ -121,7 +126,8 @@ def calibrate(
         delta: of the guarantee.
         trust: `local`: the noise of each report; `central`: the noise of each batch's sum. Every
             user is in one of them, once, so both need one noise; a run adds up its releases.
-            `joint`: the correlated noise of every prefix, paid for once.
+            `joint`: the correlated noise of every prefix, paid for once. `shuffle`: the coins of
+            each cohort, with what rounding at random may add.
         link: how a score becomes an expected reward; it bounds y.
         dim: length of x.
         radius: norm of the parameter; it bounds y where the link does not.
@@ -137,7 +143,7 @@ def calibrate(
     """
     validate.positive("epsilon", epsilon)
     validate.between("delta", delta, 0.0, 1.0)
-    validate.one_of("trust", trust, ("local", "joint", "central"))
+    validate.one_of("trust", trust, ("local", "shuffle", "joint", "central"))
     problem = make_environment(link=link, dim=dim, radius=radius).problem(
         validate.whole("horizon", horizon, high=2**31 - 1)
     )
@@ -145,8 +151,12 @@ def calibrate(
     reach = query.sensitivity if sensitivity is None else sensitivity
     validate.positive("sensitivity", reach)
     multiplier = gaussian_noise_multiplier(epsilon, delta)
-    amount = (_continual if trust == Trust.JOINT else _fresh)(multiplier, reach, query, horizon)
-    releases = TRUSTS[trust].make(query, multiplier, horizon).schedule.capacity(horizon)
+    privatizer = TRUSTS[trust].make(query, multiplier, horizon)
+    if isinstance(privatizer, ShuffledSums):
+        amount = _shuffled(multiplier, reach, privatizer, epsilon, delta)
+    else:
+        amount = (_continual if trust == Trust.JOINT else _fresh)(multiplier, reach, query, horizon)
+    releases = privatizer.schedule.capacity(horizon)
     others = _looser(epsilon, delta, multiplier) + amount.others
     if sensitivity is None:
         others += _coarser(query, epsilon, delta, multiplier * reach)
@@ -173,7 +183,7 @@ class _Amount:
     """Noise of one kind, its exact twin, and other noises that would keep the same promise."""
 
     std: float
-    twin: DiscreteGaussian
+    twin: DiscreteGaussian | Coins
     twin_std: float
     twin_event: Event
     others: tuple[Other, ...] = ()
@@ -183,6 +193,32 @@ def _fresh(multiplier: float, reach: float, query: Regression, horizon: int) -> 
     """Noise drawn anew for every release."""
     twin = DiscreteGaussian.matching(multiplier, reach, query.size)
     return _Amount(std=multiplier * reach, twin=twin, twin_std=twin.std, twin_event=twin.event())
+
+
+def _shuffled(
+    multiplier: float, reach: float, privatizer: ShuffledSums, epsilon: float, delta: float
+) -> _Amount:
+    """Coins for each cohort, beside a trusted curator's noise and the published constants."""
+    largest = max(end - start for start, end in itertools.pairwise((0, *privatizer.ends)))
+    size = privatizer.query.size
+    noise = Binomial.of(
+        noise_multiplier=multiplier, sensitivity=reach, dimension=size, users=largest
+    )
+    twin = noise.exact()
+    std = math.hypot(twin.std, twin.step * math.sqrt(largest) / 2)
+    published = "Cheu, Joseph, Mao, Peng 2022"
+    try:
+        proved = vector_sum(users=privatizer.ends[0], size=size, epsilon=epsilon, delta=delta)
+        theorem: Other = ("closed-form constants", published, proved.std * reach / std)
+    except InvalidValue:
+        theorem = ("closed-form constants", "proved below epsilon 15 and delta 1/2 only", None)
+    return _Amount(
+        std=std,
+        twin=twin,
+        twin_std=std,
+        twin_event=twin.event(),
+        others=(("a trusted curator's noise", "central trust", multiplier * reach / std), theorem),
+    )
 
 
 def _continual(multiplier: float, reach: float, query: Regression, horizon: int) -> _Amount:

@@ -63,7 +63,7 @@ joint, central
     noise: str = "bernoulli"
     horizon: int = 10_000
     policies: tuple[str, ...] = ("linucb",)
-    trusts: tuple[str, ...] = ("local", "joint", "central")
+    trusts: tuple[str, ...] = ("local", "shuffle", "joint", "central")
     continual: str = BEST
     epsilons: tuple[float, ...] = (0.2, 1.0, 10.0)
     delta: float = 1e-5

@@ -288,7 +288,9 @@ class DiscreteGaussian:
             raise InvalidValue(f"the sum has 2**53 or more grid steps of {self.grid}; no float64")
         return total.astype(np.float64) * self.grid
 
-    def prepare(self, vector: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    def prepare(
+        self, vector: Sequence[float] | NDArray[np.float64], stream: object = None
+    ) -> NDArray[np.float64]:
         """Round a vector, or rows of them, to the grid: their sums are exact, so noise may wait.
 
         >>> noise = DiscreteGaussian(grid_bits=1, scale=4096, sensitivity=1.0, dimension=2)

@@ -166,7 +166,7 @@ def on_grid(vector: Vector, node: GridNoise, *, places: int) -> Floats:
     Raises:
         InvalidValue: the vector does not fit the grid.
     """
-    rounded: Floats = node.prepare(vector)
+    rounded: Floats = node.prepare(vector, None)
     most = _MOST_STEPS * node.grid / places
     if not (np.abs(rounded) < most).all():
         raise InvalidValue(f"vector has an entry of {most} or more; sums would not be exact")

@@ -48,7 +48,7 @@ class Gaussian:
         """The vector with noise."""
         return vector + self.std * stream.normal(vector.shape[0])
 
-    def prepare(self, vector: Array) -> Array:
+    def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
         """What a user adds to a sum that gets this noise: the vector itself."""
         return vector
 

@@ -31,8 +31,8 @@ class Mechanism(Protocol):
     def sensitivity(self) -> float:
         """How far one user can move the vector: what the noise is paid against."""
 
-    def prepare(self, vector: Vector) -> Vector:
-        """What a user adds to a sum that gets this noise later."""
+    def prepare(self, vector: Vector, stream: Any) -> Vector:
+        """What a user adds to a sum that gets this noise later; some round it at random."""
 
     def add(self, vector: Vector, stream: Any) -> Vector:
         """The vector with noise; simulation gives a `core.random.Stream`, deployment nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from kerchief.core.registry import Registry
+from kerchief.mechanisms.binomial import Binomial, Coins
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
@@ -47,6 +48,22 @@ MECHANISMS.add(
         kind=DiscreteGaussian,
         idealized=DiscreteGaussian.idealized,
         summary="rounding to a grid, then whole grid steps of exactly sampled noise",
+    ),
+)
+MECHANISMS.add(
+    "binomial",
+    Entry(
+        kind=Binomial,
+        idealized=Binomial.idealized,
+        summary="random rounding to a grid, then all coins of a shuffled cohort in one draw",
+    ),
+)
+MECHANISMS.add(
+    "coins",
+    Entry(
+        kind=Coins,
+        idealized=Coins.idealized,
+        summary="random rounding to a grid, then this device's share of a cohort's fair coins",
     ),
 )
 MECHANISMS.add(

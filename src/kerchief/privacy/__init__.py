@@ -28,6 +28,7 @@ from kerchief.privacy.composition import (
 )
 from kerchief.privacy.discrete_slack import Slack, slack
 from kerchief.privacy.events import (
+    Binomial,
     Composed,
     DiscreteGaussian,
     Event,
@@ -46,6 +47,7 @@ from kerchief.privacy.receipts import Charge, Cohort, Receipt
 from kerchief.privacy.rules import worst_case
 
 __all__ = [
+    "Binomial",
     "Charge",
     "Cohort",
     "Composed",

@@ -1,11 +1,13 @@
 """What several events on the same user cost together.
 
-Three accountants, each a proof of its own, and the least of what they say:
+Four accountants, each a proof of its own, and the least of what they say:
 
-* Gaussians (and discrete ones, with their slack) compose exactly: the squares of the inverse
-  noise multipliers add.
-* Everything here is zCDP, so ρ adds, followed by the tight conversion.
+* Gaussians (discrete ones and sums of coins too, with their slack) compose exactly: the squares of
+  the inverse noise multipliers add.
+* All but sums of coins is zCDP, so ρ adds, followed by the tight conversion.
 * Pure mechanisms add their ε, or, at δ > 0, compose as privacy loss distributions.
+* Rényi profiles add: for sums of coins that are too few to be compared with a Gaussian, or that
+  come together with what is known by its zCDP alone.
 """
 
 from __future__ import annotations
@@ -18,17 +20,20 @@ from typing import Any
 
 from kerchief.core.errors import UnsupportedEvent
 from kerchief.core.validate import at_least, between, whole
+from kerchief.privacy.binomial import binomial_renyi, binomial_slack
 from kerchief.privacy.calibration import pure_rho
 from kerchief.privacy.curves import (
     Curve,
     GaussianCurve,
     LossCurve,
     PureCurve,
+    RenyiCurve,
     SlackCurve,
     ZcdpCurve,
 )
 from kerchief.privacy.discrete_slack import Slack, slack
 from kerchief.privacy.events import (
+    Binomial,
     Composed,
     DiscreteGaussian,
     Event,
@@ -41,6 +46,7 @@ from kerchief.privacy.events import (
     Zcdp,
 )
 from kerchief.privacy.external import LossDistribution, dp_events, loss_distributions
+from kerchief.privacy.renyi import Renyi, renyi_of_rho, renyi_sum
 from kerchief.privacy.search import least
 
 __all__ = [
@@ -53,7 +59,7 @@ __all__ = [
 
 Counts = frozenset[tuple[Event, int]]
 
-_PRICED = (NonPrivate, Gaussian, DiscreteGaussian, Laplace, RandomizedResponse, Zcdp)
+_PRICED = (NonPrivate, Gaussian, DiscreteGaussian, Binomial, Laplace, RandomizedResponse, Zcdp)
 
 _GRID = 1e-4
 _MOST_POINTS = 1e6
@@ -143,7 +149,8 @@ def to_dp_event(event: Event) -> Any:
     Read the result under its REPLACE_SPECIAL relation: our sensitivities are replacement
     distances already, and REPLACE_ONE would double a Gaussian's. Discrete Gaussians and pure
     mechanisms have no exact word there and become the zCDP that they satisfy (so an accountant
-    of privacy loss distributions refuses them and a Rényi accountant reads an upper bound).
+    of privacy loss distributions refuses them and a Rényi accountant reads an upper bound). Sums of
+    coins are not zCDP and have no word at all.
 
     Raises:
         UnsupportedEvent: the event has no translation.
@@ -195,22 +202,39 @@ def _epsilon(counts: Counts, delta: float) -> float:
 def _curves(counts: Counts) -> tuple[Curve, ...]:
     if not counts:
         return (PureCurve(total=0.0),)
-    rho = math.fsum(_rho(event) * n for event, n in counts)
-    if math.isinf(rho):
+    if any(isinstance(event, NonPrivate) for event, _ in counts):
         return ()
-    zcdp = ZcdpCurve(rho=rho)
-    if any(isinstance(event, Zcdp) for event, _ in counts):
-        return (zcdp,)
+    total = _slack(counts)
+    if any(isinstance(event, Binomial) for event, _ in counts):
+        if any(isinstance(event, Zcdp) for event, _ in counts) or math.isinf(total.shift):
+            return (RenyiCurve(profile=renyi_sum((_profile(event), n) for event, n in counts)),)
+        zcdp: tuple[Curve, ...] = ()
+    else:
+        rho = math.fsum(_rho(event) * n for event, n in counts)
+        if math.isinf(rho):
+            return ()
+        zcdp = (ZcdpCurve(rho=rho),)
+        if any(isinstance(event, Zcdp) for event, _ in counts):
+            return zcdp
     precision = math.fsum(_precision(event) * n for event, n in counts)
     pure = math.fsum(_pure(event) * n for event, n in counts)
     exact = _continuous(counts, precision, pure)
-    discrete = [slack(event, n) for event, n in counts if isinstance(event, DiscreteGaussian)]
-    if discrete:
-        total = Slack(*(math.fsum(column) for column in zip(*discrete, strict=True)))
+    if any(total):
         exact = tuple(SlackCurve(continuous=curve, slack=total) for curve in exact)
     elif not pure:
         return exact
-    return (*exact, zcdp) if precision else (*exact, zcdp, PureCurve(total=pure))
+    return (*exact, *zcdp) if precision else (*exact, *zcdp, PureCurve(total=pure))
+
+
+def _profile(event: Event) -> Renyi:
+    return binomial_renyi(event) if isinstance(event, Binomial) else renyi_of_rho(_rho(event))
+
+
+def _slack(counts: Counts) -> Slack:
+    """What discrete noise costs beyond the continuous noise that it stands for."""
+    parts = [slack(event, n) for event, n in counts if isinstance(event, DiscreteGaussian)]
+    parts += [binomial_slack(event, n) for event, n in counts if isinstance(event, Binomial)]
+    return Slack(*(math.fsum(part[i] for part in parts) for i in range(len(Slack._fields))))
 
 
 def _continuous(counts: Counts, precision: float, pure: float) -> tuple[Curve, ...]:
@@ -245,7 +269,7 @@ def _gaussian_losses(precision: float, grid: float) -> LossDistribution:
 
 
 def _precision(event: Event) -> float:
-    if isinstance(event, Gaussian | DiscreteGaussian):
+    if isinstance(event, Gaussian | DiscreteGaussian | Binomial):
         return 1.0 / event.noise_multiplier / event.noise_multiplier
     return 0.0
 

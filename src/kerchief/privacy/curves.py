@@ -17,8 +17,18 @@ from kerchief.privacy.calibration import (
 )
 from kerchief.privacy.discrete_slack import Slack
 from kerchief.privacy.external import LossDistribution
+from kerchief.privacy.renyi import Renyi, renyi_delta
+from kerchief.privacy.search import least
 
-__all__ = ["Curve", "GaussianCurve", "LossCurve", "PureCurve", "SlackCurve", "ZcdpCurve"]
+__all__ = [
+    "Curve",
+    "GaussianCurve",
+    "LossCurve",
+    "PureCurve",
+    "RenyiCurve",
+    "SlackCurve",
+    "ZcdpCurve",
+]
 
 _LEAST_LOSS_DELTA = 1e-10
 
@@ -61,6 +71,25 @@ class ZcdpCurve:
     def delta(self, epsilon: float) -> float:
         """Return the δ that is implied."""
         return zcdp_delta(self.rho, epsilon) if epsilon >= 0 else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenyiCurve:
+    """The curve that a Rényi profile implies."""
+
+    profile: Renyi
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least ε that is implied, or infinity where the tail alone is above δ."""
+        if self.profile.tail >= delta:
+            return math.inf
+        if self.delta(0.0) <= delta:
+            return 0.0
+        return least(lambda epsilon: self.delta(epsilon) <= delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the δ that is implied."""
+        return renyi_delta(self.profile, epsilon) if epsilon >= 0 else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
 from kerchief.core.validate import at_least, positive, whole
 
 __all__ = [
+    "Binomial",
     "Composed",
     "DiscreteGaussian",
     "Event",
@@ -107,6 +108,42 @@ class DiscreteGaussian(Event):
     def noise_multiplier(self) -> float:
         """Return s / Δ: the multiplier of the continuous Gaussian that it stands for."""
         return self.scale / self.sensitivity
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binomial(Event):
+    """An integer vector query plus fair coins.
+
+    The output is f(X) + Z, with f(X) in Z^n, max ‖f(X) − f(X')‖₂ ≤ Δ over neighbours, and the Z_j
+    independent, each the number of heads among 4 s² fair coins less its mean 2 s². A query that
+    is itself random, such as one that is rounded at random, is covered if every outcome is.
+
+    Attributes:
+        sensitivity: Δ, in units of the grid (the step between two integers is 1).
+        scale: s, in units of the grid: exactly the standard deviation.
+        dimension: n, the number of coordinates.
+    """
+
+    kind: ClassVar[str] = "binomial"
+    sensitivity: float
+    scale: int
+    dimension: int
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        positive("sensitivity", self.sensitivity)
+        whole("scale", self.scale)
+        whole("dimension", self.dimension)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Return s / Δ: the multiplier of the continuous Gaussian that it stands for."""
+        return self.scale / self.sensitivity
+
+    @property
+    def trials(self) -> int:
+        """Return the number of coins a coordinate, 4 s²."""
+        return 4 * self.scale**2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,6 +301,7 @@ _KINDS: dict[str, Callable[..., Event]] = {
         NonPrivate,
         Gaussian,
         DiscreteGaussian,
+        Binomial,
         Laplace,
         RandomizedResponse,
         Zcdp,

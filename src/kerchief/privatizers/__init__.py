@@ -7,6 +7,7 @@ from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.registry import CONTINUALS, TRUSTS, protect
 from kerchief.privatizers.schedule import At, Every, OnDemand
+from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "OnDemand",
     "PrefixSums",
     "Privatizer",
+    "ShuffledSums",
     "protect",
 ]

@@ -160,11 +160,11 @@ class Fits:
         rows = jnp.zeros((self.horizon, self.query.size), self._precision())
         return (), History(rows=rows, count=jnp.int32(0))
 
-    def randomize(self, record: Tree, stream: Stream | None) -> Vector:
+    def randomize(self, record: Tree, clock: Clock, stream: Stream | None) -> Vector:
         """Device: clip and encode, always."""
-        return self.report(self.query.encode(record), stream)
+        return self.report(self.query.encode(record), clock, stream)
 
-    def report(self, statistic: Vector, stream: Stream | None) -> Vector:
+    def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
         """Device: the row itself, for a curator that its user trusts."""
         return statistic
 
@@ -210,7 +210,7 @@ class Fits:
         gradients = self.query.gradients(rows, point)
         if self.noise is None or self.noise.idealized:
             return gradients.sum(0, dtype=jnp.float64)
-        prepared: Vector = self.noise.prepare(np.asarray(gradients))
+        prepared: Vector = self.noise.prepare(np.asarray(gradients), None)
         return prepared.sum(0)
 
     def _precision(self) -> Any:

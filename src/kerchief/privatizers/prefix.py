@@ -135,11 +135,11 @@ class PrefixSums:
         noise = self.noise.open(self.query.size)
         return Prefix(total=zero, noise=noise, releases=jnp.int32(0)), Tally(total=zero)
 
-    def randomize(self, record: Tree, stream: Stream | None) -> Vector:
+    def randomize(self, record: Tree, clock: Clock, stream: Stream | None) -> Vector:
         """Device: clip and encode, always."""
-        return self.report(self.query.encode(record), stream)
+        return self.report(self.query.encode(record), clock, stream)
 
-    def report(self, statistic: Vector, stream: Stream | None) -> Vector:
+    def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
         """Device: the statistic as the noise wants it, on a grid if it is exact."""
         return self.noise.prepare(statistic)
 

@@ -82,10 +82,10 @@ class Privatizer(Protocol):
     def open(self) -> tuple[Tree, Tree]:
         """The memory and the tally before the first user."""
 
-    def randomize(self, record: Tree, stream: Stream | None) -> Vector:
+    def randomize(self, record: Tree, clock: Clock, stream: Stream | None) -> Vector:
         """Device: clip and encode, always; then `report`."""
 
-    def report(self, statistic: Vector, stream: Stream | None) -> Vector:
+    def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
         """Device: what leaves it, for a statistic that is clipped and encoded."""
 
     def collect(self, tally: Tree, report: Vector) -> Tree:

@@ -21,6 +21,7 @@ from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, Every
+from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = ["BEST", "CONTINUALS", "TRUSTS", "Entry", "makers_of", "protect"]
@@ -90,6 +91,12 @@ def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> Cohort
     return CohortSums(query=query, schedule=schedule, device=None, middle=noise)
 
 
+def _shuffle(query: BoundedSum, noise_multiplier: float, horizon: int) -> ShuffledSums:
+    return ShuffledSums.of(
+        query, noise_multiplier=noise_multiplier, horizon=horizon, first=200, growth=1.7
+    )
+
+
 def _fits(query: BoundedLoss, noise_multiplier: float, horizon: int) -> Fits:
     return Fits.of(query, noise_multiplier=noise_multiplier or None, horizon=horizon)
 
@@ -100,6 +107,13 @@ TRUSTS.add(
 TRUSTS.add(
     "local",
     Entry(make=_local, summary="each device adds Gaussian noise to its report; no one is trusted"),
+)
+TRUSTS.add(
+    "shuffle",
+    Entry(
+        make=_shuffle,
+        summary="devices add coins to their reports; a shuffler mixes each batch of them",
+    ),
 )
 TRUSTS.add(
     "joint",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -93,12 +93,12 @@ class CohortSums:
         """The twin for deployment: the same protocol with discrete noise at the same multiplier."""
         return self.with_noise(self._twin)
 
-    def with_noise(self, change: Callable[[Any], Any]) -> CohortSums:
+    def with_noise(self, change: Callable[[Any], Any]) -> Self:
         """The same protocol with every noise in it changed."""
         device, middle = (n if n is None else change(n) for n in (self.device, self.middle))
         return dataclasses.replace(self, device=device, middle=middle)
 
-    def with_schedule(self, schedule: Schedule) -> CohortSums:
+    def with_schedule(self, schedule: Schedule) -> Self:
         """The same protocol, released at other times."""
         return dataclasses.replace(self, schedule=schedule)
 
@@ -137,15 +137,15 @@ class CohortSums:
         zero = jnp.zeros(self.query.size, jnp.float64)
         return Memory(total=zero, releases=jnp.int32(0)), Tally(total=zero)
 
-    def randomize(self, record: Tree, stream: Stream | None) -> Vector:
+    def randomize(self, record: Tree, clock: Clock, stream: Stream | None) -> Vector:
         """Device: clip and encode, always; then the device's own noise, if it has any."""
-        return self.report(self.query.encode(record), stream)
+        return self.report(self.query.encode(record), clock, stream)
 
-    def report(self, statistic: Vector, stream: Stream | None) -> Vector:
+    def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
         """Device: its own noise, if it has any; else the statistic as the middle wants it."""
         if self.device is not None:
             return self.device.add(statistic, stream)
-        return statistic if self.middle is None else self.middle.prepare(statistic)
+        return statistic if self.middle is None else self.middle.prepare(statistic, stream)
 
     def collect(self, tally: Tally, report: Vector) -> Tally:
         """Middle: add one report to the cohort."""

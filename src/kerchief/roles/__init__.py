@@ -10,7 +10,7 @@ from kerchief.roles.device import Device
 from kerchief.roles.drive import drive
 from kerchief.roles.interactive import Bandit
 from kerchief.roles.learner import Learner
-from kerchief.roles.shuffler import Shuffler
+from kerchief.roles.shuffler import Mixer, Shuffler
 from kerchief.roles.transport import InProcess
 
-__all__ = ["Bandit", "Curator", "Device", "InProcess", "Learner", "Shuffler", "drive"]
+__all__ = ["Bandit", "Curator", "Device", "InProcess", "Learner", "Mixer", "Shuffler", "drive"]

@@ -17,7 +17,7 @@ from kerchief.privatizers.billing import Receipts, pay, settle
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At
 from kerchief.roles.device import on_host
-from kerchief.roles.messages import Answer, Answers, Ask, Batch, Done, Message, Reports
+from kerchief.roles.messages import Answer, Answers, Ask, Batch, Done, Message, Mixed, Reports
 from kerchief.roles.round import place
 
 __all__ = ["Curator", "Desk"]
@@ -151,20 +151,23 @@ class Curator:
                 for answers in message.answers:
                     self.collect(answers)
                 return Done()
+            case Mixed():
+                self.collect(message.answers, users=message.users)
+                return Done()
             case Ask():
                 return Answer(release=self.release(message.query, message.clock, message.request))
         kind = type(message).__name__
-        raise InvalidValue(f"a curator was sent a {kind}; it takes Reports, Batch and Ask")
+        raise InvalidValue(f"a curator was sent a {kind}; it takes Reports, Batch, Mixed and Ask")
 
-    def collect(self, answers: Answers) -> None:
-        """Add one user's reports to the tallies.
+    def collect(self, answers: Answers, *, users: int = 1) -> None:
+        """Add one user's reports to the tallies, or the totals of several users' mixed ones.
 
         Raises:
             CapacityExceeded: nothing was paid for, or the horizon's users have all been here.
             InvalidValue: the reports do not fit the queries; nothing was added.
         """
         self._paid()
-        if self.users >= self.horizon:
+        if self.users + whole("users", users) > self.horizon:
             raise CapacityExceeded(f"{self.users} users were here; {self.horizon} were paid for")
         self._check(answers)
         tallies = {
@@ -173,7 +176,7 @@ class Curator:
         }
         for name, tally in tallies.items():
             self._desks[name] = dataclasses.replace(self._desks[name], tally=tally)
-        self.users += 1
+        self.users += users
 
     def release(self, name: str, clock: Clock, request: Start | None = None) -> Released | None:
         """Release a query's total or its fit, or None where its schedule is not ready.

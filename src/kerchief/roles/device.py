@@ -114,12 +114,12 @@ class Device:
         given = (name, visit.post.model, visit.arms, visit.action, reward)
         if on_host(privatizer):
             statistic = np.asarray(_statistic(self._policy, privatizer.query, *given))
-            return privatizer.report(statistic, None)
+            return privatizer.report(statistic, clock, None)
         if stream is None and privatizer.outlook.noisy:
             raise InvalidValue(f"the noise of {name!r} is simulated; give reports a stream")
         number = place(name, self._privatizers)
         at = None if stream is None else stream.at(DEVICE, round=clock.round, query=number)
-        return _randomize(self._policy, privatizer, *given, at)
+        return _randomize(self._policy, privatizer, *given, clock, at)
 
 
 def on_host(privatizer: Privatizer) -> bool:
@@ -141,10 +141,11 @@ def _randomize(
     arms: Arms,
     action: Array,
     reward: Array,
+    clock: Clock,
     stream: Stream | None,
 ) -> Vector:
     record = policy.record(model, arms, action, reward)[name]
-    return privatizer.randomize(record, stream)
+    return privatizer.randomize(record, clock, stream)
 
 
 @partial(jax.jit, static_argnums=(1, 2))

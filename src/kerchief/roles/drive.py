@@ -18,11 +18,12 @@ from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.roles.curator import Curator
 from kerchief.roles.device import Device
 from kerchief.roles.learner import Learner
 from kerchief.roles.messages import Post, Read, Tick
-from kerchief.roles.shuffler import Shuffler
+from kerchief.roles.shuffler import Mixer, Shuffler
 from kerchief.roles.transport import InProcess
 
 __all__ = ["Played", "drive"]
@@ -79,7 +80,8 @@ def drive(
         horizon: number of rounds.
         seed: of everything random here but exact noise; 0 to 2**32 - 1.
         replicate: number of the replicate.
-        batch: send reports through a shuffler with batches of this size.
+        batch: send whole reports through a shuffler with batches of this size. Shuffled sums go
+            through a mixer, cohort by cohort.
         transport: carries the messages; a fresh one if None.
 
     Returns:
@@ -107,8 +109,13 @@ def drive(
     learner = Learner.over(carrier, policy=policy, privatizers=privatizers, curator="curator")
     carrier.register("learner", learner)
     carrier.register("curator", curator)
-    middle = "curator" if batch is None else "shuffler"
-    if batch is not None:
+    middle = "curator"
+    cohorts = {p.ends for p in privatizers.values() if isinstance(p, ShuffledSums)}
+    if cohorts:
+        middle, (ends,) = "mixer", cohorts
+        carrier.register(middle, Mixer(ends=ends, transport=carrier, to="curator"))
+    elif batch is not None:
+        middle = "shuffler"
         carrier.register(middle, Shuffler(size=batch, transport=carrier, to="curator"))
     stage = _Stage(environment=environment, world=_world(environment, root.at(WORLD)), root=root)
     device = Device(policy=policy, privatizers=privatizers)

@@ -23,6 +23,7 @@ __all__ = [
     "Batch",
     "Done",
     "Message",
+    "Mixed",
     "Post",
     "Read",
     "Reports",
@@ -66,6 +67,21 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """Shuffler to curator: the bits of a whole cohort, mixed label by label.
+
+    Mixed bits say how many of them are heads and nothing else, so their totals are what is sent.
+
+    Attributes:
+        users: how many devices they come from.
+        answers: query name to the total over these devices.
+    """
+
+    users: int
+    answers: Answers
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Tick:
     """Public clock to learner: one more round is over."""
 
@@ -91,4 +107,4 @@ class Done:
     """The reply that says nothing but that the message arrived."""
 
 
-Message: TypeAlias = Read | Post | Reports | Batch | Tick | Ask | Answer | Done
+Message: TypeAlias = Read | Post | Reports | Batch | Mixed | Tick | Ask | Answer | Done

@@ -60,7 +60,9 @@ class Pooled:
         """The distance between two values that can be released."""
         return self._noise.grid
 
-    def prepare(self, vector: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    def prepare(
+        self, vector: Sequence[float] | NDArray[np.float64], stream: object = None
+    ) -> NDArray[np.float64]:
         """Round a vector to the grid."""
         return self._noise.prepare(vector)
 

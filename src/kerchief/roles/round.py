@@ -91,7 +91,9 @@ class Round:
         clock = self.clock(carry, round)
         for name, privatizer in self.privatizers.items():
             at = root.at(DEVICE, round=round, query=place(name, self.privatizers))
-            tally[name] = privatizer.collect(tally[name], privatizer.randomize(records[name], at))
+            tally[name] = privatizer.collect(
+                tally[name], privatizer.randomize(records[name], clock, at)
+            )
         carry = dataclasses.replace(carry, tally=tally)
         for name, privatizer in self.privatizers.items():
             if not isinstance(privatizer.schedule, OnDemand):

@@ -6,12 +6,14 @@ import secrets
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import whole
-from kerchief.roles.messages import Answers, Batch, Done, Message, Reports
+from kerchief.roles.messages import Answers, Batch, Done, Message, Mixed, Reports
 from kerchief.roles.transport import Transport
 
-__all__ = ["Shuffler", "permuted"]
+__all__ = ["Mixer", "Shuffler", "permuted"]
 
 T = TypeVar("T")
 
@@ -70,10 +72,59 @@ class Shuffler:
         self._tickets.add(message.ticket)
         self._batch.append(message.answers)
         if self.waiting == self.size:
-            self._forward()
+            batch = Batch(answers=tuple(permuted(self._batch)))
+            self._batch = []
+            self._transport.send(self._to, batch)
         return Done()
 
-    def _forward(self) -> None:
-        batch = Batch(answers=tuple(permuted(self._batch)))
-        self._batch = []
-        self._transport.send(self._to, batch)
+
+class Mixer:
+    """The shuffler of shuffled sums: mixes the bits of a cohort, coordinate by coordinate.
+
+    A report is a bundle of labelled bits, written as how many heads it has. Bits in a uniformly
+    random order tell their number of heads and nothing else, so the mixer passes that on: the total
+    over the cohort. It is trusted not to show a bundle. A cohort that is not full is never passed
+    on: its devices have not tossed all the coins.
+
+    >>> from kerchief.roles import InProcess
+    >>> mixer = Mixer(ends=(2, 5), transport=InProcess(), to="curator")
+    >>> mixer.handle(Reports(ticket="a", answers={})), mixer.waiting
+    (Done(), 1)
+    """
+
+    def __init__(self, *, ends: Sequence[int], transport: Transport, to: str) -> None:
+        """Begin with an empty cohort.
+
+        Args:
+            ends: how many devices have reported when each cohort ends.
+            transport: carries full cohorts.
+            to: the address they go to.
+        """
+        self._ends = tuple(ends)
+        self._transport = transport
+        self._to = to
+        self._tickets: set[str] = set()
+        self._cohort: list[Answers] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many visits are in the present, unfinished cohort."""
+        return len(self._cohort)
+
+    def handle(self, message: Message) -> Message:
+        """Take in one visit's bits; a full cohort leaves at once."""
+        if not isinstance(message, Reports):
+            raise InvalidValue(f"a mixer was sent a {type(message).__name__}; it takes Reports")
+        if message.ticket in self._tickets:
+            return Done()
+        self._tickets.add(message.ticket)
+        self._cohort.append(message.answers)
+        if len(self._tickets) in self._ends:
+            totals = {
+                name: np.sum([np.asarray(one[name]) for one in self._cohort], axis=0)
+                for name in self._cohort[0]
+            }
+            mixed = Mixed(users=self.waiting, answers=totals)
+            self._cohort = []
+            self._transport.send(self._to, mixed)
+        return Done()

@@ -148,7 +148,7 @@ POLICIES.add(
         kind=OnlineGLM,
         summary="optimism around a one-pass Newton estimate for a generalized linear model",
         source="ours; the setting is that of Sarmasarkar 2026",
-        trusts=("none", "local", "joint", "central"),
+        trusts=("none", "local", "shuffle", "joint", "central"),
         parent="glm",
         home="probit",
     ),

@@ -141,7 +141,7 @@ POLICIES.add(
         kind=LinUCB,
         summary="LinUCB with no exploration: the best arm of the ridge estimate",
         source="the yardstick of every comparison",
-        trusts=("none", "local", "joint", "central"),
+        trusts=("none", "local", "shuffle", "joint", "central"),
         parent="greedy",
         home="linear",
     ),
@@ -154,7 +154,7 @@ POLICIES.add(
         summary="optimism over an ellipsoid around a (noisy) ridge estimate",
         source="Abbasi-Yadkori et al. 2011, Theorem 2; local: Zheng et al. 2020; "
         "joint: Shariff et al. 2018",
-        trusts=("none", "local", "joint", "central"),
+        trusts=("none", "local", "shuffle", "joint", "central"),
         parent="linucb",
         home="linear",
     ),

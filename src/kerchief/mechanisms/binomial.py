@@ -1,0 +1,319 @@
+"""Fair coins as noise: what a shuffled vector sum really adds, drawn at once or coin by coin.
+
+In the shuffle model every device adds a few coins of its own to every coordinate, and only the sum
+over a whole cohort is seen. So the noise of the sum is one binomial draw a coordinate
+(`Binomial`, for simulation), and a deployment gives every device its share of the coins
+(`Coins`). Proof note: `binomial.md`.
+
+Protocol: A. Cheu, M. Joseph, J. Mao, B. Peng, "Shuffle private stochastic convex optimization",
+ICLR 2022, with fair coins, a finer grid, and an accountant in place of the theorem's constants.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.core.validate import positive, whole
+from kerchief.mechanisms.discrete import Randomness
+from kerchief.privacy import events
+from kerchief.privacy.binomial import binomial_slack
+
+__all__ = ["Binomial", "Coins", "Grid", "heads"]
+
+# The grid's sensitivity is at least so many times what rounding adds to it.
+_FINE = 32
+# Coins enough that their law costs next to nothing beyond the Gaussian's.
+_LEAST_SCALE = 512
+# Rounding at random adds at most this part of the noise's variance.
+_ROUNDING = 0.05
+_MAX_SCALE = 2**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """How fine a vector is written, and how many coins it gets: public, from public bounds alone.
+
+    Attributes:
+        step: the distance between two values that can be reported.
+        scale: standard deviation of the coins' sum, in steps; there are 4 scale² coins.
+    """
+
+    step: float
+    scale: int
+
+    @classmethod
+    def of(cls, *, noise_multiplier: float, sensitivity: float, dimension: int, users: int) -> Grid:
+        """The grid and the coins that stand for a Gaussian of this multiplier.
+
+        Args:
+            noise_multiplier: the Gaussian's standard deviation over its sensitivity.
+            sensitivity: how far, in the Euclidean norm, one user can move the vector.
+            dimension: its length.
+            users: the most users of one sum, for whom rounding at random must not show.
+
+        Raises:
+            InvalidValue: a value is out of its bound, or more coins are needed than we draw.
+
+        >>> Grid.of(noise_multiplier=4.0, sensitivity=2.0, dimension=16, users=1000).scale
+        533
+        """
+        m = positive("noise_multiplier", noise_multiplier)
+        positive("sensitivity", sensitivity)
+        root = math.sqrt(whole("dimension", dimension))
+        enough = max(_LEAST_SCALE, math.sqrt(whole("users", users) / (4 * _ROUNDING)))
+        levels = max(_FINE * root, enough / m)
+        step = 2.0 ** math.floor(math.log2(sensitivity / levels))
+        reach = _reach(sensitivity, step, dimension)
+        scale = math.ceil(m * reach * (1 + _margin(m, reach, dimension)))
+        if scale > _MAX_SCALE:
+            raise InvalidValue(
+                f"a noise multiplier of {m:.4g} on {dimension} coordinates needs coins of "
+                f"deviation {scale}; the most is {_MAX_SCALE}: ask for a larger epsilon"
+            )
+        return cls(step=step, scale=scale)
+
+
+@struct
+class Binomial:
+    """Round to the grid at random, and add a sum of fair coins to every coordinate of the total.
+
+    Formal guarantees:
+        The total of vectors that went through `prepare`, once through `add`, costs `event`: see
+        `binomial.md`. The draw is floating point, so `idealized` is True and only simulation may
+        use it; `Coins` is the twin for deployment.
+
+    Attributes:
+        std: standard deviation of the coins' sum on each coordinate, in the vector's own units.
+        step: the distance between two values that can be reported.
+        sensitivity: how far, in the Euclidean norm, one user can move the vector before rounding.
+        dimension: its length.
+    """
+
+    idealized: ClassVar[bool] = True
+
+    std: float | Array
+    step: float | Array
+    sensitivity: float = static()
+    dimension: int = static()
+
+    @classmethod
+    def of(
+        cls, *, noise_multiplier: float, sensitivity: float, dimension: int, users: int
+    ) -> Binomial:
+        """The coins that a multiplier, once calibrated, asks for; see `Grid.of`."""
+        grid = Grid.of(
+            noise_multiplier=noise_multiplier,
+            sensitivity=sensitivity,
+            dimension=dimension,
+            users=users,
+        )
+        return cls(
+            std=grid.scale * grid.step, step=grid.step, sensitivity=sensitivity, dimension=dimension
+        )
+
+    @property
+    def grid(self) -> float:
+        """The distance between two values that can be released."""
+        return float(self.step)
+
+    def prepare(self, vector: Array, stream: Stream) -> Array:
+        """Device: round every coordinate up or down to the grid, right on average."""
+        up = 1 - stream.uniform(self.dimension).astype(jnp.float64)
+        rounded = jnp.floor(vector / self.step + up) * self.step
+        return jnp.where(self.std > 0, rounded, vector)
+
+    def add(self, vector: Array, stream: Stream) -> Array:
+        """The total with all coins of its cohort: one draw a coordinate."""
+        coins = jnp.round(4 * (self.std / self.step) ** 2)
+        shape = (self.dimension,)
+        heads = jax.random.binomial(stream.key(), coins, 0.5, shape=shape, dtype=jnp.float64)
+        return vector + self.step * (heads - coins / 2)
+
+    def event(self) -> events.Event:
+        """What one `add` costs, with lengths in steps; without noise there is no privacy."""
+        if float(self.std) == 0.0:
+            return events.NonPrivate()
+        return self.exact().event()
+
+    def exact(self) -> Coins:
+        """The twin for deployment."""
+        return Coins(
+            step=float(self.step),
+            scale=round(float(self.std) / float(self.step)),
+            sensitivity=self.sensitivity,
+            dimension=self.dimension,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coins:
+    """The same noise, a share a device: whole numbers of steps, coins of the operating system.
+
+    Attributes:
+        step: the distance between two values that can be reported, a power of two.
+        scale: standard deviation of all the coins of a cohort, in steps.
+        sensitivity: how far one user can move the vector before rounding.
+        dimension: its length.
+
+    >>> noise = Coins(step=0.25, scale=2, sensitivity=1.0, dimension=3)
+    >>> noise.share(np.zeros(3), place=0, users=4).shape, noise.width(users=4)
+    ((3,), 12)
+    """
+
+    step: float
+    scale: int
+    sensitivity: float
+    dimension: int
+
+    idealized: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        if math.frexp(positive("step", self.step))[0] != 0.5:
+            raise InvalidValue(f"step is {self.step}; it must be a power of two")
+        whole("scale", self.scale, high=_MAX_SCALE)
+        positive("sensitivity", self.sensitivity)
+        whole("dimension", self.dimension)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of all the coins, in the vector's own units."""
+        return self.scale * self.step
+
+    @property
+    def grid(self) -> float:
+        """The distance between two values that can be released: odd numbers of coins have halves."""
+        return self.step / 2
+
+    @property
+    def grid_bits(self) -> int:
+        """The grid is 2**-grid_bits."""
+        return 1 - math.frexp(self.grid)[1]
+
+    @property
+    def trials(self) -> int:
+        """Number of coins a coordinate, over the whole cohort."""
+        return 4 * self.scale**2
+
+    @property
+    def levels(self) -> int:
+        """How many steps a coordinate of one user can be away from 0, which every query can be."""
+        return math.ceil(self.sensitivity / self.step)
+
+    def coins(self, place: int, users: int) -> int:
+        """How many coins the device at this place of its cohort tosses for a coordinate.
+
+        Those that do not divide evenly go to the first devices.
+        """
+        whole("place", place, low=0, high=whole("users", users) - 1)
+        return self.trials // users + (place < self.trials % users)
+
+    def width(self, users: int) -> int:
+        """Bits a coordinate that every device of a cohort of this size sends: code and coins."""
+        return 2 * self.levels + self.coins(0, users)
+
+    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+        """Round every coordinate to the grid at random, right on average to 2**-53.
+
+        Raises:
+            InvalidValue: the vector has another shape or type, or a number that is not finite.
+        """
+        array = np.asarray(vector)
+        if array.shape != (self.dimension,) or array.dtype != np.float64:
+            raise InvalidValue(
+                f"vector is {array.dtype} of shape {array.shape}; it must be float64 of shape "
+                f"({self.dimension},)"
+            )
+        if not np.isfinite(array).all():
+            raise InvalidValue("vector has an entry that is not finite; every entry must be")
+        words = np.frombuffer(_source(stream)(8 * self.dimension), dtype="<u8")
+        # Below 1, in units of 2**-53: exact, and so is its sum with the fraction of a level.
+        up = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        level = array / self.step
+        low = np.floor(level)
+        rounded: NDArray[np.float64] = (low + (level - low > up)) * self.step
+        return rounded
+
+    def share(
+        self,
+        vector: NDArray[np.float64],
+        *,
+        place: int,
+        users: int,
+        randomness: Randomness = os.urandom,
+    ) -> NDArray[np.float64]:
+        """Device: the rounded vector plus this device's own coins, centred.
+
+        Args:
+            vector: the clipped statistic.
+            place: this device's number in its cohort, from 0.
+            users: size of the cohort.
+            randomness: a source of bytes, for tests; else the operating system's.
+        """
+        coins = self.coins(place, users)
+        own = heads(coins, self.dimension, randomness=randomness)
+        # Half steps where the number is odd: exact in floating point, and whole in the total.
+        return self.prepare(vector, randomness) + self.step * (own - coins / 2)
+
+    def add(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+        """The total: the devices have added everything."""
+        return vector
+
+    def event(self) -> events.Event:
+        """What one cohort's total costs, with lengths in steps."""
+        return events.Binomial(
+            sensitivity=_reach(self.sensitivity, self.step, self.dimension),
+            scale=self.scale,
+            dimension=self.dimension,
+        )
+
+
+def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> NDArray[np.float64]:
+    """Toss that many fair coins for each of `size` coordinates, and count the heads.
+
+    >>> bool((heads(7, 100) <= 7).all())
+    True
+    """
+    whole("coins", coins, low=0)
+    width = -(-coins // 8)
+    data = np.frombuffer(randomness(width * size), dtype=np.uint8).reshape(size, width).copy()
+    if coins % 8:
+        data[:, -1] &= (1 << coins % 8) - 1
+    counted: NDArray[np.float64] = np.bitwise_count(data).sum(1, dtype=np.int64).astype(np.float64)
+    return counted
+
+
+def _source(stream: object) -> Callable[[int], bytes]:
+    return stream if callable(stream) else os.urandom
+
+
+def _reach(sensitivity: float, step: float, dimension: int) -> float:
+    """Bound, in steps, how far one user moves the rounded vector: a step a coordinate more.
+
+    2**-40 pays for float64 arithmetic in the encoding and in this line.
+    """
+    return (sensitivity / step + math.sqrt(dimension)) * (1 + 2.0**-40)
+
+
+def _margin(m: float, reach: float, dimension: int) -> float:
+    """How much more noise pays, twice over, for the slack between coins and the Gaussian.
+
+    ε is at least about 1/m, so a shift of it is at most `shift` · m of it, and e^stretch on δ
+    moves it by less than a part of `stretch`.
+    """
+    event = events.Binomial(sensitivity=reach, scale=math.ceil(m * reach), dimension=dimension)
+    stretch, shift, _ = binomial_slack(event)
+    return 2 * (shift * m + stretch) + 1e-6

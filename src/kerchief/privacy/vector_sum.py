@@ -1,0 +1,92 @@
+"""The closed-form constants of the shuffled vector sum, as published: valid, and very loose.
+
+A. Cheu, M. Joseph, J. Mao, B. Peng, "Shuffle private stochastic convex optimization", ICLR 2022;
+the constants as in F. Li, X. Zhou, B. Ji, "Differentially private linear bandits with partial
+distributed feedback", WiOpt 2022, equations (22) and (60). A theorem says nothing outside its
+range, so there we refuse. What the same coins really cost is in `privacy.binomial`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import between, positive, whole
+
+__all__ = ["VectorSum", "scalar_sum", "vector_sum"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorSum:
+    """How each of so many users writes a vector of Euclidean norm at most 1.
+
+    Attributes:
+        users: size of the cohort.
+        size: length of the vector.
+        levels: a coordinate in [-1, 1] is rounded at random to this many levels.
+        coins: how many fair coins a user adds to each coordinate.
+    """
+
+    users: int
+    size: int
+    levels: int
+    coins: int
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the coins in a coordinate of the sum, for norm at most 1.
+
+        >>> round(vector_sum(users=1000, size=15, epsilon=1.0, delta=1e-6).std)
+        3893
+        """
+        return math.sqrt(self.users * self.coins) / self.levels
+
+    @property
+    def bits(self) -> int:
+        """What a user sends."""
+        return self.size * (self.levels + self.coins)
+
+
+def vector_sum(*, users: int, size: int, epsilon: float, delta: float) -> VectorSum:
+    """The constants that are proved to be (ε, δ)-private in the shuffle model.
+
+    Raises:
+        InvalidValue: ε is not below 15, or δ not below 1/2, or there is nobody to hide among.
+
+    >>> vector_sum(users=1000, size=15, epsilon=16.0, delta=1e-6)
+    Traceback (most recent call last):
+    ...
+    kerchief.core.errors.InvalidValue: epsilon is 16.0; it must lie in (0.0, 15.0)
+    """
+    n, s = whole("users", users, low=2), whole("size", size)
+    between("epsilon", epsilon, 0.0, 15.0)
+    log = math.log(4 * s / between("delta", delta, 0.0, 0.5))
+    share = epsilon / (18 * math.sqrt(math.log(2 / delta)))
+    levels = math.ceil(max(share * math.sqrt(n) / (6 * math.sqrt(5 * log)), math.sqrt(s), 10))
+    coins = math.ceil(180 * levels**2 * log / (share**2 * n))
+    return VectorSum(users=n, size=s, levels=levels, coins=coins)
+
+
+def scalar_sum(*, users: int, epsilon: float, delta: float) -> VectorSum:
+    """The constants for one number in [-1, 1]: a better bound than a vector of length 1.
+
+    Raises:
+        InvalidValue: ε is not below 30, or δ not below 1/2, or the cohort is too small for its
+            levels.
+
+    >>> scalar_sum(users=400, epsilon=1.0, delta=1e-5).levels
+    40
+    """
+    n = whole("users", users, low=2)
+    between("epsilon", epsilon, 0.0, 30.0)
+    log = math.log(2 / between("delta", delta, 0.0, 0.5))
+    levels = math.ceil(2 * math.sqrt(n))
+    share = positive("epsilon", epsilon) / 2
+    coins = math.ceil(180 * levels**2 * log / (share**2 * n))
+    if n * coins < 14 * log:
+        raise InvalidValue(
+            f"{n} users toss {coins} coins each; the theorem needs {math.ceil(14 * log)} in all: "
+            "wait for a larger cohort"
+        )
+    return VectorSum(users=n, size=1, levels=levels, coins=coins)

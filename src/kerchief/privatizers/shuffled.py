@@ -1,0 +1,213 @@
+"""Totals over shuffled cohorts: no one is trusted with a report, and no one sees but the sum.
+
+======= ============================ ========================= ============================
+         device                       shuffler                  analyzer
+======= ============================ ========================= ============================
+ bits    writes the rounded vector    mixes the bits of all     counts the heads, takes off
+         as labelled bits, adds its   devices, label by label   what coins bring on average
+         share of the coins
+======= ============================ ========================= ============================
+
+The bits of a label that have been mixed say how many of them are heads and nothing else, so the
+analyzer's view is the total plus one binomial draw a coordinate: this is what a simulation draws.
+With LinUCB this is the shuffle model of S. Chowdhury and X. Zhou, "Shuffle private linear
+contextual bandits", ICML 2022. Proof note: `shuffled.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.contracts import BoundedSum, Clock
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.mechanisms.binomial import Binomial, Coins
+from kerchief.mechanisms.discrete import Randomness
+from kerchief.mechanisms.mechanism import Vector
+from kerchief.privacy.vector_sum import vector_sum
+from kerchief.privatizers.schedule import At
+from kerchief.privatizers.sums import CohortSums
+
+__all__ = ["Bits", "ShuffledSums", "analyze", "mix", "to_bits"]
+
+
+@struct
+class ShuffledSums(CohortSums):
+    """Noisy totals over cohorts of devices behind a shuffler; `middle` is the coins of a cohort.
+
+    A simulation draws a cohort's coins at once; the exact twin has every device toss its share.
+    """
+
+    @classmethod
+    def of(
+        cls, query: BoundedSum, *, noise_multiplier: float, horizon: int, first: int, growth: float
+    ) -> ShuffledSums:
+        """Cohorts that grow geometrically, each with the coins of this multiplier.
+
+        A last cohort that the horizon would cut below the first one's size is never mixed: its few
+        devices would have to toss all the coins.
+        """
+        schedule = _cohorts(horizon, first, growth)
+        noise = Binomial.of(
+            noise_multiplier=noise_multiplier,
+            sensitivity=query.sensitivity,
+            dimension=query.size,
+            users=max(_sizes(schedule)),
+        )
+        return cls(query=query, schedule=schedule, device=None, middle=noise)
+
+    @classmethod
+    def by_theorem(
+        cls,
+        query: BoundedSum,
+        *,
+        epsilon: float,
+        delta: float,
+        horizon: int,
+        first: int,
+        growth: float,
+    ) -> ShuffledSums:
+        """The same protocol with the published constants, hundreds of times as noisy.
+
+        What the ledger then shows as spent is what these coins really cost, which is far less.
+
+        Raises:
+            InvalidValue: ε or δ is outside the theorem's range, or a cohort is too small for it.
+        """
+        schedule = _cohorts(horizon, first, growth)
+        noises = []
+        for users in _sizes(schedule):
+            proved = vector_sum(users=users, size=query.size, epsilon=epsilon, delta=delta)
+            # Vectors of norm at most the sensitivity, since a record of zeros is written as zeros.
+            step = 2.0 ** math.floor(math.log2(2 * query.sensitivity / proved.levels))
+            scale = math.ceil(proved.std * query.sensitivity / step)
+            noises.append((scale * step, step))
+        std, step = max(noises)
+        noise = Binomial(std=std, step=step, sensitivity=query.sensitivity, dimension=query.size)
+        return cls(query=query, schedule=schedule, device=None, middle=noise)
+
+    @property
+    def noisy_middle(self) -> bool:
+        """Only a simulation adds the coins in the middle."""
+        return self.idealized
+
+    def exact(self) -> ShuffledSums:
+        """The twin for deployment: the same coins, tossed on the devices."""
+        return self.with_noise(lambda noise: noise.exact() if noise.idealized else noise)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Where cohorts end: in deployment at fixed times, since a device must know its share."""
+        if not isinstance(self.schedule, At):
+            raise InvalidValue(f"the schedule is {self.schedule}; cohorts of coins end at times")
+        return self.schedule.ends
+
+    def bits(self, round: int) -> int:
+        """How many bits the device of this round sends (public); none after the last cohort."""
+        cohort = self.cohort(round)
+        noise = self.middle.exact() if isinstance(self.middle, Binomial) else self.middle
+        assert isinstance(noise, Coins)
+        return 0 if cohort is None else noise.width(cohort[1] - cohort[0]) * noise.dimension
+
+    def cohort(self, round: int) -> tuple[int, int] | None:
+        """The first round of a round's cohort and one past the last, or None if it has none."""
+        bounds = itertools.pairwise((0, *self.ends))
+        return next((pair for pair in bounds if round < pair[1]), None)
+
+    def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
+        """Device: round at random; in deployment, add this device's share of the coins.
+
+        A device whose cohort is never mixed says nothing.
+        """
+        if not isinstance(self.middle, Coins):
+            assert self.middle is not None
+            return self.middle.prepare(statistic, stream)
+        cohort = self.cohort(int(clock.round))
+        if cohort is None:
+            return np.zeros(self.middle.dimension)
+        return self.middle.share(
+            np.asarray(statistic),
+            place=int(clock.round) - cohort[0],
+            users=cohort[1] - cohort[0],
+            randomness=stream if callable(stream) else os.urandom,
+        )
+
+    def _noise(self, users: Array, releases: Array) -> Array:
+        """The coins of all cohorts, and the most that rounding at random may add."""
+        assert isinstance(self.middle, Binomial | Coins)
+        coins = self.middle.std**2 * releases.astype(np.float64)
+        rounding = (self.middle.std > 0) * self.middle.step**2 / 4 * users.astype(np.float64)
+        return (coins + rounding) ** 0.5
+
+
+def _cohorts(horizon: int, first: int, growth: float) -> At:
+    """Cohorts that grow, without a last one that the horizon cuts below the first one's size."""
+    ends = At.growing(horizon, first=first, growth=growth).ends
+    short = len(ends) > 1 and ends[-1] - ends[-2] < first
+    return At(ends=ends[:-1] if short else ends)
+
+
+def _sizes(schedule: At) -> list[int]:
+    return [end - start for start, end in itertools.pairwise((0, *schedule.ends))]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bits:
+    """Labelled bits: what one device sends, or what the shuffler passes on.
+
+    Attributes:
+        labels: the coordinate that each bit is about.
+        values: the bits.
+    """
+
+    labels: NDArray[np.int64]
+    values: NDArray[np.bool_]
+
+
+def to_bits(report: NDArray[np.float64], noise: Coins, *, place: int, users: int) -> Bits:
+    """Device: write a report as labelled bits, all devices as many as each other.
+
+    Code and coins are that many heads, and tails fill up what is left.
+
+    Args:
+        report: what `Coins.share` returned.
+        noise: the coins.
+        place: the device's number in its cohort.
+        users: size of the cohort.
+    """
+    sent, coins = noise.width(users), noise.coins(place, users)
+    # A record of zeros is written as zeros, so no coordinate is farther than the sensitivity.
+    ones = np.rint(np.asarray(report) / noise.step + coins / 2).astype(np.int64) + noise.levels
+    if ((ones < 0) | (ones > sent)).any():
+        raise InvalidValue(f"a coordinate needs {ones} heads of {sent} bits; clip the report first")
+    values = np.arange(sent)[None, :] < ones[:, None]
+    labels = np.repeat(np.arange(noise.dimension), sent)
+    return Bits(labels=labels, values=values.ravel())
+
+
+def mix(devices: Sequence[Bits], *, randomness: Randomness = os.urandom) -> Bits:
+    """Shuffler: put the bits of all devices into a uniformly random order."""
+    labels = np.concatenate([bits.labels for bits in devices])
+    values = np.concatenate([bits.values for bits in devices])
+    # Ties among 128-bit keys have probability below 1e-20 for any sum that fits in memory.
+    keys = np.frombuffer(randomness(16 * len(labels)), dtype="<u8").reshape(2, -1)
+    order = np.lexsort(keys)
+    return Bits(labels=labels[order], values=values[order])
+
+
+def analyze(bits: Bits, noise: Coins, *, users: int) -> NDArray[np.float64]:
+    """Analyzer: count the heads of each label, and take off what coins and code bring anyway.
+
+    Unbiased for the sum of the devices' vectors; its deviation is the coins' and the rounding's.
+    """
+    heads = np.bincount(bits.labels[bits.values], minlength=noise.dimension).astype(np.float64)
+    return noise.step * (heads - users * noise.levels - noise.trials / 2)

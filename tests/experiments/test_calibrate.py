@@ -75,7 +75,7 @@ def test_a_given_sensitivity_scales_the_noise() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"epsilon": 0.0}, {"delta": 1.0}, {"trust": "shuffle"}, {"sensitivity": -1.0}, {"dim": 0}],
+    [{"epsilon": 0.0}, {"delta": 1.0}, {"trust": "secret"}, {"sensitivity": -1.0}, {"dim": 0}],
 )
 def test_bad_values_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(KerchiefError):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-
 import jax.numpy as jnp
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValue
@@ -38,25 +34,10 @@ def test_no_batch_at_all() -> None:
     assert not bool(At(ends=()).ready(clock(0)))
 
 
-@given(st.integers(1, 5000), st.integers(1, 200), st.floats(1.0, 4.0))
-def test_growing_batches_cover_the_horizon(horizon: int, first: int, growth: float) -> None:
-    ends = At.growing(horizon, first=first, growth=growth).ends
-    assert ends[0] == min(first, horizon)
-    assert ends[-1] == horizon
-    for start, end in itertools.pairwise(ends):
-        assert start < end <= max(start + 1, round(start * growth))
-
-
 @pytest.mark.parametrize("ends", [(0,), (3, 3), (5, 2), (-1, 4), (1.5,), (True,)])
 def test_batches_without_users_are_refused(ends: tuple[int, ...]) -> None:
     with pytest.raises(InvalidValue):
         At(ends=ends)
-
-
-@pytest.mark.parametrize(("horizon", "first", "growth"), [(0, 1, 2.0), (9, 0, 2.0), (9, 1, 0.5)])
-def test_bad_growth_is_refused(horizon: int, first: int, growth: float) -> None:
-    with pytest.raises(InvalidValue):
-        At.growing(horizon, first=first, growth=growth)
 
 
 def test_on_demand_has_a_limit() -> None:

@@ -183,6 +183,13 @@ class BoundedSum(Protocol):
     def importance(self) -> float:
         """The part of the privacy budget that it gets, relative to the policy's other queries."""
 
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """How many users have come when each batch ends, for a policy that learns in batches.
+
+        Where cohorts are released, these are the cohorts; none means that any will do.
+        """
+
     def encode(self, record: Tree) -> Array:
         """Clip the record, always, then write it as one flat vector."""
 
@@ -210,6 +217,13 @@ class BoundedLoss(Protocol):
     @property
     def importance(self) -> float:
         """The part of the privacy budget that it gets, relative to the policy's other queries."""
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """How many users have come when each batch ends, for a policy that learns in batches.
+
+        Where cohorts are released, these are the cohorts; none means that any will do.
+        """
 
     @property
     def fits(self) -> int:

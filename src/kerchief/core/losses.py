@@ -33,6 +33,7 @@ class GLMLoss:
         fits: the most fits that may be asked for.
         minimizer: how gradient sums become a minimizer.
         importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     link: str
@@ -44,6 +45,7 @@ class GLMLoss:
     fits: int
     minimizer: Minimizer
     importance: float = 1.0
+    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
@@ -65,6 +67,7 @@ class GLMLoss:
         fits: int,
         minimizer: Minimizer,
         importance: float = 1.0,
+        batches: tuple[int, ...] = (),
     ) -> GLMLoss:
         """The loss that fits a problem's public bounds."""
         return cls(
@@ -77,6 +80,7 @@ class GLMLoss:
             fits=fits,
             minimizer=minimizer,
             importance=importance,
+            batches=batches,
         )
 
     @property

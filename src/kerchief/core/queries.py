@@ -51,6 +51,7 @@ class Regression:
         balance: a, how much the matrix counts beside the vector: less of it, less noise on both.
         weighted: whether w is the record's own weight, clipped to [0, 1]; otherwise it is 1.
         importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
@@ -61,6 +62,7 @@ class Regression:
     balance: float = 1.0
     weighted: bool = False
     importance: float = 1.0
+    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
@@ -131,12 +133,14 @@ class Gram:
         norm: x is scaled into the ball of this radius.
         groups: number of weights.
         importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
     norm: float
     groups: int = 1
     importance: float = 1.0
+    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""

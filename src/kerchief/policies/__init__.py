@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kerchief.policies import uniform
 from kerchief.policies.glm import ecolog, gloc, online, paper, rarely, rs, ucb
-from kerchief.policies.linear import linucb
+from kerchief.policies.linear import elimination, linucb
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Entry",
     "Mode",
     "ecolog",
+    "elimination",
     "gloc",
     "linucb",
     "online",

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 
+from kerchief.core.batches import growing
 from kerchief.core.contracts import BoundedLoss, BoundedSum, Policy, Query
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
@@ -22,6 +23,7 @@ from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.shuffled import ShuffledSums
+from kerchief.privatizers.shuffled_fits import ShuffledFits
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = ["BEST", "CONTINUALS", "TRUSTS", "Entry", "makers_of", "protect"]
@@ -87,22 +89,38 @@ def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> EpochSu
 
 def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
     noise = Gaussian.of(noise_multiplier=noise_multiplier, sensitivity=query.sensitivity)
-    schedule = At.growing(horizon, first=50, growth=1.5)
+    schedule = _cohorts(query, horizon, first=50, growth=1.5)
     return CohortSums(query=query, schedule=schedule, device=None, middle=noise)
 
 
 def _shuffle(query: BoundedSum, noise_multiplier: float, horizon: int) -> ShuffledSums:
-    return ShuffledSums.of(
-        query, noise_multiplier=noise_multiplier, horizon=horizon, first=200, growth=1.7
-    )
+    schedule = _cohorts(query, horizon, first=200, growth=1.7)
+    return ShuffledSums.of(query, noise_multiplier=noise_multiplier, schedule=schedule)
+
+
+def _cohorts(query: Query, horizon: int, *, first: int, growth: float) -> At:
+    """The policy's own batches, if it has some; else cohorts that grow."""
+    return At(ends=query.batches or growing(horizon, first=first, growth=growth))
 
 
 def _fits(query: BoundedLoss, noise_multiplier: float, horizon: int) -> Fits:
     return Fits.of(query, noise_multiplier=noise_multiplier or None, horizon=horizon)
 
 
+def _plain_fits(query: BoundedLoss, noise_multiplier: float, horizon: int) -> Fits:
+    """Exact minimizers: over everyone so far, or over each of the policy's own batches."""
+    return (_shuffled_fits if query.batches else _fits)(query, noise_multiplier, horizon)
+
+
+def _shuffled_fits(query: BoundedLoss, noise_multiplier: float, horizon: int) -> ShuffledFits:
+    schedule = _cohorts(query, horizon, first=200, growth=1.7)
+    multiplier = noise_multiplier or None
+    return ShuffledFits.of(query, noise_multiplier=multiplier, horizon=horizon, schedule=schedule)
+
+
 TRUSTS.add(
-    "none", Entry(make=_none, summary="no protection: exact sums after every round", fit=_fits)
+    "none",
+    Entry(make=_none, summary="no protection: exact sums after every round", fit=_plain_fits),
 )
 TRUSTS.add(
     "local",
@@ -113,6 +131,7 @@ TRUSTS.add(
     Entry(
         make=_shuffle,
         summary="devices add coins to their reports; a shuffler mixes each batch of them",
+        fit=_shuffled_fits,
     ),
 )
 TRUSTS.add(

@@ -9,7 +9,7 @@ from jax import Array
 
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import at_least, whole
+from kerchief.core.validate import whole
 
 __all__ = ["At", "Every", "OnDemand", "Schedule"]
 
@@ -40,21 +40,6 @@ class At:
                 raise InvalidValue(
                     f"batches end at {self.ends}; each must end after the one before"
                 )
-
-    @classmethod
-    def growing(cls, horizon: int, *, first: int, growth: float) -> At:
-        """Batches that grow geometrically, the last one cut at the horizon.
-
-        >>> At.growing(100, first=10, growth=2.0).ends
-        (10, 20, 40, 80, 100)
-        """
-        whole("horizon", horizon)
-        whole("first batch", first)
-        at_least("growth", growth, 1.0)
-        ends = [min(first, horizon)]
-        while ends[-1] < horizon:
-            ends.append(min(horizon, max(ends[-1] + 1, round(ends[-1] * growth))))
-        return cls(ends=tuple(ends))
 
     def ready(self, clock: Clock) -> Array:
         """Whether this round ends a batch."""

@@ -48,15 +48,8 @@ class ShuffledSums(CohortSums):
     """
 
     @classmethod
-    def of(
-        cls, query: BoundedSum, *, noise_multiplier: float, horizon: int, first: int, growth: float
-    ) -> ShuffledSums:
-        """Cohorts that grow geometrically, each with the coins of this multiplier.
-
-        A last cohort that the horizon would cut below the first one's size is never mixed: its few
-        devices would have to toss all the coins.
-        """
-        schedule = _cohorts(horizon, first, growth)
+    def of(cls, query: BoundedSum, *, noise_multiplier: float, schedule: At) -> ShuffledSums:
+        """The coins of this multiplier for each cohort."""
         noise = Binomial.of(
             noise_multiplier=noise_multiplier,
             sensitivity=query.sensitivity,
@@ -72,9 +65,7 @@ class ShuffledSums(CohortSums):
         *,
         epsilon: float,
         delta: float,
-        horizon: int,
-        first: int,
-        growth: float,
+        schedule: At,
     ) -> ShuffledSums:
         """The same protocol with the published constants, hundreds of times as noisy.
 
@@ -83,7 +74,6 @@ class ShuffledSums(CohortSums):
         Raises:
             InvalidValue: ε or δ is outside the theorem's range, or a cohort is too small for it.
         """
-        schedule = _cohorts(horizon, first, growth)
         noises = []
         for users in _sizes(schedule):
             proved = vector_sum(users=users, size=query.size, epsilon=epsilon, delta=delta)
@@ -147,13 +137,6 @@ class ShuffledSums(CohortSums):
         coins = self.middle.std**2 * releases.astype(np.float64)
         rounding = (self.middle.std > 0) * self.middle.step**2 / 4 * users.astype(np.float64)
         return (coins + rounding) ** 0.5
-
-
-def _cohorts(horizon: int, first: int, growth: float) -> At:
-    """Cohorts that grow, without a last one that the horizon cuts below the first one's size."""
-    ends = At.growing(horizon, first=first, growth=growth).ends
-    short = len(ends) > 1 and ends[-1] - ends[-2] < first
-    return At(ends=ends[:-1] if short else ends)
 
 
 def _sizes(schedule: At) -> list[int]:

@@ -39,6 +39,7 @@ class Increments:
         balance: the steps count as if they were at most this times `norm`² long: less of it, less
             noise on the matrix.
         importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
@@ -47,6 +48,7 @@ class Increments:
     reach: float
     balance: float = 0.05
     importance: float = 1.0
+    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""

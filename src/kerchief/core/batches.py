@@ -1,0 +1,38 @@
+"""Batches: public times at which users are summed up, and a policy that learns rarely learns."""
+
+from __future__ import annotations
+
+import math
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import Clock
+from kerchief.core.validate import at_least, whole
+
+__all__ = ["ends_now", "growing"]
+
+
+def growing(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
+    """How many users have come when each batch ends, each end `growth` times the one before.
+
+    Those who come after the last full batch are in none: nobody could learn from them.
+
+    >>> growing(100, first=10, growth=2.0)
+    (10, 20, 40, 80)
+    """
+    whole("horizon", horizon)
+    at_least("growth", growth, 1.01)
+    ends = [min(whole("first", first), horizon)]
+    while (end := max(ends[-1] + 1, math.floor(ends[-1] * growth))) <= horizon:
+        ends.append(end)
+    return tuple(ends)
+
+
+def ends_now(batches: tuple[int, ...], clock: Clock) -> Array:
+    """Whether a batch ends with this round.
+
+    >>> bool(ends_now((3, 5), Clock(round=jnp.int32(2), since={})))
+    True
+    """
+    return (jnp.asarray(batches, jnp.int32) == clock.round + 1).any()

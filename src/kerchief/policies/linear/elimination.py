@@ -1,0 +1,81 @@
+"""Batched elimination: play a near-optimal design over the arms that may still be the best.
+
+Optimism plays one arm of a fixed arm set for a whole batch, and learns about nothing else in it. So
+a bandit that learns a few times only keeps every arm whose upper confidence bound reaches the best
+lower one, and draws from a design over them (`core.design`): every direction in which they differ
+is measured. The estimate and the confidence set are LinUCB's, from the totals over all batches,
+and hold under any such rule of choice. Proof note: `elimination.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.batches import ends_now, growing
+from kerchief.core.contracts import Arms, Clock, Problem
+from kerchief.core.design import near_optimal
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.policies.ellipsoid import Model, State, lengths
+from kerchief.policies.linear.linucb import LinUCB
+from kerchief.policies.registry import POLICIES, Entry, Mode
+
+__all__ = ["Elimination"]
+
+
+@struct
+class Elimination(LinUCB):
+    """LinUCB's confidence set; arms that it rules out are not played, the others by design."""
+
+    @classmethod
+    def of(
+        cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
+    ) -> Elimination:
+        """Build it from public facts alone; see `LinUCB.of`."""
+        made = super().of(problem, mode=mode, exploration=exploration)
+        batches = growing(problem.horizon, first=200, growth=1.7)
+        return dataclasses.replace(made, query=dataclasses.replace(made.query, batches=batches))
+
+    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
+        """The totals, when a batch ends."""
+        return {"moments": ends_now(self.query.batches, clock)}
+
+    def refreshes(self, clock: Clock) -> Array | bool:
+        """When a batch ends."""
+        return ends_now(self.query.batches, clock)
+
+    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        """One of the arms that may be the best, drawn from a design over them."""
+        return near_optimal(arms.features, survivors(model, arms)).draw(stream)
+
+
+def survivors(model: Model, arms: Arms) -> Array:
+    """The allowed arms whose upper bound reaches the best lower one: at least one."""
+    score, reach = (
+        arms.features @ model.estimate,
+        model.width * lengths(arms.features, model.inverse),
+    )
+    best = jnp.max(jnp.where(arms.allowed, score - reach, -jnp.inf))
+    return arms.allowed & (score + reach >= best)
+
+
+def _elimination(problem: Problem, mode: Mode) -> Elimination:
+    return Elimination.of(problem, mode=mode)
+
+
+POLICIES.add(
+    "elimination",
+    Entry(
+        make=_elimination,
+        kind=Elimination,
+        summary="a near-optimal design over the arms that a confidence set leaves, in batches",
+        source="ours, after phased elimination; Lattimore, Szepesvari 2020, chapter 22",
+        trusts=("none", "local", "shuffle", "central"),
+        parent="elimination",
+        home="linear",
+    ),
+)

@@ -1,0 +1,186 @@
+"""Fits to shuffled cohorts: a convex optimizer in several rounds, each of them a shuffled sum.
+
+When a cohort is full, the loss's minimizer asks for J gradient sums, one after the other. For each
+of them the learner posts a point; every device of the cohort, still online, computes its clipped
+gradient there, rounds it at random, adds its share of the coins, and its bits are mixed with those
+of all others (`shuffled.py`). So a user takes part in J vector sums, in one cohort. This is the
+optimizer of Sarmasarkar 2026, Algorithm 7, after A. Cheu, M. Joseph, J. Mao, B. Peng, "Shuffle
+private stochastic convex optimization", ICLR 2022, for any `Minimizer`, with an accountant in place
+of the theorem's constants.
+
+A simulation keeps the cohort's rows in one place and draws a sum's coins at once. There is no
+deployment: the devices of our roles report once and leave. Proof note: `shuffled_fits.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import BoundedLoss, Clock, Fitted, Start, Tree
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.mechanisms.binomial import Binomial, Grid
+from kerchief.mechanisms.mechanism import Vector
+from kerchief.privacy.events import NonPrivate
+from kerchief.privacy.receipts import Charge, Cohort
+from kerchief.privatizers.fits import Fits, History
+from kerchief.privatizers.schedule import At, Schedule
+
+__all__ = ["ShuffledFits"]
+
+
+@struct
+class ShuffledFits(Fits):
+    """Approximate minimizers of a bounded loss, each over the users since the last one.
+
+    `horizon` is the number of users of the largest cohort; `noise` is the coins of one sum, None
+    for exact minimizers.
+    """
+
+    @classmethod
+    def of(
+        cls,
+        query: BoundedLoss,
+        *,
+        noise_multiplier: float | None,
+        horizon: int,
+        schedule: At | None = None,
+    ) -> ShuffledFits:
+        """The coins of one sum, if all sums of a cohort's fit together may cost this multiplier.
+
+        Args:
+            query: the loss.
+            noise_multiplier: of one Gaussian release that costs as much as one fit, or None for
+                fits without noise.
+            horizon: number of users.
+            schedule: where cohorts end; by default there is one of them.
+        """
+        schedule = At(ends=(horizon,)) if schedule is None else schedule
+        largest, noise = _largest(schedule), None
+        if noise_multiplier is not None:
+            # All sums of a fit, side by side, are one vector: so long, and so far moved.
+            sums = query.minimizer.steps
+            grid = Grid.of(
+                noise_multiplier=noise_multiplier,
+                sensitivity=query.sensitivity * math.sqrt(sums),
+                dimension=query.dim * sums,
+                users=largest,
+            )
+            noise = Binomial(
+                std=grid.scale * grid.step,
+                step=grid.step,
+                sensitivity=query.sensitivity,
+                dimension=query.dim,
+            )
+        return cls(query=query, schedule=schedule, horizon=largest, noise=noise)
+
+    def exact(self) -> ShuffledFits:
+        """Refuse, where there is noise: a device would have to stay online for all sums of a fit.
+
+        Raises:
+            InvalidValue: always, but without noise.
+        """
+        if self.noise is None:
+            return self
+        raise InvalidValue(
+            f"a shuffled fit asks every device {self.query.minimizer.steps} times, and the devices "
+            f"of a deployment answer once; choose a policy that asks for sums alone, such as glm"
+        )
+
+    def with_schedule(self, schedule: Schedule) -> Self:
+        """The same protocol, released at other times; the rows that are kept follow the cohorts."""
+        room = _largest(schedule) if isinstance(schedule, At) else self.horizon
+        return dataclasses.replace(self, schedule=schedule, horizon=room)
+
+    def charges(self, horizon: int) -> tuple[Charge, ...]:
+        """Every step of one fit for each user: cohorts are disjoint (host only).
+
+        Fits on demand fall where the learner asks, so everyone pays, and still for one fit each.
+        """
+        ends = self.schedule.ends if isinstance(self.schedule, At) else (horizon,)
+        cohorts = [
+            Cohort(first=start, last=min(end, horizon))
+            for start, end in itertools.pairwise((0, *ends))
+            if start < horizon
+        ]
+        if self.noise is None:
+            return tuple(Charge(event=NonPrivate(), cohort=cohort) for cohort in cohorts)
+        event, sums = self.noise.event(), self.query.minimizer.steps
+        return tuple(Charge(event=event, cohort=cohort, capacity=sums) for cohort in cohorts)
+
+    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
+        """In every step of the one fit that spoke about them (host only).
+
+        Args:
+            cohort: whom a charge was for.
+            users: how many users have reported; a row costs nothing before a fit.
+            reach: how many users the last fit came after.
+            releases: how many fits there were.
+        """
+        sums = 1 if self.noise is None else self.query.minimizer.steps
+        return sums if cohort.first < reach else 0
+
+    def collect(self, tally: History, report: Vector) -> History:
+        """Keep one row, in a simulation, where the oldest was if there is no room."""
+        row = jnp.asarray(report).astype(tally.rows.dtype)
+        rows = jax.lax.dynamic_update_index_in_dim(tally.rows, row, tally.count % self.horizon, 0)
+        return History(rows=rows, count=tally.count + 1)
+
+    def release(
+        self,
+        memory: Tree,
+        tally: History,
+        request: Start | None,
+        clock: Clock,
+        stream: Stream | None,
+    ) -> tuple[Fitted, Tree]:
+        """Fit to the present cohort, from where the learner asks to begin."""
+        if request is None:
+            raise TypeError("a fit needs a start; the policy's request gave none")
+        users = jnp.minimum(tally.count, self.horizon)
+        # Rows beyond these are of an earlier cohort: they must count for nothing.
+        present = (jnp.arange(self.horizon) < users)[:, None]
+        rows = jnp.where(present, tally.rows, 0)
+        if self.noise is None:
+            point = self.query.minimum(rows, request)
+            return Fitted(point=point, count=users, noise=jnp.float64(0)), memory
+        noise, minimizer = self.noise, self.query.minimizer
+        assert isinstance(noise, Binomial) and stream is not None
+
+        def gradient(point: Array, step: Array | int) -> Array:
+            gradients = self.query.gradients(rows, point)
+            each = _rounded(noise, gradients, stream.split(minimizer.steps + step))
+            return noise.add(jnp.where(present, each, 0).sum(0), stream.split(step))
+
+        std = _deviation(noise, users)
+        point = minimizer.descend(gradient, request, users=users, noise=std)
+        return Fitted(point=point, count=users, noise=std), memory
+
+    def clear(self, tally: History) -> History:
+        """Begin the next cohort: `release` looks at no row that was there before."""
+        return History(rows=tally.rows, count=0 * tally.count)
+
+
+def _rounded(noise: Binomial, gradients: Array, stream: Stream) -> Array:
+    """Every device's gradient on the grid, each coordinate rounded at random by itself."""
+    flat = dataclasses.replace(noise, dimension=gradients.size)
+    return flat.prepare(gradients.ravel(), stream).reshape(gradients.shape)
+
+
+def _deviation(noise: Binomial, users: Array) -> Array:
+    """Of the coins of one sum, and the most that rounding at random may add."""
+    rounding = (noise.std > 0) * noise.step**2 / 4 * users.astype(jnp.float64)
+    deviation: Array = jnp.sqrt(noise.std**2 + rounding)
+    return deviation
+
+
+def _largest(schedule: At) -> int:
+    return max(end - start for start, end in itertools.pairwise((0, *schedule.ends)))

@@ -23,6 +23,7 @@ __all__ = [
     "Drawn",
     "Fixed",
     "Intercept",
+    "Orthant",
     "Starved",
     "in_ball",
     "on_sphere",
@@ -163,6 +164,26 @@ class Intercept(Drawn):
 
 
 @struct
+class Orthant(Drawn):
+    """Arms redrawn from the part of the unit sphere where no coordinate is negative.
+
+    Scores lie in [0, 1] without a shared coordinate.
+    """
+
+    def least_score(self) -> float:
+        """Arm and parameter may be orthogonal."""
+        return 0.0
+
+    def parameter(self, stream: Stream) -> Array:
+        """From the same part of the sphere."""
+        return jnp.abs(on_sphere(stream, 1, self.dim)[0])
+
+    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
+        """Fresh points on the sphere, every coordinate made positive."""
+        return jnp.abs(on_sphere(stream, self.count, self.dim))
+
+
+@struct
 class Fixed(Drawn):
     """One set of arms in the unit ball, drawn once and shown to every user."""
 
@@ -192,5 +213,6 @@ class Starved(Drawn):
 
 CONTEXTS.add("ball", Ball)
 CONTEXTS.add("intercept", Intercept)
+CONTEXTS.add("orthant", Orthant)
 CONTEXTS.add("fixed", Fixed)
 CONTEXTS.add("starved", Starved)

@@ -6,8 +6,8 @@ Four accountants, each a proof of its own, and the least of what they say:
   the inverse noise multipliers add.
 * All but sums of coins is zCDP, so ρ adds, followed by the tight conversion.
 * Pure mechanisms add their ε, or, at δ > 0, compose as privacy loss distributions.
-* Rényi profiles add: for sums of coins that are too few to be compared with a Gaussian, or that
-  come together with what is known by its zCDP alone.
+* Rényi profiles add: for sums of randomized bits, and for sums of coins that are too few to be
+  compared with a Gaussian, or that come together with what is known by its zCDP alone.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from kerchief.privacy.events import (
     Zcdp,
 )
 from kerchief.privacy.external import LossDistribution, dp_events, loss_distributions
+from kerchief.privacy.randomized_bits import RandomizedBits, bits_renyi
 from kerchief.privacy.renyi import Renyi, renyi_of_rho, renyi_sum
 from kerchief.privacy.search import least
 
@@ -59,7 +60,16 @@ __all__ = [
 
 Counts = frozenset[tuple[Event, int]]
 
-_PRICED = (NonPrivate, Gaussian, DiscreteGaussian, Binomial, Laplace, RandomizedResponse, Zcdp)
+_PRICED = (
+    NonPrivate,
+    Gaussian,
+    DiscreteGaussian,
+    Binomial,
+    RandomizedBits,
+    Laplace,
+    RandomizedResponse,
+    Zcdp,
+)
 
 _GRID = 1e-4
 _MOST_POINTS = 1e6
@@ -205,8 +215,9 @@ def _curves(counts: Counts) -> tuple[Curve, ...]:
     if any(isinstance(event, NonPrivate) for event, _ in counts):
         return ()
     total = _slack(counts)
-    if any(isinstance(event, Binomial) for event, _ in counts):
-        if any(isinstance(event, Zcdp) for event, _ in counts) or math.isinf(total.shift):
+    if any(isinstance(event, Binomial | RandomizedBits) for event, _ in counts):
+        scanned = any(isinstance(event, Zcdp | RandomizedBits) for event, _ in counts)
+        if scanned or math.isinf(total.shift):
             return (RenyiCurve(profile=renyi_sum((_profile(event), n) for event, n in counts)),)
         zcdp: tuple[Curve, ...] = ()
     else:
@@ -227,6 +238,8 @@ def _curves(counts: Counts) -> tuple[Curve, ...]:
 
 
 def _profile(event: Event) -> Renyi:
+    if isinstance(event, RandomizedBits):
+        return bits_renyi(event)
     return binomial_renyi(event) if isinstance(event, Binomial) else renyi_of_rho(_rho(event))
 
 

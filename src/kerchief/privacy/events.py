@@ -30,11 +30,19 @@ __all__ = [
 ]
 
 
+_KINDS: dict[str, Callable[..., Event]] = {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """The root of all events; each one has its own `kind` word, under which it is stored."""
 
     kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        """Enter the new kind, so that `event_from_dict` can read it."""
+        super().__init_subclass__()
+        _KINDS[cls.kind] = cls
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-able dictionary tagged by `kind`; `event_from_dict` reads it back.
@@ -292,20 +300,3 @@ def _decode(value: object) -> object:
     if isinstance(value, list):
         return tuple(_decode(item) for item in value)
     return value
-
-
-_KINDS: dict[str, Callable[..., Event]] = {
-    event.kind: event
-    for event in (
-        Nothing,
-        NonPrivate,
-        Gaussian,
-        DiscreteGaussian,
-        Binomial,
-        Laplace,
-        RandomizedResponse,
-        Zcdp,
-        Repeated,
-        Composed,
-    )
-}

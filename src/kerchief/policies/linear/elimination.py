@@ -35,9 +35,13 @@ class Elimination(LinUCB):
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
     ) -> Elimination:
-        """Build it from public facts alone; see `LinUCB.of`."""
-        made = super().of(problem, mode=mode, exploration=exploration)
-        batches = growing(problem.horizon, first=200, growth=1.7)
+        """Build it from public facts alone; see `LinUCB.of`.
+
+        When tuned, the multiplier of the width is 0.12: every arm that is kept is played.
+        """
+        tuned = 0.12 if mode == "tuned" and exploration is None else exploration
+        made = super().of(problem, mode=mode, exploration=tuned)
+        batches = growing(problem.horizon, first=200, growth=2.0)
         return dataclasses.replace(made, query=dataclasses.replace(made.query, batches=batches))
 
     def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:

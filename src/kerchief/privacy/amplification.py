@@ -1,0 +1,125 @@
+"""Shuffling amplifies local privacy: what a permuted batch of locally private reports tells.
+
+A report that is ε₀-locally private by itself tells much less when nobody knows whose it is. The
+bound here holds for every such randomizer, whatever the other users hold, and is computed, not
+estimated by a closed form. Proof: `amplification.md`.
+
+Result: V. Feldman, A. McMillan, K. Talwar, "Stronger privacy amplification by shuffling for Rényi
+and approximate differential privacy", SODA 2023; the proof is our own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core.validate import at_least, between, positive, whole
+from kerchief.privacy.bit_sums import binomial_law
+from kerchief.privacy.search import least
+
+__all__ = ["shuffled_delta", "shuffled_epsilon", "unshuffled_epsilon"]
+
+Floats = NDArray[np.float64]
+
+_special: Any = importlib.import_module("scipy.special")
+
+# Outside this range nothing is computed: a report tells next to nothing, or all.
+_LEAST_LOCAL, _MOST_LOCAL = 1e-9, 40.0
+# Pays for rounding, relative to the two terms whose difference is taken.
+_GUARD = 1e-11
+_LEFT_OUT = 1e-40
+
+
+def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
+    """Return a δ(ε) that every shuffled batch of ε₀-locally private reports keeps.
+
+    Args:
+        epsilon: ε of the permuted batch.
+        local_epsilon: ε₀ of each report.
+        reports: number of reports in the batch, each by another user.
+
+    Returns:
+        E max(0, (e^ε₀ − e^ε) A − (e^(ε₀+ε) − 1) B) / n, where each of n reports is, independently,
+        counted in A or in B with probability 1/(e^ε₀ + 1) each, rounded up.
+
+    >>> shuffled_delta(1.0, 1.0, 10)
+    0.0
+    >>> shuffled_delta(0.15, 1.0, 1000) < 1e-6 < shuffled_delta(0.145, 1.0, 1000)
+    True
+    """
+    at_least("epsilon", epsilon, 0.0)
+    positive("local_epsilon", local_epsilon)
+    whole("reports", reports)
+    if epsilon >= local_epsilon:
+        return 0.0
+    if not _LEAST_LOCAL < local_epsilon < _MOST_LOCAL:
+        # The most that one report tells by itself at ε = 0.
+        return math.tanh(local_epsilon / 2)
+    gain = math.exp(epsilon) * math.expm1(local_epsilon - epsilon)
+    loss = math.expm1(local_epsilon + epsilon)
+    first, law = binomial_law(reports, 2 / (math.exp(local_epsilon) + 1))
+    typed = np.arange(first, first + law.size)
+    above, below = _means(typed, loss / (gain + loss))
+    body = law @ np.maximum(gain * above - loss * below, 0.0)
+    terms = law @ (gain * above + loss * below)
+    total = float(body + _GUARD * terms) / reports + _LEFT_OUT * math.exp(local_epsilon)
+    return min(1.0, total)
+
+
+def shuffled_epsilon(local_epsilon: float, reports: int, delta: float) -> float:
+    """Return the least ε known for a shuffled batch; ε₀ itself where nothing is gained.
+
+    Args:
+        local_epsilon: ε₀ of each report.
+        reports: number of reports in the batch, each by another user.
+        delta: δ of the permuted batch.
+
+    >>> round(shuffled_epsilon(1.0, 1000, 1e-6), 3), shuffled_epsilon(4.0, 10, 1e-6) <= 4.0
+    (0.149, True)
+    """
+    positive("local_epsilon", local_epsilon)
+    between("delta", delta, 0.0, 1.0)
+    if shuffled_delta(0.0, local_epsilon, reports) <= delta:
+        return 0.0
+    found = least(lambda epsilon: shuffled_delta(epsilon, local_epsilon, reports) <= delta)
+    return min(found, local_epsilon)
+
+
+def unshuffled_epsilon(epsilon: float, reports: int, delta: float) -> float:
+    """Return the largest ε₀ known to suffice for (ε, δ) after shuffling; at least ε itself.
+
+    >>> local = unshuffled_epsilon(0.149, 1000, 1e-6)
+    >>> 0.99 < local < 1.01 and shuffled_delta(0.149, local, 1000) <= 1e-6
+    True
+    """
+    low, high = positive("epsilon", epsilon), max(_MOST_LOCAL, epsilon)
+    between("delta", delta, 0.0, 1.0)
+    # The lower end was tried, or is ε: rounding can make it too small, never too large.
+    while low < (middle := low + (high - low) / 2) < high:
+        keeps = shuffled_delta(epsilon, middle, reports) <= delta
+        low, high = (middle, high) if keeps else (low, middle)
+    return low
+
+
+def _means(typed: NDArray[np.int64], part: float) -> tuple[Floats, Floats]:
+    """The means of A and of B where A is above its part of A + B, for each value of A + B.
+
+    With N fair coins, the mean of A over A ≥ k is N/2 times the chance of k − 1 or more heads
+    among N − 1 coins, and that of B = N − A is N/2 times the chance of k or more.
+    """
+    least_heads = np.floor(part * typed) + 1
+    coins = np.maximum(typed - 1, 0)
+    above = typed / 2 * _at_least(least_heads - 1, coins)
+    below = typed / 2 * _at_least(least_heads, coins)
+    return above, below
+
+
+def _at_least(heads: Floats, coins: NDArray[np.int64]) -> Floats:
+    """The chance of that many heads or more among fair coins."""
+    inside = np.clip(heads, 1, np.maximum(coins, 1))
+    tails: Floats = _special.betainc(inside, coins - inside + 1, 0.5)
+    return np.where(heads < 1, 1.0, np.where(heads > coins, 0.0, tails))

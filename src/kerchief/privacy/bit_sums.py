@@ -1,0 +1,184 @@
+"""What one user's randomized bits tell, hidden in the sum of everybody's: a numerical bound.
+
+All bits are of two kinds: those coded as one arrive as one with probability (1 + a)/2, those coded
+as zero with probability (1 − a)/2, where a is the keep parameter. How many of the others' bits are
+of which kind is unknown, so every possibility is covered. Proofs: `randomized_bits.md`, section 3.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.privacy.renyi import ORDERS
+
+__all__ = ["binomial_law", "fineness", "others", "shift_costs"]
+
+Floats = NDArray[np.float64]
+
+# Probabilities below exp(-104) = 1e-45 are left out of a binomial law.
+_LEFT_OUT = 104.0
+_FEWEST_PARTS, _MOST_PARTS = 64, 256
+_WORK = 2**21
+# The part of a tail that is cut off first, only to save work; it also pays for rounding.
+_SPARE = 2.0**-20
+
+
+def binomial_law(trials: int, chance: float) -> tuple[int, Floats]:
+    """The probabilities of a binomial law, but for outcomes that are too rare to matter.
+
+    They are products of ratios, away from the mode, so that their relative error is a few units in
+    the last place a step, however small they are. What is left out is rarer than 1e-44.
+
+    Returns:
+        The first outcome, and the probabilities of it and of those that follow.
+
+    >>> first, law = binomial_law(2, 0.5)
+    >>> first, law.tolist()
+    (0, [0.25, 0.5, 0.25])
+    """
+    if trials == 0:
+        return 0, np.ones(1)
+    mean, third = trials * chance, _LEFT_OUT / 3
+    # Bernstein's inequality.
+    reach = math.sqrt(2 * _LEFT_OUT * mean * (1 - chance) + third**2) + third
+    low, high = max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach))
+    mode, odds = min(trials, math.floor((trials + 1) * chance)), chance / (1 - chance)
+    up = np.arange(mode, high, dtype=np.float64)
+    down = np.arange(mode, low, -1, dtype=np.float64)
+    right = np.cumprod((trials - up) / (up + 1) * odds)
+    left = np.cumprod(down / (trials - down + 1) / odds)
+    law: Floats = np.concatenate([left[::-1], [1.0], right])
+    return low, law / law.sum()
+
+
+def fineness(bits: int) -> int:
+    """How many parts of a bit are told apart, a power of two: the fewer bits, the more parts.
+
+    >>> fineness(1), fineness(3), fineness(8), fineness(64)
+    (16, 4, 2, 1)
+    """
+    return 1 << max(1, 16 // bits).bit_length() - 1
+
+
+def others(users: int, bits: int, keep: float) -> Iterator[Floats]:
+    """Laws that hide one user: whatever the others coded, their sum is one of these plus more.
+
+    If k of the others' n bits were coded as one, and low ≤ k ≤ high, then their sum is
+    Bin(low, (1+a)/2) + Bin(n − high, (1−a)/2) plus an independent rest. Each law is for one such
+    interval; together the intervals cover 0 to n.
+    """
+    count = (users - 1) * bits
+    width = 14 * math.sqrt(count * (1 - keep**2) / 4) + 32
+    parts = min(max(int(_WORK / (bits * fineness(bits) ** 2 * width)), _FEWEST_PARTS), _MOST_PARTS)
+    if count <= parts:
+        intervals = [(k, k) for k in range(count + 1)]
+    else:
+        edges = [round(i * count / parts) for i in range(parts + 1)]
+        intervals = list(itertools.pairwise(edges))
+    for low, high in intervals:
+        _, ones = binomial_law(low, (1 + keep) / 2)
+        _, zeros = binomial_law(count - high, (1 - keep) / 2)
+        yield np.convolve(ones, zeros)
+
+
+@lru_cache(maxsize=256)
+def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float, ...]:
+    """Bound, for every order, the Rényi divergence over the square of the shift of a coordinate.
+
+    Args:
+        users: size of the batch.
+        bits: bits a user and coordinate.
+        keep: the keep parameter a.
+        tail: outcomes of this probability are left out.
+
+    Returns:
+        c with D_α ≤ c t², for one coordinate that codes, on average, t ones more or t ones less,
+        if both averages are multiples of 1/`fineness(bits)`, whatever all other bits are.
+    """
+    worst = np.zeros(len(ORDERS))
+    for crowd in others(users, bits, keep):
+        worst = np.maximum(worst, _costs(crowd, bits, keep, tail))
+    return tuple(float(cost) for cost in worst)
+
+
+def _costs(crowd: Floats, bits: int, keep: float, tail: float) -> Floats:
+    """Scan all shifts from φ up to full − 1 + f ones, where 0 ≤ φ < 1 and 0 < f ≤ 1."""
+    full, phi, f = _shifts(bits)
+    ones, zeros = _sums(crowd, bits, (1 + keep) / 2), _sums(crowd, bits, (1 - keep) / 2)
+    # The lowest law of all lies above the first row, the highest one place above the last.
+    width = ones.shape[1] + 1
+    near = slice(_cut(ones[0], _SPARE * tail), width - _cut(ones[-1, ::-1], _SPARE * tail))
+    after = _one_more(ones[full - 1], (1 + keep * (2 * f - 1)) / 2)[:, near]
+    before = _one_more(zeros[full - 1], (1 + keep * (2 * phi - 1)) / 2)[:, near]
+    squares = (full - 1 + f - phi) ** 2
+    worst = []
+    for order, moments in zip(ORDERS, _moments(after, before, tail), strict=True):
+        logs = np.log(moments) + 2 * order * _error(crowd, bits)
+        worst.append(float((logs / squares).max()) / (order - 1))
+    return np.array(worst)
+
+
+def _moments(after: Floats, before: Floats, tail: float) -> Iterator[Floats]:
+    """For every order α, the sums of after^α before^(1−α), row by row, without the tails."""
+    inside = _bulk(after, (1 - 4 * _SPARE) * tail)
+    logs = np.log(np.where(inside, after, 1.0)) - np.log(np.where(inside, before, 1.0))
+    terms, step, gap, last = np.where(inside, after, 0.0), np.ones_like(logs), 0.0, 1.0
+    for order in ORDERS:
+        with np.errstate(over="ignore"):
+            if order - last != gap:
+                step = step * step if order - last == 2 * gap else np.exp((order - last) * logs)
+            gap, last = order - last, order
+            terms *= step
+            yield terms.sum(1)
+
+
+def _shifts(bits: int) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """All (full, φ, f) on the grid with a shift full − 1 + f − φ above 0."""
+    steps = fineness(bits)
+    parts = np.arange(steps)
+    grid = np.meshgrid(np.arange(1, bits + 1), parts, parts + 1)
+    full, phi, f = (axis.ravel() for axis in grid)
+    up = (full - 1) * steps + f > phi
+    return full[up], phi[up] / steps, f[up] / steps
+
+
+def _one_more(rows: Floats, chances: Floats) -> Floats:
+    """The law of each row's sum with one more bit, which is one with the row's own chance."""
+    longer = np.zeros((rows.shape[0], rows.shape[1] + 1))
+    longer[:, :-1] = (1 - chances[:, None]) * rows
+    longer[:, 1:] += chances[:, None] * rows
+    return longer
+
+
+def _sums(crowd: Floats, bits: int, chance: float) -> Floats:
+    """The laws of the crowd plus 0, 1, ..., `bits` − 1 further bits of that chance of a one."""
+    rows = np.zeros((bits, crowd.size + bits - 1))
+    rows[0, : crowd.size] = crowd
+    for j in range(1, bits):
+        rows[j] = (1 - chance) * rows[j - 1]
+        rows[j, 1:] += chance * rows[j - 1, :-1]
+    return rows
+
+
+def _bulk(laws: Floats, tail: float) -> NDArray[np.bool_]:
+    """Which outcomes of each law remain when at most `tail` is left out, half on either side."""
+    from_left = np.cumsum(laws, 1)
+    from_right = np.cumsum(laws[:, ::-1], 1)[:, ::-1]
+    kept: NDArray[np.bool_] = (from_left > tail / 2) & (from_right > tail / 2)
+    return kept
+
+
+def _cut(law: Floats, tail: float) -> int:
+    """How many places on the left hold at most half the tail."""
+    return int(np.searchsorted(np.cumsum(law), tail / 2, side="right"))
+
+
+def _error(crowd: Floats, bits: int) -> float:
+    """Bound the relative rounding error of a law: 16 roundings a point are more than there are."""
+    return (crowd.size + bits) * 2.0**-49

@@ -1,0 +1,357 @@
+"""Numbers coded as randomized bits: what one report tells, and what a batch's sums tell.
+
+A user writes every coordinate of a vector in [−1, 1]^s as m bits, about m (1 + f)/2 of them ones,
+right on average, and keeps each bit with probability a; otherwise it becomes a fair coin. Whoever
+carries the reports sees one user's bits: that is local privacy. The learner sees the sums of l
+users' bits, one sum a coordinate: that is central privacy of one batch, and it composes in parallel
+over batches, because a user is in one of them. Proofs: `randomized_bits.md`.
+
+After E. Garcelon, K. Chaudhuri, V. Perchet, M. Pirotta, "Privacy amplification via shuffling for
+linear contextual bandits", ALT 2022, whose own accounting is kept for comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import between, positive, whole
+from kerchief.privacy.bit_sums import fineness, shift_costs
+from kerchief.privacy.calibration import pure_rho, zcdp_rho
+from kerchief.privacy.curves import RenyiCurve
+from kerchief.privacy.events import Event
+from kerchief.privacy.renyi import ORDERS, Renyi
+
+__all__ = [
+    "GRID",
+    "KEEP_UNIT",
+    "RandomizedBits",
+    "batch_length",
+    "bits_epsilon",
+    "bits_keep",
+    "bits_renyi",
+    "local_epsilon",
+    "local_keep",
+    "paper_local_epsilon",
+]
+
+KEEP_UNIT = 2.0**-20
+"""Keep parameters are multiples of this, so that the chances of a bit are exact."""
+
+GRID = 2.0**-32
+"""Devices write the average number of ones to this precision."""
+
+# Pays for float64 arithmetic in the encoding of a record.
+_ENCODING = 1 + 2.0**-40
+# Part of δ that pays for rare sums, when a keep parameter is searched for.
+_TAIL_PART = 1 / 64
+_CLOSE = 0.999
+_CLOSE_ODDS = 0.004
+_LEAST_ODDS, _MOST_ODDS = 2.0**-38, 2.0**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedBits(Event):
+    """The sums of many users' randomized bits, one whole number a coordinate.
+
+    Every user holds f in [−1, 1]^s, max ‖f − f'‖₂ ≤ Δ over any two records, and codes coordinate j
+    as m bits of which ⌊x⌋ or ⌊x⌋ + 1 are ones, x = m (1 + f_j)/2 on average, independently over
+    coordinates. Each bit is kept with probability a and is a fair coin otherwise. The output is,
+    for each coordinate, the sum of all bits of all users. Nobody's vector depends on the bits of
+    another user of the batch.
+
+    Attributes:
+        users: number of users in the batch.
+        bits: m, bits a user and coordinate.
+        keep: a, a multiple of `KEEP_UNIT` below 1.
+        sensitivity: Δ.
+        dimension: s.
+        tail: the probability of rare sums that is charged to δ; part of the accounting, not of the
+            mechanism.
+    """
+
+    kind: ClassVar[str] = "randomized_bits"
+    users: int
+    bits: int
+    keep: float
+    sensitivity: float
+    dimension: int
+    tail: float
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        whole("users", self.users)
+        whole("bits", self.bits)
+        _a_keep(self.keep)
+        positive("sensitivity", self.sensitivity)
+        whole("dimension", self.dimension)
+        between("tail", self.tail, 1e-15, 1.0)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The multiplier of the Gaussian that the sums resemble in a large batch: no bound.
+
+        >>> event = RandomizedBits(
+        ...     users=1001, bits=8, keep=0.5, sensitivity=2.0, dimension=5, tail=1e-9
+        ... )
+        >>> round(event.noise_multiplier, 3)
+        9.682
+        """
+        noise = math.sqrt((self.users - 1) * (1 - self.keep**2) / self.bits)
+        return noise / (self.keep * self.sensitivity)
+
+
+def bits_renyi(event: RandomizedBits) -> Renyi:
+    """Return the profile of one batch's sums: the promise to each of its users.
+
+    Formal guarantees:
+        `randomized_bits.md`, theorem 2. It holds whatever the other users coded.
+
+    >>> event = RandomizedBits(
+    ...     users=200, bits=2, keep=0.5, sensitivity=1.0, dimension=1, tail=1e-7
+    ... )
+    >>> round(bits_renyi(event).values[ORDERS.index(2)] * event.noise_multiplier**2, 2)
+    1.02
+    """
+    costs = np.array(shift_costs(event.users, event.bits, event.keep, event.tail / event.dimension))
+    parts, root = fineness(event.bits), math.sqrt(event.dimension)
+    reach = parts * (event.bits * event.sensitivity / 2 * _ENCODING + root * 2 * GRID)
+    cost = costs / parts**2
+    # Where a shift lies between two that were scanned: the mean of their moments, or the worse one.
+    spread = (np.array(ORDERS) - 1) * cost * (2 * reach + root) ** 2 / 8
+    mixed = cost * (reach**2 + event.dimension / 4 + spread)
+    values = np.minimum(mixed, cost * (reach + root) ** 2)
+    alone = _told(event.keep, event.bits, event.dimension, root * event.sensitivity / 2)
+    values = np.minimum(values, np.minimum(alone, np.array(ORDERS) * pure_rho(alone)))
+    return Renyi(values=tuple(float(value) for value in values), tail=event.tail)
+
+
+def bits_epsilon(event: RandomizedBits, delta: float) -> float:
+    """Return the least ε that the profile of one batch implies at this δ."""
+    between("delta", delta, 0.0, 1.0)
+    return RenyiCurve(profile=bits_renyi(event)).epsilon(delta)
+
+
+def bits_keep(
+    epsilon: float, delta: float, *, users: int, bits: int, sensitivity: float, dimension: int
+) -> RandomizedBits:
+    """Find the least noise with which one batch's sums are (ε, δ)-private.
+
+    Args:
+        epsilon: ε of one batch; a user is in one batch only.
+        delta: δ of one batch.
+        users: number of users in the batch.
+        bits: bits a user and coordinate.
+        sensitivity: how far apart two vectors can be, in the Euclidean norm.
+        dimension: number of coordinates.
+
+    Returns:
+        A description with a keep parameter that was itself tried. Its ε is at least 0.999 of the
+        one asked for, or a keep parameter larger by 0.2 % was tried and told too much.
+
+    Raises:
+        InvalidValue: even the smallest keep parameter tells more than was promised.
+
+    >>> event = bits_keep(1.0, 1e-5, users=200, bits=4, sensitivity=1.0, dimension=1)
+    >>> 0.6 < event.keep < 0.9 and bits_epsilon(event, 1e-5) <= 1.0
+    True
+    """
+    positive("epsilon", epsilon)
+    tail = between("delta", delta, 0.0, 1.0) * _TAIL_PART
+
+    def tried(odds: float) -> RandomizedBits:
+        return RandomizedBits(
+            users=users,
+            bits=bits,
+            keep=_a_multiple(math.sqrt(odds / (1 + odds))),
+            sensitivity=sensitivity,
+            dimension=dimension,
+            tail=tail,
+        )
+
+    floor = RenyiCurve(profile=Renyi(values=(0.0,) * len(ORDERS), tail=tail)).epsilon(delta)
+    if floor >= epsilon:
+        raise InvalidValue(
+            f"epsilon is {epsilon}; orders up to {ORDERS[-1]} show nothing below {floor:.3g} at "
+            f"delta {delta}: ask for a larger epsilon or delta"
+        )
+    start = 1.9 * zcdp_rho(epsilon, delta) * max(users - 1, 1) / (bits * sensitivity**2)
+    odds = _largest_odds(lambda odds: bits_epsilon(tried(odds), delta), epsilon, floor, start)
+    return tried(odds)
+
+
+def paper_local_epsilon(keep: float, *, bits: int, dimension: int) -> float:
+    """Return ms ln((1+a)/(1−a)): every bit may differ (the paper's proposition 4).
+
+    >>> round(paper_local_epsilon(0.1, bits=1, dimension=5), 3)
+    1.003
+    """
+    whole("bits", bits)
+    whole("dimension", dimension)
+    return bits * dimension * _log_odds(keep)
+
+
+def local_epsilon(keep: float, *, bits: int, dimension: int, reach: float) -> float:
+    """Return a bound on ε of one user's randomized bits, seen by themselves.
+
+    Args:
+        keep: the keep parameter a.
+        bits: bits a coordinate.
+        dimension: number of coordinates.
+        reach: the largest ‖f‖₁ of a record; for (r x, the lower half of x xᵀ) with ‖x‖ ≤ 1 and
+            |r| ≤ 1 in d dimensions it is √d + (d + 1)/2.
+
+    Formal guarantees:
+        `randomized_bits.md`, theorem 1.
+
+    >>> round(local_epsilon(0.5, bits=1, dimension=5, reach=2**0.5 + 1.5), 3)
+    3.477
+    """
+    moved = _moved(positive("reach", reach), dimension)
+    single = moved * (keep - math.log1p(-keep)) if bits == 1 else math.inf
+    return min(single, _told(keep, bits, dimension, reach))
+
+
+def local_keep(epsilon: float, *, bits: int, dimension: int, reach: float) -> float:
+    """Return the largest keep parameter with which one report is ε-locally private.
+
+    >>> keep = local_keep(1.0, bits=1, dimension=5, reach=2**0.5 + 1.5)
+    >>> round(keep, 3), local_epsilon(keep, bits=1, dimension=5, reach=2**0.5 + 1.5) <= 1.0
+    (0.164, True)
+    """
+    positive("epsilon", epsilon)
+
+    def fits(units: int) -> bool:
+        keep = units * KEEP_UNIT
+        return local_epsilon(keep, bits=bits, dimension=dimension, reach=reach) <= epsilon
+
+    return _last(fits, epsilon) * KEEP_UNIT
+
+
+def batch_length(
+    epsilon: float,
+    delta: float,
+    *,
+    horizon: int,
+    dim: int,
+    keep: float,
+    bits: int = 1,
+    printed: bool = False,
+) -> int:
+    """Return the batch length that the paper's theorem 5 asks for, by its equation (3).
+
+    It is kept to show what it costs: `randomized_bits.md`, section 5, says why no such length is
+    needed.
+
+    Args:
+        epsilon: ε over all batches.
+        delta: the paper's δ₀.
+        horizon: T.
+        dim: d, the length of a feature vector.
+        keep: a, one less the paper's p.
+        bits: m.
+        printed: whether the equation is read as printed, with 1 − 2p where its derivation has
+            2 − 2p.
+
+    >>> batch_length(1.0, 1e-5, horizon=20_000, dim=2, keep=1 / 9, printed=True)
+    371
+    >>> batch_length(1.0, 1e-5, horizon=20_000, dim=2, keep=1 / 9) > 20_000
+    True
+    """
+    positive("epsilon", epsilon)
+    between("delta", delta, 0.0, 1.0)
+    total = whole("bits", bits) * whole("horizon", horizon)
+    lie = 1 - between("keep", keep, 0.0, 1.0)
+    scale = 32 * whole("dim", dim) * (dim + 3) * math.log(8 * total / delta)
+    scale *= math.sqrt(2 * horizon * math.log(2 * horizon / delta))
+
+    def long_enough(length: int) -> bool:
+        square = (epsilon * length / scale) ** 2
+        # √((2+u²)² − 4) − u², without the cancellation.
+        gain = 4 * square / (math.sqrt(square * square + 4 * square) + square)
+        asked = (1 if printed else 2) - 2 * lie
+        asked += 2 * math.sqrt(2 * math.log(2 * total / delta) / length)
+        return gain >= asked and length * lie >= 14 * math.log(8 * total / delta)
+
+    high = 1
+    while not long_enough(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if long_enough(middle) else (middle, high)
+    return high
+
+
+def _told(keep: float, bits: int, dimension: int, half: float) -> float:
+    """Bound what one report tells, if no two records are more than 2·half apart in ‖·‖₁."""
+    log = _log_odds(keep)
+    corner = math.log(math.expm1(log) / log) - 1 + log / math.expm1(log)
+    several = bits * _moved(half, dimension) * log + dimension * corner
+    return min(several, paper_local_epsilon(keep, bits=bits, dimension=dimension))
+
+
+def _moved(length: float, dimension: int) -> float:
+    """A length in ‖·‖₁, and what rounding in the encoding and on the grid adds to it."""
+    return length * _ENCODING + dimension * 2 * GRID
+
+
+def _largest_odds(
+    reached: Callable[[float], float], goal: float, floor: float, start: float
+) -> float:
+    """Return the largest odds a²/(1 − a²), of those tried, that reach no more than the goal.
+
+    Near the goal, what is reached beyond the floor is about a power of the odds; now and then it
+    jumps a little.
+    """
+    low, high, power, before = 0.0, math.inf, 0.5, (0.0, 0.0)
+    odds = min(max(start, _LEAST_ODDS), _MOST_ODDS)
+    aim = math.log(goal * (1 + _CLOSE) / 2 - floor)
+    while high - low > _CLOSE_ODDS * low:
+        value = reached(odds)
+        low, high = (odds, high) if value <= goal else (low, odds)
+        if _CLOSE * goal <= value <= goal or low == _MOST_ODDS or high == _LEAST_ODDS:
+            break
+        point = (math.log(odds), math.log(max(value - floor, 1e-12)))
+        if before != (0.0, 0.0):
+            power = min(max((point[1] - before[1]) / (point[0] - before[0]), 0.4), 1.5)
+        before = point
+        guess = math.exp(min(point[0] + (aim - point[1]) / power, 60.0))
+        guess = min(max(guess, _LEAST_ODDS), _MOST_ODDS)
+        odds = guess if low < guess < high else (low + high) / 2
+    if low == 0.0:
+        raise InvalidValue(
+            f"no keep parameter keeps epsilon {goal}; ask for a larger one or take larger batches"
+        )
+    return low
+
+
+def _a_keep(keep: float) -> float:
+    if between("keep", keep, 0.0, 1.0) % KEEP_UNIT:
+        raise InvalidValue(f"keep is {keep}; it must be a multiple of 2**-20: round it down")
+    return keep
+
+
+def _a_multiple(keep: float) -> float:
+    return min(max(math.floor(keep / KEEP_UNIT), 1) * KEEP_UNIT, 1 - KEEP_UNIT)
+
+
+def _log_odds(keep: float) -> float:
+    between("keep", keep, 0.0, 1.0)
+    return math.log1p(keep) - math.log1p(-keep)
+
+
+def _last(fits: Callable[[int], bool], epsilon: float) -> int:
+    """The largest number of keep units for which `fits` holds."""
+    low, high = 0, round(1 / KEEP_UNIT)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    if low == 0:
+        raise InvalidValue(f"epsilon is {epsilon}; no keep parameter is small enough for it")
+    return low

@@ -94,7 +94,8 @@ def test_rounding_is_right_on_average_and_to_a_neighbour(exact: bool) -> None:
         streams = jax.vmap(lambda i: Stream.of(seed=1, replicate=i).at(DEVICE))(
             jnp.arange(COPIES, dtype=jnp.uint32)
         )
-        rounded = np.asarray(jax.vmap(lambda at: noise().prepare(vector, at))(streams))
+        exact_vector = jnp.asarray(vector)
+        rounded = np.asarray(jax.vmap(lambda at: noise().prepare(exact_vector, at))(streams))
     assert (np.abs(rounded - vector) < 0.5).all()
     fraction = vector / 0.5 - np.floor(vector / 0.5)
     std = 0.5 * np.sqrt(fraction * (1 - fraction))
@@ -102,7 +103,7 @@ def test_rounding_is_right_on_average_and_to_a_neighbour(exact: bool) -> None:
 
 
 def test_rounded_pairs_stay_within_the_charged_distance() -> None:
-    event = noise().exact().event()
+    event: Any = noise().exact().event()
     one, other = np.full(SIZE, 0.4), np.full(SIZE, -0.6)
     source = bytes_of(4)
     coins = noise().exact()
@@ -134,6 +135,7 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(InvalidValue, match="power of two"):
         Coins(step=0.3, scale=2, sensitivity=1.0, dimension=2)
     coins = Coins(step=0.25, scale=2, sensitivity=1.0, dimension=2)
+    bad: Any
     for bad in (np.zeros(3), np.zeros(2, np.float32), np.array([np.nan, 0.0])):
         with pytest.raises(InvalidValue, match="vector"):
             coins.prepare(bad)

@@ -30,6 +30,7 @@ __all__ = ["compare"]
 @options.policies
 @options.trusts
 @options.continual
+@options.shuffling
 @options.epsilons
 @options.delta
 @options.replicates

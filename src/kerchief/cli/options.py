@@ -35,6 +35,7 @@ __all__ = [
     "replicates_or_own",
     "reward_noise",
     "seed",
+    "shuffling",
     "trusts",
 ]
 
@@ -93,6 +94,13 @@ continual = _option(
     _DEFAULTS.continual,
     "Noise on running totals, for rows of joint trust; others do without.",
     metavar="best|blt|tree|toeplitz|doubling",
+)
+shuffling = _option(
+    "--shuffling",
+    "shuffling",
+    _DEFAULTS.shuffling,
+    "What devices add to reports, for rows of shuffle trust; others do without.",
+    metavar="best|bits|bit|theorem",
 )
 epsilons = _many("--epsilon", "epsilons", _DEFAULTS.epsilons, "Privacy asked for.", type=float)
 epsilon = _option("--epsilon", "epsilon", 1.0, "Privacy asked for.")

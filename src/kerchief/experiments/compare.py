@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core import validate
+from kerchief.environments.population import Population
 from kerchief.experiments.plan import Cell, Plan
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.registry import protect
+from kerchief.simulation.phases import PhasedRun, arrange, simulate_phases
 from kerchief.simulation.run import Progress, Run, simulate
 
 __all__ = ["Finished", "Watch", "compare"]
@@ -37,6 +39,8 @@ class Finished:
         compile_seconds: time spent compiling.
         wall_seconds: all the time it took.
         device: the kind of device it ran on.
+        communication: what clients sent, in "reals" and in "bits", on average over replicates; for
+            populations alone.
     """
 
     cell: Cell
@@ -48,6 +52,7 @@ class Finished:
     compile_seconds: float
     wall_seconds: float
     device: str
+    communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def microseconds(self) -> float:
@@ -105,15 +110,40 @@ def _chunk(plan: Plan, cell: Cell, ticks: int, first: int, last: int, watch: Wat
     Replicates are parallel universes, so each chunk's ledger shows the whole bill.
     """
     horizon, environment = plan.horizon, plan.environment(cell.contexts)
+    if isinstance(environment, Population):
+        return _phased_chunk(plan, cell, ticks, first, last, watch, environment)
     policy = cell.player.make(environment.problem(horizon), cell.delta)
     return simulate(
         policy=policy,
         privatizers=protect(
-            policy, cell.guarantee, horizon=horizon, continual=cell.player.continual
+            policy,
+            cell.guarantee,
+            horizon=horizon,
+            continual=cell.player.continual,
+            shuffling=cell.player.shuffling,
         ),
         environment=environment,
         ledger=MemoryLedger(cell.guarantee),
         horizon=horizon,
+        replicates=last - first,
+        seed=plan.seed,
+        first_replicate=first,
+        ticks=ticks,
+        progress=_progress(plan, cell, first, last, watch),
+    )
+
+
+def _phased_chunk(
+    plan: Plan, cell: Cell, ticks: int, first: int, last: int, watch: Watch, population: Population
+) -> PhasedRun:
+    """The same in a population."""
+    policy = cell.player.make_phased(population.problem(plan.horizon))
+    return simulate_phases(
+        policy=policy,
+        protocol=arrange(policy, cell.guarantee),
+        population=population,
+        ledger=MemoryLedger(cell.guarantee),
+        horizon=plan.horizon,
         replicates=last - first,
         seed=plan.seed,
         first_replicate=first,
@@ -134,18 +164,22 @@ def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Pr
 
 def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Finished:
     """Chunks side by side; what was spent is what the worst-off user of any was charged."""
-    releases = {
-        name: float(np.concatenate([run.releases[name] for run in runs]).mean())
-        for name in runs[0].releases
-    }
+    sent = [run.communication for run in runs if isinstance(run, PhasedRun)]
     return Finished(
         cell=cell,
         rounds=runs[0].rounds,
         regret=np.concatenate([run.regret for run in runs], axis=1),
-        releases=releases,
+        releases=_means([run.releases for run in runs]),
         spent=max((run.spent for run in runs), key=lambda spent: spent.epsilon),
         seconds=sum(run.seconds for run in runs),
         compile_seconds=sum(run.compile_seconds for run in runs),
         wall_seconds=wall_seconds,
         device=runs[0].device,
+        communication=_means(sent),
     )
+
+
+def _means(counts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, float]:
+    """The average over the replicates of all chunks, name by name."""
+    names = counts[0] if counts else ()
+    return {name: float(np.concatenate([one[name] for one in counts]).mean()) for name in names}

@@ -14,7 +14,7 @@ from kerchief.environments.worlds import GLMEnvironment, make_environment
 from kerchief.experiments.plan import MOST_FEATURES, YARDSTICKS, Cell, Plan, Player, Spot, player
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Trust
-from kerchief.privatizers.registry import BEST, CONTINUALS
+from kerchief.privatizers.registry import BEST, CONTINUALS, SHUFFLES
 
 __all__ = ["Comparison"]
 
@@ -35,6 +35,7 @@ class Comparison(Plan):
         policies: bandits by name.
         trusts: the words under which each of them plays.
         continual: the noise on prefix totals, for rows of joint trust; others do without.
+        shuffling: what devices add to shuffled reports, for rows of shuffle trust.
         epsilons: of the private ones.
         delta: of the private ones.
         replicates: independent runs of each cell.
@@ -65,6 +66,7 @@ joint, central
     policies: tuple[str, ...] = ("linucb",)
     trusts: tuple[str, ...] = ("local", "shuffle", "joint", "central")
     continual: str = BEST
+    shuffling: str = BEST
     epsilons: tuple[float, ...] = (0.2, 1.0, 10.0)
     delta: float = 1e-5
     replicates: int = 64
@@ -140,6 +142,7 @@ joint, central
             "policy": list(self.policies),
             "trust": list(self.trusts),
             "continual": self.continual,
+            "shuffling": self.shuffling,
             "epsilon": list(self.epsilons),
             "delta": self.delta,
             "replicates": self.replicates,
@@ -176,6 +179,7 @@ joint, central
                         epsilon=epsilon,
                         mode=self.mode,
                         continual=self.continual,
+                        shuffling=self.shuffling,
                     )
 
     def _check_numbers(self) -> None:
@@ -194,6 +198,7 @@ joint, central
             if not getattr(self, kind):
                 raise InvalidValue(f"{kind} is empty; give at least one")
         CONTINUALS[self.continual]
+        SHUFFLES[self.shuffling]
         for trust in self.trusts:
             _known("trust", trust, Trust)
         for name in self.policies:

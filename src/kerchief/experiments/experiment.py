@@ -8,12 +8,23 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kerchief.core import validate
-from kerchief.core.contracts import Environment
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
+from kerchief.environments.population import Population
 from kerchief.experiments.claims import Claim, Verdict, judge, paid
-from kerchief.experiments.plan import YARDSTICKS, Cell, Layout, Panel, Plan, Player, Spot, player
+from kerchief.experiments.plan import (
+    YARDSTICKS,
+    Cell,
+    Layout,
+    Panel,
+    Place,
+    Plan,
+    Player,
+    Spot,
+    player,
+)
 from kerchief.experiments.rows import Row
+from kerchief.simulation.phases import arrange
 
 __all__ = ["EXPERIMENTS", "Experiment", "Reproduction", "Setting", "Size", "enter"]
 
@@ -29,11 +40,11 @@ class Setting:
     """
 
     name: str
-    make: Callable[[], Environment]
+    make: Callable[[], Place]
     number: float | None = None
 
     @functools.cached_property
-    def environment(self) -> Environment:
+    def environment(self) -> Place:
         """The environment, built when it is first needed."""
         return self.make()
 
@@ -175,10 +186,13 @@ class Reproduction(Plan):
         # Standard errors need two.
         validate.whole("replicates", self.replicates, low=2, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
-        for contexts in self._worlds():
-            problem = self.environment(contexts).problem(self.horizon)
-            for one in self.experiment.lineup(self._size()):
-                one.make(problem, self.experiment.delta)
+        for cell in self.cells():
+            environment = self.environment(cell.contexts)
+            if isinstance(environment, Population):
+                policy = cell.player.make_phased(environment.problem(self.horizon))
+                arrange(policy, cell.guarantee)
+            else:
+                cell.player.make(environment.problem(self.horizon), cell.delta)
 
     @property
     def name(self) -> str:
@@ -205,7 +219,7 @@ class Reproduction(Plan):
             for spot in self.experiment.spots(self._size())
         )
 
-    def environment(self, contexts: str) -> Environment:
+    def environment(self, contexts: str) -> Place:
         """The world of that name."""
         (setting,) = [one for one in self.experiment.settings if one.name == contexts]
         return setting.environment

@@ -10,13 +10,16 @@ import abc
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from kerchief.core.contracts import BoundedLoss, Environment, Policy, Problem
+from kerchief.core.crowd import Crowd
 from kerchief.core.errors import InvalidValue
+from kerchief.environments.population import Population
 from kerchief.policies import POLICIES, Mode
+from kerchief.policies.phased import PHASED, Phased
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privatizers.registry import BEST, CONTINUALS, makers_of
+from kerchief.privatizers.registry import BEST, CONTINUALS, SHUFFLES, makers_of
 
 if TYPE_CHECKING:
     from kerchief.experiments.claims import Verdict
@@ -28,12 +31,15 @@ __all__ = [
     "Cell",
     "Layout",
     "Panel",
+    "Place",
     "Plan",
     "Player",
     "Spot",
     "delta_warnings",
     "player",
 ]
+
+P = TypeVar("P", Policy, Phased)
 
 YARDSTICKS = ("uniform", "greedy")
 """Policies that play without protection in every plan, asked for or not."""
@@ -46,6 +52,9 @@ MOST_KEPT = 2**28
 
 Panel: TypeAlias = Literal["rounds", "epsilon"]
 
+Place: TypeAlias = Environment | Population
+"""A world: one that is met round by round, or a population, which is met phase by phase."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Player:
@@ -57,6 +66,7 @@ class Player:
         epsilon: asked for; infinite without protection.
         mode: widths `tuned`, or from the `theory`.
         continual: the noise on prefix totals, which only joint trust has.
+        shuffling: what devices add to shuffled reports, which only shuffle trust has.
         numbers: parameters of the policy that are replaced, such as ("exploration", 1.0).
     """
 
@@ -65,6 +75,7 @@ class Player:
     epsilon: float = math.inf
     mode: Mode = "tuned"
     continual: str = BEST
+    shuffling: str = BEST
     numbers: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -79,12 +90,13 @@ class Player:
 
     @property
     def protection(self) -> str:
-        """The trust, and the continual noise where it is not the default.
+        """The trust, and its noise where it is not the default.
 
         >>> player("linucb", trust="joint", epsilon=1.0, continual="tree").protection
         'joint, tree'
         """
-        return str(self.trust) if self.continual == BEST else f"{self.trust}, {self.continual}"
+        special = [word for word in (self.continual, self.shuffling) if word != BEST]
+        return ", ".join([str(self.trust), *special])
 
     def label(self) -> str:
         """A few words for progress bars, legends and claims.
@@ -108,14 +120,22 @@ class Player:
         else:
             policy = entry.promised(problem, self.epsilon, delta)
         makers_of(policy, self.trust, continual=self.continual)
-        return _replaced(policy, dict(self.numbers)) if self.numbers else policy
+        return _replaced(policy, dict(self.numbers))
+
+    def make_phased(self, crowd: Crowd) -> Phased:
+        """Build a policy for a population from public facts alone.
+
+        Raises:
+            KerchiefError: no policy for populations is called so, or it has no such number.
+        """
+        return _replaced(PHASED[self.policy].make(crowd, self.mode), dict(self.numbers))
 
     def parents(self) -> tuple[Player, ...]:
         """The non-private bandit behind a protected one: tuned, and with its published widths."""
         if self.trust is Trust.NONE:
             return ()
-        parent = POLICIES[self.policy].parent
-        return player(parent), player(parent, mode="theory")
+        entry = POLICIES[self.policy] if self.policy in POLICIES else PHASED[self.policy]
+        return player(entry.parent), player(entry.parent, mode="theory")
 
 
 def player(
@@ -125,38 +145,45 @@ def player(
     epsilon: float = math.inf,
     mode: Mode = "tuned",
     continual: str = BEST,
+    shuffling: str = BEST,
     **numbers: float,
 ) -> Player:
     """Name a player in one line; further numbers replace those of the policy.
 
-    The word for continual noise is for joint trust; under any other it changes nothing.
+    The word for continual noise is for joint trust, that for shuffling for shuffle trust; under any
+    other they change nothing.
 
     Raises:
-        UnknownName: no continual noise is called so.
+        UnknownName: no continual noise, or no shuffle protocol, is called so.
 
     >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers
     (('exploration', 2.0),)
     """
     CONTINUALS[continual]
+    SHUFFLES[shuffling]
     return Player(
         policy=policy,
         trust=Trust(trust),
         epsilon=epsilon,
         mode=mode,
         continual=continual if trust == Trust.JOINT else BEST,
+        shuffling=shuffling if trust == Trust.SHUFFLE else BEST,
         numbers=tuple(sorted(numbers.items())),
     )
 
 
-def _replaced(policy: Any, numbers: Mapping[str, float]) -> Policy:
-    fields = {one.name for one in dataclasses.fields(policy) if not one.metadata.get("static")}
+def _replaced(policy: P, numbers: Mapping[str, float]) -> P:
+    if not numbers:
+        return policy
+    made: Any = policy
+    fields = {one.name for one in dataclasses.fields(made) if not one.metadata.get("static")}
     for name in numbers:
         if name not in fields:
             raise InvalidValue(
                 f"number is {name!r}; {type(policy).__name__} has {', '.join(sorted(fields))}"
             )
-    made: Policy = dataclasses.replace(policy, **numbers)
-    return made
+    replaced: P = dataclasses.replace(made, **numbers)
+    return replaced
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -272,7 +299,7 @@ class Plan(abc.ABC):
         """Every cell in the order of the table, uniform play first in each world."""
 
     @abc.abstractmethod
-    def environment(self, contexts: str) -> Environment:
+    def environment(self, contexts: str) -> Place:
         """The world of that name."""
 
     @abc.abstractmethod
@@ -309,7 +336,10 @@ class Plan(abc.ABC):
 
     def _kept(self, cell: Cell) -> int:
         """How many numbers the history of one replicate holds, where a policy asks for fits."""
-        policy = cell.player.make(self.environment(cell.contexts).problem(self.horizon), cell.delta)
+        environment = self.environment(cell.contexts)
+        if isinstance(environment, Population):
+            return 0
+        policy = cell.player.make(environment.problem(self.horizon), cell.delta)
         losses = [one for one in policy.queries.values() if isinstance(one, BoundedLoss)]
         return self.horizon * sum(loss.size for loss in losses)
 

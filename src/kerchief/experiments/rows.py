@@ -52,6 +52,8 @@ class Row:
         replicates: independent runs.
         microseconds: time a decision, without compilation.
         releases: for each query, releases of one run, on average.
+        communication: what the clients of one run sent, in reals and in bits, on average; for
+            populations alone.
     """
 
     cell: Cell
@@ -62,6 +64,7 @@ class Row:
     replicates: int
     microseconds: float
     releases: Mapping[str, float]
+    communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def policy(self) -> str:
@@ -96,6 +99,7 @@ class Row:
             "numbers": dict(self.cell.player.numbers),
             "trust": self.trust,
             "continual": self.cell.player.continual,
+            "shuffling": self.cell.player.shuffling,
             "contexts": self.contexts,
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -105,6 +109,7 @@ class Row:
             "replicates": self.replicates,
             "microseconds": self.microseconds,
             "releases": dict(self.releases),
+            "communication": dict(self.communication),
         }
 
     def texts(self) -> tuple[str, ...]:
@@ -155,6 +160,7 @@ def _row(one: Finished, uniform: float) -> Row:
         replicates=final.size,
         microseconds=one.microseconds,
         releases=one.releases,
+        communication=one.communication,
     )
 
 

@@ -195,7 +195,7 @@ class Coins:
 
     @property
     def grid(self) -> float:
-        """The distance between two values that can be released: odd numbers of coins have halves."""
+        """The distance between two values that can be released: odd numbers have halves."""
         return self.step / 2
 
     @property

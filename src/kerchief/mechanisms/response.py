@@ -12,6 +12,7 @@ linear contextual bandits", ALT 2022, algorithms 2 and 3.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from dataclasses import dataclass
@@ -59,13 +60,15 @@ class Response:
         bound: every coordinate is clipped to [−bound, bound].
         sensitivity: how far apart two users' vectors can be, in the Euclidean norm.
         dimension: their length.
+
+    With rows of keep parameters and users it stands for several batches; see `batch`.
     """
 
     idealized: ClassVar[bool] = True
 
     keep: float | Array
     tail: float
-    users: int = static()
+    users: int | Array
     bits: int = static()
     bound: float = static()
     sensitivity: float = static()
@@ -97,6 +100,11 @@ class Response:
         """The standard deviation of a coordinate of `total`, at the worst place for rounding."""
         noise = (1 - self.keep**2) / (self.bits * self.keep**2) + 1 / self.bits**2
         return self.bound * (self.users * noise) ** 0.5
+
+    def batch(self, number: int | Array) -> Response:
+        """The response of one of several batches."""
+        keep, users = jnp.asarray(self.keep)[number], jnp.asarray(self.users)[number]
+        return dataclasses.replace(self, keep=keep, users=users)
 
     def prepare(self, vector: Array, stream: Stream) -> Array:
         """What a user adds to the batch: the number of its ones, before any is randomized."""
@@ -133,14 +141,14 @@ class Response:
         """What one batch's sums cost; without noise there is no privacy."""
         if float(self.keep) == 1.0:
             return events.NonPrivate()
-        return _event(self, float(self.keep))
+        return self.exact().event()
 
     def exact(self) -> Bits:
         """The twin for deployment."""
         return Bits(
             keep=float(self.keep),
             tail=self.tail,
-            users=self.users,
+            users=int(self.users),
             bits=self.bits,
             bound=self.bound,
             sensitivity=self.sensitivity,
@@ -254,18 +262,14 @@ class Bits:
 
     def event(self) -> RandomizedBits:
         """What the sums of one batch of reports cost."""
-        return _event(self, self.keep)
-
-
-def _event(response: Response | Bits, keep: float) -> RandomizedBits:
-    return RandomizedBits(
-        users=response.users,
-        bits=response.bits,
-        keep=keep,
-        sensitivity=response.sensitivity / response.bound,
-        dimension=response.dimension,
-        tail=response.tail,
-    )
+        return RandomizedBits(
+            users=self.users,
+            bits=self.bits,
+            keep=self.keep,
+            sensitivity=self.sensitivity / self.bound,
+            dimension=self.dimension,
+            tail=self.tail,
+        )
 
 
 def _words(size: int, source: Randomness) -> NDArray[np.int64]:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from kerchief.policies import uniform
-from kerchief.policies.glm import ecolog, gloc, online, paper, rarely, rs, ucb
-from kerchief.policies.linear import elimination, linucb
+from kerchief.policies.glm import (
+    batched,
+    batched_paper,
+    ecolog,
+    gloc,
+    online,
+    paper,
+    rarely,
+    rs,
+    ucb,
+)
+from kerchief.policies.linear import elimination, linucb, sblb
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = [
     "POLICIES",
     "Entry",
     "Mode",
+    "batched",
+    "batched_paper",
     "ecolog",
     "elimination",
     "gloc",
@@ -19,6 +31,7 @@ __all__ = [
     "paper",
     "rarely",
     "rs",
+    "sblb",
     "ucb",
     "uniform",
 ]

@@ -10,22 +10,19 @@ and approximate differential privacy", SODA 2023; the proof is our own.
 
 from __future__ import annotations
 
-import importlib
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.validate import at_least, between, positive, whole
 from kerchief.privacy.bit_sums import binomial_law
+from kerchief.privacy.external import beta_tail
 from kerchief.privacy.search import least
 
 __all__ = ["shuffled_delta", "shuffled_epsilon", "unshuffled_epsilon"]
 
 Floats = NDArray[np.float64]
-
-_special: Any = importlib.import_module("scipy.special")
 
 # Outside this range nothing is computed: a report tells next to nothing, or all.
 _LEAST_LOCAL, _MOST_LOCAL = 1e-9, 40.0
@@ -121,5 +118,5 @@ def _means(typed: NDArray[np.int64], part: float) -> tuple[Floats, Floats]:
 def _at_least(heads: Floats, coins: NDArray[np.int64]) -> Floats:
     """The chance of that many heads or more among fair coins."""
     inside = np.clip(heads, 1, np.maximum(coins, 1))
-    tails: Floats = _special.betainc(inside, coins - inside + 1, 0.5)
+    tails: Floats = beta_tail(inside, coins)
     return np.where(heads < 1, 1.0, np.where(heads > coins, 0.0, tails))

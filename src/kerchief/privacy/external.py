@@ -10,7 +10,7 @@ import importlib
 from functools import cache
 from typing import Any, Protocol
 
-__all__ = ["LossDistribution", "dp_events", "erfcx", "loss_distributions", "ndtr"]
+__all__ = ["LossDistribution", "beta_tail", "dp_events", "erfcx", "loss_distributions", "ndtr"]
 
 _special: Any = importlib.import_module("scipy.special")
 
@@ -39,6 +39,11 @@ def erfcx(x: float) -> float:
 def ndtr(x: float) -> float:
     """Return the standard normal distribution function."""
     return float(_special.ndtr(x))
+
+
+def beta_tail(heads: Any, coins: Any) -> Any:
+    """Return the chance of at least so many heads (1 to coins) among fair coins, for arrays."""
+    return _special.betainc(heads, coins - heads + 1, 0.5)
 
 
 @cache

@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 __all__ = ["ORDERS", "Renyi", "renyi_delta", "renyi_of_rho", "renyi_sum"]
 
-ORDERS = (1.1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
+ORDERS = (
+    *(1.1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80),
+    *(96, 128, 192, 256, 512),
+)
 """The orders at which a profile is kept."""
 
 

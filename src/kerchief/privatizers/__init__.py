@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.privatizers.registry import CONTINUALS, TRUSTS, protect
+from kerchief.privatizers.registry import CONTINUALS, SHUFFLES, TRUSTS, protect
 from kerchief.privatizers.schedule import At, Every, OnDemand
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = [
     "CONTINUALS",
+    "SHUFFLES",
     "TRUSTS",
     "At",
+    "BitSums",
     "CohortSums",
     "EpochSums",
     "Every",

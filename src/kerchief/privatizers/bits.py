@@ -12,58 +12,114 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
-from kerchief.core.contracts import BoundedSum
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.contracts import BoundedSum, Clock, Release, Start
 from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
 from kerchief.core.struct import struct
+from kerchief.mechanisms.mechanism import Vector
 from kerchief.mechanisms.response import Bits, Response
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.randomized_bits import (
     RandomizedBits,
     bits_epsilon,
     bits_keep,
+    keep_of_multiplier,
     local_epsilon,
 )
+from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.schedule import At
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers.sums import CohortSums, Memory, Tally
 
 __all__ = ["BitSums"]
+
+# The part of ε that the smallest batch may use: certificates differ by less than the rest.
+_MARGIN = 0.995
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Deployed:
+    """The responses of all batches, randomized on the devices."""
+
+    batches: tuple[Bits, ...]
+
+    idealized: ClassVar[bool] = False
+
+    @property
+    def std(self) -> float:
+        """Of the noisiest batch."""
+        return max(one.std for one in self.batches)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one user can move the vector."""
+        return self.batches[0].sensitivity
+
+    def prepare(self, vector: Vector, stream: object) -> Vector:
+        """What a device sends depends on its batch."""
+        raise InvalidValue("a device must know its batch; call the privatizer's report")
+
+    def add(self, vector: Vector, stream: object) -> Vector:
+        """What the sums mean depends on their batch."""
+        raise InvalidValue("sums belong to a batch; call the privatizer's release")
+
+    def event(self) -> RandomizedBits:
+        """Of the first batch."""
+        return self.batches[0].event()
 
 
 @struct
 class BitSums(CohortSums):
-    """Noisy totals from randomized bits; `middle` is the response of one batch."""
+    """Noisy totals from randomized bits; `middle` holds the responses of all batches."""
 
     @classmethod
     def of(
         cls, query: BoundedSum, *, epsilon: float, delta: float, schedule: At, bits: int
     ) -> BitSums:
-        """The least noise with which the sums of a batch keep the promise.
+        """The least noise with which the smallest batch keeps the promise, and as much for others.
+
+        In larger batches the same noise is nearer to a Gaussian's, so it tells no more, up to the
+        fineness of certificates; the ledger prices each batch by its own.
 
         Args:
             query: the sum.
             epsilon: ε of whoever sees the shuffler's output.
             delta: δ of the same.
-            schedule: where batches end; all of them are as long as the first.
+            schedule: where batches end.
             bits: bits a coordinate.
 
         Raises:
-            InvalidValue: batches differ in length, or no response keeps the promise.
+            InvalidValue: no response keeps the promise.
         """
-        sizes = {end - start for start, end in itertools.pairwise((0, *schedule.ends))}
-        if len(sizes) != 1:
-            raise InvalidValue(
-                f"batches have {sorted(sizes)} users; randomized bits need batches of one length"
-            )
-        event = bits_keep(
-            epsilon,
+        sizes = [end - start for start, end in itertools.pairwise((0, *schedule.ends))]
+        least = bits_keep(
+            _MARGIN * epsilon,
             delta,
-            users=sizes.pop(),
+            users=min(sizes),
             bits=bits,
             sensitivity=1.0,
             dimension=query.size,
         )
-        noise = Response.of(event, bound=query.sensitivity)
+        keeps = [
+            keep_of_multiplier(least.noise_multiplier, users=users, bits=bits, sensitivity=1.0)
+            for users in sizes
+        ]
+        noise = Response(
+            keep=jnp.asarray(keeps),
+            tail=least.tail,
+            users=jnp.asarray(sizes),
+            bits=bits,
+            bound=query.sensitivity,
+            sensitivity=query.sensitivity,
+            dimension=query.size,
+        )
         return cls(query=query, schedule=schedule, device=None, middle=noise)
 
     @property
@@ -72,32 +128,82 @@ class BitSums(CohortSums):
         return self.idealized
 
     @property
-    def response(self) -> Response | Bits:
-        """The response of one batch."""
-        assert isinstance(self.middle, Response | Bits)
-        return self.middle
+    def batches(self) -> tuple[Bits, ...]:
+        """The exact response of every batch (host only)."""
+        if isinstance(self.middle, _Deployed):
+            return self.middle.batches
+        assert isinstance(self.middle, Response)
+        return tuple(
+            self.middle.batch(j).exact() for j in range(len(np.asarray(self.middle.users)))
+        )
 
     def exact(self) -> BitSums:
         """The twin for deployment: every device randomizes its own bits."""
-        return self.with_noise(lambda noise: noise.exact() if noise.idealized else noise)
+        return self.with_noise(lambda noise: _Deployed(batches=self.batches))
+
+    def charges(self, horizon: int) -> tuple[Charge, ...]:
+        """One line a batch, for its own users: batches compose in parallel (host only)."""
+        assert isinstance(self.schedule, At)
+        bounds = itertools.pairwise((0, *self.schedule.ends))
+        return tuple(
+            Charge(event=batch.event(), cohort=Cohort(first=first, last=min(last, horizon)))
+            for batch, (first, last) in zip(self.batches, bounds, strict=True)
+            if first < horizon
+        )
 
     def views(self, delta: float) -> Mapping[str, Guarantee]:
-        """What is promised to a user against each of three onlookers.
+        """What is promised to a user against each of three onlookers, in the worst batch.
 
         The device's wire: a local promise, from its own bits alone. The shuffler's output, and
         the models made from it: the promise of the sums of a batch.
         """
-        noise = self.response
-        event = noise.event()
-        assert isinstance(event, RandomizedBits)
         # A statistic of norm at most the bound has a sum of absolute values within its root.
-        reach = math.sqrt(noise.dimension)
-        alone = local_epsilon(
-            float(noise.keep), bits=noise.bits, dimension=noise.dimension, reach=reach
+        reach = math.sqrt(self.query.size)
+        alone = max(
+            local_epsilon(one.keep, bits=one.bits, dimension=one.dimension, reach=reach)
+            for one in self.batches
         )
-        epsilon = bits_epsilon(event, delta)
+        together = max(bits_epsilon(one.event(), delta) for one in self.batches)
         return {
             "device wire": Guarantee(epsilon=alone, delta=0.0, trust=Trust.LOCAL),
-            "shuffler output": Guarantee(epsilon=epsilon, delta=delta, trust=Trust.SHUFFLE),
-            "published model": Guarantee(epsilon=epsilon, delta=delta, trust=Trust.JOINT),
+            "shuffler output": Guarantee(epsilon=together, delta=delta, trust=Trust.SHUFFLE),
+            "published model": Guarantee(epsilon=together, delta=delta, trust=Trust.JOINT),
         }
+
+    def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
+        """Device: how many of its bits are ones; in deployment, after each was randomized."""
+        if not isinstance(self.middle, _Deployed):
+            return super().report(statistic, clock, stream)
+        assert isinstance(self.schedule, At)
+        place = int(np.searchsorted(self.schedule.ends, int(clock.round), side="right"))
+        if place == len(self.middle.batches):
+            return np.zeros(self.query.size)
+        return self.middle.batches[place].prepare(np.asarray(statistic), stream)
+
+    def release(
+        self,
+        memory: Memory,
+        tally: Tally,
+        request: Start | None,
+        clock: Clock,
+        stream: Stream | None,
+    ) -> tuple[Release, Memory]:
+        """Analyzer: add the batch's estimate to the running total."""
+        batch: Array | NDArray[np.float64]
+        if isinstance(self.middle, _Deployed):
+            batch = self.middle.batches[int(memory.releases)].add(np.asarray(tally.total))
+        else:
+            assert isinstance(self.middle, Response)
+            assert stream is not None
+            batch = self.middle.batch(memory.releases).add(tally.total, stream)
+        now = Memory(total=memory.total + batch, releases=memory.releases + 1)
+        users = clock.round + 1
+        return Release(total=now.total, count=users, noise=self._noise(users, now.releases)), now
+
+    def _noise(self, users: Array, releases: Array) -> Array:
+        """The bits of all batches so far, rounding included."""
+        if isinstance(self.middle, _Deployed):
+            stds = np.asarray([one.std for one in self.middle.batches])
+            return np.sqrt((stds**2).cumsum()[releases - 1])  # type: ignore[no-any-return]
+        assert isinstance(self.middle, Response)
+        return jnp.sqrt(jnp.cumsum(jnp.asarray(self.middle.std) ** 2)[releases - 1])

@@ -17,6 +17,7 @@ from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy.calibration import gaussian_noise_multiplier, share
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.prefix import PrefixSums
@@ -26,10 +27,10 @@ from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.shuffled_fits import ShuffledFits
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["BEST", "CONTINUALS", "TRUSTS", "Entry", "makers_of", "protect"]
+__all__ = ["BEST", "CONTINUALS", "SHUFFLES", "TRUSTS", "Entry", "makers_of", "protect"]
 
 BEST = "best"
-"""The word for the default continual noise."""
+"""The word for a trust's default noise."""
 
 Make = Callable[[BoundedSum, float, int], Privatizer]
 Maker = Callable[[float, int], Privatizer]
@@ -47,6 +48,8 @@ class Entry:
         fit: builds it for a loss, likewise; None where it cannot be.
         unfit: why it cannot be, and the remedy.
         longest: the longest horizon that it can be built for.
+        promised: builds it for the one sum of a policy from the whole guarantee, where no noise
+            multiplier says what it needs.
     """
 
     make: Make
@@ -54,11 +57,14 @@ class Entry:
     fit: MakeFits | None = None
     unfit: str = "nobody may hold it under this trust; choose joint"
     longest: int = 2**31 - 1
+    promised: Callable[[BoundedSum, Guarantee, int], Privatizer] | None = None
 
 
 TRUSTS: Registry[Entry] = Registry("trust")
 CONTINUALS: Registry[Entry] = Registry("continual noise")
 """What joint trust may add to prefix totals, by the word of `--continual`."""
+SHUFFLES: Registry[Entry] = Registry("shuffle protocol")
+"""What devices may add to shuffled reports, by the word of `--shuffling`."""
 
 
 def _none(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
@@ -89,18 +95,18 @@ def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> EpochSu
 
 def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
     noise = Gaussian.of(noise_multiplier=noise_multiplier, sensitivity=query.sensitivity)
-    schedule = _cohorts(query, horizon, first=50, growth=1.5)
+    schedule = _cohorts(query, horizon)
     return CohortSums(query=query, schedule=schedule, device=None, middle=noise)
 
 
 def _shuffle(query: BoundedSum, noise_multiplier: float, horizon: int) -> ShuffledSums:
-    schedule = _cohorts(query, horizon, first=200, growth=1.7)
+    schedule = _cohorts(query, horizon)
     return ShuffledSums.of(query, noise_multiplier=noise_multiplier, schedule=schedule)
 
 
-def _cohorts(query: Query, horizon: int, *, first: int, growth: float) -> At:
+def _cohorts(query: Query, horizon: int) -> At:
     """The policy's own batches, if it has some; else cohorts that grow."""
-    return At(ends=query.batches or growing(horizon, first=first, growth=growth))
+    return At(ends=query.batches or growing(horizon, first=200, growth=1.7))
 
 
 def _fits(query: BoundedLoss, noise_multiplier: float, horizon: int) -> Fits:
@@ -113,7 +119,7 @@ def _plain_fits(query: BoundedLoss, noise_multiplier: float, horizon: int) -> Fi
 
 
 def _shuffled_fits(query: BoundedLoss, noise_multiplier: float, horizon: int) -> ShuffledFits:
-    schedule = _cohorts(query, horizon, first=200, growth=1.7)
+    schedule = _cohorts(query, horizon)
     multiplier = noise_multiplier or None
     return ShuffledFits.of(query, noise_multiplier=multiplier, horizon=horizon, schedule=schedule)
 
@@ -190,8 +196,62 @@ CONTINUALS.add(
 )
 
 
+def _theorem(query: BoundedSum, promise: Guarantee, horizon: int) -> ShuffledSums:
+    return ShuffledSums.by_theorem(
+        query, epsilon=promise.epsilon, delta=promise.delta, schedule=_cohorts(query, horizon)
+    )
+
+
+def _bits(bits: int) -> Callable[[BoundedSum, Guarantee, int], BitSums]:
+    def promised(query: BoundedSum, promise: Guarantee, horizon: int) -> BitSums:
+        return BitSums.of(
+            query,
+            epsilon=promise.epsilon,
+            delta=promise.delta,
+            schedule=_cohorts(query, horizon),
+            bits=bits,
+        )
+
+    return promised
+
+
+SHUFFLES.add(BEST, TRUSTS[Trust.SHUFFLE])
+SHUFFLES.add(
+    "theorem",
+    Entry(
+        make=_shuffle,
+        promised=_theorem,
+        summary="coins by the published constants: hundreds of times as noisy",
+        unfit="its theorem is about sums",
+    ),
+)
+SHUFFLES.add(
+    "bits",
+    Entry(
+        make=_shuffle,
+        promised=_bits(64),
+        summary="randomized response on 64 bits a coordinate",
+        unfit="its certificate is about sums",
+    ),
+)
+SHUFFLES.add(
+    "bit",
+    Entry(
+        make=_shuffle,
+        promised=_bits(1),
+        summary="randomized response on one bit a coordinate",
+        unfit="its certificate is about sums",
+    ),
+)
+
+
 def protect(
-    policy: Policy, guarantee: Guarantee, *, horizon: int, continual: str = BEST
+    policy: Policy,
+    guarantee: Guarantee,
+    *,
+    horizon: int,
+    continual: str = BEST,
+    shuffling: str = BEST,
 ) -> Mapping[str, Privatizer]:
     """Give each of a policy's queries the privatizer that the guarantee's trust asks for.
 
@@ -204,11 +264,16 @@ def protect(
         horizon: number of rounds.
         continual: the noise on prefix totals, a word of `CONTINUALS`. Other trusts than joint
             release no such totals and do without it.
+        shuffling: what devices add under shuffle trust, a word of `SHUFFLES`.
 
     Raises:
         InvalidValue: a query cannot be answered so.
-        UnknownName: no privatizer for this trust, or no such continual noise.
+        UnknownName: no privatizer for this trust, or no such noise.
     """
+    promised = SHUFFLES[shuffling].promised
+    if guarantee.trust is Trust.SHUFFLE and promised is not None:
+        name, query = _only_sum(policy, shuffling)
+        return {name: promised(query, guarantee, horizon)}
     makers = makers_of(policy, guarantee.trust, continual=continual)
     if not makers:
         return {}
@@ -221,6 +286,17 @@ def protect(
         name: make(multiplier, horizon)
         for (name, make), multiplier in zip(makers.items(), multipliers, strict=True)
     }
+
+
+def _only_sum(policy: Policy, word: str) -> tuple[str, BoundedSum]:
+    """The one sum that a policy asks for, for a protocol that takes the whole guarantee."""
+    (name, query), *others = policy.queries.items()
+    if others or isinstance(query, BoundedLoss):
+        raise InvalidValue(
+            f"shuffling {word!r} answers one sum, and the policy asks for {list(policy.queries)}; "
+            f"leave shuffling at {BEST!r}"
+        )
+    return name, query
 
 
 def makers_of(policy: Policy, trust: Trust, *, continual: str = BEST) -> Mapping[str, Maker]:

@@ -17,7 +17,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import Self
+from collections.abc import Callable
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -95,6 +96,10 @@ class ShuffledFits(Fits):
             f"of a deployment answer once; choose a policy that asks for sums alone, such as glm"
         )
 
+    def with_noise(self, change: Callable[[Any], Any]) -> Self:
+        """The same protocol with other coins."""
+        return self if self.noise is None else dataclasses.replace(self, noise=change(self.noise))
+
     def with_schedule(self, schedule: Schedule) -> Self:
         """The same protocol, released at other times; the rows that are kept follow the cohorts."""
         room = _largest(schedule) if isinstance(schedule, At) else self.horizon
@@ -153,7 +158,8 @@ class ShuffledFits(Fits):
             point = self.query.minimum(rows, request)
             return Fitted(point=point, count=users, noise=jnp.float64(0)), memory
         noise, minimizer = self.noise, self.query.minimizer
-        assert isinstance(noise, Binomial) and stream is not None
+        assert isinstance(noise, Binomial)
+        assert stream is not None
 
         def gradient(point: Array, step: Array | int) -> Array:
             gradients = self.query.gradients(rows, point)

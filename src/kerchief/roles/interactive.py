@@ -88,6 +88,7 @@ class Bandit:
         seed: int | None = None,
         mode: Mode = "tuned",
         continual: str = "best",
+        shuffling: str = "best",
         ledger: Ledger | None = None,
     ) -> None:
         """Make a bandit, compile it, and pay for its whole horizon.
@@ -101,6 +102,8 @@ class Bandit:
             mode: for a policy given by name: widths from its theorem, or tuned.
             continual: under joint trust, the noise on running totals: "best", "blt", "tree",
                 "toeplitz", or "doubling", whose noise does not grow with the horizon.
+            shuffling: under shuffle trust, what devices add: "best" for coins, "bits" or "bit" for
+                randomized response, "theorem" for coins by the published constants.
             ledger: pays; a fresh one with the guarantee as its budget if None.
 
         Raises:
@@ -115,7 +118,13 @@ class Bandit:
                 f"{guarantee.trust}; they must speak of the same trust"
             )
         chosen = _named(policy, problem, guarantee, mode) if isinstance(policy, str) else policy
-        privatizers = protect(chosen, guarantee, horizon=problem.horizon, continual=continual)
+        privatizers = protect(
+            chosen,
+            guarantee,
+            horizon=problem.horizon,
+            continual=continual,
+            shuffling=shuffling,
+        )
         if noise == "exact":
             privatizers = {name: privatizer.exact() for name, privatizer in privatizers.items()}
         setup = Setup(

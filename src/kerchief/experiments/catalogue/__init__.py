@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from kerchief.experiments.catalogue import (
+    dpe_fixed_u,
+    dpe_privacy,
     epsilon_sweep,
     figure_one,
     fixed_arms,
     fresh_worlds,
     joint_linucb,
     kappa_sweep,
+    shuffle_linucb,
     table_two,
     trust_ladder,
 )
@@ -16,12 +19,15 @@ from kerchief.experiments.experiment import EXPERIMENTS
 
 __all__ = [
     "EXPERIMENTS",
+    "dpe_fixed_u",
+    "dpe_privacy",
     "epsilon_sweep",
     "figure_one",
     "fixed_arms",
     "fresh_worlds",
     "joint_linucb",
     "kappa_sweep",
+    "shuffle_linucb",
     "table_two",
     "trust_ladder",
 ]

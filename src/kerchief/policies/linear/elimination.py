@@ -40,9 +40,10 @@ class Elimination(LinUCB):
         When tuned, the multiplier of the width is 0.12: every arm that is kept is played.
         """
         tuned = 0.12 if mode == "tuned" and exploration is None else exploration
-        made = super().of(problem, mode=mode, exploration=tuned)
+        made = LinUCB.of(problem, mode=mode, exploration=tuned)
         batches = growing(problem.horizon, first=200, growth=2.0)
-        return dataclasses.replace(made, query=dataclasses.replace(made.query, batches=batches))
+        query = dataclasses.replace(made.query, batches=batches)
+        return cls(**(vars(made) | {"query": query}))
 
     def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
         """The totals, when a batch ends."""

@@ -1,0 +1,293 @@
+"""Distributed phased elimination: one bandit for every trust.
+
+F. Li, X. Zhou, B. Ji, "Differentially private linear bandits with partial distributed feedback"
+(DP-DPE, Algorithm 1): a phase plays a near-optimal design on the actions that survive, asks fresh
+clients how they fared, and drops what is clearly worse than the best. A client is asked once, so
+phases compose in parallel; each asks more clients than the one before.
+
+The same functions are the non-private bandit and its central, shuffle and local versions: the
+policy sees the noise level of the mean answer and nothing else of the protection. Where it departs
+from the paper, all from public numbers (`elimination.md`):
+
+* widths are the exact covariance of the estimate in place of a bound on it;
+* a client sends its averages or its own least-squares estimate, whichever needs less noise;
+* phases whose width could not separate any two actions are not played;
+* once no release is to come, or one action is left, the action that looks best is played.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Literal, Self, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.crowd import Crowd
+from kerchief.core.design import Design, near_optimal
+from kerchief.core.errors import InvalidValue
+from kerchief.core.struct import static, struct
+from kerchief.policies.phased.contract import ANSWERS, Asked, Phase, UnitBall
+from kerchief.policies.registry import Mode
+
+__all__ = ["Elimination", "Rule", "State"]
+
+Rule: TypeAlias = Literal["exact", "paper"]
+
+# Encoder, decoder, and how many numbers are sent.
+_Way: TypeAlias = tuple[Array, Array, Array]
+
+# An action this far outside the span of the design was not learned about; its square.
+_OUTSIDE = 1e-9
+
+
+@struct
+class State:
+    """What the learner knows: the actions that survive, and which of them looks best."""
+
+    allowed: Array
+    best: Array
+
+
+@struct
+class Elimination:
+    """Elimination in phases on near-optimal designs.
+
+    Attributes:
+        query: what clients are asked for.
+        crowd: the public facts.
+        width: z, how many standard deviations an action must lag to be dropped; 0 is greedy.
+        growth: α, phase l asks ⌈2^(αl)⌉ clients.
+        clients: how many every phase asks, if above 0, whatever the growth (DPE-FixedU).
+        margin: t, a client's own estimate is clipped to a length that it exceeds with a chance of
+            at most 2 exp(-t).
+        hope: a phase is played if its width is below this share of the largest possible gap.
+        rule: `exact` widths and what goes with them, or the `paper`'s.
+
+    >>> crowd = Crowd(dim=2, arms=5, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=1000,
+    ...               clients=300, spread=0.1)
+    >>> policy = Elimination.of(crowd, rule="paper")
+    >>> [(phase.pulls, phase.clients) for phase in policy.phases(lambda clients: 0.0)][-2:]
+    [(128, 49), (256, 85)]
+    """
+
+    query: UnitBall = static()
+    crowd: Crowd = static()
+    rule: Rule = static()
+    width: float | Array
+    growth: float | Array
+    clients: float | Array
+    margin: float | Array
+    hope: float | Array
+
+    @classmethod
+    def of(
+        cls,
+        crowd: Crowd,
+        *,
+        mode: Mode = "tuned",
+        rule: Rule = "exact",
+        width: float | None = None,
+        clients: int = 0,
+    ) -> Self:
+        """Build it from public facts alone.
+
+        Args:
+            crowd: the public facts.
+            mode: widths from the theorem, or the documented multipliers.
+            rule: our widths, or the paper's.
+            width: z in place of the mode's.
+            clients: asks so many in every phase, if above 0.
+        """
+        theory = mode == "theory"
+        usual = _union_width(crowd) if theory else 4.75
+        return cls(
+            query=UnitBall(size=2 * crowd.dim),
+            crowd=crowd,
+            rule=rule,
+            width=usual if width is None else width,
+            growth=0.8,
+            clients=float(clients),
+            margin=math.log(2 * crowd.clients * crowd.horizon) if theory else 1.0,
+            hope=0.5,
+        )
+
+    @property
+    def queries(self) -> Mapping[str, UnitBall]:
+        """The one question."""
+        return {ANSWERS: self.query}
+
+    def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
+        """All phases that fit before the horizon if no play is rounded up, clients numbered.
+
+        Raises:
+            InvalidValue: the population is too small to ask everyone at most once.
+        """
+        number = 1 if self.rule == "paper" else self._start(noise)
+        phases: list[Phase] = []
+        rounds = first = 0
+        while rounds + 2**number <= self.crowd.horizon:
+            clients = self._clients(number)
+            phases.append(Phase(number=number, pulls=2**number, first=first, clients=clients))
+            rounds, first, number = rounds + 2**number, first + clients, number + 1
+        if first > self.crowd.clients:
+            raise InvalidValue(
+                f"{len(phases)} phases ask {first} clients, each of them once, and the population "
+                f"has {self.crowd.clients}; take a larger population, fewer rounds or less growth"
+            )
+        return tuple(phases)
+
+    def init(self) -> State:
+        """Every action survives."""
+        return State(allowed=jnp.ones(self.crowd.arms, bool), best=jnp.int32(0))
+
+    def ask(self, features: Array, state: State, phase: Phase, *, noisy: bool) -> Asked:
+        """A design on the survivors in whole plays, and the way of answering that needs less noise.
+
+        Without noise the two ways say the same, and averages never have to be clipped.
+        """
+        x, design = features.astype(jnp.float64), self._design(features, state)
+        weights, atoms = jax.lax.top_k(design.weights, min(self.query.size, x.shape[0]))
+        pulls = jnp.ceil(phase.pulls * weights)
+        played = x[atoms] * pulls[:, None]
+        inverse, span = _inverse(played.T @ x[atoms], design), design.basis.T @ design.basis
+        encoder, decoder, reals = way = self._averages(pulls, inverse @ played.T)
+        if noisy and self.rule == "exact":
+            survivors = jnp.where(state.allowed[:, None], x, 0)
+            own = self._estimate(inverse, span, design.rank, inverse @ played.T)
+            better = _worst(survivors, own) < _worst(survivors, way)
+            encoder, decoder, reals = (
+                jnp.where(better, mine, other) for mine, other in zip(own, way, strict=True)
+            )
+        return Asked(
+            atoms=atoms,
+            pulls=pulls,
+            inverse=inverse,
+            span=span,
+            encoder=encoder,
+            decoder=decoder,
+            reals=reals,
+        )
+
+    def answer(self, asked: Asked, averages: Array) -> Array:
+        """The client's averages, clipped to the public bounds, through the encoder."""
+        clipped = jnp.clip(averages, self.crowd.low, self.crowd.high)
+        return asked.encoder.astype(averages.dtype) @ clipped
+
+    def update(
+        self, features: Array, state: State, asked: Asked, phase: Phase, mean: Array, noise: Array
+    ) -> State:
+        """Drop every action that lags the best by more than its width."""
+        x = features.astype(jnp.float64)
+        scores = jnp.where(state.allowed, x @ (asked.decoder @ mean), -jnp.inf)
+        best = jnp.argmax(scores)
+        rule = self._exact_widths if self.rule == "exact" else self._paper_width
+        lags = scores[best] - scores > rule(x[best] - x, asked, phase, noise)
+        known = ((x - x @ asked.span) ** 2).sum(1) < _OUTSIDE
+        return State(allowed=state.allowed & ~(lags & known), best=best.astype(jnp.int32))
+
+    def settled(self, state: State) -> Array:
+        """Whether one action is left; the paper goes on asking."""
+        return (state.allowed.sum() == 1) & (self.rule == "exact")
+
+    def finish(self, features: Array, state: State) -> Array:
+        """All on the action that looks best; the paper goes on with its design."""
+        if self.rule == "paper":
+            return self._design(features, state).weights
+        return jax.nn.one_hot(state.best, self.crowd.arms, dtype=jnp.float64)
+
+    def _design(self, features: Array, state: State) -> Design:
+        """On at most twice as many actions as dimensions: a start, and as many steps again."""
+        return near_optimal(features, state.allowed, most_steps=self.crowd.dim)
+
+    def _averages(self, pulls: Array, solve: Array) -> _Way:
+        """A client sends its average on each atom: s numbers, the vector at most B√s long."""
+        played = pulls > 0
+        length = self._bound * jnp.sqrt(played.sum().astype(jnp.float64))
+        rest = self.query.size - pulls.shape[0]
+        encoder = jnp.pad(jnp.diag(played / length), ((0, rest), (0, 0)))
+        return encoder, jnp.pad(length * solve, ((0, 0), (0, rest))), played.sum()
+
+    def _estimate(self, inverse: Array, span: Array, rank: Array, solve: Array) -> _Way:
+        """A client sends its own least-squares estimate: as many numbers as the span has.
+
+        It is clipped to a length that all but few estimates keep (`elimination.md`, section 3).
+        """
+        scatter = self._reward**2 * inverse + self.crowd.spread**2 * span
+        largest, radius, t = jnp.linalg.eigvalsh(scatter)[-1], self.crowd.radius, self.margin
+        along = 2 * radius * jnp.sqrt(2 * largest * t)
+        around = 2 * jnp.sqrt((scatter**2).sum() * t) + 2 * largest * t
+        length = jnp.sqrt(radius**2 + along + jnp.trace(scatter) + around)
+        rest = self.query.size - self.crowd.dim
+        encoder = jnp.pad(solve / length, ((0, rest), (0, 0)))
+        return encoder, jnp.pad(length * span, ((0, 0), (0, rest))), rank
+
+    def _exact_widths(self, apart: Array, asked: Asked, phase: Phase, noise: Array) -> Array:
+        """Widths: z standard deviations of the estimated lead of one action over another."""
+        clients = self._reward**2 * asked.inverse + self.crowd.spread**2 * asked.span
+        total = clients / phase.clients + noise**2 * asked.decoder @ asked.decoder.T
+        return self.width * jnp.sqrt(((apart @ total) * apart).sum(1))
+
+    def _paper_width(self, apart: Array, asked: Asked, phase: Phase, noise: Array) -> Array:
+        """Twice W of the paper's equation 3, with the true noise in place of its formula."""
+        dim, crowd = self.crowd.dim, self.crowd
+        support = 4 * dim * math.log(math.log(max(dim, 3))) + 16
+        sampling = jnp.sqrt(2 * dim / (phase.clients * phase.pulls))
+        coordinate = noise * self._bound * jnp.sqrt(asked.reals.astype(jnp.float64))
+        sigma = crowd.spread / jnp.sqrt(phase.clients) + 2 * coordinate * math.sqrt(support * dim)
+        return 2 * (sampling + sigma) * math.sqrt(2 * math.log(crowd.arms * crowd.horizon))
+
+    def _start(self, noise: Callable[[int], float]) -> int:
+        """The first phase whose width, on a balanced design, is below the largest gap."""
+        crowd, number = self.crowd, 1
+        while (
+            2 ** (number + 2) <= crowd.horizon
+            and float(self.width) * math.sqrt(self._balanced(number, noise))
+            >= float(self.hope) * crowd.radius * crowd.norm
+        ):
+            number += 1
+        return number
+
+    def _balanced(self, number: int, noise: Callable[[int], float]) -> float:
+        """Variance of an action's score in a phase, were the design balanced on all of them."""
+        crowd, clients = self.crowd, self._clients(number)
+        leverage = self._reward**2 * 2 * crowd.dim / 2**number
+        estimate = crowd.radius**2 + crowd.dim * (crowd.spread**2 + leverage)
+        answers = min(2 * crowd.dim * self._bound**2, estimate)
+        total: float = (leverage + crowd.spread**2) / clients + noise(clients) ** 2 * answers
+        return total
+
+    def _clients(self, number: int) -> int:
+        """How many clients a phase asks."""
+        return int(self.clients) or math.ceil(2 ** (float(self.growth) * number))
+
+    @property
+    def _bound(self) -> float:
+        """B: no reward is larger."""
+        return max(abs(self.crowd.low), abs(self.crowd.high))
+
+    @property
+    def _reward(self) -> float:
+        """Sub-Gaussian constant of a reward."""
+        return (self.crowd.high - self.crowd.low) / 2
+
+
+def _union_width(crowd: Crowd) -> float:
+    """The z with which the best action is dropped in some phase with a chance of at most 1/T."""
+    phases = math.ceil(math.log2(crowd.horizon + 1))
+    return math.sqrt(2 * math.log(crowd.arms * phases * crowd.horizon))
+
+
+def _inverse(matrix: Array, design: Design) -> Array:
+    """The inverse within the span of the design."""
+    beyond = jnp.diag((jnp.arange(matrix.shape[0]) >= design.rank).astype(matrix.dtype))
+    inner = design.basis @ matrix @ design.basis.T + beyond
+    inverse: Array = design.basis.T @ jnp.linalg.inv(inner) @ design.basis
+    return inverse
+
+
+def _worst(survivors: Array, way: _Way) -> Array:
+    """The largest variance that unit noise gives the score of a survivor."""
+    return ((survivors @ way[1]) ** 2).sum(1).max()

@@ -1,0 +1,420 @@
+"""Play a bandit that goes by phases: a design, fresh clients, a release, the next design.
+
+The actions of a phase are public and the same for everyone, so nothing happens round by round: a
+run of a million rounds is some twenty phases, in each of which the clients that are asked are
+simulated one by one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Mapping
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, NDArray
+
+from kerchief.core import validate
+from kerchief.core.contracts import Clock, Release, Tree
+from kerchief.core.random import DEVICE, MIDDLE, REWARD, WORLD, Stream
+from kerchief.core.struct import struct
+from kerchief.environments.population import Population, World
+from kerchief.policies.phased.contract import ANSWERS, Asked, Phase, Phased
+from kerchief.privacy.calibration import gaussian_noise_multiplier
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.ledger import Ledger
+from kerchief.privatizers.billing import pay, settle
+from kerchief.privatizers.registry import TRUSTS
+from kerchief.privatizers.schedule import At, Every
+from kerchief.privatizers.shuffled import ShuffledSums
+from kerchief.privatizers.sums import CohortSums
+from kerchief.simulation.machine import compiled
+from kerchief.simulation.run import Progress, Run
+
+__all__ = ["PhasedRun", "Protocol", "arrange", "simulate_phases"]
+
+# Clients that are simulated at once, in each replicate.
+_BLOCK = 256
+# What a plain number costs on the wire.
+_BITS = 64
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PhasedRun(Run):
+    """What a simulation by phases recorded.
+
+    Attributes:
+        communication: for "reals" and "bits", how many of them clients sent in each replicate.
+    """
+
+    communication: Mapping[str, NDArray[np.float64]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """Who is asked when, and how answers are protected; settled before the first client.
+
+    Attributes:
+        phases: all phases that may be played, with the clients of each.
+        privatizer: protects the answers; None where nothing is asked.
+    """
+
+    phases: tuple[Phase, ...]
+    privatizer: CohortSums | None
+
+    @property
+    def privatizers(self) -> Mapping[str, CohortSums]:
+        """The privatizer under its query's name."""
+        return {} if self.privatizer is None else {ANSWERS: self.privatizer}
+
+    @property
+    def untimed(self) -> CohortSums | None:
+        """The privatizer as compiled code wants it: one program serves all schedules."""
+        return None if self.privatizer is None else self.privatizer.with_schedule(Every())
+
+    @property
+    def clients(self) -> int:
+        """How many clients may be asked in all."""
+        return sum(int(phase.clients) for phase in self.phases)
+
+    def bits(self, phase: Phase) -> int:
+        """What one number of an answer costs on the wire."""
+        if isinstance(self.privatizer, ShuffledSums):
+            return self.privatizer.bits(int(phase.first)) // self.privatizer.query.size
+        return _BITS
+
+
+def arrange(policy: Phased, guarantee: Guarantee) -> Protocol:
+    """Give a policy the phases and the privatizer that the guarantee's trust asks for.
+
+    The clients of a phase are one cohort, and clients are numbered in the order in which they are
+    asked: nobody is asked twice, so phases compose in parallel.
+
+    Raises:
+        InvalidValue: the population is too small to ask everyone once.
+        UnknownName: no privatizer for this trust.
+
+    >>> from kerchief.policies.phased import PHASED
+    >>> crowd = Population.of(dim=2, arms=5, clients=1000).problem(1000)
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.CENTRAL)
+    >>> policy = PHASED["dpe@paper"].make(crowd, "tuned")
+    >>> [phase.clients for phase in arrange(policy, promise).phases]
+    [2, 4, 6, 10, 16, 28, 49, 85]
+    """
+    if not policy.queries:
+        return Protocol(phases=policy.phases(lambda clients: 0.0), privatizer=None)
+    private = guarantee.trust is not Trust.NONE
+    multiplier = gaussian_noise_multiplier(guarantee.epsilon, guarantee.delta) if private else 0.0
+    make = TRUSTS[guarantee.trust].make
+    privatizer = make(policy.queries[ANSWERS], multiplier, policy.crowd.clients)
+    assert isinstance(privatizer, CohortSums)
+    phases = policy.phases(partial(_noise, privatizer))
+    ends = tuple(itertools.accumulate(int(phase.clients) for phase in phases))
+    if not ends:
+        return Protocol(phases=(), privatizer=None)
+    return Protocol(phases=phases, privatizer=privatizer.with_schedule(At(ends=ends)))
+
+
+def _noise(privatizer: CohortSums, clients: int) -> float:
+    """Standard deviation of the noise on the mean of so many answers, without rounding."""
+    device, middle = (
+        0.0 if noise is None else float(noise.std)
+        for noise in (privatizer.device, privatizer.middle)
+    )
+    return math.hypot(device * math.sqrt(clients), middle) / clients
+
+
+def simulate_phases(
+    *,
+    policy: Phased,
+    protocol: Protocol,
+    population: Population,
+    ledger: Ledger,
+    horizon: int,
+    replicates: int,
+    seed: int,
+    first_replicate: int = 0,
+    ticks: int = 100,
+    progress: Progress | None = None,
+) -> PhasedRun:
+    """Play one policy under one protection in one population, many times over.
+
+    As `simulate`: the ledger is charged for all phases before anything is drawn and settled for
+    those that were played; replicates are parallel universes that share one bill.
+
+    The plays of a phase are interleaved, so regret grows evenly within it, up to a play an action.
+    The phase that the horizon cuts asks nobody.
+
+    Args:
+        policy: the bandit.
+        protocol: from `arrange`.
+        population: the world.
+        ledger: pays, or refuses with BudgetExceeded before anything is played.
+        horizon: number of rounds.
+        replicates: how many independent runs.
+        seed: of everything random here; 0 to 2**32 - 1.
+        first_replicate: number of the first replicate.
+        ticks: how often regret is read.
+        progress: called with "compiling" or "playing" and the rounds done so far.
+
+    >>> from kerchief.policies.phased import PHASED
+    >>> from kerchief.privacy import MemoryLedger
+    >>> free = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+    >>> world = Population.of(dim=2, arms=5, clients=1000)
+    >>> policy = PHASED["uniform"].make(world.problem(500), "tuned")
+    >>> run = simulate_phases(policy=policy, protocol=arrange(policy, free), population=world,
+    ...                       ledger=MemoryLedger(free), horizon=500, replicates=4, seed=1, ticks=5)
+    >>> run.regret.shape, bool((run.regret[-1] > 0).all())
+    ((5, 4), True)
+    """
+    validate.whole("horizon", horizon)
+    validate.whole("replicates", replicates)
+    validate.whole("ticks", ticks)
+    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
+    validate.whole("seed", seed, low=0, high=2**32 - 1)
+    privatizers = protocol.privatizers
+    receipts = pay(privatizers, ledger, horizon=max(1, protocol.clients))
+    scene = Scene(
+        policy=policy,
+        privatizer=protocol.untimed,
+        population=population,
+        seed=jnp.uint32(seed),
+    )
+    numbers = jnp.arange(first_replicate, first_replicate + replicates, dtype=jnp.uint32)
+    recorder = _Recorder(protocol=protocol, scene=scene, report=progress or (lambda *news: None))
+    carry = recorder.play(begin(scene, numbers))
+    releases = np.asarray(carry.releases, np.int64)
+    most = int(releases.max())
+    reach = sum(int(phase.clients) for phase in protocol.phases[:most])
+    settle(
+        privatizers,
+        ledger,
+        receipts,
+        users=reach,
+        reach={ANSWERS: reach},
+        releases={ANSWERS: most},
+    )
+    rounds = _ticks(horizon, ticks)
+    return PhasedRun(
+        rounds=rounds,
+        regret=recorder.curves(rounds),
+        releases={ANSWERS: releases} if privatizers else {},
+        spent=ledger.spent(),
+        seconds=recorder.seconds,
+        compile_seconds=recorder.compile_seconds,
+        device=jax.devices()[0].platform,
+        communication={name: np.asarray(sent) for name, sent in recorder.sent.items()},
+    )
+
+
+@struct
+class Scene:
+    """What plays: its structure is compiled, its numbers are arguments."""
+
+    policy: Phased
+    privatizer: CohortSums | None
+    population: Population
+    seed: Array
+
+
+@struct
+class Carry:
+    """A bandit between two phases, its world and what it has lost.
+
+    Attributes:
+        replicate: its number.
+        world: the truth.
+        state: what the learner knows.
+        memory: what the middle keeps from one release to the next.
+        last: the last release.
+        rounds: how many rounds were played.
+        regret: what they lost.
+        done: whether no further phase is played.
+        releases: how many phases were played to the end.
+        reals: how many numbers each client of the last phase sent; 0 if nobody was asked.
+    """
+
+    replicate: Array
+    world: World
+    state: Tree
+    memory: Tree
+    last: Release
+    rounds: Array
+    regret: Array
+    done: Array
+    releases: Array
+    reals: Array
+
+
+@jax.jit
+def begin(scene: Scene, replicates: Array) -> Carry:
+    """All replicates before their first phase."""
+
+    def begin_one(replicate: Array) -> Carry:
+        zero = jnp.float64(0)
+        size = 0 if scene.privatizer is None else scene.privatizer.query.size
+        return Carry(
+            replicate=replicate,
+            world=scene.population.init(Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)),
+            state=scene.policy.init(),
+            memory=() if scene.privatizer is None else scene.privatizer.open()[0],
+            last=Release(total=jnp.zeros(size, jnp.float64), count=jnp.int32(0), noise=zero),
+            rounds=zero,
+            regret=zero,
+            done=jnp.bool_(False),
+            releases=jnp.int32(0),
+            reals=jnp.int32(0),
+        )
+
+    return jax.vmap(begin_one)(replicates)
+
+
+@jax.jit
+def play(scene: Scene, carry: Carry, phase: Phase) -> Carry:
+    """One phase of every replicate that is not done."""
+    one = partial(_play, scene, phase)
+    if jax.default_backend() == "cpu":
+        # One after another: those that are done then cost nothing.
+        played: Carry = jax.lax.map(one, carry)
+        return played
+    return jax.vmap(one)(carry)
+
+
+@jax.jit
+def finish(scene: Scene, carry: Carry) -> Array:
+    """The regret after all rounds; about those that no whole phase fits into, nobody is asked."""
+
+    def finish_one(carry: Carry) -> Array:
+        weights = scene.policy.finish(carry.world.features, carry.state)
+        losses: Array = scene.population.losses(carry.world)
+        left = scene.policy.crowd.horizon - carry.rounds
+        return carry.regret + left * (weights * losses).sum()
+
+    return jax.vmap(finish_one)(carry)
+
+
+def _play(scene: Scene, phase: Phase, carry: Carry) -> Carry:
+    """One phase of one replicate, if it still fits before the horizon."""
+    policy, privatizer = scene.policy, scene.privatizer
+    assert privatizer is not None
+    features = carry.world.features
+    asked = policy.ask(features, carry.state, phase, noisy=privatizer.outlook.noisy)
+    fits = ~carry.done & (carry.rounds + asked.rounds <= policy.crowd.horizon)
+
+    def go(carry: Carry) -> Carry:
+        release, memory = _release(scene, phase, carry, asked)
+        mean = (release.total - carry.last.total) / phase.clients
+        noise = jnp.sqrt(release.noise**2 - carry.last.noise**2) / phase.clients
+        state = policy.update(features, carry.state, asked, phase, mean, noise)
+        losses = scene.population.losses(carry.world)[asked.atoms]
+        return dataclasses.replace(
+            carry,
+            state=state,
+            memory=memory,
+            last=release,
+            rounds=carry.rounds + asked.rounds,
+            regret=carry.regret + (asked.pulls * losses).sum(),
+            done=policy.settled(state),
+            releases=carry.releases + 1,
+            reals=asked.reals.astype(jnp.int32),
+        )
+
+    def stop(carry: Carry) -> Carry:
+        return dataclasses.replace(carry, done=jnp.bool_(True), reals=jnp.int32(0))
+
+    after: Carry = jax.lax.cond(fits, go, stop, carry)
+    return after
+
+
+def _release(scene: Scene, phase: Phase, carry: Carry, asked: Asked) -> tuple[Release, Tree]:
+    """Ask the clients of a phase, in blocks, and release the total of their answers."""
+    privatizer, world = scene.privatizer, carry.world
+    assert privatizer is not None
+    root = Stream.of(seed=scene.seed, replicate=carry.replicate)
+    features = world.features[asked.atoms]
+
+    def answer(client: Array) -> Array:
+        """Device: what one client sends."""
+        at, clock = partial(root.at, round=client), Clock(round=client, since={})
+        averages = scene.population.averages(world, features, asked.pulls, at(REWARD))
+        record = scene.policy.answer(asked, averages)
+        sent: Array = privatizer.randomize(record, clock, at(DEVICE))
+        return sent
+
+    def block(number: Array, tally: Tree) -> Tree:
+        place = number * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
+        answers = jax.vmap(answer)(phase.first + place)
+        taken = jnp.where((place < phase.clients)[:, None], answers, 0)
+        return privatizer.collect(tally, taken.sum(0, dtype=jnp.float64))
+
+    blocks = -(-phase.clients // _BLOCK)
+    tally = jax.lax.fori_loop(0, blocks, block, privatizer.open()[1])
+    last = Clock(round=jnp.asarray(phase.first + phase.clients - 1), since={})
+    return privatizer.release(carry.memory, tally, None, last, root.at(MIDDLE, round=phase.number))
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Recorder:
+    """Plays phase by phase and keeps where each replicate stood after each."""
+
+    protocol: Protocol
+    scene: Scene
+    report: Progress
+    rounds: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
+    regret: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
+    sent: dict[str, NDArray[np.float64]] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+    def play(self, carry: Carry) -> Carry:
+        """All phases until every replicate is done, then the rounds that are left."""
+        horizon, count = self.scene.policy.crowd.horizon, carry.replicate.shape[0]
+        self.sent = {"reals": np.zeros(count), "bits": np.zeros(count)}
+        self._keep(np.zeros(count), np.zeros(count))
+        for phase in self.protocol.phases:
+            carry = self._timed(play, carry, jax.tree.map(jnp.int32, phase))
+            self._keep(carry.rounds, carry.regret)
+            reals = np.asarray(carry.reals, np.float64) * int(phase.clients)
+            self.sent["reals"] += reals
+            self.sent["bits"] += reals * self.protocol.bits(phase)
+            self.report("playing", int(self.rounds[-1].min()))
+            if bool(carry.done.all()):
+                break
+        self._keep(np.full(count, horizon), self._timed(finish, carry))
+        self.report("playing", horizon)
+        return carry
+
+    def curves(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Cumulative regret after these rounds, a row each, with a column a replicate."""
+        ends, regret = np.stack(self.rounds), np.stack(self.regret)
+        columns = [np.interp(rounds, ends[:, one], regret[:, one]) for one in range(ends.shape[1])]
+        return np.stack(columns, axis=1)
+
+    def _keep(self, rounds: ArrayLike, regret: ArrayLike) -> None:
+        self.rounds.append(np.asarray(rounds, np.float64))
+        self.regret.append(np.asarray(regret, np.float64))
+
+    def _timed(self, function: object, *arguments: object) -> Tree:
+        done = int(self.rounds[-1].min())
+        code, seconds = compiled(
+            function, self.scene, *arguments, about=lambda: self.report("compiling", done)
+        )
+        self.compile_seconds += seconds
+        start = time.perf_counter()
+        result = code(self.scene, *arguments)
+        for leaf in jax.tree.leaves(result):
+            leaf.block_until_ready()
+        self.seconds += time.perf_counter() - start
+        return result
+
+
+def _ticks(horizon: int, ticks: int) -> NDArray[np.int64]:
+    """The rounds after which regret is read: equal segments, and a shorter last one."""
+    length = max(1, horizon // ticks)
+    return np.append(np.arange(length, horizon, length), horizon).astype(np.int64)

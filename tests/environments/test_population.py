@@ -1,0 +1,126 @@
+"""A population: averages of rewards have their law, clients differ, worlds are addressed.
+
+Each statistical test fails by chance with probability at most 1e-6; seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from numpy.typing import NDArray
+from scipy import stats  # type: ignore[import-untyped]
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import REWARD, WORLD, Stream
+from kerchief.environments.population import EXACT, Population, World
+
+ROOT = Stream.of(seed=3, replicate=0)
+CLIENTS = 40_000
+
+
+def seen(
+    population: Population, world: World, features: Array, pulls: list[int]
+) -> NDArray[np.float64]:
+    """What many clients saw, a row each."""
+
+    @jax.jit
+    def all_clients(numbers: Array) -> Array:
+        times = jnp.asarray(pulls)
+        return jax.vmap(
+            lambda u: population.averages(world, features, times, ROOT.at(REWARD, round=u))
+        )(numbers)
+
+    return np.asarray(all_clients(jnp.arange(CLIENTS)), np.float64)
+
+
+def alike(mean: float, spread: float = 0.0) -> tuple[Population, World, Array]:
+    """A world with one direction, in which one action has this mean."""
+    population = Population.of(dim=2, arms=1, spread=spread)
+    world = World(parameter=jnp.array([mean, 0.0]), features=jnp.eye(1, 2))
+    return population, world, world.features
+
+
+@pytest.mark.parametrize("mean", [-0.7, 0.0, 0.45])
+@pytest.mark.parametrize("pulls", [1, 2, 7, EXACT])
+def test_short_averages_are_binomial(mean: float, pulls: int) -> None:
+    averages = seen(*alike(mean), [pulls])[:, 0]
+    counts = np.rint((averages + 1) / 2 * pulls)
+    np.testing.assert_allclose(2 * counts / pulls - 1, averages, atol=1e-6)
+    expected = CLIENTS * stats.binom.pmf(np.arange(pulls + 1), pulls, (1 + mean) / 2)
+    found = np.bincount(counts.astype(int), minlength=pulls + 1)
+    rare = expected < 10
+    groups = (
+        np.append(found[~rare], found[rare].sum()),
+        np.append(expected[~rare], expected[rare].sum()),
+    )
+    keep = groups[1] > 0
+    assert stats.chisquare(groups[0][keep], groups[1][keep]).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("mean", [-0.7, 0.0, 0.45])
+@pytest.mark.parametrize("pulls", [EXACT + 1, 300])
+def test_long_averages_have_the_right_mean_and_variance(mean: float, pulls: int) -> None:
+    """As exact binomial averages have, of which the normal law is the limit."""
+    averages = seen(*alike(mean), [pulls])[:, 0]
+    exact = 2 * np.random.default_rng(0).binomial(pulls, (1 + mean) / 2, CLIENTS) / pulls - 1
+    deviation = np.sqrt((1 - mean**2) / pulls)
+    # Cutting at 1 takes a little from the tail of the shortest.
+    cut = 0.03 * deviation if pulls == EXACT + 1 else 0.0
+    assert abs(averages.mean() - mean) < cut + 5 * deviation / np.sqrt(CLIENTS)
+    assert abs(averages.mean() - exact.mean()) < cut + 7 * deviation / np.sqrt(CLIENTS)
+    assert averages.std() == pytest.approx(exact.std(), rel=0.06 if cut else 0.025)
+
+
+def test_averages_stay_in_their_range_and_nothing_is_nothing() -> None:
+    averages = seen(*alike(0.97), [20])
+    assert np.abs(averages).max() <= 1
+    assert (seen(*alike(0.97), [0]) == 0).all()
+
+
+def test_clients_differ_by_the_spread() -> None:
+    population = Population.of(dim=3, arms=2, spread=0.2)
+    x = jnp.array([[0.6, 0.8, 0.0], [0.0, 1.0, 0.0]])
+    world = World(parameter=jnp.array([0.1, 0.0, 0.2]), features=x)
+    averages = seen(population, world, x, [10**9, 10**9])
+    found = np.cov(averages.T)
+    np.testing.assert_allclose(found, 0.04 * np.array([[1, 0.8], [0.8, 1]]), atol=0.04 * 0.04)
+
+
+def test_worlds_are_redrawn_or_fixed() -> None:
+    def actions(population: Population, replicate: int) -> NDArray[np.float64]:
+        world = population.init(Stream.of(seed=1, replicate=replicate).at(WORLD))
+        np.testing.assert_allclose(jnp.linalg.norm(world.features, axis=1), 1, atol=1e-6)
+        np.testing.assert_allclose(jnp.linalg.norm(world.parameter), 0.5, atol=1e-6)
+        return np.asarray(world.features)
+
+    redrawn = Population.of(dim=3, arms=4, radius=0.5)
+    fixed = Population.of(dim=3, arms=4, radius=0.5, fixed=7)
+    assert (actions(redrawn, 0) != actions(redrawn, 1)).any()
+    assert (actions(fixed, 0) == actions(fixed, 1)).all()
+    assert (actions(fixed, 0) != actions(redrawn, 0)).any()
+
+
+def test_losses_are_against_the_best_action() -> None:
+    population = Population.of(dim=2, arms=3)
+    x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    world = World(parameter=jnp.array([0.5, 0.5]), features=x)
+    np.testing.assert_allclose(population.losses(world), [0.2, 0.2, 0.0], atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"dim": 0}, {"arms": 0}, {"clients": 0}, {"radius": 1.5}, {"spread": -0.1}, {"fixed": -1}],
+)
+def test_bad_values_are_refused(change: dict[str, float]) -> None:
+    (name,) = change
+    with pytest.raises(InvalidValue, match=f"{name} is"):
+        Population.of(**change)  # type: ignore[arg-type]
+
+
+def test_public_facts() -> None:
+    crowd = Population.of(dim=4, arms=9, clients=77, spread=0.3, radius=0.8).problem(50)
+    assert (crowd.dim, crowd.arms, crowd.clients, crowd.spread) == (4, 9, 77, 0.3)
+    assert (crowd.low, crowd.high, crowd.norm, crowd.radius, crowd.horizon) == (-1, 1, 1, 0.8, 50)

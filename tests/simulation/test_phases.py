@@ -1,0 +1,281 @@
+"""Runs by phases: what is released, what it costs, what is sent, and what is lost.
+
+Each statistical test fails by chance with probability at most 1e-6; seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.errors import BudgetExceeded, InvalidValue
+from kerchief.environments.population import Population
+from kerchief.policies.phased import ANSWERS, PHASED, Elimination, Phase
+from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.simulation.machine import compiled
+from kerchief.simulation.phases import (
+    Carry,
+    PhasedRun,
+    Protocol,
+    Scene,
+    arrange,
+    begin,
+    play,
+    simulate_phases,
+)
+
+WORLD = Population.of(dim=3, arms=12, clients=2000, radius=0.6, spread=0.2)
+HORIZON, REPLICATES = 2050, 200
+TRUSTS = ("none", "central", "shuffle", "local")
+
+
+def promise(trust: str, epsilon: float = 4.0, delta: float = 0.01) -> Guarantee:
+    if trust == "none":
+        return Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+    return Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust))
+
+
+def policy(name: str = "dpe", horizon: int = HORIZON) -> Any:
+    return PHASED[name].make(WORLD.problem(horizon), "tuned")
+
+
+def run(name: str, trust: str, **changes: Any) -> PhasedRun:
+    one = policy(name)
+    guarantee = promise(trust)
+    choices: dict[str, Any] = {
+        "policy": one,
+        "protocol": arrange(one, guarantee),
+        "population": WORLD,
+        "ledger": MemoryLedger(guarantee),
+        "horizon": HORIZON,
+        "replicates": REPLICATES,
+        "seed": 5,
+    }
+    return simulate_phases(**choices | changes)
+
+
+@lru_cache
+def ran(name: str, trust: str) -> PhasedRun:
+    return run(name, trust)
+
+
+def walk(one: Elimination, privatizer: Any, phases: tuple[Phase, ...]) -> list[Carry]:
+    """Where all replicates stand before the first phase and after each, without a ledger."""
+    scene = Scene(policy=one, privatizer=privatizer, population=WORLD, seed=jnp.uint32(11))
+    carries = [begin(scene, jnp.arange(REPLICATES, dtype=jnp.uint32))]
+    for phase in phases:
+        arguments = scene, carries[-1], jax.tree.map(jnp.int32, phase)
+        carries.append(compiled(play, *arguments)[0](*arguments))
+    return carries
+
+
+@partial(jax.jit, static_argnames="noisy")
+def standardized(
+    one: Elimination, before: Carry, after: Carry, phase: Phase, noise: Array, *, noisy: bool
+) -> Array:
+    """Errors of some estimated leads over their deviation, a row a replicate."""
+
+    def errors(before: Carry, after: Carry, noise: Array) -> Array:
+        features = before.world.features
+        asked = one.ask(features, before.state, phase, noisy=noisy)
+        apart = features[0].astype(jnp.float64) - features[1:4]
+        estimate = asked.decoder @ (after.last.total / phase.clients)
+        widths = one._exact_widths(apart, asked, phase, noise / phase.clients)
+        return apart @ (estimate - before.world.parameter) / (widths / one.width)
+
+    return jax.vmap(errors)(before, after, noise)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_what_is_released_is_right_and_as_noisy_as_it_says(trust: str) -> None:
+    """Mean 0, and deviation 1: noise that is a third too small would make it 0.8 at most."""
+    one = dataclasses.replace(policy(), margin=20.0, hope=10.0)
+    protocol = arrange(one, promise(trust, epsilon=0.5))
+    phase = dataclasses.replace(protocol.phases[0], pulls=90, clients=150)
+    before, after = walk(one, protocol.untimed, (phase,))
+
+    def errors(noise: Array) -> NDArray[np.float64]:
+        noisy = trust != "none"
+        return np.asarray(standardized(one, before, after, phase, noise, noisy=noisy))
+
+    found = errors(after.last.noise)
+    assert np.abs(found.mean(0)).max() < 5 / math.sqrt(REPLICATES)
+    # A reward of 1 or -1 varies less than its bound, so sampling errs less than is stated.
+    assert (0.78 if trust == "none" else 0.88) < found.std() < 1.12
+    if trust != "none":
+        assert errors(0 * after.last.noise).std() > 1.8
+
+
+@pytest.mark.parametrize("trust", ["central", "shuffle", "local"])
+def test_without_noise_it_is_the_non_private_bandit(trust: str) -> None:
+    """With a margin so wide that nobody sends an own estimate, all of it is the same."""
+    one = dataclasses.replace(policy(), margin=1e6)
+    noisy, plain = arrange(one, promise(trust)), arrange(one, promise("none"))
+    assert noisy.untimed is not None
+    silent = noisy.untimed.with_noise(lambda noise: dataclasses.replace(noise, std=0.0))
+    found = walk(one, silent, plain.phases)[-1]
+    expected = walk(one, plain.untimed, plain.phases)[-1]
+    np.testing.assert_array_equal(found.state.allowed, expected.state.allowed)
+    np.testing.assert_allclose(found.regret, expected.regret, rtol=1e-12)
+    assert (np.asarray(expected.state.allowed).sum(1) < 6).mean() > 0.5
+
+
+def test_the_best_action_is_hardly_ever_dropped() -> None:
+    """The union bound allows for 0.3 of these runs; half a deviation would cost dozens."""
+
+    def dropped(width: float) -> int:
+        one = dataclasses.replace(policy(), width=width)
+        protocol = arrange(policy(), promise("central"))
+        last = walk(one, protocol.untimed, protocol.phases)[-1]
+        best = np.asarray(jax.vmap(WORLD.losses)(last.world)).argmin(1)
+        return int((~np.asarray(last.state.allowed)[np.arange(REPLICATES), best]).sum())
+
+    assert dropped(float(policy().width)) <= 5
+    assert dropped(0.5) >= 20
+
+
+@pytest.mark.parametrize("trust", ["central", "shuffle", "local"])
+def test_the_bill_is_what_was_asked_for(trust: str) -> None:
+    found = ran("dpe", trust)
+    assert found.spent.epsilon == pytest.approx(4.0, rel=0.02)
+    assert found.spent.epsilon <= 4.0 * (1 + 1e-9)
+    assert found.spent.delta == 0.01
+
+
+def test_cohorts_are_disjoint_and_unplayed_phases_cost_nothing() -> None:
+    one, guarantee = policy(), promise("central")
+    ledger, protocol = MemoryLedger(guarantee), arrange(one, guarantee)
+    found = run("dpe", "central", ledger=ledger)
+    ends = np.cumsum([phase.clients for phase in protocol.phases])
+    assert [receipt.cohort.last for receipt in ledger.receipts] == ends.tolist()
+    assert [receipt.cohort.first for receipt in ledger.receipts] == [0, *ends[:-1]]
+    played = int(found.releases[ANSWERS].max())
+    used = [receipt.used for receipt in ledger.receipts]
+    assert used == [1] * played + [0] * (len(ends) - played)
+
+
+def test_the_phase_that_the_horizon_cuts_asks_nobody() -> None:
+    """Plays are rounded up, so 2 + 4 + ... + 1024 planned rounds do not fit into four more."""
+    protocol, ledger = arrange(policy("dpe@paper"), promise("none")), MemoryLedger(promise("none"))
+    found = run("dpe@paper", "none", ledger=ledger)
+    assert sum(int(phase.pulls) for phase in protocol.phases) == HORIZON - 4
+    assert (found.releases[ANSWERS] == len(protocol.phases) - 1).all()
+    assert [receipt.used for receipt in ledger.receipts] == [1] * 9 + [0]
+    assert found.rounds[-1] == HORIZON
+
+
+def test_a_budget_that_is_too_small_is_refused_before_anything_is_drawn() -> None:
+    small = MemoryLedger(promise("central", epsilon=1.0))
+    with pytest.raises(BudgetExceeded, match="nothing was charged"):
+        run("dpe", "central", ledger=small)
+    assert small.receipts == ()
+
+
+def test_a_small_population_is_refused() -> None:
+    crowd = dataclasses.replace(WORLD, clients=100).problem(HORIZON)
+    with pytest.raises(InvalidValue, match="population has 100"):
+        arrange(PHASED["dpe@paper"].make(crowd, "tuned"), promise("central"))
+
+
+def test_noise_is_calibrated_where_the_classical_formula_is_not() -> None:
+    """At epsilon 10 and delta 0.25 the noise is 0.2472 sensitivities, not 0.1794."""
+    protocol = arrange(policy(), promise("central", epsilon=10.0, delta=0.25))
+    assert protocol.privatizer is not None
+    (noise,) = protocol.privatizer.noises
+    assert noise.sensitivity == 2.0
+    assert float(noise.std) == pytest.approx(0.2472 * 2, abs=1e-4)
+
+
+def test_noise_grows_down_the_ladder_of_trusts() -> None:
+    """Of the mean of n answers: central at most shuffle, within a tenth, and local √n as much."""
+
+    def deviation(protocol: Protocol, clients: int) -> float:
+        assert protocol.privatizer is not None
+        users, one = jnp.asarray(clients), jnp.asarray(1)
+        return float(protocol.privatizer._noise(users, one)) / clients
+
+    stated = [deviation(arrange(policy(), promise(trust)), 400) for trust in TRUSTS]
+    none, central, shuffle, local = stated
+    assert none == 0
+    assert central <= shuffle <= 1.1 * central
+    assert local == pytest.approx(20 * central)
+
+
+def test_regret_falls_from_local_to_none() -> None:
+    means = {trust: ran("dpe", trust).regret[-1].mean() for trust in TRUSTS}
+    errors = {trust: ran("dpe", trust).regret[-1].std() / math.sqrt(REPLICATES) for trust in TRUSTS}
+    assert means["none"] < means["central"] - 3 * errors["central"]
+    assert means["shuffle"] < 1.2 * means["central"]
+    assert 2 * means["shuffle"] < means["local"] - 5 * errors["local"]
+    assert means["local"] < ran("uniform", "none").regret[-1].mean()
+
+
+def test_uniform_play_loses_the_average_gap() -> None:
+    found = ran("uniform", "none")
+    scene = Scene(policy=policy("uniform"), privatizer=None, population=WORLD, seed=jnp.uint32(5))
+    worlds = begin(scene, jnp.arange(REPLICATES, dtype=jnp.uint32)).world
+    gaps = np.asarray(jax.vmap(WORLD.losses)(worlds)).mean(1)
+    np.testing.assert_allclose(found.regret[-1], HORIZON * gaps)
+    np.testing.assert_allclose(found.regret[49], 1000 * gaps)
+    assert found.spent.epsilon == 0
+    assert found.releases == {}
+    assert found.communication["reals"].sum() == 0
+
+
+def test_regret_is_read_at_every_tick() -> None:
+    found = ran("dpe", "central")
+    assert found.rounds.tolist() == [*range(20, 2050, 20), 2050]
+    assert found.regret.shape == (103, REPLICATES)
+    assert (np.diff(found.regret, axis=0) >= -1e-9).all()
+    assert found.microseconds > 0
+
+
+def test_what_is_sent_is_counted() -> None:
+    """The paper's rule asks in each phase, and sends an average an atom: 64 bits a number."""
+    found = ran("dpe@paper", "none")
+    protocol = arrange(policy("dpe@paper"), promise("none"))
+    asked = sum(int(phase.clients) for phase in protocol.phases[: int(found.releases[ANSWERS][0])])
+    sent = found.communication["reals"]
+    assert (sent >= asked).all()
+    assert (sent <= 6 * asked).all()
+    np.testing.assert_allclose(found.communication["bits"], 64 * sent)
+
+
+def test_shuffled_answers_are_counted_in_bits() -> None:
+    found, protocol = ran("dpe", "shuffle"), arrange(policy(), promise("shuffle"))
+    widths = [protocol.bits(phase) for phase in protocol.phases]
+    assert widths == sorted(widths, reverse=True)
+    bits, sent = found.communication["bits"], found.communication["reals"]
+    assert (bits >= widths[-1] * sent).all()
+    assert (bits <= widths[0] * sent).all()
+
+
+def test_chunks_of_replicates_change_nothing() -> None:
+    whole = ran("dpe", "central")
+    part = run("dpe", "central", first_replicate=50)
+    np.testing.assert_allclose(part.regret[:, :150], whole.regret[:, 50:], rtol=1e-9)
+
+
+def test_nobody_is_asked_once_one_action_is_left() -> None:
+    found = ran("dpe", "none")
+    phases = arrange(policy(), promise("none")).phases
+    assert found.releases[ANSWERS].min() < len(phases)
+    greedy = ran("greedy", "none")
+    # All actions survive a tie, which the coarse answers of few clients can be.
+    assert (greedy.releases[ANSWERS] == 1).mean() > 0.7
+
+
+@pytest.mark.parametrize("change", [{"horizon": 0}, {"replicates": 0}, {"seed": -1}, {"ticks": 0}])
+def test_bad_sizes_are_refused(change: dict[str, NDArray[Any] | int]) -> None:
+    (name,) = change
+    with pytest.raises(InvalidValue, match=f"{name} is"):
+        run("uniform", "none", **change)

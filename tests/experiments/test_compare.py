@@ -67,7 +67,7 @@ def test_rows_say_what_was_spent(finished: list[Finished]) -> None:
         assert row.spent_epsilon == pytest.approx(1.0, rel=1e-6)
         assert (row.epsilon, row.delta, row.spent_delta) == (1.0, 1e-5, 1e-5)
     assert by_name["linucb", "local"].releases == {"moments": 60.0}
-    assert by_name["linucb", "central"].releases == {"moments": 2.0}
+    assert by_name["linucb", "central"].releases == {"moments": 1.0}
 
 
 def test_regret_and_its_error(finished: list[Finished]) -> None:

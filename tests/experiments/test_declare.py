@@ -20,8 +20,13 @@ def test_yardsticks_and_parents_always_play_along() -> None:
         cells = [cell for cell in comparison.cells() if cell.contexts == contexts]
         plain = [cell.policy for cell in cells if cell.asked is None]
         assert plain == ["uniform", "greedy", "linucb"]
-        assert {cell.trust for cell in cells if cell.asked} == {"local", "joint", "central"}
-        assert len(cells) == 3 + 3 * 2
+        assert {cell.trust for cell in cells if cell.asked} == {
+            "local",
+            "shuffle",
+            "joint",
+            "central",
+        }
+        assert len(cells) == 3 + 4 * 2
 
 
 def test_no_cell_plays_twice() -> None:
@@ -58,7 +63,10 @@ def test_without_protection_nothing_is_asked() -> None:
         ({"policies": ("linucp",)}, "did you mean 'linucb'"),
         ({"policies": ("linucb@paper",)}, "no policy is called 'linucb@paper'"),
         ({"trusts": ("locl",)}, "did you mean 'local'"),
-        ({"trusts": ("shuffle",)}, "'linucb' supports none, local, joint, central"),
+        (
+            {"policies": ("glm-rare",), "trusts": ("local",), "link": "probit"},
+            "'glm-rare' supports none, joint",
+        ),
         ({"policies": ("uniform",), "trusts": ("local",)}, "'uniform' supports none"),
         ({"continual": "dubling"}, "did you mean 'doubling'"),
         ({"continual": "toeplitz", "horizon": 20_001}, "at most 20000"),

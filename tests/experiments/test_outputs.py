@@ -97,7 +97,7 @@ def test_a_picture_without_protection_is_drawn(finished: list[Finished]) -> None
 
 def test_a_stopped_picture_is_drawn(finished: list[Finished]) -> None:
     """Nothing protected was finished in the second world: its panel has no legend."""
-    panels = draw(SMALL, finished[:11]).axes
+    panels = draw(SMALL, finished[:13]).axes
     assert [panel.get_legend() is None for panel in panels] == [True, False, True, True]
 
 
@@ -114,7 +114,7 @@ def test_the_report_stands_alone(outputs: Outputs) -> None:
 
 def test_a_partial_report_says_so(finished: list[Finished]) -> None:
     page = render(SMALL, finished[:2], b"png")
-    assert "interrupted: 2 of 18 cells" in page
+    assert "interrupted: 2 of 22 cells" in page
 
 
 def test_the_document_is_json(outputs: Outputs) -> None:

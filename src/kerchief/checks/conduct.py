@@ -202,7 +202,8 @@ def _owed(privatizer: Privatizer, releases: int) -> int:
 def spent_is_what_was_promised(case: Case) -> None:
     """A run is charged its epsilon to a millionth, never more, and spends no more than that.
 
-    To a fiftieth where the noise is a whole number of coins. Without queries that is nothing. What was paid for and used up is spent to a millionth too.
+    To a fiftieth where the noise is a whole number of coins. Without queries that is nothing. What
+    was paid for and used up is spent so nearly too.
     """
     ledger = case.make_ledger(promise(case.trust, 20.0))
     pay(case.privatizers(20.0), ledger, horizon=HORIZON)

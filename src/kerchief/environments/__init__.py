@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.population import Population
 from kerchief.environments.recorded import Recorded, table_two
 from kerchief.environments.worlds import NOISES, GLMEnvironment, make_environment
 
-__all__ = ["CONTEXTS", "NOISES", "GLMEnvironment", "Recorded", "make_environment", "table_two"]
+__all__ = [
+    "CONTEXTS",
+    "NOISES",
+    "GLMEnvironment",
+    "Population",
+    "Recorded",
+    "make_environment",
+    "table_two",
+]

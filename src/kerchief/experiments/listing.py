@@ -12,11 +12,16 @@ from kerchief.environments.worlds import NOISES
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
+from kerchief.policies.phased import PHASED
 from kerchief.privatizers.registry import TRUSTS
 
 __all__ = ["LISTINGS", "Line"]
 
 Line = dict[str, object]
+
+# Those that go round by round, and those that go phase by phase over a population; yardsticks are
+# among both.
+_BANDITS = dict(PHASED.items()) | dict(POLICIES.items())
 
 LISTINGS: Registry[Callable[[], list[Line]]] = Registry("listing")
 
@@ -32,7 +37,7 @@ def _policies() -> list[Line]:
             "parent": entry.parent,
             "source": entry.source,
         }
-        for name, entry in POLICIES.items()
+        for name, entry in _BANDITS.items()
     ]
 
 
@@ -72,7 +77,7 @@ def _trusts() -> list[Line]:
     return [
         {
             "name": name,
-            "policies": [policy for policy, one in POLICIES.items() if name in one.trusts],
+            "policies": [policy for policy, one in _BANDITS.items() if name in one.trusts],
             "summary": entry.summary,
         }
         for name, entry in TRUSTS.items()

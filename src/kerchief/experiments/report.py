@@ -81,7 +81,7 @@ def promises(plan: Plan) -> list[Promise]:
 
     >>> from kerchief.experiments.declare import Comparison
     >>> [promise.trust for promise in promises(Comparison())]
-    ['local', 'joint', 'central']
+    ['local', 'shuffle', 'joint', 'central']
     """
     asked = [cell.guarantee for cell in plan.cells() if cell.asked is not None]
     by_trust: dict[str, list[Guarantee]] = {}

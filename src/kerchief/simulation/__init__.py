@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kerchief.simulation.phases import PhasedRun, simulate_phases
 from kerchief.simulation.run import Run, simulate
 
-__all__ = ["Run", "simulate"]
+__all__ = ["PhasedRun", "Run", "simulate", "simulate_phases"]

@@ -16,7 +16,7 @@ _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
 
 
 def compiled(
-    function: Any, *arguments: Any, about: Callable[[], None] | None = None
+    function: Any, *arguments: Any, about: Callable[[], None] | None = None, **static: Hashable
 ) -> tuple[Callable[..., Any], float]:
     """The machine code of a jitted function for such arguments, and the seconds it took.
 
@@ -24,14 +24,15 @@ def compiled(
         function: made by `jax.jit`.
         arguments: examples of what it will be called with; their structure, shapes and types count.
         about: called before anything is compiled.
+        static: its static arguments, by name.
     """
     leaves, structure = jax.tree.flatten(arguments)
     shapes = tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-    key = (function, structure, shapes)
+    key = (function, structure, shapes, tuple(sorted(static.items())))
     if key in _MACHINE_CODE:
         return _MACHINE_CODE[key], 0.0
     if about is not None:
         about()
     start = time.perf_counter()
-    _MACHINE_CODE[key] = function.lower(*arguments).compile()
+    _MACHINE_CODE[key] = function.lower(*arguments, **static).compile()
     return _MACHINE_CODE[key], time.perf_counter() - start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import pay, settle
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.simulation.loop import Carry, Scene, advance, begin
+from kerchief.simulation.machine import compiled
 
 __all__ = ["Progress", "Run", "simulate"]
 
@@ -158,9 +159,9 @@ class _Recorder:
         done = 0
         while done < horizon:
             step = min(length, horizon - done)
-            compiled = self._compiled(carry, step)
+            segment = self._compiled(carry, step)
             start = time.perf_counter()
-            carry = compiled(self.scene, carry, jnp.int32(done))
+            carry = segment(self.scene, carry, jnp.int32(done))
             carry.regret.block_until_ready()
             self.seconds += time.perf_counter() - start
             done += step
@@ -171,17 +172,15 @@ class _Recorder:
 
     def _compiled(self, carry: Carry, length: int) -> Segment:
         """The segment's machine code, compiled once for one structure."""
-        arguments = (self.scene, carry, jnp.int32(0))
-        leaves, structure = jax.tree.flatten(arguments)
-        shapes = tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-        key = (structure, shapes, length)
-        if key not in _MACHINE_CODE:
-            self.report("compiling", self.rounds[-1] if self.rounds else 0)
-            start = time.perf_counter()
-            _MACHINE_CODE[key] = advance.lower(*arguments, length=length).compile()
-            self.compile_seconds += time.perf_counter() - start
-        return _MACHINE_CODE[key]
+        done = self.rounds[-1] if self.rounds else 0
+        code, seconds = compiled(
+            advance,
+            *(self.scene, carry, jnp.int32(0)),
+            about=lambda: self.report("compiling", done),
+            length=length,
+        )
+        self.compile_seconds += seconds
+        return code
 
 
 Segment = Callable[[Scene, Carry, Any], Carry]
-_MACHINE_CODE: dict[Hashable, Segment] = {}

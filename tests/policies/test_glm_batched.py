@@ -334,3 +334,11 @@ def test_what_it_loses_with_and_without_privacy() -> None:
     loss = {"none": plain.regret[-1].mean(), "shuffle": private.regret[-1].mean()}
     assert loss["none"] < loss["shuffle"] < 200
     assert loss["none"] < 120
+
+
+def test_a_restored_state_is_plain_numpy() -> None:
+    bandit = policy()
+    plain: Any = jax.tree.map(np.asarray, begun(bandit))
+    state, _ = told(bandit, plain, total(4.0, 2.0), 0.0, [0.5, 0.0], 0.0)
+    posted: Any = jax.tree.map(np.asarray, bandit.publish(jax.tree.map(np.asarray, state)))
+    assert int(bandit.act(posted, arms((1.0, 0.0), (-1.0, 0.0)), clock(100), stream(0))) == 0

@@ -104,6 +104,13 @@ def near_optimal(
     aim = factor * (1 - _SLACK)
     enough = enough_steps(min(features.shape), aim)
     limit = enough if most_steps is None else whole("most_steps", most_steps, low=0)
+    made: Design = _designed(features, allowed, aim, limit)
+    return made
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _designed(features: Array, allowed: Array, aim: float, limit: int) -> Design:
+    """One program for arm sets of one shape, so that a call outside of any program is quick too."""
     x = _scaled(features, allowed)
     start = _spread(x, allowed)
     arms = x @ start.frame

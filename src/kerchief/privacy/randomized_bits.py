@@ -35,7 +35,6 @@ __all__ = [
     "bits_epsilon",
     "bits_keep",
     "bits_renyi",
-    "keep_of_multiplier",
     "local_epsilon",
     "local_keep",
     "paper_local_epsilon",
@@ -184,20 +183,6 @@ def bits_keep(
     start = 1.9 * zcdp_rho(epsilon, delta) * max(users - 1, 1) / (bits * sensitivity**2)
     odds = _largest_odds(lambda odds: bits_epsilon(tried(odds), delta), epsilon, floor, start)
     return tried(odds)
-
-
-def keep_of_multiplier(
-    noise_multiplier: float, *, users: int, bits: int, sensitivity: float
-) -> float:
-    """Return the keep parameter at which sums resemble a Gaussian of this multiplier or more.
-
-    >>> keep = keep_of_multiplier(9.682, users=1001, bits=8, sensitivity=2.0)
-    >>> round(keep, 3)
-    0.5
-    """
-    m = positive("noise_multiplier", noise_multiplier)
-    odds = max(whole("users", users) - 1, 1) / (bits * (m * sensitivity) ** 2)
-    return _a_multiple(math.sqrt(odds / (1 + odds)))
 
 
 def paper_local_epsilon(keep: float, *, bits: int, dimension: int) -> float:

@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -31,7 +31,6 @@ from kerchief.privacy.randomized_bits import (
     RandomizedBits,
     bits_epsilon,
     bits_keep,
-    keep_of_multiplier,
     local_epsilon,
 )
 from kerchief.privacy.receipts import Charge, Cohort
@@ -39,9 +38,6 @@ from kerchief.privatizers.schedule import At
 from kerchief.privatizers.sums import CohortSums, Memory, Tally
 
 __all__ = ["BitSums"]
-
-# The part of ε that the smallest batch may use: certificates differ by less than the rest.
-_MARGIN = 0.995
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +79,7 @@ class BitSums(CohortSums):
     def of(
         cls, query: BoundedSum, *, epsilon: float, delta: float, schedule: At, bits: int
     ) -> BitSums:
-        """The least noise with which the smallest batch keeps the promise, and as much for others.
-
-        In larger batches the same noise is nearer to a Gaussian's, so it tells no more, up to the
-        fineness of certificates; the ledger prices each batch by its own.
+        """The least noise with which each batch keeps the promise.
 
         Args:
             query: the sum.
@@ -99,21 +92,11 @@ class BitSums(CohortSums):
             InvalidValue: no response keeps the promise.
         """
         sizes = [end - start for start, end in itertools.pairwise((0, *schedule.ends))]
-        least = bits_keep(
-            _MARGIN * epsilon,
-            delta,
-            users=min(sizes),
-            bits=bits,
-            sensitivity=1.0,
-            dimension=query.size,
-        )
-        keeps = [
-            keep_of_multiplier(least.noise_multiplier, users=users, bits=bits, sensitivity=1.0)
-            for users in sizes
-        ]
+        facts: Any = {"bits": bits, "sensitivity": 1.0, "dimension": query.size}
+        found = {users: bits_keep(epsilon, delta, users=users, **facts) for users in set(sizes)}
         noise = Response(
-            keep=jnp.asarray(keeps),
-            tail=least.tail,
+            keep=jnp.asarray([found[users].keep for users in sizes]),
+            tail=found[sizes[0]].tail,
             users=jnp.asarray(sizes),
             bits=bits,
             bound=query.sensitivity,

@@ -110,14 +110,14 @@ class ShuffledFits(Fits):
 
         Fits on demand fall where the learner asks, so everyone pays, and still for one fit each.
         """
+        if self.noise is None:
+            return (Charge(event=NonPrivate(), cohort=Cohort(first=0, last=horizon)),)
         ends = self.schedule.ends if isinstance(self.schedule, At) else (horizon,)
         cohorts = [
             Cohort(first=start, last=min(end, horizon))
             for start, end in itertools.pairwise((0, *ends))
             if start < horizon
         ]
-        if self.noise is None:
-            return tuple(Charge(event=NonPrivate(), cohort=cohort) for cohort in cohorts)
         event, sums = self.noise.event(), self.query.minimizer.steps
         return tuple(Charge(event=event, cohort=cohort, capacity=sums) for cohort in cohorts)
 

@@ -238,14 +238,14 @@ class Batched:
         if name == "curvature":
             grown = self.curvature.split(release.total - state.total)[0]
             shake = jnp.sqrt(jnp.maximum(0, release.noise**2 - state.noise**2))
-            gram, shakes = told.gram.at[now].set(grown), told.shake.at[now].set(shake)
+            gram, shakes = _put(told.gram, now, grown), _put(told.shake, now, shake)
             told = dataclasses.replace(told, gram=gram, shake=shakes)
             return dataclasses.replace(state, total=release.total, noise=release.noise, told=told)
         told = dataclasses.replace(
             told,
-            estimate=told.estimate.at[now].set(release.point),
-            jitter=told.jitter.at[now].set(release.noise),
-            users=told.users.at[now].set(release.count),
+            estimate=_put(told.estimate, now, release.point),
+            jitter=_put(told.jitter, now, release.noise),
+            users=_put(told.users, now, release.count),
         )
         return dataclasses.replace(state, batch=now + 1, told=told)
 
@@ -345,6 +345,11 @@ def survivors(model: Model, arms: Arms) -> Array:
     return kept
 
 
+def _put(rows: Array, batch: Array, value: Array) -> Array:
+    """The rows with one of them replaced; a state that was restored is plain NumPy."""
+    return jnp.asarray(rows).at[batch].set(value)
+
+
 def _latest(estimates: Array, known: Array) -> Array:
     """The last estimate, or zero before there is one."""
     return jnp.where(known > 0, estimates[known - 1], 0)
@@ -359,7 +364,7 @@ _TUNED = {
     "damping": 2.0,
     "shrinkage": 0.0,
     "allowance": 1.5,
-    "exploration": 0.8,
+    "exploration": 0.9,
     "rough": 1.0,
     "doubt": 0.0,
 }

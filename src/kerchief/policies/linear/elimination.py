@@ -29,7 +29,10 @@ __all__ = ["Elimination"]
 
 @struct
 class Elimination(LinUCB):
-    """LinUCB's confidence set; arms that it rules out are not played, the others by design."""
+    """LinUCB's confidence set; arms that it rules out are not played, the others by design.
+
+    After phased elimination: T. Lattimore and C. Szepesvari, "Bandit Algorithms", 2020, chapter 22.
+    """
 
     @classmethod
     def of(

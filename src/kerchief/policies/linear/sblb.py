@@ -24,7 +24,7 @@ from kerchief.policies.ellipsoid import Model, lengths
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
-__all__ = ["SBLB"]
+__all__ = ["SBLB", "Mended"]
 
 # The batch length of the paper's condition as printed, at T = 20000 and δ = 1e-5, for every ε.
 _PRINTED = 371
@@ -42,7 +42,7 @@ class Held:
 
 @struct
 class SBLB:
-    """Optimism with the paper's constants; sums come halved, as the paper codes them.
+    """Optimism with the constants of Garcelon et al. 2022; sums come halved, as they code them.
 
     Attributes:
         query: the sums it asks for, when a batch ends.
@@ -147,11 +147,27 @@ class SBLB:
         return ridge, sampling + self.radius * jnp.sqrt(3 * ridge) + dim / jnp.sqrt(ridge) * shaken
 
 
-def _repaired(problem: Problem, mode: Mode) -> LinUCB:
-    """LinUCB on batches that grow, which is what is left of the algorithm once it is mended."""
-    made = LinUCB.of(problem, mode=mode, exploration=0.25 if mode == "tuned" else None)
-    batches = growing(problem.horizon, first=800, growth=2.5)
-    return dataclasses.replace(made, query=dataclasses.replace(made.query, batches=batches))
+@struct
+class Mended(LinUCB):
+    """LinUCB on batches that grow: what is left of the algorithm of Garcelon et al. 2022, repaired.
+
+    Batches begin with a twenty-fifth of all users and grow by a factor of 2.5.
+    """
+
+    @classmethod
+    def of(
+        cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
+    ) -> Mended:
+        """Build it from public facts alone; see `LinUCB.of`. When tuned, the multiplier is 0.25."""
+        tuned = 0.25 if mode == "tuned" and exploration is None else exploration
+        made = LinUCB.of(problem, mode=mode, exploration=tuned)
+        batches = growing(problem.horizon, first=max(100, problem.horizon // 25), growth=2.5)
+        query = dataclasses.replace(made.query, batches=batches)
+        return cls(**(vars(made) | {"query": query}))
+
+
+def _mended(problem: Problem, mode: Mode) -> Mended:
+    return Mended.of(problem, mode=mode)
 
 
 def _log_det(matrix: Array) -> Array:
@@ -171,8 +187,8 @@ def _always(problem: Problem, mode: Mode) -> SBLB:
 POLICIES.add(
     "sblb",
     Entry(
-        make=_repaired,
-        kind=LinUCB,
+        make=_mended,
+        kind=Mended,
         summary="shuffle-batched linear bandit: LinUCB on batches that grow",
         source="Garcelon et al. 2022, repaired",
         trusts=("none", "shuffle"),

@@ -1,0 +1,129 @@
+"""Sums of randomized bits: bills, views, the twin, and the roles apart."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.core.batches import growing
+from kerchief.core.contracts import Clock
+from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.queries import Regression
+from kerchief.core.random import DEVICE, MIDDLE, Stream
+from kerchief.environments import make_environment
+from kerchief.mechanisms.response import Bits
+from kerchief.policies import POLICIES
+from kerchief.privacy import Guarantee, MemoryLedger, Trust, epsilon_at
+from kerchief.privatizers import At, BitSums, ShuffledSums, protect
+from kerchief.roles import drive
+from kerchief.simulation.run import simulate
+
+QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
+PROMISE = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.SHUFFLE)
+
+
+@pytest.fixture(scope="module")
+def sums() -> BitSums:
+    schedule = At(ends=growing(400, first=100, growth=2.0))
+    return BitSums.of(QUERY, epsilon=2.0, delta=1e-5, schedule=schedule, bits=8)
+
+
+def test_every_batch_keeps_the_promise_by_its_own_certificate(sums: BitSums) -> None:
+    charges = sums.charges(400)
+    assert [(c.cohort.first, c.cohort.last) for c in charges] == [(0, 100), (100, 200), (200, 400)]
+    spent = [epsilon_at([charge.event], 1e-5) for charge in charges]
+    assert all(0.97 * 2.0 <= epsilon <= 2.0 for epsilon in spent)
+    ledger = MemoryLedger(PROMISE)
+    ledger.charge_all(charges)
+    assert ledger.spent().epsilon == max(spent)
+
+
+def test_three_onlookers_get_three_promises(sums: BitSums) -> None:
+    views = sums.views(1e-5)
+    assert list(views) == ["device wire", "shuffler output", "published model"]
+    wire, output, model = views.values()
+    assert (wire.trust, output.trust, model.trust) == (Trust.LOCAL, Trust.SHUFFLE, Trust.JOINT)
+    assert wire.delta == 0.0
+    assert wire.epsilon > output.epsilon == model.epsilon
+    assert output.epsilon <= 2.0
+
+
+def test_totals_are_right_on_average_and_as_noisy_as_stated(sums: BitSums) -> None:
+    """400 copies of a batch of a hundred users; each test errs at five standard errors."""
+    statistic = jnp.array([0.5, -0.3, 0.2, 0.1, 0.7])
+
+    @jax.jit
+    @jax.vmap
+    def copy(number: jax.Array) -> tuple[jax.Array, jax.Array]:
+        root = Stream.of(seed=3, replicate=number)
+        memory, tally = sums.open()
+
+        def code(user: jax.Array) -> Any:
+            return sums.report(statistic, _clock(0), root.at(DEVICE, round=user))
+
+        tally = sums.collect(tally, jax.vmap(code)(jnp.arange(100)).sum(0))
+        release, _ = sums.release(memory, tally, None, _clock(99), root.at(MIDDLE))
+        return release.total, release.noise
+
+    totals, noises = copy(jnp.arange(400, dtype=jnp.uint32))
+    noise = float(noises[0])
+    assert (np.abs(totals.mean(0) - 100 * statistic) < 5 * noise / math.sqrt(400)).all()
+    # What is stated is at the worst place for rounding: never less than it is, and little more.
+    spread = np.asarray(totals.std(0))
+    assert (spread < noise * (1 + 5 / math.sqrt(800))).all()
+    assert (spread > 0.75 * noise).all()
+
+
+def _clock(round: int) -> Clock:
+    return Clock(round=jnp.int32(round), since={})
+
+
+def test_the_twin_counts_randomized_bits(sums: BitSums) -> None:
+    twin = sums.exact()
+    assert not twin.idealized
+    assert all(isinstance(one, Bits) for one in twin.batches)
+    assert twin.charges(400) == sums.charges(400)
+    report = twin.report(np.zeros(5), _clock(150), None)
+    assert ((report >= 0) & (report <= 8)).all()
+    np.testing.assert_array_equal(twin.report(np.zeros(5), _clock(400), None), np.zeros(5))
+    assert twin.exact() == twin
+    for call in (twin.middle.prepare, twin.middle.add):  # type: ignore[union-attr]
+        with pytest.raises(InvalidValue, match="call the privatizer"):
+            call(np.zeros(5), None)
+
+
+def test_roles_apart_play_what_the_simulation_plays() -> None:
+    world = make_environment(dim=2, arms=3, contexts="orthant")
+    policy = POLICIES["sblb"].make(world.problem(260), "tuned")
+    privatizers = protect(policy, PROMISE, horizon=260, shuffling="bit")
+    given: Any = {"policy": policy, "environment": world, "horizon": 260, "seed": 3}
+    apart = drive(privatizers=privatizers, ledger=MemoryLedger(PROMISE), **given)
+    run = simulate(privatizers=privatizers, ledger=MemoryLedger(PROMISE), replicates=1, **given)
+    assert apart.regret.sum() == pytest.approx(run.regret[-1, 0], abs=1e-3)
+    exact = drive(
+        privatizers={name: one.exact() for name, one in privatizers.items()},
+        ledger=MemoryLedger(PROMISE),
+        **given,
+    )
+    assert exact.spent == run.spent
+
+
+def test_words_choose_the_protocol() -> None:
+    policy = POLICIES["linucb"].make(make_environment(dim=2, arms=3).problem(300), "tuned")
+    kinds = {
+        word: type(protect(policy, PROMISE, horizon=300, shuffling=word)["moments"])
+        for word in ("best", "theorem", "bit")
+    }
+    assert kinds == {"best": ShuffledSums, "theorem": ShuffledSums, "bit": BitSums}
+    with pytest.raises(UnknownName, match="shuffle protocol"):
+        protect(policy, PROMISE, horizon=300, shuffling="x")
+    batched = POLICIES["glm-batched"].make(
+        make_environment(link="probit", dim=2, arms=3).problem(300), "tuned"
+    )
+    with pytest.raises(InvalidValue, match="answers one sum"):
+        protect(batched, PROMISE, horizon=300, shuffling="bits")

@@ -100,7 +100,7 @@ shuffling = _option(
     "shuffling",
     _DEFAULTS.shuffling,
     "What devices add to reports, for rows of shuffle trust; others do without.",
-    metavar="best|bits|bit|theorem",
+    metavar="best|bits|byte|bit|theorem",
 )
 epsilons = _many("--epsilon", "epsilons", _DEFAULTS.epsilons, "Privacy asked for.", type=float)
 epsilon = _option("--epsilon", "epsilon", 1.0, "Privacy asked for.")

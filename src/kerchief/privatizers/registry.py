@@ -235,6 +235,15 @@ SHUFFLES.add(
     ),
 )
 SHUFFLES.add(
+    "byte",
+    Entry(
+        make=_shuffle,
+        promised=_bits(8),
+        summary="randomized response on 8 bits a coordinate",
+        unfit="its certificate is about sums",
+    ),
+)
+SHUFFLES.add(
     "bit",
     Entry(
         make=_shuffle,

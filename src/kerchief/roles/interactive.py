@@ -102,8 +102,8 @@ class Bandit:
             mode: for a policy given by name: widths from its theorem, or tuned.
             continual: under joint trust, the noise on running totals: "best", "blt", "tree",
                 "toeplitz", or "doubling", whose noise does not grow with the horizon.
-            shuffling: under shuffle trust, what devices add: "best" for coins, "bits" or "bit" for
-                randomized response, "theorem" for coins by the published constants.
+            shuffling: under shuffle trust, what devices add: "best" for coins, "bits", "byte" or
+                "bit" for randomized response, "theorem" for coins by the published constants.
             ledger: pays; a fresh one with the guarantee as its budget if None.
 
         Raises:

@@ -14,6 +14,7 @@ from kerchief.experiments.catalogue import (
     sblb,
     shuffle_glm,
     shuffle_linucb,
+    shuffle_noise,
     table_two,
     trust_ladder,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "sblb",
     "shuffle_glm",
     "shuffle_linucb",
+    "shuffle_noise",
     "table_two",
     "trust_ladder",
 ]

@@ -16,9 +16,9 @@ WORLDS = tuple(f"d={dim}" for dim in DIMS)
 EPSILONS = (0.2, 1.0, 5.0)
 MOST = {"d=2": (700, 250, 215), "d=5": (1500, 400, 285)}
 UNIFORM = player("uniform")
-MANY, ONE, COINS = (
+MANY, FEW, ONE, COINS = (
     tuple(player("sblb", trust="shuffle", epsilon=e, shuffling=word) for e in EPSILONS)
-    for word in ("bits", "bit", "best")
+    for word in ("bits", "byte", "bit", "best")
 )
 PAPER = tuple(
     player(name, trust="shuffle", epsilon=1.0, shuffling="bit")
@@ -39,7 +39,7 @@ EXPERIMENT = enter(
             )
             for world, dim in zip(WORLDS, DIMS, strict=True)
         ),
-        players=(*MANY, *ONE, *COINS, *PAPER),
+        players=(*MANY, *FEW, *ONE, *COINS, *PAPER),
         delta=1e-5,
         full=Size(horizon=20_000, replicates=200),
         quick=Size(horizon=2500, replicates=16, settings=("d=2",), players=(MANY[2], COINS[2])),

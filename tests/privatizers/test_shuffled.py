@@ -146,7 +146,7 @@ def test_roles_apart_play_what_the_simulation_plays() -> None:
     apart = drive(privatizers=privatizers, ledger=MemoryLedger(PROMISE), **given)
     run = simulate(privatizers=privatizers, ledger=MemoryLedger(PROMISE), replicates=1, **given)
     assert apart.regret.sum() == pytest.approx(run.regret[-1, 0], abs=1e-3)
-    assert apart.releases == {"moments": 2}
+    assert apart.releases == {"moments": 5}
     exact = drive(
         privatizers={name: one.exact() for name, one in privatizers.items()},
         ledger=MemoryLedger(PROMISE),

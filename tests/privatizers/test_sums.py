@@ -183,7 +183,7 @@ def test_protect_places_the_noise_by_trust() -> None:
     central = protect(policy, dataclasses.replace(promise, trust=Trust.CENTRAL), horizon=200)
     assert not central["moments"].noisy_device
     assert central["moments"].noisy_middle
-    assert central["moments"].schedule == At(ends=(200,))
+    assert central["moments"].schedule == At(ends=(50, 85, 144))
     joint = protect(policy, dataclasses.replace(promise, trust=Trust.JOINT), horizon=200)
     assert isinstance(joint["moments"], PrefixSums)
     assert joint["moments"].schedule == Every()

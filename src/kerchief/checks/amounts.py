@@ -38,7 +38,12 @@ def bill(charges: Iterable[Charge]) -> Event:
 
 
 def expect_noise_as_charged(
-    noises: Sequence[Noise], event: Event, sensitivity: float, *, turning: bool
+    noises: Sequence[Noise],
+    event: Event,
+    sensitivity: float,
+    *,
+    turning: bool,
+    alone: int | None = None,
 ) -> None:
     """All releases together tell as much about a user as was charged, and not more.
 
@@ -53,9 +58,12 @@ def expect_noise_as_charged(
         sensitivity: Δ.
         turning: whether a user may move each sum in another direction, as with gradients: then u
             with changing signs is looked at too.
+        alone: how many sums a user is in, where none but those of one fit speak about them.
     """
     draws, charged = _side_by_side(noises), charged_multiplier(event)
     places = np.tri(len(noises)).T
+    if alone is not None:
+        places = np.kron(np.eye(len(noises) // alone), np.ones(alone))
     if turning:
         places = np.concatenate([places, places * (-1.0) ** np.arange(len(noises))])
     ranges = [precision_range(draws, place, len(places)) for place in places]

@@ -195,7 +195,8 @@ def _reached(case: Case) -> int:
 
 def _owed(privatizer: Privatizer, releases: int) -> int:
     if isinstance(privatizer.query, BoundedLoss) and privatizer.outlook.noisy:
-        return privatizer.query.fits * privatizer.query.minimizer.steps
+        fits = 1 if isinstance(privatizer.schedule, At) else privatizer.query.fits
+        return fits * privatizer.query.minimizer.steps
     return int(privatizer.noisy_device or releases > 0)
 
 

@@ -124,13 +124,14 @@ def noise_is_what_was_charged(protocol: Protocol) -> None:
         expect(charge.event == NonPrivate(), seen=charge.event, expected=NonPrivate())
         return
     noise: Any = privatizer.noises[0]
-    reach = sensitivity + protocol.step * math.sqrt(protocol.query.size)
+    reach = sensitivity + protocol.step * math.sqrt(protocol.width)
     stated = float(noise.std) / (reach * getattr(noise, "column_norm", 1.0))
     charged = charged_multiplier(charge.event)
     close = math.isclose(stated, charged, rel_tol=1e-9)
     expect(close, seen=f"a multiplier of {stated}", expected=f"{charged}, as charged")
     noises, cost = drawn_noise(protocol), bill([charge])
-    expect_noise_as_charged(noises, cost, reach, turning=protocol.fits)
+    alone = charge.capacity if protocol.cohorts else None
+    expect_noise_as_charged(noises, cost, reach, turning=protocol.fits, alone=alone)
 
 
 def charges_compose_to_the_guarantee(protocol: Protocol) -> None:
@@ -205,13 +206,14 @@ def noise_off_gives_the_truth(protocol: Protocol) -> None:
     encoded = statistics(protocol.query, users)
     quiet = silenced(protocol.brief())
     releases = released_by_many(protocol, quiet, users, seed=1)
-    for end, release in zip(ENDS, releases, strict=True):
+    starts = (0, *ENDS) if protocol.cohorts else (0,) * len(ENDS)
+    for start, end, release in zip(starts, ENDS, releases, strict=False):
         errors = [noise.draws for noise in noises_of(protocol, encoded, end, release)]
         gap = float(np.abs(errors).max())
         near = gap <= protocol.rounding
         expect(near, seen=f"off by {gap} after {end} users", expected="the exact sum")
         count = int(release.count[0])
-        expect(count == end, seen=f"a count of {count}", expected=end)
+        expect(count == end - start, seen=f"a count of {count}", expected=end - start)
 
 
 def audit_finds_no_more_than_promised(protocol: Protocol) -> None:

@@ -120,6 +120,16 @@ class Protocol:
         return isinstance(self.query, BoundedLoss)
 
     @property
+    def cohorts(self) -> bool:
+        """Whether a fit speaks about the users since the last one, not about everyone so far."""
+        return self.fits and isinstance(self.build().schedule, At)
+
+    @property
+    def width(self) -> int:
+        """Length of a sum that is told."""
+        return int(self.query.dim if self.fits else self.query.size)
+
+    @property
     def rounding(self) -> float:
         """How far exact numbers may be off: histories are simulated in float32."""
         return 1e-5 if self.fits else 1e-12
@@ -197,7 +207,8 @@ def noises_of(protocol: Protocol, encoded: Floats, end: int, release: Released) 
 
     A fit without noise is the minimizer, where what is left of the slope must be nothing.
     """
-    query, start, rows = protocol.query, protocol.start, jnp.asarray(encoded[:end])
+    first = end - int(np.ravel(release.count)[0]) if protocol.fits else 0
+    query, start, rows = protocol.query, protocol.start, jnp.asarray(encoded[first:end])
     if start is None:
         errors = told(protocol, release) - encoded[:end].sum(0)
     elif protocol.private:

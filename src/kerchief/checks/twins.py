@@ -23,6 +23,7 @@ from kerchief.checks.protocol import (
     told,
 )
 from kerchief.checks.statistics import ERROR, fits_deviation, normality
+from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.privacy import MemoryLedger
 from kerchief.privatizers import Privatizer
@@ -43,6 +44,8 @@ def exact_twin_has_the_same_law(protocol: Protocol) -> None:
     800 draws a release from a seeded source of bytes; chi-square (2/3 and 3/2 of what is stated
     are rejected), Kolmogorov-Smirnov and Wishart's law, 1e-6 each.
     """
+    if _refuses(protocol):
+        return
     twin = protocol.brief().exact()
     noises = _twin_noise(protocol, twin)
     if not protocol.private:
@@ -69,6 +72,8 @@ def _expect_stated(noise: Noise) -> None:
 
 def exact_twin_fits_the_budget(protocol: Protocol) -> None:
     """The budget that pays for the idealized noise pays for the twin's."""
+    if _refuses(protocol):
+        return
     ledger = MemoryLedger(protocol.guarantee)
     for charge in protocol.build().exact().charges(protocol.horizon):
         ledger.charge(charge.event, cohort=charge.cohort, capacity=charge.capacity)
@@ -77,6 +82,9 @@ def exact_twin_fits_the_budget(protocol: Protocol) -> None:
 def idealized_is_honest(protocol: Protocol) -> None:
     """Whatever says that it is not idealized adds exact noise and releases points of its grid."""
     plain = protocol.build()
+    if _refuses(protocol):
+        expect(plain.idealized, seen="noise that is exact", expected="an idealized privatizer")
+        return
     twin = plain.exact()
     expect(not twin.idealized, seen="an idealized twin", expected="one fit for deployment")
     for privatizer, source in ((plain, Stream.of(seed=1, replicate=0)), (twin, _bytes(1))):
@@ -85,6 +93,18 @@ def idealized_is_honest(protocol: Protocol) -> None:
         expect(said == floats, seen=f"idealized: {said}", expected=f"{floats}, as its noise is")
         if not floats:
             _expect_points_of_a_grid(protocol, privatizer, source)
+
+
+def _refuses(protocol: Protocol) -> bool:
+    """Whether it cannot be deployed: noisy fits to cohorts ask a device again and again."""
+    if not (protocol.cohorts and protocol.private):
+        return False
+    try:
+        protocol.build().exact()
+    except InvalidValue:
+        return True
+    expect(False, seen="an exact twin", expected="a refusal, as devices report once")
+    return False
 
 
 def _expect_points_of_a_grid(protocol: Protocol, privatizer: Privatizer, source: Any) -> None:

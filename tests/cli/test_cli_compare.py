@@ -179,7 +179,7 @@ def test_an_interrupted_run_keeps_what_was_finished(
     monkeypatch.setattr(playing, "play", _stopped_after(2))
     result = call(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 130
-    assert "interrupted: 2 of 12 cells were finished" in result.stderr
+    assert "interrupted: 2 of 14 cells were finished" in result.stderr
     assert "greedy" in result.stdout
     table = pl.read_parquet(tmp_path / "out" / "results.parquet")
     assert table["policy"].unique().sort().to_list() == ["greedy", "uniform"]

@@ -36,6 +36,8 @@ def test_mechanisms_say_which_is_idealized(call: Call) -> None:
     assert {line["name"]: line["noise"] for line in lines} == {
         "gaussian": "idealized",
         "discrete-gaussian": "exact",
+        "binomial": "idealized",
+        "coins": "exact",
         "tree": "idealized",
         "sqrt-toeplitz": "idealized",
         "blt": "idealized",
@@ -70,7 +72,7 @@ def test_calibrate_as_json(call: Call) -> None:
         (("list",), "Missing argument"),
         (("list", "polices"), "did you mean 'policies'"),
         (("calibrate", "--epsilon", "0"), "epsilon is 0.0"),
-        (("calibrate", "--trust", "shuffle"), "choose one of local, joint, central"),
+        (("calibrate", "--trust", "none"), "choose one of local, shuffle, joint, central"),
         (("bench", "--arms", "0"), "arms is 0"),
         (("bench", "--replicates", "x"), "not a valid integer"),
     ],

@@ -23,7 +23,17 @@ def _run(plan: Plan, folder: Path) -> Outputs:
     return outputs
 
 
-@pytest.mark.parametrize("name", list(EXPERIMENTS))
+# One of each kind of world, of trust and of plan; the others are smoked by night.
+DAILY = ("table-two", "fixed-arms", "trust-ladder", "shuffle-linucb", "shuffle-glm", "dpe-privacy")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in DAILY else pytest.mark.nightly)
+        for name in EXPERIMENTS
+    ],
+)
 def test_an_experiment_at_quick_size(name: str, tmp_path: Path) -> None:
     """Its report is written, its claims hold, and three times the private regret breaks one."""
     quick = _run(EXPERIMENTS[name].plan(quick=True), tmp_path)

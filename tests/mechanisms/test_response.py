@@ -48,7 +48,7 @@ def seeded(seed: int) -> Callable[[int], bytes]:
 def simulated(noise: Response, vectors: jax.Array) -> jax.Array:
     root = Stream.of(seed=5, replicate=0)
     coded = jax.vmap(lambda f, t: noise.code(f, root.at(DEVICE, round=t)))(
-        vectors, jnp.arange(noise.users)
+        vectors, jnp.arange(len(vectors))
     )
     return noise.total(noise.respond(coded.sum(0), root.at(MIDDLE)))
 

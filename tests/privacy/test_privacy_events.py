@@ -64,8 +64,8 @@ def test_every_event_has_a_translation(event: Event) -> None:
 
 
 def test_unknown_kinds_and_fields() -> None:
-    with pytest.raises(UnsupportedEvent, match="'staircase'"):
-        event_from_dict({"kind": "staircase"})
+    with pytest.raises(UnsupportedEvent, match="'ladder'"):
+        event_from_dict({"kind": "ladder"})
     with pytest.raises(UnsupportedEvent):
         event_from_dict({})
     with pytest.raises(CodecError):

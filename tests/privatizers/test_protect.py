@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from kerchief.checks import Protocol, yield_privatizer_checks
-from kerchief.checks.errors import Law
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent
@@ -97,15 +95,3 @@ def test_a_fit_needs_a_bounded_history() -> None:
         protect(asking, promise(), horizon=50, continual="doubling")
     with pytest.raises(InvalidValue, match=r"'fit' is a fit .* nobody may hold it"):
         protect(asking, promise("local"), horizon=50)
-
-
-@pytest.mark.parametrize(
-    ("law", "word"),
-    [
-        pytest.param(law, word, id=f"{word}-{name}".replace(" ", "_"))
-        for word in ("tree", "toeplitz")
-        for name, law in yield_privatizer_checks()
-    ],
-)
-def test_every_law_of_privatizers(law: Law[Protocol], word: str) -> None:
-    law(dataclasses.replace(Protocol.of("joint", CONTINUALS[word]), name=f"joint, {word}"))

@@ -61,9 +61,9 @@ def expect_noise_as_charged(
         alone: how many sums a user is in, where none but those of one fit speak about them.
     """
     draws, charged = _side_by_side(noises), charged_multiplier(event)
-    places = np.tri(len(noises)).T
+    places: Floats = np.tri(len(noises)).T
     if alone is not None:
-        places = np.kron(np.eye(len(noises) // alone), np.ones(alone))
+        places = np.kron(np.eye(len(noises) // alone), np.ones(alone)).astype(np.float64)
     if turning:
         places = np.concatenate([places, places * (-1.0) ** np.arange(len(noises))])
     ranges = [precision_range(draws, place, len(places)) for place in places]

@@ -52,6 +52,7 @@ from kerchief.checks.statistics import (
 from kerchief.core.linalg import smat, svec_size
 from kerchief.core.random import Stream
 from kerchief.privacy import NonPrivate, epsilon_at
+from kerchief.privatizers import At
 
 __all__ = ["yield_privatizer_checks"]
 
@@ -140,9 +141,14 @@ def charges_compose_to_the_guarantee(protocol: Protocol) -> None:
     Where the noise is a whole number of coins, to 2 %.
     """
     near = 0.02 if protocol.step else 1e-6
-    charges = protocol.build().charges(protocol.horizon)
+    privatizer = protocol.build()
+    charges, schedule = privatizer.charges(protocol.horizon), privatizer.schedule
     promised = protocol.guarantee
-    for user in range(protocol.horizon):
+    # Whoever comes after the last cohort is in none.
+    last = (
+        min(schedule.ends[-1], protocol.horizon) if isinstance(schedule, At) else protocol.horizon
+    )
+    for user in range(last):
         owed = bill(c for c in charges if c.cohort.first <= user < c.cohort.last)
         cost = epsilon_at([owed], promised.delta)
         close = cost == promised.epsilon or 0 <= promised.epsilon - cost <= near * promised.epsilon

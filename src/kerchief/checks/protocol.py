@@ -17,6 +17,7 @@ from kerchief.core.contracts import BoundedLoss, Clock, Example, Gradient, Relea
 from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
 from kerchief.core.random import DEVICE, MIDDLE, Stream
+from kerchief.mechanisms.binomial import Binomial
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
 from kerchief.privatizers import At, Privatizer
 from kerchief.privatizers.registry import Entry
@@ -157,7 +158,8 @@ class Protocol:
     @property
     def step(self) -> float:
         """How far rounding at random moves a coordinate of one report: none where there is none."""
-        return max((float(getattr(one, "step", 0.0)) for one in self.build().noises), default=0.0)
+        coins = [one for one in self.build().noises if isinstance(one, Binomial)]
+        return max((float(one.step) for one in coins), default=0.0)
 
 
 def protocols(trust: str, entry: Entry) -> Iterator[Protocol]:

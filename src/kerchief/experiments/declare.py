@@ -24,35 +24,34 @@ class Comparison(Plan):
     """Policies x trusts x epsilons, in worlds that differ in their contexts alone.
 
     Attributes:
-            link: how a score becomes an expected reward (`--env`).
-            contexts: where arms come from; each is a comparison of its own.
-            dim: length of a feature vector.
-            arms: the most arms in a round.
-            radius: norm of the unknown parameter.
-            fewest: the fewest arms in a round; None for always `arms`.
-            noise: how rewards fall around their mean.
-            horizon: number of rounds.
-            policies: bandits by name.
-            trusts: the words under which each of them plays.
-            continual: the noise on prefix totals, for rows of joint trust; others do without.
-            shuffling: what devices add to shuffled reports, for rows of shuffle trust.
-            epsilons: of the private ones.
-            delta: of the private ones.
-            replicates: independent runs of each cell.
-            seed: of everything random.
-            mode: widths `tuned`, or from the `theory`.
+        link: how a score becomes an expected reward (`--env`).
+        contexts: where arms come from; each is a comparison of its own.
+        dim: length of a feature vector.
+        arms: the most arms in a round.
+        radius: norm of the unknown parameter.
+        fewest: the fewest arms in a round; None for always `arms`.
+        noise: how rewards fall around their mean.
+        horizon: number of rounds.
+        policies: bandits by name.
+        trusts: the words under which each of them plays.
+        continual: the noise on prefix totals, for rows of joint trust; others do without.
+        shuffling: what devices add to shuffled reports, for rows of shuffle trust.
+        epsilons: of the private ones.
+        delta: of the private ones.
+        replicates: independent runs of each cell.
+        seed: of everything random.
+        mode: widths `tuned`, or from the `theory`.
 
     Raises:
-            KerchiefError: a value is out of its bound or a name is unknown, in one line.
+        KerchiefError: a value is out of its bound or a name is unknown, in one line.
 
-        >>> small = Comparison(contexts=("ball",), trusts=("local",), epsilons=(1.0,))
-        >>> [cell.label() for cell in small.cells()]
-        ['uniform', 'greedy not private', 'linucb not private', 'linucb local ε=1']
-        >>> Comparison(policies=("uniform",), trusts=("shuffle",))
-        Traceback (most recent call last):
-        ...
-        kerchief.core.errors.InvalidValue: trust is 'shuffle'; policy 'uniform' supports none
-    joint, central
+    >>> small = Comparison(contexts=("ball",), trusts=("local",), epsilons=(1.0,))
+    >>> [cell.label() for cell in small.cells()]
+    ['uniform', 'greedy not private', 'linucb not private', 'linucb local ε=1']
+    >>> Comparison(policies=("uniform",), trusts=("shuffle",))
+    Traceback (most recent call last):
+    ...
+    kerchief.core.errors.InvalidValue: trust is 'shuffle'; policy 'uniform' supports none
     """
 
     link: str = "linear"

@@ -74,7 +74,7 @@ EXPERIMENT = enter(
                     for coins, bits in zip(COINS[1:], MANY[1:], strict=True)
                 ],
             ),
-            below(at(MANY[2], "d=2"), at(UNIFORM, "d=2"), times=0.5, quick=True),
+            below(at(MANY[2], "d=2"), at(UNIFORM, "d=2"), times=0.22, quick=True),
         ),
     )
 )

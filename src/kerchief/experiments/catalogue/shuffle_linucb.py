@@ -55,7 +55,7 @@ EXPERIMENT = enter(
                 "every private row stays below uniform play",
                 [below(spot, at(UNIFORM, spot.contexts)) for spot in PRIVATE],
             ),
-            below(at(OPTIMISM[2], "intercept"), at(UNIFORM, "intercept"), times=0.35, quick=True),
+            below(at(OPTIMISM[2], "intercept"), at(UNIFORM, "intercept"), times=0.2, quick=True),
         ),
     )
 )

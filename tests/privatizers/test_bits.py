@@ -20,7 +20,8 @@ from kerchief.mechanisms.response import Bits
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privatizers import At, BitSums, ShuffledSums, protect
-from kerchief.roles import drive
+from kerchief.roles import InProcess, drive
+from kerchief.roles.messages import Message, Reports
 from kerchief.simulation.run import simulate
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
@@ -97,12 +98,31 @@ def test_the_twin_counts_randomized_bits(sums: BitSums) -> None:
             call(np.zeros(5), None)
 
 
+class Watched(InProcess):
+    """Notes a report that reaches the curator by itself."""
+
+    unmixed = False
+
+    def send(self, to: str, message: Message) -> Message:
+        self.unmixed |= to == "curator" and isinstance(message, Reports)
+        return super().send(to, message)
+
+
+def test_other_batches_need_other_certificates(sums: BitSums) -> None:
+    assert sums.with_schedule(sums.schedule) == sums
+    with pytest.raises(InvalidValue, match="build the privatizer anew"):
+        sums.with_schedule(At(ends=(50, 100, 150)))
+    assert not sums.restorable
+
+
 def test_roles_apart_play_what_the_simulation_plays() -> None:
     world = make_environment(dim=2, arms=3, contexts="orthant")
     policy = POLICIES["sblb"].make(world.problem(260), "tuned")
     privatizers = protect(policy, PROMISE, horizon=260, shuffling="bit")
     given: Any = {"policy": policy, "environment": world, "horizon": 260, "seed": 3}
-    apart = drive(privatizers=privatizers, ledger=MemoryLedger(PROMISE), **given)
+    carrier = Watched()
+    apart = drive(privatizers=privatizers, ledger=MemoryLedger(PROMISE), transport=carrier, **given)
+    assert not carrier.unmixed
     run = simulate(privatizers=privatizers, ledger=MemoryLedger(PROMISE), replicates=1, **given)
     assert apart.regret.sum() == pytest.approx(run.regret[-1, 0], abs=1e-3)
     exact = drive(

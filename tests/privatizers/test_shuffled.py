@@ -156,13 +156,44 @@ def test_roles_apart_play_what_the_simulation_plays() -> None:
     assert np.isfinite(exact.released["moments"].total).all()
 
 
-def test_a_bandit_with_exact_coins_can_be_saved() -> None:
-    facts = make_environment(dim=2, arms=3).problem(420)
+def test_a_bandit_with_exact_coins_is_not_saved() -> None:
+    """A copy would forget the present cohort, and with it the coins that hide its other users."""
+    facts = make_environment(dim=2, arms=3).problem(120)
     bandit = Bandit(policy="linucb", problem=facts, guarantee=PROMISE)
-    for _ in range(420):
+    for _ in range(60):
         bandit.decide(np.eye(2))
         bandit.learn(0.5)
-    assert Bandit.load(bandit.save()).round == 420
+    with pytest.raises(InvalidValue, match="coins"):
+        bandit.save()
+    simulated = Bandit(policy="linucb", problem=facts, guarantee=PROMISE, noise="simulated", seed=1)
+    assert Bandit.load(simulated.save()).round == 0
+
+
+def test_a_shuffle_budget_pays_for_shuffled_sums_alone() -> None:
+    policy = _linucb(60)
+    central = protect(policy, dataclasses.replace(PROMISE, trust=Trust.CENTRAL), horizon=60)
+    world = make_environment(dim=2, arms=3)
+    ledger = MemoryLedger(PROMISE)
+    with pytest.raises(InvalidValue, match="is not shuffled"):
+        simulate(
+            policy=policy,
+            privatizers=central,
+            environment=world,
+            ledger=ledger,
+            horizon=60,
+            replicates=1,
+            seed=0,
+        )
+    assert ledger.receipts == ()
+
+
+def test_the_mixer_refuses_what_it_could_not_mix() -> None:
+    mixer = Mixer(ends=(2,), transport=InProcess(), to="curator")
+    mixer.handle(Reports(ticket="a", answers={"q": np.zeros(2)}))
+    for bad in ({"q": np.array([np.nan, 0.0])}, {"q": np.zeros(3)}, {"p": np.zeros(2)}):
+        with pytest.raises(InvalidValue):
+            mixer.handle(Reports(ticket="b", answers=bad))
+    assert mixer.waiting == 1
 
 
 class Kept:

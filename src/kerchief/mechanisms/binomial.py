@@ -40,6 +40,8 @@ _LEAST_SCALE = 512
 # Rounding at random adds at most this part of the noise's variance.
 _ROUNDING = 0.05
 _MAX_SCALE = 2**24
+# What one device may be asked to toss for a report: a gigabit.
+_MOST_COINS = 2**30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +289,7 @@ def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> NDAr
     >>> bool((heads(7, 100) <= 7).all())
     True
     """
-    whole("coins", coins, low=0)
+    whole("coins", coins, low=0, high=_MOST_COINS // whole("size", size))
     width = -(-coins // 8)
     data = np.frombuffer(randomness(width * size), dtype=np.uint8).reshape(size, width).copy()
     if coins % 8:

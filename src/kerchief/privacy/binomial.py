@@ -53,7 +53,7 @@ def binomial_slack(event: Binomial, count: int = 1) -> Slack:
     return Slack(
         stretch=stretch + gaussian.stretch,
         shift=moved * steepest + gaussian.shift,
-        tail=n * _tail() + math.exp(stretch) * gaussian.tail,
+        tail=n * _tail() + gaussian.tail,
     )
 
 
@@ -68,7 +68,9 @@ def binomial_renyi(event: Binomial) -> Renyi:
     >>> round(profile.values[4] / (20**2 / 80**2), 2)
     1.0
     """
-    half, window = 2 * event.scale**2, min(_window(event), 2 * event.scale**2)
+    half, window = 2 * event.scale**2, _window(event)
+    if window >= half:
+        return Renyi(values=(0.0,) * len(ORDERS), tail=1.0)
     logs = log_ratios(half, window)
     peak = _log_peak(half)
     orders = np.asarray(ORDERS)
@@ -80,8 +82,7 @@ def binomial_renyi(event: Binomial) -> Renyi:
         each = (moments + _GUARD) / (orders - 1)
         worst = np.maximum(worst, each / shift**2)
     values = tuple(float(value) for value in worst * event.sensitivity**2)
-    outside = 1.0 if window >= half else event.dimension * _tail()
-    return Renyi(values=values, tail=min(1.0, outside))
+    return Renyi(values=values, tail=min(1.0, event.dimension * _tail()))
 
 
 def log_ratios(half: int, window: int) -> NDArray[np.float64]:

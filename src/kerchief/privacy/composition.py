@@ -6,8 +6,8 @@ Four accountants, each a proof of its own, and the least of what they say:
   the inverse noise multipliers add.
 * All but sums of coins is zCDP, so ρ adds, followed by the tight conversion.
 * Pure mechanisms add their ε, or, at δ > 0, compose as privacy loss distributions.
-* Rényi profiles add: for sums of randomized bits, and for sums of coins that are too few to be
-  compared with a Gaussian, or that come together with what is known by its zCDP alone.
+* Rényi profiles add: for sums of randomized bits, and for sums of coins that come together with
+  what is known by its zCDP alone.
 """
 
 from __future__ import annotations
@@ -247,7 +247,9 @@ def _slack(counts: Counts) -> Slack:
     """What discrete noise costs beyond the continuous noise that it stands for."""
     parts = [slack(event, n) for event, n in counts if isinstance(event, DiscreteGaussian)]
     parts += [binomial_slack(event, n) for event, n in counts if isinstance(event, Binomial)]
-    return Slack(*(math.fsum(part[i] for part in parts) for i in range(len(Slack._fields))))
+    stretch, shift, tail = (math.fsum(part[i] for part in parts) for i in range(3))
+    # The weights of coins come before the tails of all discrete Gaussians (`binomial.md`).
+    return Slack(stretch=stretch, shift=shift, tail=tail * math.exp(min(stretch, 700.0)))
 
 
 def _continuous(counts: Counts, precision: float, pure: float) -> tuple[Curve, ...]:

@@ -124,7 +124,8 @@ class Binomial(Event):
 
     The output is f(X) + Z, with f(X) in Z^n, max ‖f(X) − f(X')‖₂ ≤ Δ over neighbours, and the Z_j
     independent, each the number of heads among 4 s² fair coins less its mean 2 s². A query that
-    is itself random, such as one that is rounded at random, is covered if every outcome is.
+    is itself random, such as one that is rounded at random, is covered if the outcomes of two
+    neighbours can be paired so that every pair is.
 
     Attributes:
         sensitivity: Δ, in units of the grid (the step between two integers is 1).

@@ -8,9 +8,14 @@ from kerchief.core.errors import InvalidValue
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Receipt
+from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.shuffled import ShuffledSums
+from kerchief.privatizers.shuffled_fits import ShuffledFits
 
 __all__ = ["Receipts", "pay", "settle"]
+
+_SHUFFLED = (ShuffledSums, BitSums, ShuffledFits)
 
 Receipts = Mapping[str, tuple[Receipt, ...]]
 
@@ -61,6 +66,12 @@ def _agree(privatizers: Mapping[str, Privatizer], budget: Guarantee, horizon: in
         raise InvalidValue(
             f"the budget speaks of {budget.rounds} rounds and the run has {horizon}; let it speak "
             f"of all {horizon}, or leave its rounds out"
+        )
+    open_ones = [n for n, p in privatizers.items() if not isinstance(p, _SHUFFLED)]
+    if budget.trust is Trust.SHUFFLE and open_ones:
+        raise InvalidValue(
+            f"the budget promises shuffle privacy and {', '.join(open_ones)} is not shuffled; "
+            "state the trust that the privatizers need"
         )
     bare = [name for name, privatizer in privatizers.items() if not privatizer.noisy_device]
     if budget.trust is Trust.LOCAL and bare:

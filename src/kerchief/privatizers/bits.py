@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -34,7 +34,7 @@ from kerchief.privacy.randomized_bits import (
     local_epsilon,
 )
 from kerchief.privacy.receipts import Charge, Cohort
-from kerchief.privatizers.schedule import At
+from kerchief.privatizers.schedule import At, Schedule
 from kerchief.privatizers.sums import CohortSums, Memory, Tally
 
 __all__ = ["BitSums"]
@@ -111,6 +111,26 @@ class BitSums(CohortSums):
         return self.idealized
 
     @property
+    def restorable(self) -> bool:
+        """No: the bits of a batch that a copy forgot would be missing from its sums."""
+        return False
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Where batches end."""
+        assert isinstance(self.schedule, At)
+        return self.schedule.ends
+
+    def with_schedule(self, schedule: Schedule) -> Self:
+        """The same protocol with batches of the same sizes; others have other certificates."""
+        if schedule != self.schedule:
+            raise InvalidValue(
+                f"the schedule is {schedule}; responses were calibrated for {self.schedule}: "
+                "build the privatizer anew"
+            )
+        return self
+
+    @property
     def batches(self) -> tuple[Bits, ...]:
         """The exact response of every batch (host only)."""
         if isinstance(self.middle, _Deployed):
@@ -126,8 +146,7 @@ class BitSums(CohortSums):
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """One line a batch, for its own users: batches compose in parallel (host only)."""
-        assert isinstance(self.schedule, At)
-        bounds = itertools.pairwise((0, *self.schedule.ends))
+        bounds = itertools.pairwise((0, *self.ends))
         return tuple(
             Charge(event=batch.event(), cohort=Cohort(first=first, last=min(last, horizon)))
             for batch, (first, last) in zip(self.batches, bounds, strict=True)
@@ -157,8 +176,7 @@ class BitSums(CohortSums):
         """Device: how many of its bits are ones; in deployment, after each was randomized."""
         if not isinstance(self.middle, _Deployed):
             return super().report(statistic, clock, stream)
-        assert isinstance(self.schedule, At)
-        place = int(np.searchsorted(self.schedule.ends, int(clock.round), side="right"))
+        place = int(np.searchsorted(self.ends, int(clock.round), side="right"))
         if place == len(self.middle.batches):
             return np.zeros(self.query.size)
         return self.middle.batches[place].prepare(np.asarray(statistic), stream)
@@ -174,11 +192,13 @@ class BitSums(CohortSums):
         """Analyzer: add the batch's estimate to the running total."""
         batch: Array | NDArray[np.float64]
         if isinstance(self.middle, _Deployed):
-            batch = self.middle.batches[int(memory.releases)].add(np.asarray(tally.total))
+            place = int(np.searchsorted(self.ends, int(clock.round), side="right"))
+            batch = self.middle.batches[place].add(np.asarray(tally.total))
         else:
             assert isinstance(self.middle, Response)
             assert stream is not None
-            batch = self.middle.batch(memory.releases).add(tally.total, stream)
+            number = jnp.searchsorted(jnp.asarray(self.ends), clock.round, side="right")
+            batch = self.middle.batch(number).add(tally.total, stream)
         now = Memory(total=memory.total + batch, releases=memory.releases + 1)
         users = clock.round + 1
         return Release(total=now.total, count=users, noise=self._noise(users, now.releases)), now

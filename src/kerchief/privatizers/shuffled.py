@@ -90,6 +90,11 @@ class ShuffledSums(CohortSums):
         """Only a simulation adds the coins in the middle."""
         return self.idealized
 
+    @property
+    def restorable(self) -> bool:
+        """Not where devices toss the coins: a copy forgets a cohort, and with it its coins."""
+        return self.idealized
+
     def exact(self) -> ShuffledSums:
         """The twin for deployment: the same coins, tossed on the devices."""
         return self.with_noise(lambda noise: noise.exact() if noise.idealized else noise)

@@ -102,8 +102,9 @@ class Curator:
         kept = [name for name, one in self._privatizers.items() if not one.restorable]
         if kept:
             raise InvalidValue(
-                f"the memory of {', '.join(kept)} holds exact totals, which a copy would release "
-                "again; keep the process alive, or begin a new run with new users"
+                f"a copy could not go on from the memory of {', '.join(kept)}: exact totals would "
+                "be released again, and coins of devices would be missing; keep the process alive, "
+                "or begin a new run with new users"
             )
         return {
             name: dataclasses.replace(desk, tally=_opened(self._privatizers[name]).tally)

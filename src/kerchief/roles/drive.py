@@ -17,6 +17,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
+from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.roles.curator import Curator
@@ -110,9 +111,9 @@ def drive(
     carrier.register("learner", learner)
     carrier.register("curator", curator)
     middle = "curator"
-    cohorts = {p.ends for p in privatizers.values() if isinstance(p, ShuffledSums)}
-    if cohorts:
-        middle, (ends,) = "mixer", cohorts
+    ends = _mixed(privatizers)
+    if ends is not None:
+        middle = "mixer"
         carrier.register(middle, Mixer(ends=ends, transport=carrier, to="curator"))
     elif batch is not None:
         middle = "shuffler"
@@ -131,6 +132,20 @@ def drive(
         messages=carrier.messages,
         bytes=carrier.bytes,
     )
+
+
+def _mixed(privatizers: Mapping[str, Privatizer]) -> tuple[int, ...] | None:
+    """Where the cohorts end that a mixer must mix, or None if there is nothing to mix."""
+    cohorts = {p.ends for p in privatizers.values() if isinstance(p, ShuffledSums | BitSums)}
+    if not cohorts:
+        return None
+    others = [n for n, p in privatizers.items() if not isinstance(p, ShuffledSums | BitSums)]
+    if others or len(cohorts) > 1:
+        raise InvalidValue(
+            f"a mixer mixes sums over the same cohorts; {others or sorted(cohorts)} cannot go "
+            "through it: simulate such a policy instead"
+        )
+    return cohorts.pop()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -209,13 +209,15 @@ class Bandit:
 
         Raises:
             CodecError: the policy is not one of this package's.
-            InvalidValue: under joint trust, where a restart would need the exact totals.
+            InvalidValue: under joint trust, where a restart would need the exact totals, and with
+                exact noise under shuffle trust, where it would need the present cohort's coins.
         """
         kept = [name for name, one in self._setup.privatizers.items() if not one.restorable]
         if kept:
             raise InvalidValue(
-                f"{self._setup.guarantee.trust} trust keeps exact totals of {', '.join(kept)}, and "
-                "a copy would release them again; keep the process alive, or begin anew"
+                f"{self._setup.guarantee.trust} trust keeps what a copy could not go on from, in "
+                f"{', '.join(kept)}: exact totals would be released again, and coins of devices "
+                "would be missing; keep the process alive, or begin anew"
             )
         saved = Saved(
             setup=self._setup,

@@ -117,6 +117,11 @@ class Mixer:
             raise InvalidValue(f"a mixer was sent a {type(message).__name__}; it takes Reports")
         if message.ticket in self._tickets:
             return Done()
+        for name, report in message.answers.items():
+            if not np.isfinite(report).all():
+                raise InvalidValue(f"the report to {name!r} has a number that is not finite")
+        if self._cohort and _shapes(message.answers) != _shapes(self._cohort[0]):
+            raise InvalidValue(f"the reports are to {sorted(message.answers)}; others' differ")
         self._tickets.add(message.ticket)
         self._cohort.append(message.answers)
         if len(self._tickets) in self._ends:
@@ -128,3 +133,7 @@ class Mixer:
             self._cohort = []
             self._transport.send(self._to, mixed)
         return Done()
+
+
+def _shapes(answers: Answers) -> dict[str, tuple[int, ...]]:
+    return {name: np.shape(report) for name, report in answers.items()}

@@ -327,6 +327,7 @@ def play(trust: str, *, name: str = "glm-batched", epsilon: float = 4.0) -> Run:
     )
 
 
+@pytest.mark.nightly
 def test_what_it_loses_with_and_without_privacy() -> None:
     """Means of 16 replicates, fixed seed; uniform play loses 1250 here."""
     plain, private = play("none"), play("shuffle")

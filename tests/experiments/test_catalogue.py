@@ -24,7 +24,7 @@ def _run(plan: Plan, folder: Path) -> Outputs:
 
 
 # One of each kind of world, of trust and of plan; the others are smoked by night.
-DAILY = ("table-two", "trust-ladder", "shuffle-glm", "dpe-privacy")
+DAILY = ("table-two", "trust-ladder", "dpe-privacy")
 
 
 @pytest.mark.parametrize(

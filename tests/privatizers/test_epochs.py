@@ -277,6 +277,7 @@ def protocol(make: Any = epochs) -> Protocol:
     return dataclasses.replace(Protocol.of("joint", entry), name="joint, doubling")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "law", [pytest.param(law, id=name.replace(" ", "_")) for name, law in yield_privatizer_checks()]
 )

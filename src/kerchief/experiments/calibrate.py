@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable
 from typing import TypeAlias
@@ -29,6 +28,7 @@ from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.vector_sum import vector_sum
 from kerchief.privatizers.registry import TRUSTS
+from kerchief.privatizers.schedule import At
 from kerchief.privatizers.shuffled import ShuffledSums
 
 __all__ = ["Alternative", "Noise", "calibrate"]
@@ -199,7 +199,7 @@ def _shuffled(
     multiplier: float, reach: float, privatizer: ShuffledSums, epsilon: float, delta: float
 ) -> _Amount:
     """Coins for each cohort, beside a trusted curator's noise and the published constants."""
-    largest = max(end - start for start, end in itertools.pairwise((0, *privatizer.ends)))
+    largest = max(At(ends=privatizer.ends).sizes)
     size = privatizer.query.size
     noise = Binomial.of(
         noise_multiplier=multiplier, sensitivity=reach, dimension=size, users=largest

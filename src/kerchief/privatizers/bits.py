@@ -9,7 +9,6 @@ their condition on the batch's length, and as many bits as are good. Proof note:
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from kerchief.privacy.randomized_bits import (
     bits_keep,
     local_epsilon,
 )
-from kerchief.privacy.receipts import Charge, Cohort
+from kerchief.privacy.receipts import Charge
 from kerchief.privatizers.schedule import At, Schedule
 from kerchief.privatizers.sums import CohortSums, Memory, Tally
 
@@ -91,7 +90,7 @@ class BitSums(CohortSums):
         Raises:
             InvalidValue: no response keeps the promise.
         """
-        sizes = [end - start for start, end in itertools.pairwise((0, *schedule.ends))]
+        sizes = schedule.sizes
         facts: Any = {"bits": bits, "sensitivity": 1.0, "dimension": query.size}
         found = {users: bits_keep(epsilon, delta, users=users, **facts) for users in set(sizes)}
         noise = Response(
@@ -146,11 +145,11 @@ class BitSums(CohortSums):
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """One line a batch, for its own users: batches compose in parallel (host only)."""
-        bounds = itertools.pairwise((0, *self.ends))
+        assert isinstance(self.schedule, At)
+        cohorts = self.schedule.cohorts(horizon)
         return tuple(
-            Charge(event=batch.event(), cohort=Cohort(first=first, last=min(last, horizon)))
-            for batch, (first, last) in zip(self.batches, bounds, strict=True)
-            if first < horizon
+            Charge(event=batch.event(), cohort=cohort)
+            for batch, cohort in zip(self.batches, cohorts, strict=False)
         )
 
     def views(self, delta: float) -> Mapping[str, Guarantee]:

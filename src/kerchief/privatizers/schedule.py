@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import jax.numpy as jnp
 from jax import Array
@@ -10,6 +11,7 @@ from jax import Array
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import whole
+from kerchief.privacy.receipts import Cohort
 
 __all__ = ["At", "Every", "OnDemand", "Schedule"]
 
@@ -40,6 +42,23 @@ class At:
                 raise InvalidValue(
                     f"batches end at {self.ends}; each must end after the one before"
                 )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many users each batch has.
+
+        >>> At(ends=(3, 7)).sizes
+        (3, 4)
+        """
+        return tuple(end - start for start, end in itertools.pairwise((0, *self.ends)))
+
+    def cohorts(self, horizon: int) -> tuple[Cohort, ...]:
+        """The users of each batch that begins within the horizon."""
+        return tuple(
+            Cohort(first=start, last=min(end, horizon))
+            for start, end in itertools.pairwise((0, *self.ends))
+            if start < horizon
+        )
 
     def ready(self, clock: Clock) -> Array:
         """Whether this round ends a batch."""

@@ -54,7 +54,7 @@ class ShuffledSums(CohortSums):
             noise_multiplier=noise_multiplier,
             sensitivity=query.sensitivity,
             dimension=query.size,
-            users=max(_sizes(schedule)),
+            users=max(schedule.sizes),
         )
         return cls(query=query, schedule=schedule, device=None, middle=noise)
 
@@ -75,7 +75,7 @@ class ShuffledSums(CohortSums):
             InvalidValue: ε or δ is outside the theorem's range, or a cohort is too small for it.
         """
         noises = []
-        for users in _sizes(schedule):
+        for users in schedule.sizes:
             proved = vector_sum(users=users, size=query.size, epsilon=epsilon, delta=delta)
             # Vectors of norm at most the sensitivity, since a record of zeros is written as zeros.
             step = 2.0 ** math.floor(math.log2(2 * query.sensitivity / proved.levels))
@@ -142,10 +142,6 @@ class ShuffledSums(CohortSums):
         coins = self.middle.std**2 * releases.astype(np.float64)
         rounding = (self.middle.std > 0) * self.middle.step**2 / 4 * users.astype(np.float64)
         return (coins + rounding) ** 0.5
-
-
-def _sizes(schedule: At) -> list[int]:
-    return [end - start for start, end in itertools.pairwise((0, *schedule.ends))]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,6 @@ deployment: the devices of our roles report once and leave. Proof note: `shuffle
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Self
@@ -65,7 +64,7 @@ class ShuffledFits(Fits):
             schedule: where cohorts end; by default there is one of them.
         """
         schedule = At(ends=(horizon,)) if schedule is None else schedule
-        largest, noise = _largest(schedule), None
+        largest, noise = max(schedule.sizes), None
         if noise_multiplier is not None:
             # All sums of a fit, side by side, are one vector: so long, and so far moved.
             sums = query.minimizer.steps
@@ -102,7 +101,7 @@ class ShuffledFits(Fits):
 
     def with_schedule(self, schedule: Schedule) -> Self:
         """The same protocol, released at other times; the rows that are kept follow the cohorts."""
-        room = _largest(schedule) if isinstance(schedule, At) else self.horizon
+        room = max(schedule.sizes) if isinstance(schedule, At) else self.horizon
         return dataclasses.replace(self, schedule=schedule, horizon=room)
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
@@ -112,12 +111,8 @@ class ShuffledFits(Fits):
         """
         if self.noise is None:
             return (Charge(event=NonPrivate(), cohort=Cohort(first=0, last=horizon)),)
-        ends = self.schedule.ends if isinstance(self.schedule, At) else (horizon,)
-        cohorts = [
-            Cohort(first=start, last=min(end, horizon))
-            for start, end in itertools.pairwise((0, *ends))
-            if start < horizon
-        ]
+        schedule = self.schedule if isinstance(self.schedule, At) else At(ends=(horizon,))
+        cohorts = schedule.cohorts(horizon)
         event, sums = self.noise.event(), self.query.minimizer.steps
         return tuple(Charge(event=event, cohort=cohort, capacity=sums) for cohort in cohorts)
 
@@ -186,7 +181,3 @@ def _deviation(noise: Binomial, users: Array) -> Array:
     rounding = (noise.std > 0) * noise.step**2 / 4 * users.astype(jnp.float64)
     deviation: Array = jnp.sqrt(noise.std**2 + rounding)
     return deviation
-
-
-def _largest(schedule: At) -> int:
-    return max(end - start for start, end in itertools.pairwise((0, *schedule.ends)))

@@ -109,16 +109,9 @@ class CohortSums:
         batches are disjoint cohorts, each paid for by its own users; a release on demand falls
         where the learner asks, so everyone pays for it, and still only once each.
         """
-        everyone = Cohort(first=0, last=horizon)
+        cohorts: tuple[Cohort, ...] = (Cohort(first=0, last=horizon),)
         if isinstance(self.schedule, At) and self.device is None:
-            starts = (0, *self.schedule.ends)
-            cohorts = [
-                Cohort(first=start, last=min(end, horizon))
-                for start, end in zip(starts, self.schedule.ends, strict=False)
-                if start < horizon
-            ]
-        else:
-            cohorts = [everyone]
+            cohorts = self.schedule.cohorts(horizon)
         return tuple(Charge(event=self._event(), cohort=cohort) for cohort in cohorts)
 
     def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:

@@ -17,6 +17,8 @@ from kerchief.core.contracts import Arms, Clock, Policy, Query, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import DEVICE, POLICY, Stream
 from kerchief.mechanisms.mechanism import Vector
+from kerchief.privacy.ledger import Ledger
+from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles.messages import Post, Reports
 from kerchief.roles.round import place
@@ -45,6 +47,11 @@ class Device:
     back, returns the same one: fresh noise on the same record would be a second release that
     nobody paid for.
 
+    A device that belongs to one user may keep a ledger of that user's own. Every visit is a report
+    about the same person, so each is charged there, before any noise is drawn, and the visit that
+    the budget cannot pay for makes no report: the user still gets an action, and nobody learns from
+    it. That a report is missing shows that the user came often, and nothing else.
+
     >>> from kerchief.core.contracts import Problem
     >>> from kerchief.policies import POLICIES
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=9)
@@ -57,15 +64,24 @@ class Device:
     True
     """
 
-    def __init__(self, *, policy: Policy, privatizers: Mapping[str, Privatizer]) -> None:
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        privatizers: Mapping[str, Privatizer],
+        ledger: Ledger | None = None,
+    ) -> None:
         """Give the device its code; it holds no user yet.
 
         Args:
             policy: whose device functions run here.
             privatizers: whose randomizers run here, one a query.
+            ledger: of the one user whose device this is, over all visits; None for a device that
+                serves another user every time, where the run's own ledger pays for each once.
         """
         self._policy = policy
         self._privatizers = dict(privatizers)
+        self._ledger = ledger
         self._visit: _Visit | None = None
         self._reports: Reports | None = None
 
@@ -98,16 +114,28 @@ class Device:
 
         Raises:
             InvalidValue: there was no action, or simulated noise has no stream to come from.
+            BudgetExceeded: the user's own ledger refuses this visit; nothing was drawn.
         """
         if self._reports is None:
             if self._visit is None:
                 raise InvalidValue("there is no action to report on; call act first")
+            if self._ledger is not None:
+                self._ledger.charge_all(self._bill(int(self._visit.post.clock.round)))
             answers = {
                 name: self._answer(name, self._visit, reward, stream) for name in self._privatizers
             }
             self._reports = Reports(ticket=secrets.token_hex(16), answers=answers)
             self._visit = None
         return self._reports
+
+    def _bill(self, round: int) -> tuple[Charge, ...]:
+        """What a report in this round costs the user whose device this is."""
+        return tuple(
+            dataclasses.replace(line, cohort=Cohort(first=0, last=1))
+            for privatizer in self._privatizers.values()
+            for line in privatizer.charges(round + 1)
+            if line.cohort.first <= round < line.cohort.last
+        )
 
     def _answer(self, name: str, visit: _Visit, reward: ArrayLike, stream: Stream | None) -> Vector:
         privatizer, clock = self._privatizers[name], visit.post.clock

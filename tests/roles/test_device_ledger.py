@@ -1,0 +1,78 @@
+"""A user who returns pays again, from a ledger on the user's own device."""
+
+from __future__ import annotations
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.core.contracts import Arms, Clock
+from kerchief.core.errors import BudgetExceeded
+from kerchief.core.random import Stream
+from kerchief.environments.worlds import make_environment
+from kerchief.policies import POLICIES
+from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers.registry import protect
+from kerchief.roles.device import Device
+from kerchief.roles.messages import Post, Reports
+
+ONCE = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
+ROOT = Stream.of(seed=0, replicate=0)
+ARMS = Arms(features=jnp.eye(3), allowed=jnp.ones(3, bool))
+
+
+class User:
+    """A person with one device and a budget over all visits."""
+
+    def __init__(self, budget: Guarantee, *, exact: bool) -> None:
+        """Give the person a device."""
+        policy = POLICIES["linucb"].make(make_environment(dim=3, arms=3).problem(100), "tuned")
+        privatizers = protect(policy, ONCE, horizon=100)
+        if exact:
+            privatizers = {name: one.exact() for name, one in privatizers.items()}
+        self.model = policy.publish(policy.init({n: p.outlook for n, p in privatizers.items()}))
+        self.ledger = MemoryLedger(budget)
+        self.device = Device(policy=policy, privatizers=privatizers, ledger=self.ledger)
+
+    def visit(self, round: int) -> Reports:
+        """Act and report."""
+        since = {"moments": np.int32(1)}
+        post = Post(model=self.model, clock=Clock(round=np.int32(round), since=since))
+        self.device.act(post, ARMS, ROOT)
+        return self.device.reports(1.0, ROOT)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_every_visit_is_charged_and_the_cap_is_kept(exact: bool) -> None:
+    """Three visits fit into three times the budget of one; the fourth makes no report."""
+    user = User(Guarantee(epsilon=3.0, delta=1e-4, trust=Trust.LOCAL), exact=exact)
+    for visit in range(3):
+        user.visit(7 * visit)
+        assert len(user.ledger.receipts) == visit + 1
+    before = user.ledger.spent()
+    assert 1.0 < before.epsilon <= 3.0
+    with pytest.raises(BudgetExceeded):
+        for visit in range(3, 100):
+            user.visit(7 * visit)
+    after = user.ledger.spent()
+    assert after.epsilon <= 3.0
+    assert len(user.ledger.receipts) < 100
+
+
+def test_a_report_that_is_asked_for_again_costs_nothing() -> None:
+    """The same report, and one receipt."""
+    user = User(Guarantee(epsilon=3.0, delta=1e-4, trust=Trust.LOCAL), exact=True)
+    first = user.visit(0)
+    assert user.device.reports(1.0, ROOT) is first
+    assert len(user.ledger.receipts) == 1
+
+
+def test_a_first_visit_costs_what_the_run_promises() -> None:
+    """One visit spends what one user was promised."""
+    user = User(ONCE, exact=False)
+    user.visit(0)
+    assert math.isclose(user.ledger.spent().epsilon, 1.0, rel_tol=1e-6)
+    with pytest.raises(BudgetExceeded):
+        user.visit(1)

@@ -12,6 +12,7 @@ import pytest
 from kerchief.core.errors import KerchiefError
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.plan import player
+from kerchief.experiments.stages import width
 
 
 def test_yardsticks_and_parents_always_play_along() -> None:
@@ -126,5 +127,5 @@ def test_long_histories_play_in_smaller_chunks() -> None:
         horizon=1_000_000,
         replicates=1000,
     )
-    assert long.width() == 2**28 // (1_000_000 * 6)
-    assert dataclasses.replace(long, policies=("glm",)).width() == 1000
+    assert width(long) == 2**28 // (1_000_000 * 6)
+    assert width(dataclasses.replace(long, policies=("glm",))) == 1000

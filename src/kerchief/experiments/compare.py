@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.environments.population import Population
 from kerchief.experiments.plan import Cell, Plan
+from kerchief.experiments.stages import Part, stage_of
+from kerchief.experiments.stages import width as widest
 from kerchief.privacy.guarantee import Guarantee
-from kerchief.privacy.ledger import MemoryLedger
-from kerchief.privatizers.registry import protect
-from kerchief.simulation.phases import PhasedRun, arrange, simulate_phases
-from kerchief.simulation.run import Progress, Run, simulate
+from kerchief.simulation.phases import PhasedRun
+from kerchief.simulation.run import Progress, Run
 
 __all__ = ["Finished", "Watch", "compare"]
 
@@ -88,7 +87,7 @@ def compare(
     >>> [finished.cell.label() for finished in compare(small, ticks=4)]
     ['uniform', 'greedy not private', 'linucb not private']
     """
-    most = plan.width() if width is None else validate.whole("width", width)
+    most = widest(plan) if width is None else validate.whole("width", width)
     for cell in plan.cells():
         yield _play(plan, cell, ticks, most, watch or (lambda cell, stage, share: None))
 
@@ -98,58 +97,21 @@ def _play(plan: Plan, cell: Cell, ticks: int, width: int, watch: Watch) -> Finis
     start = time.perf_counter()
     chunks = -(-plan.replicates // width)
     edges = [plan.replicates * i // chunks for i in range(chunks + 1)]
+    stage = stage_of(plan.environment(cell.contexts))
     runs = [
-        _chunk(plan, cell, ticks, first, last, watch) for first, last in itertools.pairwise(edges)
+        stage.play(
+            cell,
+            Part(
+                seed=plan.seed,
+                first=first,
+                last=last,
+                ticks=ticks,
+                progress=_progress(plan, cell, first, last, watch),
+            ),
+        )
+        for first, last in itertools.pairwise(edges)
     ]
     return _joined(cell, runs, time.perf_counter() - start)
-
-
-def _chunk(plan: Plan, cell: Cell, ticks: int, first: int, last: int, watch: Watch) -> Run:
-    """Replicates first to last - 1 of a cell, against a ledger of their own.
-
-    Replicates are parallel universes, so each chunk's ledger shows the whole bill.
-    """
-    horizon, environment = plan.horizon, plan.environment(cell.contexts)
-    if isinstance(environment, Population):
-        return _phased_chunk(plan, cell, ticks, first, last, watch, environment)
-    policy = cell.player.make(environment.problem(horizon), cell.delta)
-    return simulate(
-        policy=policy,
-        privatizers=protect(
-            policy,
-            cell.guarantee,
-            horizon=horizon,
-            continual=cell.player.continual,
-            shuffling=cell.player.shuffling,
-        ),
-        environment=environment,
-        ledger=MemoryLedger(cell.guarantee),
-        horizon=horizon,
-        replicates=last - first,
-        seed=plan.seed,
-        first_replicate=first,
-        ticks=ticks,
-        progress=_progress(plan, cell, first, last, watch),
-    )
-
-
-def _phased_chunk(
-    plan: Plan, cell: Cell, ticks: int, first: int, last: int, watch: Watch, population: Population
-) -> PhasedRun:
-    """The same in a population."""
-    policy = cell.player.make_phased(population.problem(plan.horizon))
-    return simulate_phases(
-        policy=policy,
-        protocol=arrange(policy, cell.guarantee),
-        population=population,
-        ledger=MemoryLedger(cell.guarantee),
-        horizon=plan.horizon,
-        replicates=last - first,
-        seed=plan.seed,
-        first_replicate=first,
-        ticks=ticks,
-        progress=_progress(plan, cell, first, last, watch),
-    )
 
 
 def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Progress:

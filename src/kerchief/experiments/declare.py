@@ -11,7 +11,8 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS
 from kerchief.core.registry import Registry
 from kerchief.environments.worlds import GLMEnvironment, make_environment
-from kerchief.experiments.plan import MOST_FEATURES, YARDSTICKS, Cell, Plan, Player, Spot, player
+from kerchief.experiments.plan import YARDSTICKS, Cell, Plan, Player, Spot, player
+from kerchief.experiments.stages import MOST_FEATURES
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import BEST, CONTINUALS, SHUFFLES

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
-from kerchief.environments.population import Population
 from kerchief.experiments.claims import Claim, Verdict, judge, paid
 from kerchief.experiments.plan import (
     YARDSTICKS,
@@ -24,7 +23,7 @@ from kerchief.experiments.plan import (
     player,
 )
 from kerchief.experiments.rows import Row
-from kerchief.simulation.phases import arrange
+from kerchief.experiments.stages import stage_of
 
 __all__ = ["EXPERIMENTS", "Experiment", "Reproduction", "Setting", "Size", "enter"]
 
@@ -187,12 +186,7 @@ class Reproduction(Plan):
         validate.whole("replicates", self.replicates, low=2, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
         for cell in self.cells():
-            environment = self.environment(cell.contexts)
-            if isinstance(environment, Population):
-                policy = cell.player.make_phased(environment.problem(self.horizon))
-                arrange(policy, cell.guarantee)
-            else:
-                cell.player.make(environment.problem(self.horizon), cell.delta)
+            stage_of(self.environment(cell.contexts)).check(cell)
 
     @property
     def name(self) -> str:

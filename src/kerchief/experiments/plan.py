@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from kerchief.core.contracts import BoundedLoss, Environment, Policy, Problem
+from kerchief.core.contracts import Environment, Policy, Problem
 from kerchief.core.crowd import Crowd
 from kerchief.core.errors import InvalidValue
 from kerchief.environments.population import Population
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kerchief.experiments.rows import Row
 
 __all__ = [
-    "MOST_FEATURES",
     "YARDSTICKS",
     "Cell",
     "Layout",
@@ -43,12 +42,6 @@ P = TypeVar("P", Policy, Phased)
 
 YARDSTICKS = ("uniform", "greedy")
 """Policies that play without protection in every plan, asked for or not."""
-
-MOST_FEATURES = 2**24
-"""What one chunk of replicates may hold in arms; a round keeps a handful of such arrays."""
-
-MOST_KEPT = 2**28
-"""What one chunk of replicates may hold in histories, for policies that ask for fits."""
 
 Panel: TypeAlias = Literal["rounds", "epsilon"]
 
@@ -325,23 +318,6 @@ class Plan(abc.ABC):
     def verdicts(self, rows: Sequence[Row]) -> tuple[Verdict, ...]:
         """What became of each claim, where there are any."""
         return ()
-
-    def width(self) -> int:
-        """How many replicates may play at once in bounded memory."""
-        names = dict.fromkeys(cell.contexts for cell in self.cells())
-        problems = [self.environment(name).problem(self.horizon) for name in names]
-        most = max(problem.arms * problem.dim for problem in problems)
-        rows = max(self._kept(cell) for cell in self.cells())
-        return max(1, min(self.replicates, MOST_FEATURES // most, MOST_KEPT // max(1, rows)))
-
-    def _kept(self, cell: Cell) -> int:
-        """How many numbers the history of one replicate holds, where a policy asks for fits."""
-        environment = self.environment(cell.contexts)
-        if isinstance(environment, Population):
-            return 0
-        policy = cell.player.make(environment.problem(self.horizon), cell.delta)
-        losses = [one for one in policy.queries.values() if isinstance(one, BoundedLoss)]
-        return self.horizon * sum(loss.size for loss in losses)
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but should not pass unseen, a line each."""

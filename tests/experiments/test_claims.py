@@ -17,6 +17,7 @@ from kerchief.experiments.claims import (
     falling,
     judge,
     paid,
+    slope,
     within,
 )
 from kerchief.experiments.plan import Cell, Spot, player
@@ -72,6 +73,32 @@ ROWS: Results = {
 def test_claims_pass_and_fail(passes: Claim, fails: Claim) -> None:
     assert judge(passes, ROWS, large_enough=True).outcome == "holds"
     assert judge(fails, ROWS, large_enough=True).outcome == "fails"
+
+
+def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
+    spots = [at(player("linucb"), f"T={horizon}") for horizon in (100, 1000, 10_000)]
+
+    def grown(exponent: float, share: float) -> Results:
+        rows = {}
+        for spot in spots:
+            horizon = int(spot.contexts[2:])
+            one = row(spot, 3 * horizon**exponent, share * 3 * horizon**exponent)
+            cell = dataclasses.replace(one.cell, horizon=horizon)
+            rows[spot] = dataclasses.replace(one, cell=cell)
+        return rows
+
+    claim = slope(spots, 0.5)
+    for exponent, share, outcome in (
+        (0.5, 0.0, "holds"),
+        (0.569, 0.0, "holds"),
+        (0.431, 0.0, "holds"),
+        (0.571, 0.0, "fails"),
+        (0.429, 0.0, "fails"),
+        # The slope of three means, each with error s, has error s / (√2 log 10).
+        (0.5, 0.11, "holds"),
+        (0.5, 0.12, "fails"),
+    ):
+        assert judge(claim, grown(exponent, share), large_enough=True).outcome == outcome
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,24 @@ def test_yardsticks_and_both_parents_play_along() -> None:
     assert len(TABLE.plan(quick=True).cells()) == 2 * 6
 
 
+def test_a_world_may_have_rounds_of_its_own() -> None:
+    world = Setting(name="long", make=TABLE.settings[0].make, number=1.0, horizon=50)
+    claims = (at_most(at(PRIVATE, "long"), 1e6, quick=True),)
+    table = dataclasses.replace(
+        TABLE,
+        settings=(*TABLE.settings, world),
+        quick=Size(horizon=30, replicates=2, settings=("S=2", "long"), players=(PRIVATE,)),
+        claims=claims,
+        printed={},
+    )
+    plan = table.plan(quick=True)
+    assert {cell.contexts: cell.horizon for cell in plan.cells()} == {"S=2": 30, "long": 50}
+    assert {one.cell.contexts: int(one.rounds[-1]) for one in compare(plan)} == {
+        "S=2": 30,
+        "long": 50,
+    }
+
+
 def test_numbers_are_replaced(finished: list[Finished]) -> None:
     problem = TABLE.settings[0].make().problem(10)
     assert BOLD.make(problem, 1e-5).exploration == 2.0  # type: ignore[attr-defined]

@@ -29,6 +29,7 @@ __all__ = [
     "falling",
     "judge",
     "paid",
+    "slope",
     "within",
 ]
 
@@ -161,6 +162,42 @@ def falling(spots: Sequence[Spot], *, errors: float = 3.0, quick: bool = False) 
     names = [spot.player.label() if len(worlds) == 1 else str(spot) for spot in spots]
     where = f" on {worlds[0]}" if len(worlds) == 1 else ""
     sentence = f"regret{where} falls: {' > '.join(names)}"
+    return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
+
+
+def slope(
+    spots: Sequence[Spot],
+    exponent: float,
+    *,
+    within: float = 0.07,
+    errors: float = 2.0,
+    quick: bool = False,
+) -> Claim:
+    """Regret grows with the number of rounds as a power of it, with this exponent.
+
+    The rows are of worlds that differ in their horizons alone. The slope of log regret against log
+    rounds is that of least squares; its error follows from those of the means, which are
+    independent up to common worlds.
+    """
+
+    def test(results: Results) -> Finding:
+        rows = [results[spot] for spot in spots]
+        places = [math.log(row.cell.horizon) for row in rows]
+        middle = sum(places) / len(places)
+        square = sum((place - middle) ** 2 for place in places)
+        weights = [(place - middle) / square for place in places]
+        found = sum(w * math.log(row.regret.mean) for w, row in zip(weights, rows, strict=True))
+        shares = [_error(row) / row.regret.mean for row in rows]
+        error = math.hypot(*(w * share for w, share in zip(weights, shares, strict=True)))
+        return Finding(
+            holds=abs(found - exponent) + errors * error <= within,
+            seen=f"{found:.3f} ± {error:.3f}",
+        )
+
+    player, worlds = spots[0].player.label(), ", ".join(spot.contexts for spot in spots)
+    sentence = (
+        f"{player}: log regret over log rounds is {exponent:.3g} within {within:g} ({worlds})"
+    )
     return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
 
 

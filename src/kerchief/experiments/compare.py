@@ -118,7 +118,7 @@ def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Pr
     """Turn the rounds of one chunk into the finished share of its cell."""
 
     def report(stage: str, rounds: int) -> None:
-        done = first + (last - first) * rounds / plan.horizon
+        done = first + (last - first) * rounds / cell.horizon
         watch(cell, stage, done / plan.replicates)
 
     return report

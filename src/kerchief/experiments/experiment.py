@@ -36,11 +36,13 @@ class Setting:
         name: a column of the table, such as "fixed" or "S=2".
         make: builds the environment.
         number: its place on the picture's axis of worlds, if there is one.
+        horizon: number of rounds here, where worlds differ in it; None for that of the size.
     """
 
     name: str
     make: Callable[[], Place]
     number: float | None = None
+    horizon: int | None = None
 
     @functools.cached_property
     def environment(self) -> Place:
@@ -209,14 +211,17 @@ class Reproduction(Plan):
     def cells(self) -> tuple[Cell, ...]:
         """Every player in every world."""
         return tuple(
-            Cell(spot=spot, delta=self.experiment.delta, horizon=self.horizon)
+            Cell(
+                spot=spot,
+                delta=self.experiment.delta,
+                horizon=self._setting(spot.contexts).horizon or self.horizon,
+            )
             for spot in self.experiment.spots(self._size())
         )
 
     def environment(self, contexts: str) -> Place:
         """The world of that name."""
-        (setting,) = [one for one in self.experiment.settings if one.name == contexts]
-        return setting.environment
+        return self._setting(contexts).environment
 
     def parameters(self) -> dict[str, object]:
         """Everything that was chosen; the rest is in the catalogue."""
@@ -257,6 +262,10 @@ class Reproduction(Plan):
 
     def _size(self) -> Size:
         return self.experiment.size(quick=self.quick)
+
+    def _setting(self, name: str) -> Setting:
+        (setting,) = [one for one in self.experiment.settings if one.name == name]
+        return setting
 
     def _worlds(self) -> list[str]:
         return list(dict.fromkeys(cell.contexts for cell in self.cells()))

@@ -323,7 +323,8 @@ class Plan(abc.ABC):
         """What is allowed but should not pass unseen, a line each."""
         asked = [cell.asked for cell in self.cells() if cell.asked is not None]
         deltas = dict.fromkeys(delta for _, delta in asked)
-        return tuple(line for delta in deltas for line in delta_warnings(delta, self.horizon))
+        longest = max(cell.horizon for cell in self.cells())
+        return tuple(line for delta in deltas for line in delta_warnings(delta, longest))
 
 
 def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from kerchief.cli.bench import bench
 from kerchief.cli.calibrate import calibrate
 from kerchief.cli.compare import compare
 from kerchief.cli.device import keep_compiled
+from kerchief.cli.ledger import ledger
 from kerchief.cli.list import list_
 from kerchief.cli.printing import complain
 from kerchief.cli.reproduce import reproduce
@@ -55,4 +56,5 @@ main.add_command(compare)
 main.add_command(reproduce)
 main.add_command(list_)
 main.add_command(calibrate)
+main.add_command(ledger)
 main.add_command(bench)

@@ -10,7 +10,16 @@ import importlib
 from functools import cache
 from typing import Any, Protocol
 
-__all__ = ["LossDistribution", "beta_tail", "dp_events", "erfcx", "loss_distributions", "ndtr"]
+__all__ = [
+    "LossDistribution",
+    "beta_tail",
+    "divergence_accountant",
+    "dp_events",
+    "erfcx",
+    "loss_accountant",
+    "loss_distributions",
+    "ndtr",
+]
 
 _special: Any = importlib.import_module("scipy.special")
 
@@ -56,3 +65,25 @@ def dp_events() -> Any:
 def loss_distributions() -> Any:
     """Return dp_accounting's module of privacy loss distributions."""
     return importlib.import_module("dp_accounting.pld.privacy_loss_distribution")
+
+
+def loss_accountant(grid: float, *, special: bool) -> Any:
+    """Return dp_accounting's accountant of privacy losses on a grid.
+
+    Args:
+        grid: the distance between two losses.
+        special: whether sensitivities are replacement distances already, as ours are; otherwise a
+            Gaussian's is taken to be half of one.
+    """
+    module = importlib.import_module("dp_accounting.pld.pld_privacy_accountant")
+    relations = importlib.import_module("dp_accounting").NeighboringRelation
+    relation = relations.REPLACE_SPECIAL if special else relations.REPLACE_ONE
+    return module.PLDAccountant(relation, grid)
+
+
+def divergence_accountant() -> Any:
+    """Return dp_accounting's accountant of Rényi divergences, for replacement distances."""
+    relations = importlib.import_module("dp_accounting").NeighboringRelation
+    return importlib.import_module("dp_accounting.rdp").RdpAccountant(
+        neighboring_relation=relations.REPLACE_SPECIAL
+    )

@@ -19,7 +19,7 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.receipts import Charge, Cohort, Receipt
 from kerchief.privacy.search import least
 
-__all__ = ["ROUNDING", "admit", "headroom", "settle", "total", "worst_case"]
+__all__ = ["ROUNDING", "admit", "bills", "headroom", "settle", "total", "worst_case"]
 
 ROUNDING = 1e-9
 """A charge is accepted up to ε (1 + 1e-9): the only allowance, for rounding alone. What is
@@ -43,7 +43,7 @@ def worst_case(receipts: Iterable[Receipt], delta: float) -> float:
     >>> round(worst_case([receipt(0, 0, 10), receipt(1, 9, 20)], 1e-5), 3)
     1.465
     """
-    return max((epsilon_at(bill, delta) for bill in _bills(receipts)), default=0.0)
+    return max((epsilon_at(bill, delta) for bill in bills(receipts)), default=0.0)
 
 
 def total(budget: Guarantee, receipts: Iterable[Receipt]) -> Guarantee:
@@ -124,7 +124,7 @@ def _within(cohort: Cohort, receipts: Iterable[Receipt]) -> list[Receipt]:
     ]
 
 
-def _bills(receipts: Iterable[Receipt]) -> list[list[Event]]:
+def bills(receipts: Iterable[Receipt]) -> list[list[Event]]:
     """List the different bills that users have, by sweeping the rounds where they change."""
     changes: dict[int, Counter[Event]] = {}
     for receipt in receipts:
@@ -163,8 +163,8 @@ def _remedy(budget: Guarantee, known: Sequence[Receipt], new: Receipt) -> str:
                 cohort=new.cohort,
                 capacity=new.capacity,
             )
-            bills = _within(new.cohort, [*known, more])
-            return worst_case(bills, budget.delta) <= budget.epsilon
+            cut = _within(new.cohort, [*known, more])
+            return worst_case(cut, budget.delta) <= budget.epsilon
 
         if fits(1e4):
             return f"A noise multiplier of {least(fits) * 1.00001:.6g} or more would fit."

@@ -1,0 +1,127 @@
+"""`kerchief ledger`: read what was charged, and price it again."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import click
+
+from kerchief.cli import options
+from kerchief.cli.printing import complain, print_json, print_table
+from kerchief.core.errors import InvalidValue
+from kerchief.privacy.events import Event
+from kerchief.privacy.receipts import Receipt, read_ledger
+from kerchief.privacy.review import Review, review
+
+__all__ = ["ledger"]
+
+
+@click.group()
+def ledger() -> None:
+    """Read a ledger: what ran, what it means, and what it cost."""
+
+
+@ledger.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--visits",
+    default=1,
+    show_default=True,
+    help="How often each user came; a ledger speaks of users who came once.",
+)
+@options.json_output
+def show(*, file: Path, visits: int, as_json: bool) -> int:
+    """Print every receipt, and what the worst-off user spent by two accountants.
+
+    Leaves with 1 if the accountants disagree or the budget was overspent.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"{file} cannot be read: {error}; give a file from a ledger") from error
+    budget, receipts = read_ledger(text)
+    read = review(budget, receipts, visits=visits)
+    if as_json:
+        print_json(_document(read, receipts))
+    else:
+        _print(read, receipts)
+    if not read.agree:
+        complain("warning", "the two accountants disagree; the larger epsilon is reported")
+    if not read.kept:
+        complain("warning", "more was spent than was promised")
+    return int(not (read.agree and read.kept))
+
+
+def _document(read: Review, receipts: tuple[Receipt, ...]) -> dict[str, object]:
+    second = read.second
+    return {
+        "budget": read.budget.to_dict(),
+        "receipts": [one.to_dict() | {"meaning": _meaning(one.event)} for one in receipts],
+        "visits": read.visits,
+        "ours": _finite(read.ours),
+        "second": None
+        if second is None
+        else {"epsilon": _finite(second.epsilon), "method": second.method, "exact": second.exact},
+        "agree": read.agree,
+        "kept": read.kept,
+        "spent": {"epsilon": _finite(read.spent.epsilon), "delta": read.spent.delta},
+    }
+
+
+def _print(read: Review, receipts: tuple[Receipt, ...]) -> None:
+    rows = [
+        (
+            str(one.number),
+            _facts(one.event),
+            f"{one.cohort.first} to {one.cohort.last - 1}",
+            str(one.capacity),
+            "open" if one.used is None else str(one.used),
+        )
+        for one in receipts
+    ]
+    print_table(("no.", "event", "rounds", "paid", "used"), rows, columns="rllrr")
+    for kind in dict.fromkeys(type(one.event) for one in receipts):
+        click.echo(f"{kind.kind}: {_meaning(kind)}")
+    second = read.second
+    opinions = [
+        ("ours", "exact where a family is, else the least of several bounds", _number(read.ours)),
+        (
+            "dp-accounting",
+            "no word for an event" if second is None else second.method,
+            "-" if second is None else _number(second.epsilon),
+        ),
+    ]
+    often = "" if read.visits == 1 else f", who came {read.visits} times"
+    print_table(
+        ("accountant", "method", "epsilon"),
+        opinions,
+        columns="llr",
+        title=f"the worst-off user{often}, at delta {read.budget.delta:g}",
+    )
+    click.echo(f"promised: {read.budget.sentence()}")
+    click.echo(f"spent: {read.spent.sentence()}")
+
+
+def _facts(event: Event) -> str:
+    """An event in a few words: its kind and its numbers."""
+    numbers = ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in event.to_dict().items()
+        if name != "kind"
+    )
+    return f"{event.kind}: {numbers}" if numbers else event.kind
+
+
+def _meaning(event: Event | type[Event]) -> str:
+    """The first sentence of what the event is defined to be."""
+    return (inspect.getdoc(event) or "").partition("\n")[0]
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity: null stands for no bound."""
+    return None if value == float("inf") else value
+
+
+def _number(value: float) -> str:
+    return "no bound" if value == float("inf") else f"{value:.6g}"

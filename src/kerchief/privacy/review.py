@@ -1,0 +1,160 @@
+"""A ledger read again, by two accountants that share no code.
+
+Ours is `composition`; the other is dp-accounting's, with privacy loss distributions where it has an
+exact word for every event, and with Rényi divergences where a zCDP bound must stand for one. Two
+exact accountants must agree. One that only bounds from above may be looser, never much tighter.
+What is reported is the larger ε of all that claim to be exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kerchief.core.errors import UnsupportedEvent
+from kerchief.privacy.composition import epsilon_at, leaves, to_dp_event
+from kerchief.privacy.events import (
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    RandomizedResponse,
+    Repeated,
+)
+from kerchief.privacy.external import divergence_accountant, dp_events, loss_accountant
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.receipts import Receipt
+from kerchief.privacy.rules import bills
+from kerchief.privacy.visits import visited
+
+__all__ = ["Opinion", "Review", "review", "second_opinion"]
+
+_EXACT: set[type[Event]] = {Gaussian, Laplace, RandomizedResponse, NonPrivate}
+# The grid of privacy losses, and how far two exact accountants may be apart: the other one rounds
+# losses up, by at most a step of its grid in all for these families, and ours is exact.
+_GRID = 1e-4
+_APART = 5e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opinion:
+    """What another accountant says.
+
+    Attributes:
+        epsilon: its ε.
+        method: how it found it.
+        exact: whether it knows every event exactly; otherwise it bounds ε from above.
+    """
+
+    epsilon: float
+    method: str
+    exact: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Review:
+    """What a ledger says on second reading.
+
+    Attributes:
+        budget: what was promised to each user.
+        visits: how often a user was assumed to come.
+        ours: ε of the worst-off user by our accountant, at the budget's δ.
+        second: what the other accountant says about that user; None where it has no word for an
+            event.
+        spent: the guarantee to report: the larger ε of those that claim to be exact; none at all
+            where nothing bounds it.
+    """
+
+    budget: Guarantee
+    visits: int
+    ours: float
+    second: Opinion | None
+    spent: Guarantee
+
+    @property
+    def agree(self) -> bool:
+        """Whether both readings fit together."""
+        if self.second is None or self.second.epsilon == self.ours:
+            return True
+        slack = _APART * max(1.0, self.ours)
+        if self.second.exact:
+            return abs(self.second.epsilon - self.ours) <= slack
+        return self.second.epsilon >= self.ours - slack
+
+    @property
+    def kept(self) -> bool:
+        """Whether what was spent is within what was promised."""
+        return self.spent.epsilon <= self.budget.epsilon * (1 + 1e-9)
+
+
+def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -> Review:
+    """Read a ledger again.
+
+    Args:
+        budget: what was promised.
+        receipts: what was paid.
+        visits: how often each user came; the ledger itself speaks of users who came once.
+
+    Raises:
+        UnsupportedEvent: an event that nobody can price, or not for several visits.
+
+    >>> from kerchief.privacy.receipts import Cohort
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
+    >>> event = Gaussian(noise_multiplier=3.7306)
+    >>> paid = Receipt(number=0, event=event, cohort=Cohort(first=0, last=9), capacity=1, used=1)
+    >>> read = review(promise, [paid])
+    >>> round(read.ours, 3), round(read.second.epsilon, 3), read.agree
+    (1.0, 1.0, True)
+    """
+    apart = budget.trust is Trust.LOCAL
+    read: list[tuple[float, list[Event]]] = []
+    for bill in bills(receipts):
+        events = [visited(event, visits=visits, apart=apart) for event in bill]
+        read.append((epsilon_at(events, budget.delta), events))
+    ours, worst = max(read, key=lambda one: one[0], default=(0.0, []))
+    second = second_opinion(worst, budget.delta)
+    exact = [ours] + ([second.epsilon] if second is not None and second.exact else [])
+    # A grid of losses rounds up, which is no disagreement: ours is the exact number then.
+    spent = max(exact) if max(exact) - ours > _APART * max(1.0, ours) else ours
+    nothing = replace(budget, epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+    return Review(
+        budget=budget,
+        visits=visits,
+        ours=ours,
+        second=second,
+        spent=replace(budget, epsilon=spent) if math.isfinite(spent) else nothing,
+    )
+
+
+def second_opinion(events: Iterable[Event], delta: float) -> Opinion | None:
+    """What dp-accounting says about the same events, or None where it has no word for one."""
+    counts = leaves(events)
+    kinds: set[type[Event]] = {type(event) for event in counts}
+    response = RandomizedResponse in kinds
+    # It reads randomized response under one relation and Laplace noise under another.
+    exact = kinds <= _EXACT and not (response and Laplace in kinds)
+    try:
+        words = [
+            _word(event, count, exact=exact, response=response) for event, count in counts.items()
+        ]
+    except UnsupportedEvent:
+        return None
+    one = loss_accountant(_GRID, special=not response) if exact else divergence_accountant()
+    for word in words:
+        one.compose(word)
+    method = "privacy loss distributions" if exact else "Rényi divergences"
+    return Opinion(epsilon=float(one.get_epsilon(delta)), method=method, exact=exact)
+
+
+def _word(event: Event, count: int, *, exact: bool, response: bool) -> object:
+    """An event, so many times, in the other accountant's language."""
+    if exact and isinstance(event, RandomizedResponse):
+        lie = 2.0 / (math.exp(event.epsilon) + 1.0)
+        one = dp_events().RandomizedResponseDpEvent(lie, 2)
+        # Its accountant reads a repeated response as a single one, so each is written out.
+        return dp_events().ComposedDpEvent([one] * count)
+    if exact and response and isinstance(event, Gaussian):
+        # Where one record is replaced it takes sensitivities to be halves of distances.
+        event = Gaussian(noise_multiplier=2 * event.noise_multiplier)
+    return to_dp_event(Repeated(event=event, count=count))

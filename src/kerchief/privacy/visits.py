@@ -1,0 +1,73 @@
+"""What a user pays who comes more than once.
+
+Every event is about users who take part once. A user who comes k times has k records, and all of
+them may be replaced together. Where each visit is a report with noise of its own (local trust), the
+k reports are k events. Where records are summed before the noise is added, the worst is that all k
+fall into one sum: then that sum moves k times as far, by the triangle inequality, and the noise is
+as if it were k times smaller. Visits to different sums cost no more than that: for Gaussians the
+squares of k inverse multipliers add up to k of them at most, against k² for one sum.
+
+>>> from kerchief.privacy.events import Gaussian
+>>> visited(Gaussian(noise_multiplier=6.0), visits=3, apart=False)
+Gaussian(noise_multiplier=2.0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kerchief.core.errors import UnsupportedEvent
+from kerchief.core.validate import whole
+from kerchief.privacy.events import (
+    Binomial,
+    Composed,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    Nothing,
+    RandomizedResponse,
+    Repeated,
+    Zcdp,
+)
+
+__all__ = ["visited"]
+
+
+def visited(event: Event, *, visits: int, apart: bool) -> Event:
+    """What an event costs a user who takes part in it so often.
+
+    Args:
+        event: what one visit is.
+        visits: k, how often the user comes.
+        apart: whether every visit gets noise of its own, as under local trust.
+
+    Raises:
+        UnsupportedEvent: nothing is known about several records of one user in such an event.
+    """
+    whole("visits", visits)
+    if apart:
+        return Repeated(event=event, count=visits)
+    match event:
+        case Nothing() | NonPrivate():
+            return event
+        case Gaussian() | Laplace():
+            return replace(event, noise_multiplier=event.noise_multiplier / visits)
+        case DiscreteGaussian() | Binomial():
+            return replace(event, sensitivity=event.sensitivity * visits)
+        case RandomizedResponse():
+            return replace(event, epsilon=event.epsilon * visits)
+        case Zcdp():
+            # Bun and Steinke 2016, proposition 1.9.
+            return replace(event, rho=event.rho * visits**2)
+        case Repeated():
+            return replace(event, event=visited(event.event, visits=visits, apart=False))
+        case Composed():
+            parts = (visited(part, visits=visits, apart=False) for part in event.events)
+            return replace(event, events=tuple(parts))
+    if visits == 1:
+        return event
+    raise UnsupportedEvent(
+        f"nothing is known about {visits} records of one user in {event!r}; let users come once"
+    )

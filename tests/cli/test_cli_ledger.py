@@ -1,0 +1,81 @@
+"""`kerchief ledger show`: a stranger reads the file and prices it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from kerchief.environments.worlds import make_environment
+from kerchief.policies import POLICIES
+from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers.registry import protect
+from kerchief.simulation.run import simulate
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The ledger of a small run under joint trust."""
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT, rounds=50)
+    world, ledger = make_environment(dim=2, arms=3), MemoryLedger(promise)
+    policy = POLICIES["linucb"].make(world.problem(50), "tuned")
+    simulate(
+        policy=policy,
+        privatizers=protect(policy, promise, horizon=50),
+        environment=world,
+        ledger=ledger,
+        horizon=50,
+        replicates=2,
+        seed=0,
+        ticks=2,
+    )
+    path = tmp_path / "ledger.json"
+    path.write_text(ledger.dumps())
+    return path
+
+
+def test_what_ran_and_what_it_cost(call: Call, file: Path) -> None:
+    """A table that fits a terminal, the meaning of each event, and both accountants."""
+    result = call("ledger", "show", file)
+    assert result.exit_code == 0
+    table = result.stdout.partition("promised:")[0]
+    assert max(map(len, table.splitlines())) <= 80
+    for word in ("0 to 49", "dp-accounting", "ours", "Gaussian noise"):
+        assert word in table
+    document = json.loads(call("ledger", "show", file, "--json").stdout)
+    assert document["agree"]
+    assert document["kept"]
+    assert document["ours"] == pytest.approx(1.0, rel=1e-6)
+    assert document["second"]["epsilon"] == pytest.approx(1.0, rel=5e-3)
+    assert document["spent"] == {"epsilon": pytest.approx(1.0, rel=1e-6), "delta": 1e-5}
+
+
+def test_users_who_came_often_spent_more_than_was_promised(call: Call, file: Path) -> None:
+    """Said with a warning and exit code 1."""
+    result = call("ledger", "show", file, "--visits", 3, "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["visits"] == 3
+    assert document["ours"] > 3
+    assert not document["kept"]
+    assert "more was spent than was promised" in result.stderr
+
+
+def test_an_altered_ledger_is_refused_or_does_not_keep_its_promise(call: Call, file: Path) -> None:
+    """Less noise in the file is more epsilon in the answer; a broken file is an error."""
+    content = json.loads(file.read_text())
+    content["receipts"][0]["event"]["noise_multiplier"] /= 2
+    file.write_text(json.dumps(content))
+    assert call("ledger", "show", file).exit_code == 1
+    file.write_text(file.read_text()[:-30])
+    broken = call("ledger", "show", file)
+    assert broken.exit_code == 2
+    assert "not JSON" in broken.stderr
+    missing = call("ledger", "show", "nowhere.json")
+    assert missing.exit_code == 2
+    assert "nowhere.json cannot be read" in missing.stderr

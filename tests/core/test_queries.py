@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -285,3 +285,68 @@ def test_bad_bounds_are_refused(bad: dict[str, float]) -> None:
     good = {"dim": 3, "norm": 1.0, "low": -1.0, "high": 1.0, "center": 0.0}
     with pytest.raises(InvalidValue):
         Regression(**(good | bad))  # type: ignore[arg-type]
+
+
+BALLS = [
+    *(
+        Regression(dim=dim, norm=1.3, low=low, high=0.7, balance=balance, weighted=weighted)
+        for dim in (1, 3)
+        for low, balance in ((-0.1, 0.4), (-0.1, 2.0), (-2.0, 2.0))
+        for weighted in (False, True)
+    ),
+    *(Gram(dim=dim, norm=0.8, groups=groups) for dim in (1, 3) for groups in (1, 2)),
+]
+
+
+@cache
+def _spread(query: Any) -> Any:
+    """Statistics of many records: of all lengths, with the edges among them."""
+    rng = np.random.default_rng(6)
+    count, groups = 3000, getattr(query, "groups", None)
+    directions = rng.standard_normal((count, query.dim))
+    lengths = rng.choice([0.0, 0.3, 1.0, 5.0], size=(count, 1))
+    lean = directions / np.linalg.norm(directions, axis=1, keepdims=True) * lengths * query.norm
+    weights = rng.choice([0.0, 0.5, 1.0], size=(count, groups) if groups else count)
+    rewards = rng.choice([-9.0, -0.1, 0.0, 0.7, 9.0], size=count)
+    encode = jax.jit(
+        jax.vmap(lambda x, y, w: query.encode(Example(features=x, reward=y, weight=w)))
+    )
+    return np.asarray(encode(jnp.asarray(lean), jnp.asarray(rewards), jnp.asarray(weights)))
+
+
+@pytest.mark.parametrize("query", BALLS)
+def test_no_statistic_leaves_the_ball_and_one_is_at_its_edge(query: Any) -> None:
+    far = np.linalg.norm(_spread(query) - query.middle, axis=1)
+    assert query.middle.shape == (query.size,)
+    assert far.max() <= query.reach * (1 + 1e-9)
+    assert far.max() > query.reach * (1 - 1e-6)
+    # No ball is smaller than half the diameter, which is a bound alone in one dimension.
+    assert query.sensitivity / 2 <= query.reach * (1 + 1e-9) or query.dim == 1
+    # No other multiple of the identity has a smaller ball.
+    for shrink in (0.9, 1.1):
+        moved = np.linalg.norm(_spread(query) - shrink * query.middle, axis=1)
+        assert moved.max() > query.reach * (1 - 1e-9)
+
+
+def test_the_middle_lowers_the_reach() -> None:
+    query = Regression(dim=5, norm=1.0, low=-0.5, high=0.5)
+    assert query.reach == pytest.approx(math.sqrt(0.8 + 0.25))
+    assert np.linalg.norm(_spread(query), axis=1).max() == pytest.approx(math.sqrt(1.25))
+
+
+@pytest.mark.parametrize("query", BALLS[:12])
+def test_no_pair_exceeds_the_taxicab(query: Any) -> None:
+    shown = _spread(query)
+    gaps = np.abs(shown[:1500] - shown[1500:]).sum(1)
+    assert gaps.max() <= query.taxicab * (1 + 1e-9)
+    assert query.taxicab <= math.sqrt(query.size) * query.sensitivity * (1 + 1e-12)
+
+
+def test_a_pair_comes_near_the_taxicab() -> None:
+    query: Any = Regression(dim=2, norm=1.0, low=-1.0, high=1.0)
+    angles = np.linspace(0, math.pi, 61)
+    rows = np.stack([np.cos(angles), np.sin(angles)], 1)
+    encode: Any = jax.vmap(lambda x, y: query.encode(Example(features=x, reward=y)))
+    shown = np.concatenate([encode(jnp.asarray(rows), jnp.full(61, sign)) for sign in (-1.0, 1.0)])
+    gaps = np.abs(shown[:, None] - shown[None]).sum(-1)
+    assert 0.9 * query.taxicab < gaps.max() <= query.taxicab

@@ -107,7 +107,7 @@ def test_the_two_slopes_stay_within_a_factor_of_two(turns: Turns) -> None:
 
 def test_honest_steps_are_never_clipped(turns: Turns) -> None:
     policy = ECOLog.of(LOGISTIC.problem(100), mode="tuned")
-    free = dataclasses.replace(policy, query=dataclasses.replace(policy.query, reach=1e6))
+    free = dataclasses.replace(policy, query=dataclasses.replace(policy.query, stride=1e6))
     pairs = zip(turns(policy, LOGISTIC, 100), turns(free, LOGISTIC, 100), strict=True)
     for (_, here, _, now), (_, there, _, then) in pairs:
         assert here == there

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Environment, Example, Policy, Problem, Tree
+from kerchief.core.online import nearest
 from kerchief.environments import make_environment
 from kerchief.policies.glm.gloc import GLOC
-from kerchief.policies.glm.increments import Increments, nearest
+from kerchief.policies.glm.increments import Increments
 from kerchief.policies.registry import Mode
 from kerchief.simulation import Run
 
@@ -103,7 +104,7 @@ def test_scaling_is_not_that_projection() -> None:
 
 
 def test_steps_are_bounded_whatever_they_are() -> None:
-    query = Increments(dim=2, norm=1.0, steps=3, reach=2.0, balance=0.5)
+    query = Increments(dim=2, norm=1.0, steps=3, stride=2.0, balance=0.5)
     row = jnp.array([7.0, jnp.nan, 30.0, 40.0])
     record = Example(features=jnp.array([3.0, 4.0]), reward=jnp.float64(0), weight=row)
     gram, steps = query.split(query.encode(record))
@@ -114,7 +115,7 @@ def test_steps_are_bounded_whatever_they_are() -> None:
 
 def test_honest_steps_are_never_clipped(turns: Turns) -> None:
     policy = GLOC.of(PROBIT.problem(200), mode="theory")
-    free = dataclasses.replace(policy, query=dataclasses.replace(policy.query, reach=1e6))
+    free = dataclasses.replace(policy, query=dataclasses.replace(policy.query, stride=1e6))
     pairs = zip(turns(policy, PROBIT, 200), turns(free, PROBIT, 200), strict=True)
     for (_, here, _, now), (_, there, _, then) in pairs:
         assert here == there

@@ -26,11 +26,13 @@ def test_a_run_is_paid_and_settled_at_the_promise(trust: str) -> None:
     ledger = MemoryLedger(promise(trust))
     privatizers = protect(POLICY, promise(trust), horizon=200)
     receipts = pay(privatizers, ledger, horizon=200)
-    assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-6)
+    # A pure randomizer costs a little less than epsilon at a positive delta, which it does not use.
+    near = 2e-5 if trust == "local" else 1e-6
+    assert ledger.spent().epsilon == pytest.approx(1.0, rel=near)
     settle(
         privatizers, ledger, receipts, users=200, reach={"moments": 200}, releases={"moments": 9}
     )
-    assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-6)
+    assert ledger.spent().epsilon == pytest.approx(1.0, rel=near)
     assert all(receipt.used == 1 for receipt in ledger.receipts)
 
 

@@ -1,4 +1,4 @@
-"""Which noise a guarantee's trust and the word for continual noise lead to."""
+"""Which noise a guarantee's trust, and the words for noise, lead to."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from kerchief.core.contracts import Clock, Example
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent
 from kerchief.core.queries import Regression
+from kerchief.core.random import Stream
 from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
+from kerchief.mechanisms.privunit import PrivUnitG
+from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
+from kerchief.policies.phased import UnitBall
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import CONTINUALS, TRUSTS, EpochSums, PrefixSums, protect
+from kerchief.privatizers import CONTINUALS, RANDOMIZERS, TRUSTS, EpochSums, PrefixSums, protect
 from kerchief.privatizers.billing import pay
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
@@ -95,3 +108,86 @@ def test_a_fit_needs_a_bounded_history() -> None:
         protect(asking, promise(), horizon=50, continual="doubling")
     with pytest.raises(InvalidValue, match=r"'fit' is a fit .* nobody may hold it"):
         protect(asking, promise("local"), horizon=50)
+
+
+def local(epsilon: float = 1.0, delta: float = 1e-6) -> Guarantee:
+    return Guarantee(epsilon=epsilon, delta=delta, trust=Trust.LOCAL)
+
+
+RANDOM: dict[str, Any] = {
+    "gaussian": (Gaussian, DiscreteGaussian),
+    "laplace": (Laplace, DiscreteLaplace),
+    "privunit": (PrivUnitG, ExactShortlist),
+    "shortlist": (Shortlist, ExactShortlist),
+}
+ONE: Any = Asking({"a": QUERY})
+
+
+@pytest.mark.parametrize("word", list(RANDOM))
+def test_every_randomizer_keeps_the_promise_and_has_its_own_twin(word: str) -> None:
+    for asking in (ONE, SUMS):
+        made = protect(asking, local(), horizon=50, randomizer=word)
+        exact = {name: one.exact() for name, one in made.items()}
+        for sums, place in ((made, 0), (exact, 1)):
+            assert {type(one.noises[0]) for one in sums.values()} == {RANDOM[word][place]}
+            ledger = MemoryLedger(local())
+            pay(sums, ledger, horizon=50)
+            assert 0.9 < ledger.spent().epsilon <= 1.0
+
+
+def test_the_best_randomizer_has_the_least_noise() -> None:
+    for epsilon, delta in ((0.2, 1e-6), (1.0, 0.4), (5.0, 1e-6), (1.0, 0.0)):
+        promise = local(epsilon, delta)
+        words = [word for word in RANDOM if delta or word != "gaussian"]
+        stds = {
+            word: protect(ONE, promise, horizon=50, randomizer=word)["a"].noises[0].std
+            for word in words
+        }
+        best = protect(ONE, promise, horizon=50)["a"].noises[0]
+        assert best.std == min(stds.values())
+        assert isinstance(best, Gaussian if delta == 0.4 else PrivUnitG)
+
+
+def test_a_single_number_may_be_one_bit() -> None:
+    number: Any = Asking({"a": UnitBall(size=1)})
+    for epsilon, kind in ((0.2, OneBit), (1.0, OneBit), (20.0, Laplace)):
+        assert isinstance(protect(number, local(epsilon), horizon=50)["a"].noises[0], kind)
+    made = protect(number, local(), horizon=50, randomizer="one-bit")["a"]
+    assert isinstance(made.exact().noises[0], ExactOneBit)
+    with pytest.raises(InvalidValue, match="is for a single one; choose 'best'"):
+        protect(ONE, local(), horizon=50, randomizer="one-bit")
+
+
+def test_importance_shares_epsilon() -> None:
+    light, heavy = UnitBall(size=2), UnitBall(size=2, importance=3.0)
+    asking: Any = Asking({"light": light, "heavy": heavy})
+    made: Any = protect(asking, local(1.0), horizon=50, randomizer="privunit")
+    costs = {name: one.charges(50)[0].event.epsilon for name, one in made.items()}
+    assert costs == pytest.approx({"light": 0.25, "heavy": 0.75}, rel=1e-9)
+
+
+def test_a_randomizer_that_cannot_keep_the_promise_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="delta is 0"):
+        protect(ONE, local(1.0, 0.0), horizon=50, randomizer="gaussian")
+    with pytest.raises(InvalidValue, match="epsilon is 0"):
+        protect(ONE, local(0.0), horizon=50, randomizer="privunit")
+    assert isinstance(protect(ONE, local(0.0), horizon=50)["a"].noises[0], Gaussian)
+    for trust in ("local", "joint"):
+        with pytest.raises(UnknownName, match="no randomizer is called 'gauss'"):
+            protect(ONE, promise(trust), horizon=50, randomizer="gauss")
+    assert list(RANDOMIZERS) == ["best", *RANDOM, "one-bit"]
+
+
+@pytest.mark.parametrize("word", [*RANDOM, "best"])
+def test_reports_of_every_randomizer_add_up_to_the_truth(word: str) -> None:
+    made: Any = protect(ONE, local(4.0), horizon=50, randomizer=word)["a"]
+    record = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(1.0))
+    truth = np.asarray(QUERY.encode(record))
+    at: Any = jax.vmap(
+        lambda copy: made.randomize(
+            record, Clock(round=jnp.int32(0), since={}), Stream.of(seed=1, replicate=copy).at(4)
+        )
+    )
+    reports = np.asarray(at(jnp.arange(20_000, dtype=jnp.uint32)))
+    room = 5 * float(made.noises[0].std) / 20_000**0.5
+    assert (np.abs(reports.mean(0) - truth) < room).all()

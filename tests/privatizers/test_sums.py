@@ -168,7 +168,9 @@ def test_the_bill_is_exactly_the_promise(trust: Trust) -> None:
     ledger = MemoryLedger(promise)
     for charge in privatizer.charges(200):
         ledger.charge(charge.event, cohort=charge.cohort)
-    assert ledger.spent().epsilon == pytest.approx(2.0, rel=1e-9)
+    # A pure randomizer costs a little less than epsilon at a positive delta, which it does not use.
+    rel = 1e-5 if trust is Trust.LOCAL else 1e-9
+    assert ledger.spent().epsilon == pytest.approx(2.0, rel=rel)
     with pytest.raises(BudgetExceeded):
         ledger.charge(privatizer.charges(200)[0].event, cohort=Cohort(first=0, last=1))
 

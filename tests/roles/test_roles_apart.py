@@ -7,6 +7,7 @@ import inspect
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +28,7 @@ from kerchief.roles.shuffler import permuted
 
 FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=6)
 POLICY = POLICIES["linucb"].make(FACTS, "tuned")
-QUERY = POLICY.queries["moments"]
+QUERY: Any = POLICY.queries["moments"]
 ROOT = Stream.of(seed=1, replicate=0)
 ARMS = Arms(features=jnp.eye(3, 2), allowed=jnp.ones(3, bool))
 NOISE = Gaussian.of(noise_multiplier=5.0, sensitivity=QUERY.sensitivity)

@@ -10,7 +10,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from kerchief.core import validate
 from kerchief.core.links import link_named
@@ -178,6 +180,14 @@ class BoundedSum(Protocol):
     @property
     def sensitivity(self) -> float:
         """Euclidean diameter of the statistics: how far replacing one user moves the sum."""
+
+    @property
+    def middle(self) -> float | NDArray[np.float64]:
+        """A public point amid the statistics: one number for all coordinates, or one each."""
+
+    @property
+    def reach(self) -> float:
+        """Every statistic lies within this Euclidean distance of `middle`."""
 
     @property
     def importance(self) -> float:

@@ -8,6 +8,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example, Problem
 from kerchief.core.linalg import smat, svec, svec_size
@@ -100,12 +101,45 @@ class Regression:
         >>> round(Regression(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
         4.5
         """
-        scale = self.balance * self.norm
-        reach = max(abs(self.low - self.center), abs(self.high - self.center)) / scale
-        unit = (2 + reach**2) / math.sqrt(2) if reach**2 <= 2 else 2 * reach
-        if self.weighted:
-            unit = max(unit, math.sqrt(1 + 4 * reach**2))
-        return self.norm * scale * unit
+        return self._diameter(1.0)
+
+    @property
+    def taxicab(self) -> float:
+        """A bound on the diameter in the sum of absolute values, for Laplace noise.
+
+        For every κ > 0 it is at most √(n + d/κ²) times the Euclidean diameter with the vector
+        counted κ times, n the length of the matrix's flat form; the best of some κ is taken.
+        Proof in `queries.md`.
+
+        >>> round(Regression(dim=5, norm=1.0, low=0.0, high=1.0).taxicab, 3)
+        8.839
+        """
+        size = svec_size(self.dim)
+        return min(
+            math.sqrt(size + self.dim / stretch**2) * self._diameter(stretch)
+            for stretch in (2 ** (power / 8) for power in range(-32, 33))
+        )
+
+    @property
+    def middle(self) -> NDArray[np.float64]:
+        """A multiple of the identity for the matrix, and nothing for the vector."""
+        return np.concatenate([_multiple(self._centre, self.dim), np.zeros(self.dim)])
+
+    @property
+    def reach(self) -> float:
+        """The greatest distance from the middle, exactly: at ‖x‖ = L, or else at x = 0 or w = 0.
+
+        Proof in `queries.md`.
+
+        >>> query = Regression(dim=5, norm=1.0, low=0.0, high=1.0, center=0.5)
+        >>> round(query.reach ** 2, 6)
+        1.05
+        """
+        largest, centre = self.balance * self.norm**2, self._centre
+        pull = self._largest_reward * self.norm
+        full = (largest - centre) ** 2 + (self.dim - 1) * centre**2 + pull**2
+        none = self.dim * centre**2 + (pull**2 if self.weighted else 0.0)
+        return math.sqrt(max(full, none))
 
     def encode(self, record: Example) -> Array:
         """Clip x, y and w, then write the pair as one vector whose norm is the pair's norm."""
@@ -119,6 +153,29 @@ class Regression:
         """The sums of w x xᵀ and of y x, from a total."""
         cut = svec_size(self.dim)
         return smat(total[:cut], self.dim) / self.balance, total[cut:]
+
+    def _diameter(self, stretch: float) -> float:
+        """The exact Euclidean diameter, with the vector counted so many times."""
+        scale = self.balance * self.norm
+        reward = stretch * self._largest_reward / scale
+        unit = (2 + reward**2) / math.sqrt(2) if reward**2 <= 2 else 2 * reward
+        if self.weighted:
+            unit = max(unit, math.sqrt(1 + 4 * reward**2))
+        return self.norm * scale * unit
+
+    @property
+    def _largest_reward(self) -> float:
+        """How large a centred reward can be."""
+        return max(abs(self.low - self.center), abs(self.high - self.center))
+
+    @property
+    def _centre(self) -> float:
+        """The multiple of the identity from which no matrix is farther than need be."""
+        largest = self.balance * self.norm**2
+        if self.weighted:
+            return largest / max(2, self.dim)
+        share = (self._largest_reward / (self.balance * self.norm)) ** 2
+        return largest * min(1 / self.dim, (1 + share) / 2)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,6 +224,24 @@ class Gram:
         """
         return math.sqrt(2) * self.norm**2
 
+    @property
+    def middle(self) -> NDArray[np.float64]:
+        """The same multiple of the identity in every group."""
+        return np.tile(_multiple(self._centre, self.dim), self.groups)
+
+    @property
+    def reach(self) -> float:
+        """The greatest distance from the middle, exactly: L² √(1 − 1/(g d)), or L²/2 if g d = 1.
+
+        Proof in `queries.md`.
+
+        >>> round(Gram(dim=3, norm=1.0, groups=2).reach ** 2, 6)
+        0.833333
+        """
+        largest, centre, places = self.norm**2, self._centre, self.groups * self.dim
+        full = (largest - centre) ** 2 + (places - 1) * centre**2
+        return math.sqrt(max(full, places * centre**2))
+
     def encode(self, record: Example) -> Array:
         """Clip x and the weights, then write the matrices side by side."""
         x = clip_features(record.features, self.norm)
@@ -178,3 +253,13 @@ class Gram:
         """The sums as matrices, one a group, from a total."""
         parts = total.reshape(self.groups, svec_size(self.dim))
         return jnp.stack([smat(part, self.dim) for part in parts])
+
+    @property
+    def _centre(self) -> float:
+        return self.norm**2 / max(2, self.groups * self.dim)
+
+
+def _multiple(factor: float, dim: int) -> NDArray[np.float64]:
+    """The flat form of a multiple of the identity."""
+    rows, columns = np.triu_indices(dim)
+    return np.where(rows == columns, factor, 0.0)

@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ from kerchief.mechanisms.discrete import Randomness
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
 
-__all__ = ["Binomial", "Coins", "Grid", "heads"]
+__all__ = ["Binomial", "Coins", "Grid", "deviation", "heads"]
 
 # The grid's sensitivity is at least so many times what rounding adds to it.
 _FINE = 32
@@ -281,6 +281,24 @@ class Coins:
             scale=self.scale,
             dimension=self.dimension,
         )
+
+
+def deviation(noise: Binomial | Coins, users: Any, sums: Any = 1) -> Any:
+    """Standard deviation of a total's error: all coins, and the most that rounding may add.
+
+    Rounding at random to a grid errs by at most half a step, so its variance is at most a quarter
+    of the step's square for each report.
+
+    Args:
+        noise: the coins of one sum.
+        users: how many reports were rounded.
+        sums: how many sums, each with coins of its own, make up the total.
+
+    >>> deviation(Coins(step=0.5, scale=2, sensitivity=1.0, dimension=3), users=48)
+    2.0
+    """
+    rounding = (noise.std > 0) * noise.step**2 / 4 * users
+    return (noise.std**2 * sums + rounding) ** 0.5
 
 
 def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> NDArray[np.float64]:

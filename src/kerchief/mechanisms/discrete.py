@@ -23,7 +23,13 @@ from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.validate import positive, whole
 from kerchief.privacy import events
 
-__all__ = ["MAX_SCALE", "DiscreteGaussian", "Randomness", "sample_discrete_gaussian"]
+__all__ = [
+    "MAX_SCALE",
+    "DiscreteGaussian",
+    "Randomness",
+    "sample_discrete_gaussian",
+    "sample_discrete_laplace",
+]
 
 Randomness: TypeAlias = Callable[[int], bytes]
 
@@ -73,16 +79,52 @@ def sample_discrete_gaussian(
     return np.concatenate(found)[:size]
 
 
-def _round(scale: int, proposals: int, source: Randomness) -> NDArray[np.int64]:
-    """Make that many proposals and return those that were accepted, in order."""
-    low = _uniform_below(scale, proposals, source)
-    low = low[_bernoulli_exp(low, scale, source)]
-    high = _geometric(low.size, source)
+def sample_discrete_laplace(
+    scale: int, size: int, *, randomness: Randomness = os.urandom
+) -> NDArray[np.int64]:
+    """Draw whole numbers y with probability exactly proportional to exp(-|y| / scale).
+
+    Args:
+        scale: 1 to `MAX_SCALE`.
+        size: How many independent draws.
+        randomness: As for `sample_discrete_gaussian`, whose proposals these are.
+
+    Raises:
+        InvalidValue: The scale or the size is out of its bound, or the source gave too few bytes.
+
+    >>> draws = sample_discrete_laplace(4, 1000)
+    >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
+    (dtype('int64'), (1000,), True)
+    """
+    whole("scale", scale, high=MAX_SCALE)
+    whole("size", size, low=0)
+    found = [np.empty(0, dtype=np.int64)]
+    missing = size
+    while missing > 0:
+        tries = min(missing * 7 // 4 + 16, _MAX_ROUND)
+        low, high, negative = _proposals(scale, tries, randomness)
+        signed = np.where(negative, -1, 1) * (low + scale * high)
+        found.append(signed[~(negative & (signed == 0))])
+        missing -= found[-1].size
+    return np.concatenate(found)[:size]
+
+
+def _round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
+    """Make proposals and return those that were accepted, in order."""
+    low, high, negative = _proposals(scale, tries, source)
     size = low + scale * high
-    negative = _signs(low.size, source)
     keep: NDArray[np.bool_] = _accepts(low, high, scale, source) & ~(negative & (size == 0))
     signed: NDArray[np.int64] = np.where(negative, -size, size)
     return signed[keep]
+
+
+def _proposals(
+    scale: int, tries: int, source: Randomness
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Those of so many tries that come to something: low + scale·high, and whether negative."""
+    low = _uniform_below(scale, tries, source)
+    low = low[_bernoulli_exp(low, scale, source)]
+    return low, _geometric(low.size, source), _signs(low.size, source)
 
 
 def _accepts(

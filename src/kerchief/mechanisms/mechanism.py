@@ -1,14 +1,14 @@
-"""What every source of additive noise offers."""
+"""What every source of noise offers: additive noise, and randomizers of a device's report."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from jax import Array
 
 from kerchief.privacy.events import Event
 
-__all__ = ["Mechanism", "Vector"]
+__all__ = ["Mechanism", "Twinned", "Vector"]
 
 # A JAX array in simulation, a NumPy one in deployment.
 Vector: TypeAlias = Any
@@ -25,7 +25,7 @@ class Mechanism(Protocol):
 
     @property
     def std(self) -> float | Array:
-        """Standard deviation of the noise on each coordinate."""
+        """Standard deviation of the noise on each coordinate, or a bound on it."""
 
     @property
     def sensitivity(self) -> float:
@@ -39,3 +39,11 @@ class Mechanism(Protocol):
 
     def event(self) -> Event:
         """What one `add` costs."""
+
+
+@runtime_checkable
+class Twinned(Protocol):
+    """Simulated noise that knows its own twin for deployment."""
+
+    def exact(self) -> Mechanism:
+        """The same guarantee, from an exact sampler and the operating system's randomness."""

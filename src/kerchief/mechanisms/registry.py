@@ -9,9 +9,15 @@ from kerchief.mechanisms.binomial import Binomial, Coins
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
+from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
+from kerchief.mechanisms.privunit import PrivUnitG
+from kerchief.mechanisms.response import Bits, Response
+from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
 
@@ -67,6 +73,22 @@ MECHANISMS.add(
     ),
 )
 MECHANISMS.add(
+    "randomized-bits",
+    Entry(
+        kind=Response,
+        idealized=Response.idealized,
+        summary="bits of a shuffled batch, each kept or replaced by a coin, in two draws",
+    ),
+)
+MECHANISMS.add(
+    "exact-randomized-bits",
+    Entry(
+        kind=Bits,
+        idealized=Bits.idealized,
+        summary="this device's bits, each kept or replaced by a coin",
+    ),
+)
+MECHANISMS.add(
     "tree",
     Entry(
         kind=Tree,
@@ -112,5 +134,61 @@ MECHANISMS.add(
         kind=DiscreteDoubling,
         idealized=DiscreteDoubling.idealized,
         summary="every prefix sum, from exact binary trees in epochs that double; unknown length",
+    ),
+)
+MECHANISMS.add(
+    "laplace",
+    Entry(
+        kind=Laplace,
+        idealized=Laplace.idealized,
+        summary="independent Laplace noise on every coordinate, in floating point",
+    ),
+)
+MECHANISMS.add(
+    "discrete-laplace",
+    Entry(
+        kind=DiscreteLaplace,
+        idealized=DiscreteLaplace.idealized,
+        summary="rounding to a grid, then whole grid steps of two-sided geometric noise",
+    ),
+)
+MECHANISMS.add(
+    "one-bit",
+    Entry(
+        kind=OneBit,
+        idealized=OneBit.idealized,
+        summary="a coin for a number in an interval, in floating point",
+    ),
+)
+MECHANISMS.add(
+    "exact-one-bit",
+    Entry(
+        kind=ExactOneBit,
+        idealized=ExactOneBit.idealized,
+        summary="an exactly tossed coin for a number in an interval",
+    ),
+)
+MECHANISMS.add(
+    "privunit",
+    Entry(
+        kind=PrivUnitG,
+        idealized=PrivUnitG.idealized,
+        summary="a normal vector on the statistic's side, in floating point",
+    ),
+)
+MECHANISMS.add(
+    "shortlist",
+    Entry(
+        kind=Shortlist,
+        idealized=Shortlist.idealized,
+        summary="one of many candidates, simulated in floating point",
+    ),
+)
+MECHANISMS.add(
+    "exact-shortlist",
+    Entry(
+        kind=ExactShortlist,
+        idealized=ExactShortlist.idealized,
+        summary="one of many candidates, with an exact coin and an even choice",
     ),
 )

@@ -6,13 +6,14 @@ from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.privatizers.registry import CONTINUALS, SHUFFLES, TRUSTS, protect
+from kerchief.privatizers.registry import CONTINUALS, RANDOMIZERS, SHUFFLES, TRUSTS, protect
 from kerchief.privatizers.schedule import At, Every, OnDemand
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = [
     "CONTINUALS",
+    "RANDOMIZERS",
     "SHUFFLES",
     "TRUSTS",
     "At",

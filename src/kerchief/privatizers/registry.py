@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from kerchief.core.batches import growing
-from kerchief.core.contracts import BoundedLoss, BoundedSum, Policy, Query
+from kerchief.core.contracts import BoundedLoss, BoundedSum, Query
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.mechanisms import blt, toeplitz
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.mechanism import Mechanism
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy.calibration import gaussian_noise_multiplier, share
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -22,15 +24,22 @@ from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.randomizers import BEST, RANDOMIZERS, randomize
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.shuffled_fits import ShuffledFits
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["BEST", "CONTINUALS", "SHUFFLES", "TRUSTS", "Entry", "makers_of", "protect"]
-
-BEST = "best"
-"""The word for a trust's default noise."""
+__all__ = [
+    "BEST",
+    "CONTINUALS",
+    "RANDOMIZERS",
+    "SHUFFLES",
+    "TRUSTS",
+    "Entry",
+    "makers_of",
+    "protect",
+]
 
 Make = Callable[[BoundedSum, float, int], Privatizer]
 Maker = Callable[[float, int], Privatizer]
@@ -73,6 +82,10 @@ def _none(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSum
 
 def _local(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
     noise = Gaussian.of(noise_multiplier=noise_multiplier, sensitivity=query.sensitivity)
+    return _reports(query, noise)
+
+
+def _reports(query: BoundedSum, noise: Mechanism) -> CohortSums:
     return CohortSums(query=query, schedule=Every(), device=noise, middle=None)
 
 
@@ -135,7 +148,7 @@ TRUSTS.add(
 )
 TRUSTS.add(
     "local",
-    Entry(make=_local, summary="each device adds Gaussian noise to its report; no one is trusted"),
+    Entry(make=_local, summary="each device randomizes its own report; no one is trusted"),
 )
 TRUSTS.add(
     "shuffle",
@@ -259,13 +272,22 @@ SHUFFLES.add(
 )
 
 
+class Asking(Protocol):
+    """Whatever poses queries: a bandit of any kind."""
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        """The questions."""
+
+
 def protect(
-    policy: Policy,
+    policy: Asking,
     guarantee: Guarantee,
     *,
     horizon: int,
     continual: str = BEST,
     shuffling: str = BEST,
+    randomizer: str = BEST,
 ) -> Mapping[str, Privatizer]:
     """Give each of a policy's queries the privatizer that the guarantee's trust asks for.
 
@@ -279,11 +301,13 @@ def protect(
         continual: the noise on prefix totals, a word of `CONTINUALS`. Other trusts than joint
             release no such totals and do without it.
         shuffling: what devices add under shuffle trust, a word of `SHUFFLES`.
+        randomizer: what devices do to their reports under local trust, a word of `RANDOMIZERS`.
 
     Raises:
         InvalidValue: a query cannot be answered so.
         UnknownName: no privatizer for this trust, or no such noise.
     """
+    chosen = RANDOMIZERS[randomizer]
     promised = SHUFFLES[shuffling].promised
     if guarantee.trust is Trust.SHUFFLE and promised is not None:
         name, query = _only_sum(policy, shuffling)
@@ -291,6 +315,10 @@ def protect(
     makers = makers_of(policy, guarantee.trust, continual=continual)
     if not makers:
         return {}
+    if guarantee.trust is Trust.LOCAL:
+        queries: Mapping[str, Any] = policy.queries
+        noises = randomize(queries, guarantee, words=chosen.words or (randomizer,))
+        return {name: _reports(queries[name], noise) for name, noise in noises.items()}
     if guarantee.trust is Trust.NONE:
         multipliers = tuple(0.0 for _ in makers)
     else:
@@ -302,7 +330,7 @@ def protect(
     }
 
 
-def _only_sum(policy: Policy, word: str) -> tuple[str, BoundedSum]:
+def _only_sum(policy: Asking, word: str) -> tuple[str, BoundedSum]:
     """The one sum that a policy asks for, for a protocol that takes the whole guarantee."""
     (name, query), *others = policy.queries.items()
     if others or isinstance(query, BoundedLoss):
@@ -313,7 +341,7 @@ def _only_sum(policy: Policy, word: str) -> tuple[str, BoundedSum]:
     return name, query
 
 
-def makers_of(policy: Policy, trust: Trust, *, continual: str = BEST) -> Mapping[str, Maker]:
+def makers_of(policy: Asking, trust: Trust, *, continual: str = BEST) -> Mapping[str, Maker]:
     """What builds the privatizer of each query, from a noise multiplier and a horizon.
 
     Raises:

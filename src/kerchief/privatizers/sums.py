@@ -6,7 +6,7 @@ One protocol serves three trusts; what differs is where noise is added:
 trust   device                middle                 analyzer
 ======= ===================== ======================= ==============================
 none    statistic             adds up                adds the cohort to the total
-local   statistic plus noise  adds up                adds the cohort to the total
+local   randomized statistic  adds up                adds the cohort to the total
 central statistic            adds up, plus noise    adds the cohort to the total
 ======= ===================== ======================= ==============================
 
@@ -27,7 +27,7 @@ from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.discrete import DiscreteGaussian
-from kerchief.mechanisms.mechanism import Mechanism, Vector
+from kerchief.mechanisms.mechanism import Mechanism, Twinned, Vector
 from kerchief.privacy.events import Event, NonPrivate
 from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.schedule import At, Schedule
@@ -90,7 +90,7 @@ class CohortSums:
         return True
 
     def exact(self) -> CohortSums:
-        """The twin for deployment: the same protocol with discrete noise at the same multiplier."""
+        """The twin for deployment: the same protocol with the exact twin of every noise."""
         return self.with_noise(self._twin)
 
     def with_noise(self, change: Callable[[Any], Any]) -> Self:
@@ -177,9 +177,11 @@ class CohortSums:
         return variance**0.5
 
     def _twin(self, noise: Mechanism) -> Mechanism:
-        """Exact noise in place of idealized noise."""
+        """Exact noise in place of idealized noise: its own twin, or a discrete Gaussian."""
         if not noise.idealized:
             return noise
+        if isinstance(noise, Twinned):
+            return noise.exact()
         return DiscreteGaussian.matching(
             float(noise.std) / noise.sensitivity, noise.sensitivity, self.query.size
         )

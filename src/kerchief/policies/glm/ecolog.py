@@ -34,11 +34,12 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.linalg import inverse
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import repeat
+from kerchief.core.online import nearest
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.glm.increments import Increments, nearest
+from kerchief.policies.glm.increments import Increments
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = ["ECOLog", "Model", "State"]
@@ -128,7 +129,7 @@ class ECOLog:
                 dim=problem.dim,
                 norm=problem.norm,
                 steps=problem.dim + 1,
-                reach=math.hypot(problem.norm / ridge, growth),
+                stride=math.hypot(problem.norm / ridge, growth),
             ),
             radius=problem.radius,
             ridge=ridge,

@@ -27,11 +27,12 @@ from jax import Array
 from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
 from kerchief.core.linalg import inverse
 from kerchief.core.links import link_named
+from kerchief.core.online import nearest
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.glm.increments import Increments, nearest
+from kerchief.policies.glm.increments import Increments
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = ["GLOC", "Model", "State"]
@@ -116,11 +117,11 @@ class GLOC:
         link, scores = link_named(problem.link), problem.radius * problem.norm
         flattest, rewards = 1 / link.kappa(scores), problem.high - problem.low
         # θ' stays in the ball, its score is at most `scores`, and ‖x‖ in V⁻¹ is at most one.
-        reach = math.hypot(2 * problem.radius, scores * problem.norm, rewards**2 / (2 * flattest))
+        stride = math.hypot(2 * problem.radius, scores * problem.norm, rewards**2 / (2 * flattest))
         default = 1.0 if mode == "theory" else 0.03
         return cls(
             query=Increments(
-                dim=problem.dim, norm=problem.norm, steps=2 * problem.dim + 1, reach=reach
+                dim=problem.dim, norm=problem.norm, steps=2 * problem.dim + 1, stride=stride
             ),
             link=problem.link,
             low=problem.low,

@@ -1,4 +1,4 @@
-"""What online bandits share: steps that devices take and report, and the ball they stay in.
+"""What online bandits share: steps that devices take and report.
 
 An online estimate moves a little with every user, from where it stands. The posted model says where
 that is, so the user's own device can take the step; what it reports is the step itself, and the
@@ -11,18 +11,16 @@ import dataclasses
 import math
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example
-from kerchief.core.linalg import inverse, smat, svec, svec_size
-from kerchief.core.minimizers import repeat
-from kerchief.core.queries import clip_features, finite
+from kerchief.core.linalg import smat, svec, svec_size
+from kerchief.core.queries import Gram, clip_features, finite
 from kerchief.core.validate import between, positive, whole
 
-__all__ = ["Increments", "nearest"]
-
-# Newton's method below doubles the correct digits in each step, and starts close.
-_STEPS = 10
+__all__ = ["Increments"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +33,7 @@ class Increments:
         dim: length of x.
         norm: x is scaled into the ball of this radius; w is clipped to [0, 1].
         steps: how many numbers a user's steps are.
-        reach: steps are scaled into the ball of this radius, which no honest step leaves.
+        stride: steps are scaled into the ball of this radius, which no honest step leaves.
         balance: the steps count as if they were at most this times `norm`² long: less of it, less
             noise on the matrix.
         importance: the part of the privacy budget, relative to the policy's other queries.
@@ -45,7 +43,7 @@ class Increments:
     dim: int
     norm: float
     steps: int
-    reach: float
+    stride: float
     balance: float = 0.05
     importance: float = 1.0
     batches: tuple[int, ...] = ()
@@ -55,7 +53,7 @@ class Increments:
         whole("dim", self.dim)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         whole("steps", self.steps)
-        between("reach", self.reach, 1e-9, 1e18, closed=True)
+        between("stride", self.stride, 1e-9, 1e18, closed=True)
         between("balance", self.balance, 1e-9, 1e9, closed=True)
         positive("importance", self.importance)
 
@@ -70,17 +68,31 @@ class Increments:
 
         Two matrices are at most √2 L² apart (see `Gram`), and two steps twice their bound.
 
-        >>> round(Increments(dim=3, norm=1.0, steps=4, reach=7.0).sensitivity ** 2, 6)
+        >>> round(Increments(dim=3, norm=1.0, steps=4, stride=7.0).sensitivity ** 2, 6)
         2.01
         """
         return self.norm**2 * math.sqrt(2 + (2 * self.balance) ** 2)
+
+    @property
+    def middle(self) -> NDArray[np.float64]:
+        """The matrices' middle (see `Gram`), and no step."""
+        return np.concatenate([self._gram.middle, np.zeros(self.steps)])
+
+    @property
+    def reach(self) -> float:
+        """The matrices' reach (see `Gram`) and that of the steps, at right angles.
+
+        >>> round(Increments(dim=3, norm=1.0, steps=4, stride=7.0).reach ** 2, 6)
+        0.669167
+        """
+        return math.hypot(self._gram.reach, self.balance * self.norm**2)
 
     def encode(self, record: Example) -> Array:
         """Clip x, w and the steps, then write them side by side."""
         x = clip_features(record.features, self.norm)
         row = jnp.asarray(record.weight)
         weight = jnp.clip(finite(row[0]), 0, 1)
-        steps = clip_features(row[1:], self.reach) * self._scale
+        steps = clip_features(row[1:], self.stride) * self._scale
         return jnp.concatenate([svec((weight * x)[:, None] * x[None, :]), steps])
 
     def split(self, total: Array) -> tuple[Array, Array]:
@@ -89,28 +101,9 @@ class Increments:
         return smat(total[:cut], self.dim), total[cut:] / self._scale
 
     @property
+    def _gram(self) -> Gram:
+        return Gram(dim=self.dim, norm=self.norm)
+
+    @property
     def _scale(self) -> float:
-        return self.balance * self.norm**2 / self.reach
-
-
-def nearest(metric: Array, pull: Array, radius: float | Array) -> Array:
-    """The point of the ball that is nearest, in the norm of a metric M, to M⁻¹ pull.
-
-    It is (M + νI)⁻¹ pull for the least ν ≥ 0 that puts it into the ball. Newton's method on
-    1/length, which is concave in ν, never steps over that ν, so it needs no safeguard.
-
-    >>> nearest(jnp.diag(jnp.array([1.0, 3.0])), jnp.array([0.0, 12.0]), 2.0).round(6).tolist()
-    [0.0, 2.0]
-    """
-
-    def at(load: Array) -> tuple[Array, Array]:
-        inverted = inverse(metric + load * jnp.eye(metric.shape[-1]))
-        return inverted, inverted @ pull
-
-    def step(_: Array | int, load: Array) -> Array:
-        inverted, point = at(load)
-        square = point @ point
-        excess = jnp.maximum(0, jnp.sqrt(square) / radius - 1)
-        return load + excess * square / jnp.maximum(point @ inverted @ point, 1e-30)
-
-    return at(repeat(_STEPS, step, 0 * pull[0]))[1]
+        return self.balance * self.norm**2 / self.stride

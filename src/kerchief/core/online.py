@@ -1,0 +1,279 @@
+"""Online learners: a point in a ball that moves with every gradient.
+
+Each is a frozen description and pure functions of a state: `begin`, `point` and `step`. How large
+gradients are is told with every step, as the noise in them becomes known with the first report.
+
+Maler (Wang, Lu and Zhang 2020, "Adaptivity and optimality: a universal algorithm for online convex
+optimization") runs a convex expert, and for a grid of rates η an expert for strongly convex and one
+for exp-concave losses; each is judged by its own surrogate of the loss, and the point is their mean
+with weights that are exponential in those.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from kerchief.core.contracts import Tree
+from kerchief.core.linalg import inverse
+from kerchief.core.minimizers import into_ball, repeat
+from kerchief.core.struct import static, struct
+
+__all__ = ["Descent", "Doubling", "Learner", "Maler", "grid_size", "nearest"]
+
+# Newton's method in `nearest` doubles the correct digits in each step, and starts close.
+_STEPS = 10
+
+
+class Learner(Protocol):
+    """Moves a point against gradients that it is shown one by one."""
+
+    def begin(self, point: Array, length: Array | float) -> Tree:
+        """The state at a first point, with about so many steps ahead."""
+
+    def point(self, state: Tree) -> Array:
+        """Where it is now."""
+
+    def step(self, state: Tree, gradient: Array, curvature: Array) -> Tree:
+        """Move.
+
+        Args:
+            state: before the step.
+            gradient: of this round's loss at the present point; it may be noisy.
+            curvature: how fast a gradient changes with the point, at most.
+        """
+
+
+@struct
+class Moving:
+    """A point and the steps that led there."""
+
+    at: Array
+    steps: Array
+
+
+@struct
+class Descent:
+    """Gradient descent with steps a/(t + a h), h the curvature, kept within a ball.
+
+    That is at most 1/h in the beginning and a/t in the end, for losses of curvature 1/a at least.
+
+    Attributes:
+        radius: of the ball.
+        pace: a.
+
+    >>> learner = Descent(radius=1.0, pace=2.0)
+    >>> state = learner.begin(jnp.zeros(2), 10.0)
+    >>> state = learner.step(state, jnp.array([0.0, -3.0]), jnp.float64(1.0))
+    >>> learner.point(state).tolist()
+    [0.0, 1.0]
+    """
+
+    radius: float | Array
+    pace: float | Array
+
+    def begin(self, point: Array, length: Array | float) -> Moving:
+        """At this point; how many steps there will be does not matter."""
+        return Moving(at=point, steps=jnp.float64(0))
+
+    def point(self, state: Moving) -> Array:
+        """Where it is now."""
+        return state.at
+
+    def step(self, state: Moving, gradient: Array, curvature: Array) -> Moving:
+        """One step against the gradient."""
+        steps = state.steps + 1
+        rate = self.pace / (steps + self.pace * curvature)
+        return Moving(at=into_ball(state.at - rate * gradient, self.radius), steps=steps)
+
+
+@struct
+class Experts:
+    """What Maler keeps.
+
+    Attributes:
+        convex: the point of the convex expert.
+        strong: the points of the experts for strongly convex losses, a row for each rate.
+        concave: the points of the experts for exp-concave losses.
+        metric: the matrices of the latter.
+        weights: logarithms of the weights, up to a constant: convex, strong, concave.
+        steps: how many steps were taken.
+        length: how many were foreseen.
+    """
+
+    convex: Array
+    strong: Array
+    concave: Array
+    metric: Array
+    weights: Array
+    steps: Array
+    length: Array
+
+
+def grid_size(horizon: int) -> int:
+    """How many rates Maler's grid has for so many steps.
+
+    >>> grid_size(20000)
+    9
+    """
+    return math.ceil(0.5 * math.log2(max(1, horizon))) + 1
+
+
+@struct
+class Maler:
+    """Maler with all of its experts; gradients are clipped to G = slack * curvature * radius.
+
+    Attributes:
+        radius: of the ball, whose diameter is twice that.
+        slack: how far above curvature times radius the bound on gradients is.
+        newton: step of the exp-concave experts: half of min(1/(4 · 7/25), 1) is what their analysis
+            asks for.
+        rates: how many rates the grid has at most; for fewer steps it has fewer.
+
+    >>> learner = Maler(radius=1.0, rates=grid_size(100))
+    >>> state = learner.begin(jnp.zeros(1), 100.0)
+    >>> round(float(jnp.exp(state.weights).sum()), 12)
+    1.0
+    """
+
+    radius: float | Array
+    slack: float | Array = 1.0
+    newton: float | Array = 25 / 56
+    rates: int = static()
+
+    def begin(self, point: Array, length: Array | float) -> Experts:
+        """All experts at this point, with the weights that they have before any loss."""
+        start = jnp.eye(point.shape[0]) / (2 * self.newton * self.radius) ** 2
+        length = jnp.asarray(length, jnp.float64)
+        rows = jnp.tile(point, (self.rates, 1))
+        return Experts(
+            convex=point,
+            strong=rows,
+            concave=rows,
+            metric=jnp.tile(start, (self.rates, 1, 1)),
+            weights=jnp.log(self._priors(length)),
+            steps=jnp.float64(0),
+            length=length,
+        )
+
+    def point(self, state: Experts) -> Array:
+        """The mean of all experts, each with its weight times its rate."""
+        rates = self._rates(state.length, 1.0)
+        share = jax.nn.softmax(state.weights + jnp.log(rates))
+        points = jnp.concatenate([state.convex[None], state.strong, state.concave])
+        return share @ points
+
+    def step(self, state: Experts, gradient: Array, curvature: Array) -> Experts:
+        """Judge the experts by their surrogates, then let each take its own step."""
+        bound = self.slack * curvature * self.radius
+        g = into_ball(gradient, bound)
+        here, steps = self.point(state), state.steps + 1
+        rates = self._rates(state.length, bound)
+        slow, fast = rates[0], rates[1 : self.rates + 1, None]
+        reach = 2 * self.radius * bound
+        gain = (here - state.convex) @ g
+        strong_gap, concave_gap = here - state.strong, here - state.concave
+        strong_gain, concave_gain = strong_gap @ g, concave_gap @ g
+        eta = fast[:, 0]
+        surrogates = jnp.concatenate(
+            [
+                (-slow * gain + (slow * reach) ** 2)[None],
+                -eta * strong_gain + (eta * bound) ** 2 * (strong_gap**2).sum(-1),
+                -eta * concave_gain + (eta * concave_gain) ** 2,
+            ]
+        )
+        convex = state.convex - 2 * self.radius / (bound * jnp.sqrt(steps)) * g
+        strong = state.strong + strong_gap / steps - g / (2 * fast * bound**2 * steps)
+        slopes = fast * (1 - 2 * eta * concave_gain)[:, None] * g
+        metric = state.metric + slopes[:, :, None] * slopes[:, None, :]
+        pulls = jnp.einsum("kij,kj->ki", metric, state.concave) - slopes / self.newton
+        return Experts(
+            convex=into_ball(convex, self.radius),
+            strong=jax.vmap(into_ball, in_axes=(0, None))(strong, self.radius),
+            concave=jax.vmap(nearest, in_axes=(0, 0, None))(metric, pulls, self.radius),
+            metric=metric,
+            weights=jax.nn.log_softmax(state.weights - surrogates),
+            steps=steps,
+            length=state.length,
+        )
+
+    def _rates(self, length: Array, bound: Array | float) -> Array:
+        """The rates of all experts: one for the convex, then the grid twice."""
+        reach = 2 * self.radius * bound
+        grid = 2.0 ** -np.arange(self.rates) / (5 * reach)
+        return jnp.concatenate([(0.5 / (reach * jnp.sqrt(length)))[None], grid, grid])
+
+    def _priors(self, length: Array) -> Array:
+        """A third for each kind; rates beyond the grid for so many steps get nothing."""
+        last = jnp.ceil(0.5 * jnp.log2(jnp.maximum(1.0, length)))
+        i = np.arange(self.rates)
+        grid = jnp.where(i <= last, (1 + 1 / (1 + last)) / (3 * (i + 1) * (i + 2)), 0.0)
+        return jnp.concatenate([jnp.full(1, 1 / 3), grid, grid])
+
+
+@struct
+class Epoch:
+    """A learner's state, and how much of its epoch is left."""
+
+    inner: Tree
+    length: Array
+    left: Array
+
+
+@struct
+class Doubling:
+    """Begins a learner anew, from where it is, after 1, 2, 4, ... steps: no horizon is needed.
+
+    Attributes:
+        learner: what is begun anew, each time with the length of its epoch.
+    """
+
+    learner: Learner
+
+    def begin(self, point: Array, length: Array | float) -> Epoch:
+        """The first epoch, of one step; how many steps there will be does not matter."""
+        one = jnp.float64(1)
+        return Epoch(inner=self.learner.begin(point, one), length=one, left=one)
+
+    def point(self, state: Epoch) -> Array:
+        """Where the learner is now."""
+        return self.learner.point(state.inner)
+
+    def step(self, state: Epoch, gradient: Array, curvature: Array) -> Epoch:
+        """One step; the last of an epoch begins the next, which is twice as long."""
+        inner = self.learner.step(state.inner, gradient, curvature)
+        length, over = 2 * state.length, state.left == 1
+        fresh = self.learner.begin(self.learner.point(inner), length)
+        return Epoch(
+            inner=jax.tree.map(lambda new, old: jnp.where(over, new, old), fresh, inner),
+            length=jnp.where(over, length, state.length),
+            left=jnp.where(over, length, state.left - 1),
+        )
+
+
+def nearest(metric: Array, pull: Array, radius: float | Array) -> Array:
+    """The point of the ball that is nearest, in the norm of a metric M, to M⁻¹ pull.
+
+    It is (M + νI)⁻¹ pull for the least ν ≥ 0 that puts it into the ball. Newton's method on
+    1/length, which is concave in ν, never steps over that ν, so it needs no safeguard.
+
+    >>> nearest(jnp.diag(jnp.array([1.0, 3.0])), jnp.array([0.0, 12.0]), 2.0).round(6).tolist()
+    [0.0, 2.0]
+    """
+
+    def at(load: Array) -> tuple[Array, Array]:
+        inverted = inverse(metric + load * jnp.eye(metric.shape[-1]))
+        return inverted, inverted @ pull
+
+    def step(_: Array | int, load: Array) -> Array:
+        inverted, point = at(load)
+        square = point @ point
+        excess = jnp.maximum(0, jnp.sqrt(square) / radius - 1)
+        return load + excess * square / jnp.maximum(point @ inverted @ point, 1e-30)
+
+    return at(repeat(_STEPS, step, 0 * pull[0]))[1]

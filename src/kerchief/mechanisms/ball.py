@@ -1,0 +1,44 @@
+"""Vectors in a ball, as local randomizers want them: centred, scaled, on a unit sphere."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.queries import clip_features
+from kerchief.core.validate import whole
+
+__all__ = ["lifted", "spread_out"]
+
+
+def spread_out(middle: float | NDArray[np.float64], size: int) -> tuple[float, ...]:
+    """The ball's center, a number a coordinate.
+
+    Raises:
+        InvalidValue: its length is not the size, or a number in it is not finite.
+
+    >>> spread_out(0.5, 2)
+    (0.5, 0.5)
+    """
+    shape = np.shape(middle)
+    if shape not in ((), (whole("size", size),)) or not np.isfinite(middle).all():
+        raise InvalidValue(
+            f"middle has shape {shape}; it must be a finite number, or {size} of them"
+        )
+    return tuple(float(value) for value in np.broadcast_to(middle, (size,)))
+
+
+def lifted(vector: Array, middle: Array, reach: float) -> Array:
+    """The unit vector of one more dimension that stands for a vector in a ball.
+
+    It is centred, scaled into the unit ball (what is not finite becomes the middle), and the last
+    coordinate is what it lacks to length one.
+
+    >>> lifted(jnp.array([1.0, 4.0]), jnp.ones(2), 3.0).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    unit = clip_features((vector - middle) / reach, 1.0)
+    return jnp.append(unit, jnp.sqrt(jnp.maximum(0, 1 - unit @ unit)))

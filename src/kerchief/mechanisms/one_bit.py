@@ -1,0 +1,234 @@
+"""One bit for a number in an interval: the best local report of a single bounded number.
+
+The device tosses a coin whose bias is the number's place in the interval, kept away from certainty,
+and sends the coin. Read as one of two far points, it is right on average. `OneBit` is for
+simulation, `ExactOneBit` for deployment. Proof note: `one_bit.md`.
+
+After J. Duchi, M. Jordan, M. Wainwright, "Minimax optimal procedures for locally private
+estimation", JASA 2018, section 3.2.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.queries import finite
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.core.validate import at_least, between, whole
+from kerchief.mechanisms.discrete import Randomness
+from kerchief.mechanisms.words import UNITS, word
+from kerchief.privacy import events
+
+__all__ = ["ExactOneBit", "OneBit"]
+
+_LEAST_EPSILON = 1e-6
+
+_HALF = UNITS // 2
+# More than all floating-point rounding between epsilon and the coin, and back.
+_GUARD = 2.0**-40
+
+
+@struct
+class OneBit:
+    """Replace a number within `reach` of `middle` by middle ± std, right on average.
+
+    Formal guarantees:
+        With real numbers, one report is ε-differentially private, tanh(ε/2) = reach/std, whatever
+        the number: see `one_bit.md`. The coin is floating point with a published seed, so
+        `idealized` is True and only simulation may use it; `ExactOneBit` is the twin for
+        deployment.
+
+    Attributes:
+        std: how far from the middle both reports are: a bound on the report's deviation, which is
+            √(std² − (y − middle)²) at y, and its sub-Gaussian constant. 0 is no noise.
+        middle: the middle of the interval.
+        reach: half of its length.
+
+    >>> noise = OneBit.of(epsilon=1.0, middle=0.5, reach=0.5)
+    >>> round(noise.std, 4), noise.reports == (0.5 - noise.std, 0.5 + noise.std)
+    (1.082, True)
+    >>> round(noise.event().epsilon, 6)
+    1.0
+    """
+
+    idealized: ClassVar[bool] = True
+
+    std: float | Array
+    middle: float = static()
+    reach: float = static()
+
+    @classmethod
+    def of(cls, *, epsilon: float, middle: float, reach: float) -> OneBit:
+        """The coin that keeps epsilon: never more than it, and less by a part in 2**31 at most.
+
+        Raises:
+            InvalidValue: a value is out of its bound.
+        """
+        at_least("epsilon", epsilon, _LEAST_EPSILON)
+        between("middle", middle, -1e18, 1e18, closed=True)
+        between("reach", reach, 1e-18, 1e18, closed=True)
+        return cls(std=reach * (_HALF / _bias(epsilon)), middle=middle, reach=reach)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far apart two numbers can be."""
+        return 2 * self.reach
+
+    @property
+    def reports(self) -> tuple[float, float]:
+        """The two reports that there are."""
+        return self.middle - float(self.std), self.middle + float(self.std)
+
+    @property
+    def subgaussian(self) -> float:
+        """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
+        return float(self.std)
+
+    def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
+        """What a user would add to a sum: the number itself."""
+        return vector
+
+    def add(self, vector: Array, stream: Stream) -> Array:
+        """One of the two reports, for a vector of one number."""
+        place = jnp.clip(finite((vector - self.middle) / self.reach), -1, 1)
+        # No coin is likelier than it would be with as much bias as there is: reach / std.
+        chance = 0.5 + 0.5 * place * self.reach / self.std
+        side = jnp.where(stream.uniform(1) <= chance, 1.0, -1.0)
+        return jnp.where(self.std > 0, self.middle + self.std * side, vector)
+
+    def event(self) -> events.Event:
+        """What one report costs; a coin that can be certain protects nothing."""
+        bias = self.reach / float(self.std) if float(self.std) > 0 else 1.0
+        if bias >= 1:
+            return events.NonPrivate()
+        return events.RandomizedResponse(epsilon=2 * math.atanh(bias) * (1 + _GUARD / 16))
+
+    def exact(self) -> ExactOneBit:
+        """The twin for deployment: the same chances, in whole units.
+
+        Raises:
+            InvalidValue: there is no noise, or too little for any privacy.
+        """
+        if float(self.std) <= self.reach:
+            raise InvalidValue(
+                f"std is {float(self.std)}; it must be above the reach, {self.reach}: build it "
+                f"with OneBit.of"
+            )
+        bias = min(math.floor(_HALF * (self.reach / float(self.std)) * (1 + _GUARD)), _HALF - 1)
+        return ExactOneBit(bias=bias, middle=self.middle, reach=self.reach)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactOneBit:
+    """The same report with an exact coin: a word of the operating system below a whole number.
+
+    Attributes:
+        bias: how far from one half the chance is at the ends of the interval, in units of 2**-32.
+        middle: the middle of the interval.
+        reach: half of its length.
+
+    Formal guarantees:
+        With the default source every report is ε-differentially private for the ε of `event`,
+        whatever floating point does to the number (`one_bit.md`).
+
+    >>> noise = OneBit.of(epsilon=2.0, middle=0.0, reach=1.0).exact()
+    >>> abs(noise.add(np.array([0.3])).item()) == noise.std
+    True
+    """
+
+    bias: int
+    middle: float
+    reach: float
+
+    idealized: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        whole("bias", self.bias, high=_HALF - 1)
+        between("middle", self.middle, -1e18, 1e18, closed=True)
+        between("reach", self.reach, 1e-18, 1e18, closed=True)
+
+    @property
+    def std(self) -> float:
+        """How far from the middle both reports are, on the grid."""
+        return self._steps * self.grid
+
+    @property
+    def sensitivity(self) -> float:
+        """How far apart two numbers can be."""
+        return 2 * self.reach
+
+    @property
+    def grid(self) -> float:
+        """The distance between two values that can be reported: a power of two.
+
+        So fine that the middle and the reports are off by a part in 2**30 of the noise at most.
+        """
+        return 2.0 ** (math.frexp(self._far)[1] - 30)
+
+    @property
+    def reports(self) -> tuple[float, float]:
+        """The two reports that there are."""
+        centre = round(self.middle / self.grid) * self.grid
+        return centre - self.std, centre + self.std
+
+    @property
+    def subgaussian(self) -> float:
+        """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
+        return self.std
+
+    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+        """What a user would add to a sum: the number itself."""
+        return vector
+
+    def add(
+        self, vector: NDArray[np.float64], stream: Randomness | None = None
+    ) -> NDArray[np.float64]:
+        """One of the two reports, for a vector of one number; what is not finite is the middle.
+
+        Args:
+            vector: one number in float64.
+            stream: a source of bytes for tests; else the operating system's.
+
+        Raises:
+            InvalidValue: the vector has another shape or type.
+        """
+        array = np.asarray(vector)
+        if array.shape != (1,) or array.dtype != np.float64:
+            raise InvalidValue(
+                f"vector is {array.dtype} of shape {array.shape}; it must be float64 of shape (1,)"
+            )
+        place = (float(array[0]) - self.middle) / self.reach
+        place = min(1.0, max(-1.0, place)) if math.isfinite(place) else 0.0
+        # Rounded towards one half, so that no chance is more extreme than `bias` says.
+        chance = _HALF + math.trunc(self.bias * place)
+        return np.array([self.reports[word(stream or os.urandom) < chance]])
+
+    def event(self) -> events.RandomizedResponse:
+        """What one report costs."""
+        epsilon = 2 * math.atanh(self.bias / _HALF) * (1 + _GUARD / 16)
+        return events.RandomizedResponse(epsilon=epsilon)
+
+    @property
+    def _far(self) -> float:
+        return self.reach * (_HALF / self.bias)
+
+    @property
+    def _steps(self) -> int:
+        return round(self._far / self.grid)
+
+
+def _bias(epsilon: float) -> int:
+    """The most units of bias with which the coin is still ε-private, rounded down."""
+    bias = math.floor(_HALF * math.tanh(epsilon / 2) * (1 - _GUARD))
+    return min(bias, _HALF - 1)

@@ -1,0 +1,118 @@
+"""A normal vector on the statistic's side: the best pure local randomizer of vectors in a ball.
+
+`PrivUnitG` is for simulation. Its reports carry the statistic in their low bits, so a deployment
+uses `mechanisms.shortlist.ExactShortlist`, which has nearly the same law. Note: `privunit.md`.
+
+H. Asi, V. Feldman, K. Talwar, "Optimal algorithms for mean estimation under local differential
+privacy", ICML 2022, section 4: there for unit vectors; here for balls, at the threshold where the
+noise is the same in all directions.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.core.validate import between
+from kerchief.mechanisms.ball import lifted, spread_out
+from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
+from kerchief.privacy import events
+from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
+
+__all__ = ["PrivUnitG"]
+
+
+@struct
+class PrivUnitG:
+    """Report a normal vector, more often from beyond a threshold along the statistic.
+
+    The statistic is centred, scaled into the unit ball and lifted to the unit sphere of one more
+    dimension. Along it the report is a normal number that is above the threshold γ = reach/std with
+    probability p instead of q; across it, the report is plain normal noise. The lift is dropped.
+
+    Formal guarantees:
+        With real numbers, one report is ε-differentially private, e^ε = p(1 − q)/((1 − p)q), and
+        has mean the statistic and covariance std² I, whatever the statistic: see `privunit.md`.
+        Floating point, so `idealized` is True and only simulation may use it.
+
+    Attributes:
+        std: standard deviation of a report in every direction; 0 is no noise.
+        middle: the ball's center.
+        reach: the ball's radius.
+
+    >>> noise = PrivUnitG.of(epsilon=1.0, middle=0.0, reach=2**0.5, size=3)
+    >>> round(noise.std, 3), round(noise.event().epsilon, 6)
+    (3.558, 1.0)
+    """
+
+    idealized: ClassVar[bool] = True
+
+    std: float | Array
+    middle: tuple[float, ...] = static()
+    reach: float = static()
+
+    @classmethod
+    def of(
+        cls, *, epsilon: float, middle: float | NDArray[np.float64], reach: float, size: int
+    ) -> PrivUnitG:
+        """The noise with which a report is ε-private (less noise beyond ε = 30 is not drawn).
+
+        Raises:
+            InvalidValue: a value is out of its bound.
+        """
+        between("reach", reach, 1e-18, 1e18, closed=True)
+        return cls(std=reach * unit_noise(epsilon), middle=spread_out(middle, size), reach=reach)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far apart two statistics can be."""
+        return 2 * self.reach
+
+    def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
+        """What a user would add to a sum: the vector itself."""
+        return vector
+
+    def add(self, vector: Array, stream: Stream) -> Array:
+        """The report."""
+        middle = jnp.asarray(self.middle)
+        unit = lifted(vector, middle, self.reach)
+        along = self._along(stream.split(1))
+        noise = stream.normal(unit.shape[0]).astype(jnp.float64)
+        turned = noise + (along - noise @ unit) * unit
+        return jnp.where(self.std > 0, middle + self.std * turned[:-1], vector)
+
+    def event(self) -> events.Event:
+        """What one report costs; without noise there is no privacy."""
+        if float(self.std) == 0.0:
+            return events.NonPrivate()
+        return events.RandomizedResponse(epsilon=unit_epsilon(self.reach / float(self.std)))
+
+    def exact(self) -> ExactShortlist:
+        """The twin for deployment, at the same epsilon.
+
+        Its noise is within a hundredth of this one's up to an epsilon of 13.
+        """
+        return Shortlist.of(
+            epsilon=unit_epsilon(self.reach / float(self.std)),
+            middle=np.array(self.middle),
+            reach=self.reach,
+            size=len(self.middle),
+        ).exact()
+
+    def _along(self, stream: Stream) -> Array:
+        """A normal number, above the threshold with probability p, by its tail probability."""
+        threshold = self.reach / jnp.asarray(self.std)
+        tail = jax.scipy.stats.norm.sf(threshold)
+        density = jax.scipy.stats.norm.pdf(threshold)
+        chance = tail * (1 + threshold * (1 - tail) / density)
+        coin, place = stream.uniform(2).astype(jnp.float64)
+        place = place * (1 - 2.0**-25)
+        upper = jnp.where(coin <= chance, tail * place, tail + (1 - tail) * place)
+        return -jax.scipy.special.ndtri(upper)

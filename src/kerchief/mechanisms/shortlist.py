@@ -1,0 +1,332 @@
+"""One of many candidates: a pure local randomizer of vectors that no rounding can weaken.
+
+The device draws candidates that have nothing to do with its statistic, ranks them by how well they
+agree with it, and reports one: with probability p one of the best few, else one of the others.
+Whatever floating point does to the ranking, there are always exactly as many best ones; so the
+probabilities with which the candidates are reported are known exactly. `Shortlist` simulates the
+reports, `ExactShortlist` makes them. Proof note: `shortlist.md`.
+
+The law of the reports is nearly that of `mechanisms.privunit.PrivUnitG`, whose noise is optimal.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.core.validate import between, whole
+from kerchief.mechanisms.ball import lifted, spread_out
+from kerchief.mechanisms.discrete import Randomness
+from kerchief.mechanisms.words import UNITS, below, word
+from kerchief.privacy import events
+from kerchief.privacy.unit_vectors import unit_noise
+
+__all__ = ["ExactShortlist", "Shortlist"]
+
+Floats = NDArray[np.float64]
+
+_FEWEST, _MOST = 2**8, 2**16
+# As many candidates as come so near to the least deviation that there is.
+_NEAR = 1.01
+_GUARD = 2.0**-40
+# How finely the simulated order statistic is tabulated.
+_PLACES = 1024
+
+_special: Any = importlib.import_module("scipy.special")
+
+
+@struct
+class Shortlist:
+    """Report a candidate times a constant, simulated without drawing the other candidates.
+
+    Along the statistic the reported candidate is an order statistic of normal numbers, across it
+    plain normal noise.
+
+    Formal guarantees:
+        The reports of `ExactShortlist`, its twin for deployment, cost `event`. These are floating
+        point and have the same law up to a table, so `idealized` is True.
+
+    Attributes:
+        std: the greatest standard deviation of a report in any direction; 0 is no noise.
+        factor: what a candidate is multiplied by.
+        chance: p, with which one of the best is reported: a multiple of 2**-32.
+        middle: the center of the ball that the statistics lie in.
+        reach: its radius.
+        candidates: how many there are.
+        listed: how many of them are the best.
+
+    >>> noise = Shortlist.of(epsilon=1.0, middle=0.0, reach=2**0.5, size=3)
+    >>> noise.candidates, noise.listed, round(noise.std, 2), round(noise.event().epsilon, 6)
+    (256, 88, 3.57, 1.0)
+    """
+
+    idealized: ClassVar[bool] = True
+
+    std: float | Array
+    factor: float | Array
+    chance: float | Array
+    middle: tuple[float, ...] = static()
+    reach: float = static()
+    candidates: int = static()
+    listed: int = static()
+
+    @classmethod
+    def of(cls, *, epsilon: float, middle: float | Floats, reach: float, size: int) -> Shortlist:
+        """As few candidates as come within a hundredth of the least noise (65536 at the most).
+
+        Raises:
+            InvalidValue: a value is out of its bound.
+        """
+        between("reach", reach, 1e-18, 1e18, closed=True)
+        candidates, listed, units = _design(between("epsilon", epsilon, 1e-6, 1e9, closed=True))
+        mean, deviation = _moments(candidates, listed, units)
+        return cls(
+            std=reach * deviation / mean,
+            factor=reach / mean,
+            chance=units / UNITS,
+            middle=spread_out(middle, size),
+            reach=reach,
+            candidates=candidates,
+            listed=listed,
+        )
+
+    @property
+    def sensitivity(self) -> float:
+        """How far apart two statistics can be."""
+        return 2 * self.reach
+
+    def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
+        """What a user would add to a sum: the vector itself."""
+        return vector
+
+    def add(self, vector: Array, stream: Stream) -> Array:
+        """The report."""
+        middle = jnp.asarray(self.middle)
+        unit = lifted(vector, middle, self.reach)
+        along = self._along(stream.split(1))
+        noise = stream.normal(unit.shape[0]).astype(jnp.float64)
+        turned = noise + (along - noise @ unit) * unit
+        return jnp.where(self.std > 0, middle + self.factor * turned[:-1], vector)
+
+    def event(self) -> events.Event:
+        """What one report costs; without noise there is no privacy."""
+        return events.NonPrivate() if float(self.std) == 0.0 else self.exact().event()
+
+    def exact(self) -> ExactShortlist:
+        """The twin for deployment."""
+        return ExactShortlist(
+            units=round(float(self.chance) * UNITS),
+            middle=self.middle,
+            reach=self.reach,
+            candidates=self.candidates,
+            listed=self.listed,
+        )
+
+    def _along(self, stream: Stream) -> Array:
+        """How far along the statistic the reported candidate lies.
+
+        Given the first score that is not among the best, those are independent above it; given the
+        last one that is, the others are independent below.
+        """
+        coin, place, where = stream.uniform(3).astype(jnp.float64)
+        number = jnp.minimum((where * _PLACES).astype(jnp.int32), _PLACES - 1)
+        best, others = jnp.asarray(_cuts(self.candidates, self.listed))[:, number]
+        place = place * (1 - 2.0**-25)
+        upper = jnp.where(coin <= self.chance, best * place, others + (1 - others) * place)
+        return -jax.scipy.special.ndtri(upper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactShortlist:
+    """Draw the candidates, rank them, toss an exact coin, choose exactly evenly.
+
+    Attributes:
+        units: the chance that one of the best is reported, in units of 2**-32.
+        middle: the center of the ball that the statistics lie in.
+        reach: its radius.
+        candidates: how many are drawn for every report.
+        listed: how many of them are the best.
+
+    Formal guarantees:
+        With the default source every report is ε-differentially private for the ε of `event`,
+        for any statistic and any rounding (`shortlist.md`).
+
+    >>> noise = Shortlist.of(epsilon=1.0, middle=0.0, reach=1.0, size=3).exact()
+    >>> report = noise.add(np.zeros(3))
+    >>> report.shape, bool((report % noise.grid == 0).all())
+    ((3,), True)
+    """
+
+    units: int
+    middle: tuple[float, ...]
+    reach: float
+    candidates: int
+    listed: int
+
+    idealized: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        whole("candidates", self.candidates, low=2, high=_MOST)
+        whole("listed", self.listed, high=self.candidates - 1)
+        # The best must be likelier than the others: else reports point away from the statistic.
+        least = UNITS * self.listed // self.candidates + 1
+        whole("units", self.units, low=least, high=UNITS - 1)
+        between("reach", self.reach, 1e-18, 1e18, closed=True)
+
+    @property
+    def std(self) -> float:
+        """The greatest standard deviation of a report in any direction."""
+        mean, deviation = _moments(self.candidates, self.listed, self.units)
+        return self.reach * deviation / mean
+
+    @property
+    def sensitivity(self) -> float:
+        """How far apart two statistics can be."""
+        return 2 * self.reach
+
+    @property
+    def grid(self) -> float:
+        """The distance between two values that can be reported: a power of two."""
+        return 2.0 ** (math.frexp(self.std)[1] - 26)
+
+    def prepare(self, vector: Floats, stream: object = None) -> Floats:
+        """What a user would add to a sum: the vector itself."""
+        return vector
+
+    def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
+        """A report: one candidate, scaled and written on the grid.
+
+        Args:
+            vector: the statistic, in float64; what is not finite counts as the middle.
+            stream: a source of bytes for tests; else the operating system's.
+
+        Raises:
+            InvalidValue: the vector has another shape or type.
+        """
+        array, size = np.asarray(vector), len(self.middle)
+        if array.shape != (size,) or array.dtype != np.float64:
+            raise InvalidValue(
+                f"vector is {array.dtype} of shape {array.shape}; "
+                f"it must be float64 of shape ({size},)"
+            )
+        source = stream or os.urandom
+        drawn = _candidates(self.candidates, size + 1, source)
+        ranked = np.argpartition(drawn @ self._unit(array), self.candidates - self.listed)
+        chosen = drawn[ranked[self._position(source)], :-1]
+        mean, _ = _moments(self.candidates, self.listed, self.units)
+        report = np.array(self.middle) + (self.reach / mean) * chosen
+        written: Floats = np.rint(report / self.grid) * self.grid
+        return written
+
+    def event(self) -> events.RandomizedResponse:
+        """What one report costs."""
+        odds = (self.units / (UNITS - self.units)) * ((self.candidates / self.listed) - 1)
+        return events.RandomizedResponse(epsilon=math.log(odds) + _GUARD / 16)
+
+    def _position(self, source: Randomness) -> int:
+        """Where in the ranking the reported candidate stands: the best are the last."""
+        others = self.candidates - self.listed
+        if word(source) < self.units:
+            return others + below(self.listed, source)
+        return below(others, source)
+
+    def _unit(self, vector: Floats) -> Floats:
+        """The unit vector that stands for the statistic; see `ball.lifted`."""
+        centred = (vector - np.array(self.middle)) / self.reach
+        centred = np.clip(np.where(np.isfinite(centred), centred, 0.0), -1e150, 1e150)
+        unit = centred / max(1.0, float(np.linalg.norm(centred)))
+        return np.append(unit, math.sqrt(max(0.0, 1 - float(unit @ unit))))
+
+
+def _candidates(count: int, size: int, source: Randomness) -> Floats:
+    """Independent normal vectors, which may be known to anyone: a fast generator is enough."""
+    return np.random.default_rng(int.from_bytes(source(16), "little")).standard_normal(
+        (count, size)
+    )
+
+
+@lru_cache(maxsize=256)
+def _design(epsilon: float) -> tuple[int, int, int]:
+    """How many candidates, how many best ones, and the chance of those in units of 2**-32."""
+    least = unit_noise(epsilon)
+    share = float(_special.ndtr(-1 / least))
+    candidates, listed = _FEWEST, _best(epsilon, _FEWEST, share)
+    while candidates < _MOST and _noise(epsilon, candidates, listed) > _NEAR * least:
+        candidates *= 2
+        listed = _best(epsilon, candidates, share)
+    return candidates, listed, _units(epsilon, candidates, listed)
+
+
+def _best(epsilon: float, candidates: int, share: float) -> int:
+    """The number of best ones with the least noise, of some near the best threshold's share."""
+    near = {max(1, round(share * candidates * (18 + step) / 20)) for step in range(9)}
+    return min(sorted(near), key=lambda listed: _noise(epsilon, candidates, listed))
+
+
+def _noise(epsilon: float, candidates: int, listed: int) -> float:
+    """The greatest deviation of a report, over the ball's radius."""
+    mean, deviation = _moments(candidates, listed, _units(epsilon, candidates, listed))
+    return deviation / mean
+
+
+def _units(epsilon: float, candidates: int, listed: int) -> int:
+    """The greatest chance, in units, with p (N − k) / ((1 − p) k) at most e^ε."""
+    odds = math.exp(min(epsilon, 40.0)) * listed / (candidates - listed)
+    return min(math.floor(UNITS * (odds / (1 + odds)) * (1 - _GUARD)), UNITS - 1)
+
+
+@lru_cache(maxsize=1024)
+def _moments(candidates: int, listed: int, units: int) -> tuple[float, float]:
+    """A reported candidate's mean along the statistic, and its greatest deviation in a direction.
+
+    With U the beta law of a cut and z its normal quantile, the best have a sum of N E φ(z) and a
+    sum of squares of k + N E z φ(z) on average. Across the statistic the deviation is one.
+    """
+    scores, weights = _cut(listed, candidates - listed)
+    density = np.exp(-(scores**2) / 2) / math.sqrt(2 * math.pi)
+    total = candidates * float(weights @ density)
+    squares = listed + candidates * float(weights @ (scores * density))
+    chance = units / UNITS
+    best, other = chance / listed, (1 - chance) / (candidates - listed)
+    mean = total * (best - other)
+    square = best * squares + other * (candidates - squares)
+    return mean, math.sqrt(max(1.0, square - mean**2))
+
+
+@lru_cache(maxsize=256)
+def _cuts(candidates: int, listed: int) -> Floats:
+    """Equally likely tail probabilities of the first score that is not listed, and the last."""
+    places = (np.arange(_PLACES) + 0.5) / _PLACES
+    rows = []
+    for one, other in ((listed + 1, candidates - listed), (listed, candidates - listed + 1)):
+        scores, weights = _cut(one, other)
+        middles = np.cumsum(weights) - weights / 2
+        rows.append(_special.ndtr(-np.interp(places, middles, scores)))
+    return np.stack(rows)
+
+
+def _cut(one: int, other: int) -> tuple[Floats, Floats]:
+    """The law of z where the tail probability of z has the beta law: points and their weights."""
+    share = one / (one + other)
+    centre = -float(_special.ndtri(share))
+    density = math.exp(-(centre**2) / 2) / math.sqrt(2 * math.pi)
+    width = math.sqrt(share * (1 - share) / (one + other)) / density
+    scores = centre + 16 * width * np.linspace(-1, 1, 4001)
+    logs = (one - 1) * _special.log_ndtr(-scores) + (other - 1) * _special.log_ndtr(scores)
+    logs = logs - scores**2 / 2
+    weights = np.exp(logs - logs.max())
+    return scores, weights / weights.sum()

@@ -1,0 +1,155 @@
+"""What a device may do to its report under local trust, by the words of `--randomizer`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from kerchief.core.contracts import BoundedSum
+from kerchief.core.errors import InvalidValue
+from kerchief.core.registry import Registry
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.mechanism import Mechanism
+from kerchief.mechanisms.one_bit import OneBit
+from kerchief.mechanisms.privunit import PrivUnitG
+from kerchief.mechanisms.shortlist import Shortlist
+from kerchief.privacy.calibration import gaussian_noise_multiplier, share
+from kerchief.privacy.guarantee import Guarantee
+
+__all__ = ["BEST", "RANDOMIZERS", "Randomizer", "randomize"]
+
+BEST = "best"
+"""The word for a trust's default noise."""
+
+# Shares of epsilon add up to no more than all of it, in floating point too.
+_GUARD = 1e-13
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Randomizer:
+    """A registered randomizer of reports.
+
+    Attributes:
+        summary: one line for listings.
+        pure: builds it from a query and the epsilon that it may cost, whatever delta is; None where
+            a noise multiplier is what it needs.
+        single: whether it is for a single number alone.
+        words: which others it chooses among.
+    """
+
+    summary: str
+    pure: Callable[[BoundedSum, float], Mechanism] | None = None
+    single: bool = False
+    words: tuple[str, ...] = ()
+
+    def suits(self, query: BoundedSum) -> bool:
+        """Whether it can randomize this query's statistics."""
+        return query.size == 1 or not self.single
+
+
+RANDOMIZERS: Registry[Randomizer] = Registry("randomizer")
+"""What devices may do under local trust, by the word of `--randomizer`."""
+
+
+def _laplace(query: BoundedSum, epsilon: float) -> Laplace:
+    euclidean = math.sqrt(query.size) * query.sensitivity
+    taxicab = getattr(query, "taxicab", euclidean)
+    return Laplace.of(epsilon=epsilon, taxicab=taxicab, dimension=query.size)
+
+
+def _privunit(query: BoundedSum, epsilon: float) -> PrivUnitG:
+    return PrivUnitG.of(epsilon=epsilon, middle=query.middle, reach=query.reach, size=query.size)
+
+
+def _shortlist(query: BoundedSum, epsilon: float) -> Shortlist:
+    return Shortlist.of(epsilon=epsilon, middle=query.middle, reach=query.reach, size=query.size)
+
+
+def _one_bit(query: BoundedSum, epsilon: float) -> OneBit:
+    middle = np.asarray(query.middle).item()
+    return OneBit.of(epsilon=epsilon, middle=middle, reach=query.reach)
+
+
+RANDOMIZERS.add(
+    BEST,
+    Randomizer(
+        summary="the one with the least noise that keeps the guarantee",
+        words=("gaussian", "laplace", "privunit", "one-bit"),
+    ),
+)
+RANDOMIZERS.add(
+    "gaussian", Randomizer(summary="normal noise on every coordinate: the classical choice")
+)
+RANDOMIZERS.add(
+    "laplace",
+    Randomizer(pure=_laplace, summary="Laplace noise on every coordinate, for any delta"),
+)
+RANDOMIZERS.add(
+    "privunit",
+    Randomizer(pure=_privunit, summary="a normal vector on the statistic's side, for any delta"),
+)
+RANDOMIZERS.add(
+    "shortlist",
+    Randomizer(
+        pure=_shortlist,
+        summary="one of many candidates: the deployed twin of privunit, for any delta",
+    ),
+)
+RANDOMIZERS.add(
+    "one-bit",
+    Randomizer(pure=_one_bit, single=True, summary="a coin for a single number, for any delta"),
+)
+
+
+def randomize(
+    queries: Mapping[str, BoundedSum], promise: Guarantee, *, words: Sequence[str]
+) -> Mapping[str, Mechanism]:
+    """What a device does to each of its reports: the least noise that these words offer.
+
+    A device answers all queries, and what they cost adds up. Normal noises share one joint budget;
+    pure ones share epsilon, as the queries' importance says. Each query then gets the pure one of
+    least deviation; between all normal and all pure, the product of the deviations decides, so
+    that no query's units count.
+
+    Args:
+        queries: the sums that a policy asks for.
+        promise: what all reports of one device keep together.
+        words: of `RANDOMIZERS`.
+
+    Raises:
+        InvalidValue: no word suits a query.
+    """
+    weights = [query.importance for query in queries.values()]
+    ways: list[list[Mechanism]] = []
+    if any(RANDOMIZERS[word].pure is None for word in words) and promise.delta > 0:
+        parts = share(gaussian_noise_multiplier(promise.epsilon, promise.delta), weights)
+        ways.append([_normal(q, m) for q, m in zip(queries.values(), parts, strict=True)])
+    if any(RANDOMIZERS[word].pure is not None for word in words) and promise.epsilon > 0:
+        parts = tuple(promise.epsilon * w / math.fsum(weights) * (1 - _GUARD) for w in weights)
+        ways.append([_quietest(q, e, words) for q, e in zip(queries.values(), parts, strict=True)])
+    if not ways:
+        raise InvalidValue(
+            f"epsilon is {promise.epsilon}, delta is {promise.delta}, and {', '.join(words)} needs "
+            f"the other one to be above 0; choose {BEST!r}"
+        )
+    chosen = min(ways, key=lambda way: math.fsum(math.log(float(noise.std)) for noise in way))
+    return dict(zip(queries, chosen, strict=True))
+
+
+def _normal(query: BoundedSum, noise_multiplier: float) -> Gaussian:
+    return Gaussian.of(noise_multiplier=noise_multiplier, sensitivity=query.sensitivity)
+
+
+def _quietest(query: BoundedSum, epsilon: float, words: Sequence[str]) -> Mechanism:
+    """The pure randomizer of least deviation among those that suit the query."""
+    makers = [e.pure for e in map(RANDOMIZERS.__getitem__, words) if e.pure and e.suits(query)]
+    if not makers:
+        raise InvalidValue(
+            f"the query has {query.size} numbers and {', '.join(words)} is for a single one; "
+            f"choose {BEST!r}"
+        )
+    return min((make(query, epsilon) for make in makers), key=lambda noise: float(noise.std))

@@ -1,1 +1,33 @@
-"""Bandits whose expected reward is a known curve of a linear score."""
+"""Bandits for rewards that are a curve of a linear score."""
+
+from __future__ import annotations
+
+from kerchief.policies.glm import (
+    batched,
+    batched_paper,
+    ecolog,
+    gloc,
+    greedy_descent,
+    local_descent,
+    local_paper,
+    online,
+    paper,
+    rarely,
+    rs,
+    ucb,
+)
+
+__all__ = [
+    "batched",
+    "batched_paper",
+    "ecolog",
+    "gloc",
+    "greedy_descent",
+    "local_descent",
+    "local_paper",
+    "online",
+    "paper",
+    "rarely",
+    "rs",
+    "ucb",
+]

@@ -151,19 +151,20 @@ class SBLB:
 class Mended(LinUCB):
     """LinUCB on batches that grow: what is left of the algorithm of Garcelon et al. 2022, repaired.
 
-    Batches begin with a twenty-fifth of all users and grow by a factor of 2.5.
+    The first batch, in which nothing is known, has (18 + d)/400 of all users; batches grow by a
+    factor of 2.5.
     """
 
     @classmethod
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
     ) -> Mended:
-        """Build it from public facts alone; see `LinUCB.of`. When tuned, the multiplier is 0.25."""
-        tuned = 0.25 if mode == "tuned" and exploration is None else exploration
-        made = LinUCB.of(problem, mode=mode, exploration=tuned)
-        batches = growing(problem.horizon, first=max(100, problem.horizon // 25), growth=2.5)
+        """Build it from public facts alone; see `LinUCB.of`. When tuned, the damping is 1."""
+        made = LinUCB.of(problem, mode=mode, exploration=exploration)
+        first = max(100, problem.horizon * (18 + problem.dim) // 400)
+        batches = growing(problem.horizon, first=first, growth=2.5)
         query = dataclasses.replace(made.query, batches=batches)
-        return cls(**(vars(made) | {"query": query}))
+        return cls(**(vars(made) | {"query": query, "damping": 1.0}))
 
 
 def _mended(problem: Problem, mode: Mode) -> Mended:

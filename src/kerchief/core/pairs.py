@@ -1,0 +1,134 @@
+"""The query behind online and errors-in-variables bandits: one user's features and reward.
+
+`Regression` asks for products, x xᵀ and y x; `Pair` asks for x and y themselves and leaves the
+products to the learner, who must then take off the noise's own square. Proof note: `pairs.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.core.contracts import Example, Problem
+from kerchief.core.queries import clip_features, finite
+from kerchief.core.validate import at_least, between, positive, whole
+
+__all__ = ["Pair"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The sum of (x, b y) over users, as one flat vector.
+
+    Under local trust a total is released after every user, and the difference of two totals is one
+    user's report.
+
+    Attributes:
+        dim: length of x.
+        norm: x is scaled into the ball of this radius.
+        low: y is clipped to at least this.
+        high: y is clipped to at most this.
+        center: subtracted from y after clipping; for arms that hold a constant coordinate.
+        balance: b, how much the reward counts beside the features: less of it, less noise on x and
+            more on y.
+        constant: the value of the last coordinate where all arms share it: it is public, so it is
+            written and not reported. 0 for none.
+        importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: how many users have come when each batch ends; none where any times will do.
+    """
+
+    dim: int
+    norm: float
+    low: float
+    high: float
+    center: float = 0.0
+    balance: float = 1.0
+    constant: float = 0.0
+    importance: float = 1.0
+    batches: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the bounds: privacy rests on them."""
+        whole("dim", self.dim, low=2 if self.constant else 1)
+        between("norm", self.norm, 1e-9, 1e9, closed=True)
+        at_least("high", self.high, at_least("low", self.low, -1e9))
+        between("center", self.center, -1e9, 1e9, closed=True)
+        between("balance", self.balance, 1e-9, 1e9, closed=True)
+        # What is left of the norm is then at least a thousandth of it.
+        between("constant", abs(self.constant), 0.0, (1 - 1e-6) * self.norm, closed=True)
+        positive("importance", self.importance)
+
+    @classmethod
+    def of(cls, problem: Problem, *, balance: float = 1.0) -> Pair:
+        """The query that fits a problem's public bounds, rewards centred where that is free."""
+        middle = (problem.low + problem.high) / 2
+        shared = 0 < abs(problem.constant) <= (1 - 1e-6) * problem.norm and problem.dim > 1
+        return cls(
+            dim=problem.dim,
+            norm=problem.norm,
+            low=problem.low,
+            high=problem.high,
+            center=middle if problem.constant else 0.0,
+            balance=balance,
+            constant=problem.constant if shared else 0.0,
+        )
+
+    @property
+    def size(self) -> int:
+        """Length of the statistic: the features that are reported, and the reward."""
+        return self.dim + 1 - bool(self.constant)
+
+    @property
+    def sensitivity(self) -> float:
+        """Exact diameter of the statistics under replacement.
+
+        Features lie in a ball of radius ℓ = √(L² - c²) and rewards in an interval of length W, free
+        of each other: √(4ℓ² + b² W²). Proof in `pairs.md`.
+
+        >>> round(Pair(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
+        5.0
+        >>> round(Pair(dim=5, norm=1.0, low=0.0, high=1.0, constant=0.5**0.5).sensitivity ** 2, 6)
+        3.0
+        """
+        return 2 * self.reach
+
+    @property
+    def middle(self) -> NDArray[np.float64]:
+        """No features, and the middle of the rewards."""
+        point = np.zeros(self.size)
+        point[-1] = self.balance * ((self.low + self.high) / 2 - self.center)
+        return point
+
+    @property
+    def reach(self) -> float:
+        """The greatest distance from the middle, exactly: half the diameter."""
+        return math.hypot(self._rest, self.balance * (self.high - self.low) / 2)
+
+    @property
+    def noisy(self) -> NDArray[np.float64]:
+        """One for each coordinate of x that is reported, and so carries noise; else zero."""
+        mask = np.ones(self.dim)
+        mask[-1] = not self.constant
+        return mask
+
+    def encode(self, record: Example) -> Array:
+        """Clip x and y, then write them side by side, without what is public."""
+        features = record.features[:-1] if self.constant else record.features
+        x = clip_features(features, self._rest)
+        y = jnp.clip(finite(record.reward), self.low, self.high) - self.center
+        return jnp.append(x, self.balance * y)
+
+    def split(self, report: Array) -> tuple[Array, Array]:
+        """The features, with what is public, and the centred reward, from one user's report."""
+        x = jnp.append(report[:-1], self.constant) if self.constant else report[:-1]
+        return x, report[-1] / self.balance
+
+    @property
+    def _rest(self) -> float:
+        """How long the reported features can be."""
+        return math.sqrt(self.norm**2 - self.constant**2)

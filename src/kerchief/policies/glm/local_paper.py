@@ -1,0 +1,273 @@
+"""The locally private GLM bandit as it is printed: for study, not for deployment.
+
+Zheng et al. 2020, Algorithm 3: a device reports x xᵀ, z x and e x, with z = ⟨x, θ'⟩ the score that
+the iterate θ' gives and e = μ(z) - y; the server takes gradient steps of 1/√T, and plays by the
+regression of the scores on the arms with a ridge of 2Υ_t and a squared width of Cσ√(dt)/k. An order
+of magnitude in the paper is taken with a factor of one here: C bounds μ, k its least slope, σ is
+the printed deviation 6√(2 ln(3.75/δ))/ε and Υ_t = σ√t (4√d + 2 ln(2T/α)).
+
+Three things are *not* taken over. The noise: `protect` gives the same promise its true noise, where
+the paper splits epsilon three ways. The bound on the gradient: the paper takes |e| for at most C,
+which is false where rewards are not binary, and its promise with it; here e is cut, always, to the
+greatest |μ(z) - y| that the public bounds allow. And the matrix without any ridge before the first
+user, which cannot be inverted: one is added to every ridge. `local_descent` is the repaired bandit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
+from kerchief.core.linalg import floored, inverse, smat, svec, svec_size
+from kerchief.core.links import link_named
+from kerchief.core.minimizers import into_ball
+from kerchief.core.queries import clip_features, finite
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.core.validate import between, positive, whole
+from kerchief.policies.ellipsoid import lengths
+from kerchief.policies.registry import POLICIES, Entry, Mode
+
+__all__ = ["Model", "PrintedDescent", "State", "ThreeBlocks", "printed_deviation"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ThreeBlocks:
+    """The sums of x xᵀ, z x and e x over users, each in units of its own bound.
+
+    A record's weight is z.
+
+    Attributes:
+        dim: length of x.
+        norm: x is scaled into the ball of this radius.
+        score: z is clipped to this size.
+        slope: e is clipped to this size.
+        importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: how many users have come when each batch ends; none where any times will do.
+    """
+
+    dim: int
+    norm: float
+    score: float
+    slope: float
+    importance: float = 1.0
+    batches: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the bounds: privacy rests on them."""
+        whole("dim", self.dim)
+        between("norm", self.norm, 1e-9, 1e9, closed=True)
+        between("score", self.score, 1e-9, 1e18, closed=True)
+        between("slope", self.slope, 1e-9, 1e9, closed=True)
+        positive("importance", self.importance)
+
+    @property
+    def size(self) -> int:
+        """Length of the statistic."""
+        return svec_size(self.dim) + 2 * self.dim
+
+    @property
+    def sensitivity(self) -> float:
+        """Exact diameter of the statistics under replacement.
+
+        The last two blocks are one pair u = (z, e) with ‖u‖² at most 2, so the proof of
+        `core/queries.md` holds with ‖u‖ for |y|: at q = 2 the diameter is 2√2, for opposite x.
+
+        >>> round(ThreeBlocks(dim=3, norm=1.0, score=1.0, slope=0.7).sensitivity ** 2, 6)
+        8.0
+        """
+        return math.sqrt(8)
+
+    @property
+    def middle(self) -> float:
+        """The centre of a ball that holds every statistic."""
+        return 0.0
+
+    @property
+    def reach(self) -> float:
+        """Its radius: one block each, of length one."""
+        return math.sqrt(3)
+
+    def encode(self, record: Example) -> Array:
+        """Clip x, z and e, each to its bound, and write the blocks side by side."""
+        x = clip_features(record.features, self.norm) / self.norm
+        score = jnp.clip(finite(jnp.asarray(record.weight)) / self.score, -1, 1)
+        slope = jnp.clip(finite(record.reward) / self.slope, -1, 1)
+        return jnp.concatenate([svec(x[:, None] * x[None, :]), score * x, slope * x])
+
+    def split(self, total: Array) -> tuple[Array, Array, Array]:
+        """The sums of x xᵀ, z x and e x, from a total."""
+        cut = svec_size(self.dim)
+        matrix, scores, slopes = total[:cut], total[cut : cut + self.dim], total[cut + self.dim :]
+        return (
+            smat(matrix, self.dim) * self.norm**2,
+            scores * (self.norm * self.score),
+            slopes * (self.norm * self.slope),
+        )
+
+
+@struct
+class State:
+    """The learner's memory: the latest release, and the iterate."""
+
+    total: Array
+    count: Array
+    iterate: Array
+    noisy: bool = static()
+
+
+@struct
+class Model:
+    """The billboard: where devices take gradients, and the confidence set."""
+
+    iterate: Array
+    estimate: Array
+    inverse: Array
+    width: Array
+
+
+@struct
+class PrintedDescent:
+    """Algorithm 3 with its printed step, ridge and width.
+
+    Attributes:
+        query: the three sums it asks for.
+        link: how a score becomes an expected reward.
+        radius: bound on the norm of the parameter.
+        flattest: k, the least slope over all scores.
+        largest: C, the greatest expected reward, in size.
+        step: of the descent.
+        deviation: σ as printed; it sets ridge and width, not the noise.
+        log: ln(2T/α).
+    """
+
+    query: ThreeBlocks = static()
+    link: str = static()
+    radius: float | Array
+    flattest: float | Array
+    largest: float | Array
+    step: float | Array
+    deviation: float | Array
+    log: float | Array
+
+    @property
+    def queries(self) -> Mapping[str, ThreeBlocks]:
+        """One: the running totals of three blocks."""
+        return {"blocks": self.query}
+
+    def init(self, outlook: Mapping[str, Outlook]) -> State:
+        """Before any user: empty sums, and an iterate of zero."""
+        return State(
+            total=jnp.zeros(self.query.size, jnp.float64),
+            count=jnp.int32(0),
+            iterate=jnp.zeros(self.query.dim, jnp.float64),
+            noisy=outlook["blocks"].noisy,
+        )
+
+    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
+        """It takes every release it can get."""
+        return {"blocks": True}
+
+    def request(self, state: State, name: str) -> None:
+        """Sums need nothing."""
+
+    def update(self, state: State, name: str, release: Release) -> State:
+        """One step along the newest gradient."""
+        gradient = self.query.split(release.total - state.total)[2]
+        return State(
+            total=release.total,
+            count=release.count,
+            iterate=into_ball(state.iterate - self.step * gradient, self.radius),
+            noisy=state.noisy,
+        )
+
+    def refreshes(self, clock: Clock) -> Array | bool:
+        """After every round: the next gradient is taken at the newest iterate."""
+        return True
+
+    def publish(self, state: State) -> Model:
+        """The regression of the scores, with the printed ridge and width."""
+        gram, moment, _ = self.query.split(state.total)
+        count = jnp.asarray(state.count).astype(jnp.float64)
+        shake = self.deviation * jnp.sqrt(count) * (4 * math.sqrt(self.query.dim) + 2 * self.log)
+        ridge = 1 + 2 * shake
+        matrix = gram + ridge * jnp.eye(self.query.dim)
+        inverted = inverse(floored(matrix, 0.1 * ridge) if state.noisy else matrix)
+        square = self.largest * self.deviation / self.flattest * jnp.sqrt(self.query.dim * count)
+        return Model(
+            iterate=state.iterate.astype(jnp.float32),
+            estimate=(inverted @ moment).astype(jnp.float32),
+            inverse=inverted.astype(jnp.float32),
+            width=jnp.sqrt(square).astype(jnp.float32),
+        )
+
+    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        """The allowed arm with the highest upper confidence bound."""
+        x = arms.features
+        upper = x @ model.estimate + model.width * lengths(x, model.inverse)
+        return jnp.argmax(jnp.where(arms.allowed, upper, -jnp.inf))
+
+    def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        """The arm played, its score at the posted iterate, and the slope of its loss there."""
+        x = arms.features[action]
+        score = jnp.clip(x @ model.iterate, -self.query.score, self.query.score)
+        slope = link_named(self.link).mean(score) - reward
+        return {"blocks": Example(features=x, reward=slope, weight=score)}
+
+
+def printed_deviation(epsilon: float, delta: float) -> float:
+    """The σ of Algorithm 3: three blocks at a third of epsilon and delta each.
+
+    >>> round(printed_deviation(1.0, 0.1), 2), printed_deviation(math.inf, 0.1)
+    (16.15, 0.0)
+    """
+    return 6 * math.sqrt(2 * math.log(3.75 / delta)) / epsilon
+
+
+def _promised(problem: Problem, epsilon: float, delta: float) -> PrintedDescent:
+    """The algorithm for a promise, which sets its ridge and its width."""
+    link, reach = link_named(problem.link), problem.radius * problem.norm
+    least, most = (float(link.mean(jnp.float64(z))) for z in (-reach, reach))
+    return PrintedDescent(
+        query=ThreeBlocks(
+            dim=problem.dim,
+            norm=problem.norm,
+            score=reach,
+            slope=max(problem.high - least, most - problem.low),
+        ),
+        link=problem.link,
+        radius=problem.radius,
+        flattest=1 / link.kappa(reach),
+        largest=max(abs(least), abs(most)),
+        step=1 / math.sqrt(problem.horizon),
+        deviation=printed_deviation(epsilon, delta),
+        log=math.log(2 * problem.horizon / _FAILURE),
+    )
+
+
+def _make(problem: Problem, mode: Mode) -> PrintedDescent:
+    """The algorithm without a promise: that of an epsilon without bound."""
+    return _promised(problem, math.inf, _FAILURE)
+
+
+_FAILURE = 0.05
+
+POLICIES.add(
+    "glm-local@paper",
+    Entry(
+        make=_make,
+        kind=PrintedDescent,
+        summary="a locally private GLM bandit with printed step, ridge and width, and true noise",
+        source="Zheng et al. 2020, Algorithm 3",
+        trusts=("none", "local"),
+        parent="glm-local@paper",
+        home="logistic",
+        promised=_promised,
+        deployable=False,
+    ),
+)

@@ -1,0 +1,364 @@
+"""A bandit over bandits: which of several learners the next user follows.
+
+After the Private Bandits Combiner, Algorithm 2 of "Improved rate for Locally Differentially Private
+Linear Bandits" (TMLR submission), itself after Cutkosky, Das and Purohit 2020 (Cutkosky et al.
+2020, "Upper confidence bounds for combining stochastic bandits"). All learners pose the same query,
+so a user sends one report whoever was followed, and the index of that learner is a function of
+reports that were sent before. As printed the constants never let it look at a second learner
+(`combiner@paper`; proof in `combiner.md`).
+
+The working one balances instead (Pacchiano, Dann, Gentile and Bartlett 2020, Pacchiano et al. 2020,
+"Regret bound balancing and elimination for model selection"): it follows the learner that has been
+followed least, and drops one whose rewards show that it is worse. Every learner learns from every
+report, as losses do not depend on who chose the arm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Problem, Release, Tree
+from kerchief.core.pairs import Pair
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.policies.linear.online import OnlineLinUCB
+from kerchief.policies.linear.online_paper import PrintedLinUCB
+from kerchief.policies.linear.pairs import PairLinUCB, Seen
+from kerchief.policies.pace import ever_rarer
+from kerchief.policies.registry import POLICIES, Entry, Mode
+
+__all__ = ["Combiner", "Constants", "Model", "PrintedCombiner", "State", "printed_constants"]
+
+_FAILURE = 0.01
+
+
+@struct
+class State:
+    """The memory of a bandit over bandits; rows are learners.
+
+    Attributes:
+        seen: the latest release.
+        learners: their own memories.
+        posted: whom users follow now.
+        plays: how many users followed each.
+        rewards: the sum of their reported rewards.
+        shortfall: how far rewards fell below the mean of those before, in all.
+        active: who may still be followed.
+    """
+
+    seen: Seen
+    learners: tuple[Tree, ...]
+    posted: Array
+    plays: Array
+    rewards: Array
+    shortfall: Array
+    active: Array
+
+
+@struct
+class Model:
+    """The billboard: every learner's model, and whom to follow."""
+
+    learners: tuple[Tree, ...]
+    posted: Array
+
+
+@struct
+class Combiner:
+    """Regret balancing over learners with the same query.
+
+    A learner is dropped when its mean reward, plus c √(v/n) on either side and plus what its regret
+    may be by now, r/√n, is below that of another; v is the variance of a reported reward.
+
+    Attributes:
+        learners: whom to choose from.
+        spread: deviation of a reward, at most.
+        caution: c.
+        slowness: r, the same for all learners.
+        patience: the index and the models are posted every 2^k rounds, the largest such number that
+            is at most patience * round, or every round while that is below 1.
+
+    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
+    >>> policy = Combiner.of(problem)
+    >>> model = policy.publish(policy.init({"pair": Outlook(noisy=False)}))
+    >>> int(model.posted)
+    0
+    """
+
+    learners: tuple[Policy, ...]
+    spread: float | Array
+    caution: float | Array
+    slowness: float | Array
+    patience: float | Array
+
+    @classmethod
+    def of(cls, problem: Problem, *, mode: Mode = "tuned") -> Self:
+        """Over errors in the variables and gradient descent, from public facts alone."""
+        return cls(
+            learners=(PairLinUCB.of(problem, mode=mode), OnlineLinUCB.of(problem, mode=mode)),
+            spread=(problem.high - problem.low) / 2,
+            caution=2.0,
+            slowness=1.0,
+            patience=0.01,
+        )
+
+    @property
+    def queries(self) -> Mapping[str, Pair]:
+        """The one that all learners pose."""
+        posed: Mapping[str, Pair] = self.learners[0].queries  # type: ignore[assignment]
+        return posed
+
+    def init(self, outlook: Mapping[str, Outlook]) -> State:
+        """Nobody was followed yet; the first will be."""
+        count = len(self.learners)
+        return State(
+            seen=Seen.nothing(self.queries["pair"]),
+            learners=tuple(learner.init(outlook) for learner in self.learners),
+            posted=jnp.int32(0),
+            plays=jnp.zeros(count, jnp.float64),
+            rewards=jnp.zeros(count, jnp.float64),
+            shortfall=jnp.zeros(count, jnp.float64),
+            active=jnp.ones(count, bool),
+        )
+
+    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
+        """Every release: each holds one report."""
+        return {"pair": True}
+
+    def request(self, state: State, name: str) -> None:
+        """Sums need nothing."""
+
+    def update(self, state: State, name: str, release: Release) -> State:
+        """Let learners learn, count the reward for the one that was followed, and choose anew."""
+        latest, seen = state.seen.next(self.queries["pair"], release)
+        followed = jnp.arange(len(self.learners)) == state.posted
+        mean = state.rewards / jnp.maximum(1.0, state.plays)
+        counted = State(
+            seen=seen,
+            learners=self._learned(state, name, release),
+            posted=state.posted,
+            plays=state.plays + followed,
+            rewards=state.rewards + followed * latest.reward,
+            shortfall=state.shortfall + followed * (mean - latest.reward),
+            active=state.active,
+        )
+        tested = dataclasses.replace(counted, active=self._active(counted))
+        # The index that is posted now is for the users until the next posting, and so is this one.
+        due = self.refreshes(Clock(round=release.count - 1, since={}))
+        score = jnp.where(tested.active, self._score(tested), -jnp.inf)
+        chosen = jnp.argmax(score).astype(jnp.int32)
+        return dataclasses.replace(tested, posted=jnp.where(due, chosen, state.posted))
+
+    def refreshes(self, clock: Clock) -> Array | bool:
+        """Ever more rarely, as one more user matters ever less."""
+        return ever_rarer(clock, self.patience)
+
+    def publish(self, state: State) -> Model:
+        """All models, and whom to follow."""
+        pairs = zip(self.learners, state.learners, strict=True)
+        return Model(learners=tuple(one.publish(own) for one, own in pairs), posted=state.posted)
+
+    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        """What the learner that is followed would choose."""
+        pairs = zip(self.learners, model.learners, strict=True)
+        return jnp.stack([one.act(own, arms, clock, stream) for one, own in pairs])[model.posted]
+
+    def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        """The features of the arm played, and its reward: one report, whoever was followed."""
+        return self.learners[0].record(model.learners[0], arms, action, reward)
+
+    def _learned(self, state: State, name: str, release: Release) -> tuple[Tree, ...]:
+        """Every learner learns from every report."""
+        pairs = zip(self.learners, state.learners, strict=True)
+        return tuple(one.update(own, name, release) for one, own in pairs)
+
+    def _variance(self, state: State) -> Array:
+        """Of a reported reward: its own and that of the noise."""
+        noise = state.seen.variance / jnp.maximum(1, state.seen.count)
+        return self.spread**2 + noise / self.queries["pair"].balance ** 2
+
+    def _active(self, state: State) -> Array:
+        """Drop whoever is worse than another for sure; the best stays, and so do the unseen."""
+        plays = jnp.maximum(1.0, state.plays)
+        mean, doubt = state.rewards / plays, self.caution * jnp.sqrt(self._variance(state) / plays)
+        floor = jnp.where(state.plays > 0, mean - doubt, -jnp.inf).max()
+        hope = mean + doubt + self.slowness / jnp.sqrt(plays)
+        return state.active & ((hope >= floor) | (state.plays == 0))
+
+    def _score(self, state: State) -> Array:
+        """Whoever was followed least has the least regret to answer for."""
+        return -state.plays
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Constants:
+    """What Theorem 4.1 asks for, one number a learner.
+
+    Attributes:
+        eigenvalues: λ_i, the guesses of the least eigenvalue.
+        regrets: L_i.
+        powers: α_i.
+        offsets: R_i/T, which are taken off the upper bounds of rewards.
+    """
+
+    eigenvalues: tuple[float, ...]
+    regrets: tuple[float, ...]
+    powers: tuple[float, ...]
+    offsets: tuple[float, ...]
+
+
+def printed_constants(horizon: int, dim: int, epsilon: float) -> Constants:
+    """The constants of Algorithm 2 and Theorem 4.1, with P = P' = 1 and α = 0.01.
+
+    >>> constants = printed_constants(20000, 5, 1.0)
+    >>> [round(offset, 1) for offset in constants.offsets]
+    [37.0, 6.2, 3.3]
+    """
+    count, root = math.ceil(math.log2(horizon) / 8) + 1, horizon**0.125
+    log, size = math.log(horizon) ** 1.5, math.sqrt(dim)
+    eigenvalues = tuple(2.0**i / root for i in range(count))
+    regrets = (
+        log * size * (1 + 1 / (epsilon * root)),
+        *(log * size / (epsilon * one) for one in eigenvalues[1:]),
+    )
+    powers = (0.75, *(0.5 for _ in eigenvalues[1:]))
+    pull = size * math.sqrt(horizon)
+    rates = (
+        epsilon * root / (pull * (log * epsilon * root + 1)),
+        *(epsilon / (log * pull) for _ in eigenvalues[1:]),
+    )
+    tail = 288 * math.log(horizon**3 * count / _FAILURE)
+    others = sum(1 / rate for rate in rates)
+    offsets = tuple(
+        bound * horizon ** (power - 1)
+        + _factor(power) * bound ** (1 / power) * rate ** ((1 - power) / power)
+        + tail * rate
+        + (others - 1 / rate) / horizon
+        for bound, power, rate in zip(regrets, powers, rates, strict=True)
+    )
+    return Constants(eigenvalues=eigenvalues, regrets=regrets, powers=powers, offsets=offsets)
+
+
+def _factor(power: float) -> float:
+    """The factor (1 - α)^((1 - α)/α) (1 + α)^(1/α) / α^((1 - α)/α)."""
+    over = (1 - power) / power
+    return float((1 - power) ** over * (1 + power) ** (1 / power) / power**over)
+
+
+@struct
+class PrintedCombiner(Combiner):
+    """Algorithm 2 with the constants of its theorem; only the learner that was followed learns.
+
+    Attributes:
+        regrets: L_i.
+        powers: α_i.
+        offsets: R_i/T.
+        horizon: T.
+    """
+
+    regrets: tuple[float | Array, ...]
+    powers: tuple[float | Array, ...]
+    offsets: tuple[float | Array, ...]
+    horizon: float | Array
+
+    @classmethod
+    def promised(cls, problem: Problem, epsilon: float, delta: float) -> PrintedCombiner:
+        """The rule for a promise: Algorithm 9 and several of Algorithm 1, with their guesses."""
+        constants = printed_constants(problem.horizon, problem.dim, epsilon)
+        bar = constants.eigenvalues[0]
+        learners = tuple(
+            PrintedLinUCB.promised(
+                problem, epsilon, delta, least=guess, threshold=bar, anytime=guess == bar
+            )
+            for guess in constants.eigenvalues
+        )
+        return cls(
+            learners=learners,
+            spread=1.0,
+            caution=1.7,
+            slowness=0.0,
+            patience=0.0,
+            regrets=constants.regrets,
+            powers=constants.powers,
+            offsets=constants.offsets,
+            horizon=float(problem.horizon),
+        )
+
+    def _learned(self, state: State, name: str, release: Release) -> tuple[Tree, ...]:
+        """Others only note that there was a release, so that they know their next report."""
+        new = super()._learned(state, name, release)
+        return tuple(
+            jax.tree.map(
+                lambda learned, idle, i=i: jnp.where(state.posted == i, learned, idle),
+                after,
+                dataclasses.replace(before, seen=after.seen),
+            )
+            for i, (before, after) in enumerate(zip(state.learners, new, strict=True))
+        )
+
+    def _reach(self, state: State) -> Array:
+        """L n^α + p √(n (1 + σ²) ln(T³ M ln(n (1 + σ²))/α)), where n is at least 1."""
+        plays = jnp.maximum(1.0, state.plays)
+        total = plays * self._variance(state)
+        inner = self.horizon**3 * len(self.learners) / _FAILURE
+        # Below e the printed logarithm of a logarithm is no number.
+        log = jnp.log(inner * jnp.log(jnp.maximum(math.e, total)))
+        powers, regrets = jnp.array(self.powers), jnp.array(self.regrets)
+        return regrets * plays**powers + self.caution * jnp.sqrt(total * log)
+
+    def _active(self, state: State) -> Array:
+        """Drop the learner that was followed if its rewards fell too far below their own mean."""
+        followed = jnp.arange(len(self.learners)) == state.posted
+        return state.active & ~(followed & (state.shortfall >= self._reach(state)))
+
+    def _score(self, state: State) -> Array:
+        """The upper bound on a learner's rewards, less its offset."""
+        plays = jnp.maximum(1.0, state.plays)
+        bonus = jnp.minimum(1.0, self._reach(state) / plays)
+        return state.rewards / plays + bonus - jnp.array(self.offsets)
+
+
+def _combiner(problem: Problem, mode: Mode) -> Combiner:
+    return Combiner.of(problem, mode=mode)
+
+
+def _printed(problem: Problem, mode: Mode) -> PrintedCombiner:
+    """The rule without a promise: that of epsilon one."""
+    return PrintedCombiner.promised(problem, 1.0, 0.1)
+
+
+POLICIES.add(
+    "combiner",
+    Entry(
+        make=_combiner,
+        kind=Combiner,
+        summary="follows whichever learner on noisy pairs turns out better",
+        source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2, "
+        "repaired; Pacchiano et al. 2020",
+        trusts=("none", "local"),
+        parent="combiner",
+        home="linear",
+    ),
+)
+POLICIES.add(
+    "combiner@paper",
+    Entry(
+        make=_printed,
+        kind=PrintedCombiner,
+        summary="the Private Bandits Combiner with the paper's constants, which never explore",
+        source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2; "
+        "Cutkosky et al. 2020",
+        trusts=("none", "local"),
+        parent="combiner@paper",
+        home=None,
+        promised=PrintedCombiner.promised,
+        deployable=False,
+    ),
+)

@@ -1,0 +1,182 @@
+"""Online LinUCB with the constants that its paper prints: for study, not for deployment.
+
+"Improved rate for Locally Differentially Private Linear Bandits" (TMLR submission): Algorithm 1
+with Maler as in its appendix, the gradient bound G of Corollary C.1, and the width √(M + K) of
+Lemma 3.3, with M and the sum of ‖θ_t - θ*‖² bounded as in Theorem C.2. Hidden constants are 1.
+
+What is *not* taken over is the noise: the printed one is too little for the pair (`privacy.printed`
+says how much), so `protect` gives the promise its true noise. Nor is the extra noise ζ on x, which
+the paper adds where it takes the least eigenvalue for small: a ridge in the loss has the same mean
+gradient. The least eigenvalue must be known; it is taken to be 1/d, the greatest that vectors of
+norm one allow.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import Problem
+from kerchief.core.online import Doubling, Learner, Maler, grid_size
+from kerchief.core.pairs import Pair
+from kerchief.core.struct import struct
+from kerchief.policies.linear.online import OnlineLinUCB, State
+from kerchief.policies.registry import POLICIES, Entry, Mode
+
+__all__ = ["PrintedLinUCB", "printed_gradient_bound", "printed_learner", "printed_square"]
+
+_FAILURE = 0.01
+# No bonus is ever so large.
+_NO_CEILING = 1e30
+
+
+def printed_gradient_bound(
+    *, std: float, perturbation: float, radius: float, horizon: int, failure: float = _FAILURE
+) -> float:
+    """G of Corollary C.1, with its universal constant at 1.
+
+    Args:
+        std: σ, of the noise that Algorithm 1 prints.
+        perturbation: Δ², of the extra noise on x.
+        radius: D.
+        horizon: T.
+        failure: α.
+
+    >>> round(printed_gradient_bound(std=0.4495, perturbation=0.0, radius=1.0, horizon=20000), 1)
+    54.5
+    """
+    log, extra, d = math.log(2 * horizon / failure), math.sqrt(perturbation), radius
+    linear = 2 * d * std + 2 * std + d * extra + extra
+    square = 2 * d * extra**2 + 4 * d * extra * std + 2 * extra * std
+    square += 2 * d * std**2 + 2 * std**2 + d * std**2
+    return 2 * math.sqrt(2 * log) * linear + 2 * log * square + 2 * d + 2
+
+
+def printed_square(
+    *, steepest: float, convexity: float, radius: float, horizon: int, failure: float = _FAILURE
+) -> tuple[float, float]:
+    """The bounds of Theorem C.2 on the learner's regret, and on Σ ‖θ_t - θ*‖².
+
+    >>> bounds = printed_square(steepest=54.0, convexity=0.4, radius=1.0, horizon=20000)
+    >>> f"{bounds[1]:.1e}"
+    '1.6e+07'
+    """
+    g, mu = steepest, convexity
+    learning = 2 * math.log(math.sqrt(3) * (0.5 * math.log2(horizon) + 3)) + 1 + math.log(horizon)
+    tail = g**2 * math.log(1 / failure)
+    regret = (40 * g * radius + 18 * g**2 / mu) * learning + 32 * tail / mu
+    square = (80 * g * radius / mu + 36 * g**2 / mu**2) * learning + 64 * tail / mu**2
+    return regret, square
+
+
+@struct
+class PrintedLinUCB(OnlineLinUCB):
+    """`OnlineLinUCB` with the printed G and the printed width.
+
+    Attributes:
+        steepest: G.
+        regret: M, the bound on the learner's regret.
+        square: the bound on Σ ‖θ_t - θ*‖².
+        spread: R, sub-Gaussian constant of the rewards.
+        scale: √ln(1/δ)/ε, which stands for σ in Lemma 3.3.
+        log: ln(T/α).
+    """
+
+    steepest: float | Array
+    regret: float | Array
+    square: float | Array
+    spread: float | Array
+    scale: float | Array
+    log: float | Array
+
+    @classmethod
+    def promised(
+        cls,
+        problem: Problem,
+        epsilon: float,
+        delta: float,
+        *,
+        least: float | None = None,
+        threshold: float | None = None,
+        anytime: bool = False,
+    ) -> PrintedLinUCB:
+        """The rule for a promise.
+
+        Args:
+            problem: the public bounds.
+            epsilon: of the promise; infinite for none.
+            delta: of the promise.
+            least: the least eigenvalue of E x xᵀ; by default 1/d.
+            threshold: below it, x gets extra noise of that variance; by default T^(-1/4).
+            anytime: whether the learner begins anew in epochs that double, as in Algorithm 9.
+        """
+        horizon, radius = problem.horizon, problem.radius
+        low = 1 / problem.dim if least is None else least
+        bar = horizon**-0.25 if threshold is None else threshold
+        extra = bar if low <= bar else 0.0
+        std = 2 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+        steepest = printed_gradient_bound(
+            std=std, perturbation=extra, radius=radius, horizon=horizon
+        )
+        regret, square = printed_square(
+            steepest=steepest, convexity=2 * (low + extra), radius=radius, horizon=horizon
+        )
+        return cls(
+            query=Pair(dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high),
+            learner=printed_learner(radius, horizon, anytime=anytime),
+            radius=radius,
+            regularizer=1.0,
+            ridge=extra,
+            exploration=1.0,
+            ceiling=_NO_CEILING,
+            patience=0.01,
+            length=float(horizon),
+            mode="theory",
+            steepest=steepest,
+            regret=regret,
+            square=square,
+            spread=(problem.high - problem.low) / 2,
+            scale=math.sqrt(math.log(1 / delta)) / epsilon,
+            log=math.log(horizon / _FAILURE),
+        )
+
+    def _curvature(self, variance: Array) -> Array:
+        """What makes the learner's bound on gradients the printed one."""
+        return jnp.asarray(self.steepest / self.radius)
+
+    def _width(self, state: State) -> Array:
+        """√(M + K) of Lemma 3.3; in K, `ridge` is Δ² and γ is 1."""
+        noise = self.spread + self.radius * (self.scale + jnp.sqrt(self.ridge))
+        count = state.seen.count + 1.0
+        drift = self.radius * self.ridge * self.log * jnp.sqrt(count * self.square)
+        spill = (self.scale**2 + self.ridge) * self.log * self.square
+        return jnp.sqrt(self.regret + drift + noise**2 * self.log + spill)
+
+
+def printed_learner(radius: float, horizon: int, *, anytime: bool) -> Learner:
+    """Maler as the paper's appendix has it, begun once or in epochs that double."""
+    maler = Maler(radius=radius, newton=0.5, rates=grid_size(horizon))
+    return Doubling(learner=maler) if anytime else maler
+
+
+def _make(problem: Problem, mode: Mode) -> PrintedLinUCB:
+    """The rule without a promise: that of an epsilon without bound."""
+    return PrintedLinUCB.promised(problem, math.inf, 0.1)
+
+
+POLICIES.add(
+    "online-linucb@paper",
+    Entry(
+        make=_make,
+        kind=PrintedLinUCB,
+        summary="online LinUCB with the paper's widths and bounds, and noise that is enough",
+        source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1",
+        trusts=("none", "local"),
+        parent="online-linucb@paper",
+        home=None,
+        promised=PrintedLinUCB.promised,
+        deployable=False,
+    ),
+)

@@ -45,7 +45,7 @@ class Population:
         count: number of actions.
         clients: number of clients.
         radius: norm of θ*.
-        spread: standard deviation of ξ in every direction.
+        spread: standard deviation of ξ in every direction; 0 where all clients are alike.
         fixed: seed of one set of actions and one parameter for all replicates; None for others in
             each.
     """

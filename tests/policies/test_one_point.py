@@ -1,0 +1,163 @@
+"""One question a user on a sphere: numbers by hand, the parent without noise, what it learns."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from kerchief.core.convex import Ball, Box, Domain, Simplex
+from kerchief.core.errors import InvalidValue
+from kerchief.core.game import Game
+from kerchief.core.random import POLICY, REWARD, WORLD, Stream
+from kerchief.environments.plain_convex import Absolute, Linear, Quadratic
+from kerchief.policies.plain.contract import LOSS, Channel
+from kerchief.policies.plain.domain import Anywhere, BestSeen
+from kerchief.policies.plain.one_point import OnePoint, State
+from kerchief.policies.plain.registry import PLAIN
+from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.simulation.plain import arrange, simulate_plain
+
+LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
+
+
+def test_radius_and_step_are_those_of_the_least_bound() -> None:
+    game = Game(horizon=10_000, low=0.0, high=4.0, domain=Ball(dim=3, radius=2.0), lipschitz=1.5)
+    made = OnePoint.of(game, channel=Channel(low=None, high=None, spread=3.0))
+    # R = r = 2, d v = 9, (2 + R/r) G = 4.5: ρ = √(18 / 4.5) / 10, η = 2 ρ / (9 · 100).
+    assert made.radius == pytest.approx(0.2)
+    assert made.step == pytest.approx(0.4 / 900)
+
+    def bound(radius: float, step: float) -> float:
+        return 2 / step + step * 10_000 * 81 / (2 * radius**2) + 4.5 * radius * 10_000
+
+    best = bound(0.2, 0.4 / 900)
+    for wide, fast in [(0.9, 1), (1.1, 1), (1, 0.9), (1, 1.1)]:
+        assert bound(0.2 * wide, 0.4 / 900 * fast) > best
+
+
+def test_a_short_game_keeps_the_sphere_in_the_set() -> None:
+    game = Game(horizon=2, low=0.0, high=1.0, domain=Simplex(dim=4), lipschitz=0.1)
+    made = OnePoint.of(game, channel=Channel(low=None, high=None, spread=50.0))
+    assert made.radius == pytest.approx(Simplex(dim=4).inner / 2)
+
+
+def test_arms_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="5 arms and no domain"):
+        PLAIN["one-point"].make(
+            Game(horizon=10, low=0.0, high=1.0, arms=5), "tuned", Channel.clear(low=0.0, high=1.0)
+        )
+
+
+def test_estimates_are_right_on_average_whatever_the_mean_taken_off() -> None:
+    world = Linear.of(domain=Simplex(dim=4), noise=0.0)
+    policy = OnePoint.of(world.game(10_000), channel=Channel.clear(low=-1.0, high=1.0))
+    truth = world.init(Stream.of(seed=1, replicate=0).at(WORLD))
+    state = State(point=world.domain.center(), mean=jnp.float64(0.4))
+    count = 16_000
+
+    @jax.jit
+    @jax.vmap
+    def estimate(replicate: Array) -> Array:
+        at = Stream.of(seed=7, replicate=replicate).at(POLICY)
+        action = policy.propose(state, jnp.int32(5), at)
+        losses = world.losses(truth, action, jnp.int32(5), at)
+        after = policy.update(state, action, policy.answer(action, losses)[None], jnp.int32(5))
+        return (state.point - after.point) / policy.step
+
+    found = np.asarray(estimate(jnp.arange(count, dtype=jnp.uint32)))
+    error = (found.mean(0) - np.asarray(truth.slope)) / (found.std(0) / math.sqrt(count))
+    assert np.abs(error).max() < 5
+
+
+def test_without_noise_it_is_descent_on_the_sphere() -> None:
+    rounds, dim, seed = 80, 3, Stream.of(seed=3, replicate=0)
+    world = Absolute.of(domain=Ball(dim=dim))
+    game = world.game(rounds)
+    policy = OnePoint.of(game, channel=Channel.clear(low=0.0, high=game.high))
+    truth = world.init(seed.at(WORLD))
+
+    def turn(state: State, round: Array) -> tuple[State, tuple[Array, ...]]:
+        action = policy.propose(state, round, seed.at(POLICY, round=round))
+        losses = world.losses(truth, action, round, seed.at(REWARD, round=round))
+        report = policy.queries[LOSS].encode(policy.answer(action, losses))
+        direction = world.domain.direction(seed.at(POLICY, round=round))
+        return policy.update(state, action, report, round), (action[0], direction, losses[0])
+
+    _, played = jax.lax.scan(turn, policy.init({}), jnp.arange(rounds))
+    radius, step = float(policy.radius), float(policy.step)
+    y, reports = np.zeros(dim), [game.high / 2]
+    for action, u, loss in zip(*(np.asarray(part) for part in played), strict=True):
+        np.testing.assert_allclose(action, y + radius * u, atol=1e-10)
+        assert np.linalg.norm(action) <= 1 + 1e-12
+        y = y - step * dim / radius * (loss - np.mean(reports)) * u
+        y = y * min(1.0, (1 - radius) / max(float(np.linalg.norm(y)), 1e-12))
+        reports.append(loss)
+
+
+@pytest.mark.parametrize("name", ["one-point", "two-point", "two-point-strong"])
+@pytest.mark.parametrize("domain", [Simplex(dim=3), Ball(dim=2, radius=0.5)], ids=str)
+def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Domain) -> None:
+    world = Quadratic.of(domain=domain)
+    policy = PLAIN[name].make(world.game(200), "tuned", Channel.clear(low=0.0, high=1.0))
+    root = Stream.of(seed=8, replicate=0)
+
+    def turn(state: State, round: Array) -> tuple[State, Array]:
+        action = policy.propose(state, round, root.at(POLICY, round=round))
+        report = 100 * root.at(REWARD, round=round).normal(1)
+        return policy.update(state, action, report, round), action
+
+    _, actions = jax.jit(partial(jax.lax.scan, turn))(policy.init({}), jnp.arange(200))
+    points = actions.reshape(-1, domain.dim)
+    np.testing.assert_allclose(jax.jit(jax.vmap(domain.project))(points), points, atol=1e-12)
+    edge = np.linalg.norm(points - domain.center(), axis=1).max()
+    assert edge > 0.5 * domain.outer
+
+
+def test_it_learns_from_protected_losses() -> None:
+    world, horizon = Absolute.of(domain=Ball(dim=2)), 20_000
+    make = partial(PLAIN["one-point"].make, world.game(horizon), "tuned")
+    policy, privatizers = arrange(make, LOCAL, horizon=horizon)
+    run = simulate_plain(
+        policy=policy,
+        privatizers=privatizers,
+        environment=world,
+        ledger=MemoryLedger(LOCAL),
+        horizon=horizon,
+        replicates=16,
+        seed=11,
+        ticks=1,
+    )
+    # The center is 0.5 away from the best point: 10,000 in all.
+    assert run.regret[-1].mean() < 4_000
+    assert run.spent.epsilon <= 4.0
+
+
+@pytest.mark.parametrize("domain", [Ball(dim=2), Box(dim=2), Simplex(dim=3)])
+def test_yardsticks_stay_in_the_set(domain: Domain) -> None:
+    """Random points are spread over the set; greedy play ends at one of them."""
+    game = Absolute.of(domain=domain).game(50)
+    free, channel = Stream.of(seed=1, replicate=0), Channel.clear(low=0.0, high=1.0)
+    uniform, greedy = (PLAIN[name].make(game, "tuned", channel) for name in ("uniform", "greedy"))
+    assert isinstance(uniform, Anywhere)
+    assert isinstance(greedy, BestSeen)
+    assert uniform.queries == {}
+    points = np.stack(
+        [uniform.propose((), jnp.int32(0), free.at(POLICY, round=i))[0] for i in range(200)]
+    )
+    nearest = np.stack([domain.project(jnp.asarray(point)) for point in points])
+    np.testing.assert_allclose(points, nearest, atol=1e-9)
+    assert points.std(0).min() > 0.1 * domain.outer
+    state = greedy.init({})
+    for round, report in enumerate((0.7, 0.2, 0.4)):
+        action = jnp.asarray(points[round])[None]
+        state = greedy.update(state, action, jnp.asarray([report]), jnp.int32(round))
+    late = greedy.propose(state, jnp.int32(30), free.at(POLICY, round=30))
+    np.testing.assert_allclose(late[0], points[1])
+    later = greedy.update(state, late, jnp.asarray([0.0]), jnp.int32(30))
+    np.testing.assert_allclose(greedy.recommend(later), points[1])

@@ -88,8 +88,10 @@ def standardized(
         features = before.world.features
         asked = one.ask(features, before.state, phase, noisy=noisy)
         apart = features[0].astype(jnp.float64) - features[1:4]
-        estimate = asked.decoder @ (after.last.total / phase.clients)
-        widths = one._exact_widths(apart, asked, phase, noise / phase.clients)
+        users = jnp.maximum(after.last.count, 1)
+        estimate = asked.decoder @ (after.last.total / users[:, None]).ravel()
+        each = jnp.repeat(noise / users, after.last.total.shape[1])
+        widths = one._exact_widths(apart, asked, phase, each)
         return apart @ (estimate - before.world.parameter) / (widths / one.width)
 
     return jax.vmap(errors)(before, after, noise)
@@ -252,7 +254,7 @@ def test_what_is_sent_is_counted() -> None:
 
 def test_shuffled_answers_are_counted_in_bits() -> None:
     found, protocol = ran("dpe", "shuffle"), arrange(policy(), promise("shuffle"))
-    widths = [protocol.bits(phase) for phase in protocol.phases]
+    widths = [protocol.bits(int(phase.clients)) for phase in protocol.phases]
     assert widths == sorted(widths, reverse=True)
     bits, sent = found.communication["bits"], found.communication["reals"]
     assert (bits >= widths[-1] * sent).all()

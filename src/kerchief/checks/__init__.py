@@ -17,6 +17,12 @@ from typing import Any
 from kerchief.checks.environment import World, environment_cases, yield_environment_checks
 from kerchief.checks.errors import CheckFailed, Failure, Law, run_laws
 from kerchief.checks.ledger import Ledgers, yield_ledger_checks
+from kerchief.checks.phased import (
+    PhasedCase,
+    check_phased,
+    phased_cases,
+    yield_phased_checks,
+)
 from kerchief.checks.policy import yield_policy_checks
 from kerchief.checks.privatizer import yield_privatizer_checks
 from kerchief.checks.protocol import Protocol, protocols
@@ -35,18 +41,22 @@ __all__ = [
     "Failure",
     "Law",
     "Ledgers",
+    "PhasedCase",
     "Protocol",
     "World",
     "check_environment",
     "check_ledger",
+    "check_phased",
     "check_policy",
     "check_privatizer",
     "check_registry",
     "environment_cases",
+    "phased_cases",
     "policy_cases",
     "protocols",
     "yield_environment_checks",
     "yield_ledger_checks",
+    "yield_phased_checks",
     "yield_policy_checks",
     "yield_privatizer_checks",
 ]

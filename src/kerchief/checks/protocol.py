@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import BoundedLoss, Clock, Example, Gradient, Released, Start, Tree
+from kerchief.audits.canaries import Telltale
+from kerchief.core.contracts import BoundedLoss, Clock, Example, Released, Start, Tree
 from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
 from kerchief.core.random import DEVICE, MIDDLE, Stream
@@ -26,7 +27,6 @@ __all__ = [
     "ENDS",
     "Noise",
     "Protocol",
-    "Telltale",
     "clock_at",
     "drawn_noise",
     "noises_of",
@@ -45,20 +45,6 @@ COPIES = 30_000
 # As many releases as the privatizer is built for, so that all that was paid for is used.
 ENDS = (1, 2, 3, 4, 5, 6, 8)
 _SEED = 20260602
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Telltale:
-    """The minimizer that keeps nothing to itself: it returns every gradient sum that it was given.
-
-    Whatever another one does is post-processing of this, so what holds for it holds for all.
-    """
-
-    steps: int
-
-    def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
-        """All sums at the start, side by side."""
-        return jnp.concatenate([gradient(start.point, step) for step in range(self.steps)])
 
 
 SUM = Regression(dim=2, norm=1.0, low=-1.0, high=1.0)

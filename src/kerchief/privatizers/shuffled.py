@@ -30,7 +30,7 @@ from kerchief.core.contracts import BoundedSum, Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.mechanisms.binomial import Binomial, Coins
+from kerchief.mechanisms.binomial import Binomial, Coins, deviation
 from kerchief.mechanisms.discrete import Randomness
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.vector_sum import vector_sum
@@ -106,11 +106,16 @@ class ShuffledSums(CohortSums):
             raise InvalidValue(f"the schedule is {self.schedule}; cohorts of coins end at times")
         return self.schedule.ends
 
-    def bits(self, round: int) -> int:
-        """How many bits the device of this round sends (public); none after the last cohort."""
-        cohort = self.cohort(round)
+    @property
+    def coins(self) -> Coins:
+        """The coins of a cohort, as devices toss them (host only)."""
         noise = self.middle.exact() if isinstance(self.middle, Binomial) else self.middle
         assert isinstance(noise, Coins)
+        return noise
+
+    def bits(self, round: int) -> int:
+        """How many bits the device of this round sends (public); none after the last cohort."""
+        cohort, noise = self.cohort(round), self.coins
         return 0 if cohort is None else noise.width(cohort[1] - cohort[0]) * noise.dimension
 
     def cohort(self, round: int) -> tuple[int, int] | None:
@@ -139,9 +144,10 @@ class ShuffledSums(CohortSums):
     def _noise(self, users: Array, releases: Array) -> Array:
         """The coins of all cohorts, and the most that rounding at random may add."""
         assert isinstance(self.middle, Binomial | Coins)
-        coins = self.middle.std**2 * releases.astype(np.float64)
-        rounding = (self.middle.std > 0) * self.middle.step**2 / 4 * users.astype(np.float64)
-        return (coins + rounding) ** 0.5
+        stated: Array = deviation(
+            self.middle, users.astype(np.float64), releases.astype(np.float64)
+        )
+        return stated
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from kerchief.core.contracts import BoundedLoss, Clock, Fitted, Start, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.mechanisms.binomial import Binomial, Grid
+from kerchief.mechanisms.binomial import Binomial, Grid, deviation
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.events import NonPrivate
 from kerchief.privacy.receipts import Charge, Cohort
@@ -161,7 +161,7 @@ class ShuffledFits(Fits):
             each = _rounded(noise, gradients, stream.split(minimizer.steps + step))
             return noise.add(jnp.where(present, each, 0).sum(0), stream.split(step))
 
-        std = _deviation(noise, users)
+        std = deviation(noise, users.astype(jnp.float64))
         point = minimizer.descend(gradient, request, users=users, noise=std)
         return Fitted(point=point, count=users, noise=std), memory
 
@@ -174,10 +174,3 @@ def _rounded(noise: Binomial, gradients: Array, stream: Stream) -> Array:
     """Every device's gradient on the grid, each coordinate rounded at random by itself."""
     flat = dataclasses.replace(noise, dimension=gradients.size)
     return flat.prepare(gradients.ravel(), stream).reshape(gradients.shape)
-
-
-def _deviation(noise: Binomial, users: Array) -> Array:
-    """Of the coins of one sum, and the most that rounding at random may add."""
-    rounding = (noise.std > 0) * noise.step**2 / 4 * users.astype(jnp.float64)
-    deviation: Array = jnp.sqrt(noise.std**2 + rounding)
-    return deviation

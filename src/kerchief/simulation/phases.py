@@ -20,12 +20,11 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core import validate
 from kerchief.core.contracts import Clock, Release, Tree
 from kerchief.core.random import DEVICE, MIDDLE, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, World
-from kerchief.policies.phased.contract import ANSWERS, Asked, Phase, Phased
+from kerchief.policies.phased.contract import ANSWERS, Asked, Asking, Phase, Phased
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger
@@ -35,9 +34,19 @@ from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation.machine import compiled
-from kerchief.simulation.run import Progress, Run
+from kerchief.simulation.run import Progress, Run, check_sizes
 
-__all__ = ["PhasedRun", "Protocol", "arrange", "simulate_phases"]
+__all__ = [
+    "Carry",
+    "PhasedRun",
+    "Protocol",
+    "Scene",
+    "arrange",
+    "begin",
+    "learn",
+    "play",
+    "simulate_phases",
+]
 
 # Clients that are simulated at once, in each replicate.
 _BLOCK = 256
@@ -83,10 +92,10 @@ class Protocol:
         """How many clients may be asked in all."""
         return sum(int(phase.clients) for phase in self.phases)
 
-    def bits(self, phase: Phase) -> int:
-        """What one number of an answer costs on the wire."""
+    def bits(self, users: int) -> int:
+        """What one number of an answer costs on the wire, in a group of so many clients."""
         if isinstance(self.privatizer, ShuffledSums):
-            return self.privatizer.bits(int(phase.first)) // self.privatizer.query.size
+            return self.privatizer.coins.width(users)
         return _BITS
 
 
@@ -173,11 +182,13 @@ def simulate_phases(
     >>> run.regret.shape, bool((run.regret[-1] > 0).all())
     ((5, 4), True)
     """
-    validate.whole("horizon", horizon)
-    validate.whole("replicates", replicates)
-    validate.whole("ticks", ticks)
-    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
-    validate.whole("seed", seed, low=0, high=2**32 - 1)
+    check_sizes(
+        horizon=horizon,
+        replicates=replicates,
+        ticks=ticks,
+        first_replicate=first_replicate,
+        seed=seed,
+    )
     privatizers = protocol.privatizers
     receipts = pay(privatizers, ledger, horizon=max(1, protocol.clients))
     scene = Scene(
@@ -222,6 +233,13 @@ class Scene:
     population: Population
     seed: Array
 
+    @property
+    def asking(self) -> tuple[Asking, CohortSums]:
+        """The bandit that asks and what protects its answers, where there are phases."""
+        assert isinstance(self.policy, Asking)
+        assert self.privatizer is not None
+        return self.policy, self.privatizer
+
 
 @struct
 class Carry:
@@ -231,8 +249,7 @@ class Carry:
         replicate: its number.
         world: the truth.
         state: what the learner knows.
-        memory: what the middle keeps from one release to the next.
-        last: the last release.
+        last: what was released last, a total a group of clients.
         rounds: how many rounds were played.
         regret: what they lost.
         done: whether no further phase is played.
@@ -243,7 +260,6 @@ class Carry:
     replicate: Array
     world: World
     state: Tree
-    memory: Tree
     last: Release
     rounds: Array
     regret: Array
@@ -258,13 +274,11 @@ def begin(scene: Scene, replicates: Array) -> Carry:
 
     def begin_one(replicate: Array) -> Carry:
         zero = jnp.float64(0)
-        size = 0 if scene.privatizer is None else scene.privatizer.query.size
         return Carry(
             replicate=replicate,
             world=scene.population.init(Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)),
             state=scene.policy.init(),
-            memory=() if scene.privatizer is None else scene.privatizer.open()[0],
-            last=Release(total=jnp.zeros(size, jnp.float64), count=jnp.int32(0), noise=zero),
+            last=_nothing(scene),
             rounds=zero,
             regret=zero,
             done=jnp.bool_(False),
@@ -299,27 +313,36 @@ def finish(scene: Scene, carry: Carry) -> Array:
     return jax.vmap(finish_one)(carry)
 
 
+def _nothing(scene: Scene) -> Release:
+    """What was released before the first phase: as many totals as there will be, of nobody."""
+    groups = size = 0
+    if scene.privatizer is not None:
+        policy, privatizer = scene.asking
+        groups, size = policy.groups, privatizer.query.size
+    return Release(
+        total=jnp.zeros((groups, size), jnp.float64),
+        count=jnp.zeros(groups, jnp.int32),
+        noise=jnp.zeros(groups, jnp.float64),
+    )
+
+
 def _play(scene: Scene, phase: Phase, carry: Carry) -> Carry:
     """One phase of one replicate, if it still fits before the horizon."""
-    policy, privatizer = scene.policy, scene.privatizer
-    assert privatizer is not None
+    policy, privatizer = scene.asking
     features = carry.world.features
     asked = policy.ask(features, carry.state, phase, noisy=privatizer.outlook.noisy)
     fits = ~carry.done & (carry.rounds + asked.rounds <= policy.crowd.horizon)
 
     def go(carry: Carry) -> Carry:
-        release, memory = _release(scene, phase, carry, asked)
-        mean = (release.total - carry.last.total) / phase.clients
-        noise = jnp.sqrt(release.noise**2 - carry.last.noise**2) / phase.clients
-        state = policy.update(features, carry.state, asked, phase, mean, noise)
+        release = _release(scene, phase, carry, asked)
+        state = learn(policy, features, carry.state, asked, phase, release)
         losses = scene.population.losses(carry.world)[asked.atoms]
         return dataclasses.replace(
             carry,
             state=state,
-            memory=memory,
             last=release,
             rounds=carry.rounds + asked.rounds,
-            regret=carry.regret + (asked.pulls * losses).sum(),
+            regret=carry.regret + (asked.plays * losses).sum(),
             done=policy.settled(state),
             releases=carry.releases + 1,
             reals=asked.reals.astype(jnp.int32),
@@ -332,31 +355,53 @@ def _play(scene: Scene, phase: Phase, carry: Carry) -> Carry:
     return after
 
 
-def _release(scene: Scene, phase: Phase, carry: Carry, asked: Asked) -> tuple[Release, Tree]:
-    """Ask the clients of a phase, in blocks, and release the total of their answers."""
-    privatizer, world = scene.privatizer, carry.world
-    assert privatizer is not None
-    root = Stream.of(seed=scene.seed, replicate=carry.replicate)
-    features = world.features[asked.atoms]
+def learn(
+    policy: Asking, features: Array, state: Tree, asked: Asked, phase: Phase, release: Release
+) -> Tree:
+    """Learner: turn the totals of all groups into means, and take them in."""
+    users = jnp.maximum(release.count, 1)
+    mean = release.total / users[:, None]
+    noise = jnp.broadcast_to((release.noise / users)[:, None], mean.shape)
+    return policy.update(features, state, asked, phase, mean.ravel(), noise.ravel())
 
-    def answer(client: Array) -> Array:
+
+def _release(scene: Scene, phase: Phase, carry: Carry, asked: Asked) -> Release:
+    """Ask the clients of a phase, in blocks, and release the total of each group's answers."""
+    policy, privatizer = scene.asking
+    world, groups = carry.world, policy.groups
+    root = Stream.of(seed=scene.seed, replicate=carry.replicate)
+    ends = jnp.cumsum(asked.users)
+
+    def answer(place: Array, group: Array) -> Array:
         """Device: what one client sends."""
+        client = phase.first + place
+        # One group is not looked up: all clients then share its arrays.
+        own = 0 if groups == 1 else group
         at, clock = partial(root.at, round=client), Clock(round=client, since={})
-        averages = scene.population.averages(world, features, asked.pulls, at(REWARD))
-        record = scene.policy.answer(asked, averages)
+        features, pulls = world.features[asked.atoms[own]], asked.pulls[own]
+        averages = scene.population.averages(world, features, pulls, at(REWARD))
+        record = policy.answer(asked, own, averages)
         sent: Array = privatizer.randomize(record, clock, at(DEVICE))
         return sent
 
     def block(number: Array, tally: Tree) -> Tree:
         place = number * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
-        answers = jax.vmap(answer)(phase.first + place)
-        taken = jnp.where((place < phase.clients)[:, None], answers, 0)
-        return privatizer.collect(tally, taken.sum(0, dtype=jnp.float64))
+        # Whoever comes after the last group is a member of none.
+        group = jnp.searchsorted(ends, place, side="right")
+        members = (jnp.arange(groups)[:, None] == group).astype(jnp.float64)
+        sums = members @ jax.vmap(answer)(place, group).astype(jnp.float64)
+        return jax.vmap(privatizer.collect)(tally, sums)
 
-    blocks = -(-phase.clients // _BLOCK)
-    tally = jax.lax.fori_loop(0, blocks, block, privatizer.open()[1])
-    last = Clock(round=jnp.asarray(phase.first + phase.clients - 1), since={})
-    return privatizer.release(carry.memory, tally, None, last, root.at(MIDDLE, round=phase.number))
+    def release(tally: Tree, users: Array, group: Array) -> Release:
+        """Every group is a cohort of its own: its total begins with nobody."""
+        clock, stream = Clock(round=users - 1, since={}), root.at(MIDDLE, round=phase.number)
+        memory, _ = privatizer.open()
+        return privatizer.release(memory, tally, None, clock, stream.split(group))[0]
+
+    blocks = -(-ends[-1] // _BLOCK)
+    empty = jax.vmap(lambda group: privatizer.open()[1])(jnp.arange(groups))
+    tally = jax.lax.fori_loop(0, blocks, block, empty)
+    return jax.vmap(release)(tally, asked.users, jnp.arange(groups, dtype=jnp.uint32))
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -380,9 +425,7 @@ class _Recorder:
         for phase in self.protocol.phases:
             carry = self._timed(play, carry, jax.tree.map(jnp.int32, phase))
             self._keep(carry.rounds, carry.regret)
-            reals = np.asarray(carry.reals, np.float64) * int(phase.clients)
-            self.sent["reals"] += reals
-            self.sent["bits"] += reals * self.protocol.bits(phase)
+            self._count(np.asarray(carry.reals), np.asarray(carry.last.count))
             self.report("playing", int(self.rounds[-1].min()))
             if bool(carry.done.all()):
                 break
@@ -395,6 +438,13 @@ class _Recorder:
         ends, regret = np.stack(self.rounds), np.stack(self.regret)
         columns = [np.interp(rounds, ends[:, one], regret[:, one]) for one in range(ends.shape[1])]
         return np.stack(columns, axis=1)
+
+    def _count(self, reals: NDArray[np.int32], users: NDArray[np.int32]) -> None:
+        """Add what the clients of a phase sent: so many numbers each, in groups of these sizes."""
+        bits = {int(one): self.protocol.bits(int(one)) for one in np.unique(users) if one}
+        width = np.vectorize(lambda one: bits.get(int(one), 0), otypes=[np.float64])(users)
+        self.sent["reals"] += reals * users.sum(1, dtype=np.float64)
+        self.sent["bits"] += reals * (width * users).sum(1)
 
     def _keep(self, rounds: ArrayLike, regret: ArrayLike) -> None:
         self.rounds.append(np.asarray(rounds, np.float64))

@@ -22,7 +22,7 @@ from kerchief.privatizers.privatizer import Privatizer
 from kerchief.simulation.loop import Carry, Scene, advance, begin
 from kerchief.simulation.machine import compiled
 
-__all__ = ["Progress", "Run", "simulate"]
+__all__ = ["Progress", "Run", "check_sizes", "simulate"]
 
 Progress = Callable[[str, int], None]
 
@@ -54,6 +54,21 @@ class Run:
         """Time a decision, in microseconds."""
         decisions: int = int(self.rounds[-1]) * self.regret.shape[1]
         return 1e6 * self.seconds / decisions
+
+
+def check_sizes(
+    *, horizon: int, replicates: int, ticks: int, first_replicate: int, seed: int
+) -> None:
+    """Refuse sizes that no simulation can have, before anything is charged.
+
+    Raises:
+        InvalidValue: a value is out of its bound.
+    """
+    validate.whole("horizon", horizon)
+    validate.whole("replicates", replicates)
+    validate.whole("ticks", ticks)
+    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
+    validate.whole("seed", seed, low=0, high=2**32 - 1)
 
 
 def simulate(
@@ -101,11 +116,13 @@ def simulate(
     >>> run.regret.shape, bool((run.regret[-1] > 0).all())
     ((5, 4), True)
     """
-    validate.whole("horizon", horizon)
-    validate.whole("replicates", replicates)
-    validate.whole("ticks", ticks)
-    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
-    validate.whole("seed", seed, low=0, high=2**32 - 1)
+    check_sizes(
+        horizon=horizon,
+        replicates=replicates,
+        ticks=ticks,
+        first_replicate=first_replicate,
+        seed=seed,
+    )
     _check_simulated(privatizers)
     report = progress or (lambda stage, done: None)
     receipts = pay(privatizers, ledger, horizon=horizon)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from kerchief.policies.phased.contract import ANSWERS, Asked, Phase, Phased, UnitBall
+from kerchief.policies.phased.contract import ANSWERS, Asked, Asking, Phase, Phased, UnitBall
 from kerchief.policies.phased.elimination import Elimination
 from kerchief.policies.phased.registry import PHASED, Entry
 
-__all__ = ["ANSWERS", "PHASED", "Asked", "Elimination", "Entry", "Phase", "Phased", "UnitBall"]
+__all__ = [
+    "ANSWERS",
+    "PHASED",
+    "Asked",
+    "Asking",
+    "Elimination",
+    "Entry",
+    "Phase",
+    "Phased",
+    "UnitBall",
+]

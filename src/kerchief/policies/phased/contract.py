@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jax import Array
 
@@ -18,7 +18,7 @@ from kerchief.core.queries import clip_features
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive, whole
 
-__all__ = ["ANSWERS", "Asked", "Phase", "Phased", "UnitBall"]
+__all__ = ["ANSWERS", "Asked", "Asking", "Phase", "Phased", "UnitBall"]
 
 ANSWERS = "answers"
 """The name of the one query."""
@@ -52,6 +52,16 @@ class UnitBall:
         """The diameter of the ball, which opposite vectors attain."""
         return 2.0
 
+    @property
+    def middle(self) -> float:
+        """The ball's center."""
+        return 0.0
+
+    @property
+    def reach(self) -> float:
+        """The ball's radius."""
+        return 1.0
+
     def encode(self, record: Array) -> Array:
         """Scale a vector that is too long into the ball."""
         return clip_features(record, 1.0)
@@ -65,7 +75,7 @@ class Phase:
         number: l, from 1.
         pulls: h, which the design is multiplied by.
         first: the number of the first client that is asked.
-        clients: how many are asked: those from `first` on.
+        clients: how many are asked at most: those from `first` on.
     """
 
     number: int | Array
@@ -78,32 +88,43 @@ class Phase:
 class Asked:
     """What is played and asked in a phase: a function of earlier releases, so public.
 
+    The clients of a phase are in groups, in the order of their numbers. Those of a group see the
+    same plays and answer alike, and their answers are released in one sum.
+
     Attributes:
-        atoms: the actions that are played, by number.
-        pulls: T, how often each of them is played; 0 for those that only fill up.
-        inverse: inverse of V = Σ T(x) x xᵀ, on the span of the actions that survive.
+        atoms: for each group, the actions that its clients see, by number.
+        pulls: for each group, how often a client of it sees each of them; 0 for those that only
+            fill up.
+        plays: how often each of them is played.
+        users: how many clients each group has.
+        encoder: for each group, a matrix from a client's average rewards to its vector in the unit
+            ball.
+        decoder: matrix from the mean vectors of all groups, side by side, to an estimate of the
+            common parameter.
+        inverse: inverse of V = Σ T(x) x xᵀ, on the span of the actions that survive, where T is how
+            often x is played.
         span: projection onto that span.
-        encoder: matrix from a client's average rewards to its vector in the unit ball.
-        decoder: matrix from the mean of those vectors to an estimate of the common parameter.
         reals: how many numbers a client sends.
     """
 
     atoms: Array
     pulls: Array
-    inverse: Array
-    span: Array
+    plays: Array
+    users: Array
     encoder: Array
     decoder: Array
+    inverse: Array
+    span: Array
     reals: Array
 
     @property
     def rounds(self) -> Array:
         """How many rounds the phase lasts."""
-        return self.pulls.sum()
+        return self.plays.sum()
 
 
 class Phased(Protocol):
-    """A bandit that goes by phases: frozen parameters and pure functions."""
+    """A bandit that goes by phases, or that needs none: frozen parameters and pure functions."""
 
     @property
     def crowd(self) -> Crowd:
@@ -123,19 +144,37 @@ class Phased(Protocol):
     def init(self) -> Tree:
         """Learner: the state before the first phase."""
 
+    def finish(self, features: Array, state: Tree) -> Array:
+        """Learner: the share of each action in the rounds that no whole phase fits into."""
+
+
+@runtime_checkable
+class Asking(Phased, Protocol):
+    """A bandit that has phases, and asks clients in each of them."""
+
+    @property
+    def groups(self) -> int:
+        """How many groups the clients of a phase are in."""
+
     def ask(self, features: Array, state: Tree, phase: Phase, *, noisy: bool) -> Asked:
         """Learner: what a phase plays and asks."""
 
-    def answer(self, asked: Asked, averages: Array) -> Array:
-        """Device: what a client would answer, from its average reward on each atom."""
+    def answer(self, asked: Asked, group: Array | int, averages: Array) -> Array:
+        """Device: what a client would answer, from its average reward on each action it saw."""
 
     def update(
         self, features: Array, state: Tree, asked: Asked, phase: Phase, mean: Array, noise: Array
     ) -> Tree:
-        """Learner: take in the mean answer and its noise. Draws nothing."""
+        """Learner: take in the mean answers of all groups, side by side. Draws nothing.
+
+        Args:
+            features: the public actions.
+            state: what it knew.
+            asked: what was asked.
+            phase: when.
+            mean: the mean answers.
+            noise: standard deviation of the noise on each number of `mean`.
+        """
 
     def settled(self, state: Tree) -> Array:
         """Learner: whether nothing is left to ask."""
-
-    def finish(self, features: Array, state: Tree) -> Array:
-        """Learner: the share of each action in the rounds that no whole phase fits into."""

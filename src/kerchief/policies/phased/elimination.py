@@ -1,16 +1,21 @@
-"""Distributed phased elimination: one bandit for every trust.
+"""Phased elimination, distributed or with another client in each round: one bandit for every trust.
 
 F. Li, X. Zhou, B. Ji, "Differentially private linear bandits with partial distributed feedback"
 (DP-DPE, Algorithm 1): a phase plays a near-optimal design on the actions that survive, asks fresh
 clients how they fared, and drops what is clearly worse than the best. A client is asked once, so
 phases compose in parallel; each asks more clients than the one before.
 
+With `once` it is the ordinary linear bandit (DP-PE, their Algorithm 3), in which every round is
+another client's: a client plays one action, which is public, and is asked for that reward alone.
+The sum of the rewards of each action is released, with noise of its own.
+
 The same functions are the non-private bandit and its central, shuffle and local versions: the
 policy sees the noise level of the mean answer and nothing else of the protection. Where it departs
 from the paper, all from public numbers (`elimination.md`):
 
 * widths are the exact covariance of the estimate in place of a bound on it;
-* a client sends its averages or its own least-squares estimate, whichever needs less noise;
+* a client who saw a whole phase sends its averages or its own least-squares estimate, whichever
+  needs less noise;
 * phases whose width could not separate any two actions are not played;
 * once no release is to come, or one action is left, the action that looks best is played.
 """
@@ -39,6 +44,9 @@ Rule: TypeAlias = Literal["exact", "paper"]
 # Encoder, decoder, and how many numbers are sent.
 _Way: TypeAlias = tuple[Array, Array, Array]
 
+# The most actions that a design plays, over the number of dimensions.
+_MOST = 2
+
 # An action this far outside the span of the design was not learned about; its square.
 _OUTSIDE = 1e-9
 
@@ -65,17 +73,23 @@ class Elimination:
             at most 2 exp(-t).
         hope: a phase is played if its width is below this share of the largest possible gap.
         rule: `exact` widths and what goes with them, or the `paper`'s.
+        once: whether every round is another client's (DP-PE); then growth, clients and margin mean
+            nothing.
 
     >>> crowd = Crowd(dim=2, arms=5, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=1000,
-    ...               clients=300, spread=0.1)
+    ...               clients=600, spread=0.1)
     >>> policy = Elimination.of(crowd, rule="paper")
     >>> [(phase.pulls, phase.clients) for phase in policy.phases(lambda clients: 0.0)][-2:]
     [(128, 49), (256, 85)]
+    >>> alone = Elimination.of(crowd, rule="paper", once=True)
+    >>> [(phase.pulls, phase.clients) for phase in alone.phases(lambda clients: 0.0)]
+    [(17, 21), (34, 38), (68, 72), (136, 140), (272, 276)]
     """
 
     query: UnitBall = static()
     crowd: Crowd = static()
     rule: Rule = static()
+    once: bool = static()
     width: float | Array
     growth: float | Array
     clients: float | Array
@@ -91,6 +105,7 @@ class Elimination:
         rule: Rule = "exact",
         width: float | None = None,
         clients: int = 0,
+        once: bool = False,
     ) -> Self:
         """Build it from public facts alone.
 
@@ -100,13 +115,15 @@ class Elimination:
             rule: our widths, or the paper's.
             width: z in place of the mode's.
             clients: asks so many in every phase, if above 0.
+            once: whether every round is another client's.
         """
         theory = mode == "theory"
         usual = _union_width(crowd) if theory else 4.75
         return cls(
-            query=UnitBall(size=2 * crowd.dim),
+            query=UnitBall(size=1 if once else _MOST * crowd.dim),
             crowd=crowd,
             rule=rule,
+            once=once,
             width=usual if width is None else width,
             growth=0.8,
             clients=float(clients),
@@ -119,8 +136,15 @@ class Elimination:
         """The one question."""
         return {ANSWERS: self.query}
 
+    @property
+    def groups(self) -> int:
+        """All clients of a phase together, or those of each action."""
+        return self._atoms if self.once else 1
+
     def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
         """All phases that fit before the horizon if no play is rounded up, clients numbered.
+
+        Where every round is another client's, all that fit even if every play is rounded up.
 
         Raises:
             InvalidValue: the population is too small to ask everyone at most once.
@@ -128,10 +152,10 @@ class Elimination:
         number = 1 if self.rule == "paper" else self._start(noise)
         phases: list[Phase] = []
         rounds = first = 0
-        while rounds + 2**number <= self.crowd.horizon:
-            clients = self._clients(number)
-            phases.append(Phase(number=number, pulls=2**number, first=first, clients=clients))
-            rounds, first, number = rounds + 2**number, first + clients, number + 1
+        while rounds + self._length(number) <= self.crowd.horizon:
+            pulls, clients = self._pulls(number), self._clients(number)
+            phases.append(Phase(number=number, pulls=pulls, first=first, clients=clients))
+            rounds, first, number = rounds + self._length(number), first + clients, number + 1
         if first > self.crowd.clients:
             raise InvalidValue(
                 f"{len(phases)} phases ask {first} clients, each of them once, and the population "
@@ -144,17 +168,17 @@ class Elimination:
         return State(allowed=jnp.ones(self.crowd.arms, bool), best=jnp.int32(0))
 
     def ask(self, features: Array, state: State, phase: Phase, *, noisy: bool) -> Asked:
-        """A design on the survivors in whole plays, and the way of answering that needs less noise.
-
-        Without noise the two ways say the same, and averages never have to be clipped.
-        """
+        """A design on the survivors in whole plays, and what each client is asked about it."""
         x, design = features.astype(jnp.float64), self._design(features, state)
-        weights, atoms = jax.lax.top_k(design.weights, min(self.query.size, x.shape[0]))
-        pulls = jnp.ceil(phase.pulls * weights)
-        played = x[atoms] * pulls[:, None]
+        weights, atoms = jax.lax.top_k(design.weights, self._atoms)
+        plays = jnp.ceil(phase.pulls * weights)
+        played = x[atoms] * plays[:, None]
         inverse, span = _inverse(played.T @ x[atoms], design), design.basis.T @ design.basis
-        encoder, decoder, reals = way = self._averages(pulls, inverse @ played.T)
+        if self.once:
+            return self._one_reward(atoms, plays, inverse, span, inverse @ played.T)
+        encoder, decoder, reals = way = self._averages(plays, inverse @ played.T)
         if noisy and self.rule == "exact":
+            # Without noise the two ways say the same, and averages never have to be clipped.
             survivors = jnp.where(state.allowed[:, None], x, 0)
             own = self._estimate(inverse, span, design.rank, inverse @ played.T)
             better = _worst(survivors, own) < _worst(survivors, way)
@@ -162,19 +186,21 @@ class Elimination:
                 jnp.where(better, mine, other) for mine, other in zip(own, way, strict=True)
             )
         return Asked(
-            atoms=atoms,
-            pulls=pulls,
+            atoms=atoms[None],
+            pulls=plays[None],
+            plays=plays[None],
+            users=jnp.asarray(phase.clients, jnp.int32)[None],
+            encoder=encoder[None],
+            decoder=decoder,
             inverse=inverse,
             span=span,
-            encoder=encoder,
-            decoder=decoder,
             reals=reals,
         )
 
-    def answer(self, asked: Asked, averages: Array) -> Array:
+    def answer(self, asked: Asked, group: Array | int, averages: Array) -> Array:
         """The client's averages, clipped to the public bounds, through the encoder."""
         clipped = jnp.clip(averages, self.crowd.low, self.crowd.high)
-        return asked.encoder.astype(averages.dtype) @ clipped
+        return asked.encoder[group].astype(averages.dtype) @ clipped
 
     def update(
         self, features: Array, state: State, asked: Asked, phase: Phase, mean: Array, noise: Array
@@ -202,18 +228,34 @@ class Elimination:
         """On at most twice as many actions as dimensions: a start, and as many steps again."""
         return near_optimal(features, state.allowed, most_steps=self.crowd.dim)
 
-    def _averages(self, pulls: Array, solve: Array) -> _Way:
+    def _one_reward(
+        self, atoms: Array, plays: Array, inverse: Array, span: Array, solve: Array
+    ) -> Asked:
+        """T(x) clients play x, once each, and send that reward: one number, at most B."""
+        return Asked(
+            atoms=atoms[:, None],
+            pulls=jnp.ones_like(plays)[:, None],
+            plays=plays[:, None],
+            users=plays.astype(jnp.int32),
+            encoder=jnp.full((atoms.shape[0], 1, 1), 1 / self._bound),
+            decoder=self._bound * solve,
+            inverse=inverse,
+            span=span,
+            reals=jnp.int32(1),
+        )
+
+    def _averages(self, plays: Array, solve: Array) -> _Way:
         """A client sends its average on each atom: s numbers, the vector at most B√s long."""
-        played = pulls > 0
+        played = plays > 0
         length = self._bound * jnp.sqrt(played.sum().astype(jnp.float64))
-        rest = self.query.size - pulls.shape[0]
+        rest = self.query.size - plays.shape[0]
         encoder = jnp.pad(jnp.diag(played / length), ((0, rest), (0, 0)))
         return encoder, jnp.pad(length * solve, ((0, 0), (0, rest))), played.sum()
 
     def _estimate(self, inverse: Array, span: Array, rank: Array, solve: Array) -> _Way:
         """A client sends its own least-squares estimate: as many numbers as the span has.
 
-        It is clipped to a length that all but few estimates keep (`elimination.md`, section 3).
+        It is clipped to a length that all but few estimates keep (`elimination.md`, section 2).
         """
         scatter = self._reward**2 * inverse + self.crowd.spread**2 * span
         largest, radius, t = jnp.linalg.eigvalsh(scatter)[-1], self.crowd.radius, self.margin
@@ -226,18 +268,27 @@ class Elimination:
 
     def _exact_widths(self, apart: Array, asked: Asked, phase: Phase, noise: Array) -> Array:
         """Widths: z standard deviations of the estimated lead of one action over another."""
-        clients = self._reward**2 * asked.inverse + self.crowd.spread**2 * asked.span
-        total = clients / phase.clients + noise**2 * asked.decoder @ asked.decoder.T
+        heard = self._reward**2 * asked.inverse
+        if not self.once:
+            heard = (heard + self.crowd.spread**2 * asked.span) / phase.clients
+        total = heard + (noise**2 * asked.decoder) @ asked.decoder.T
         return self.width * jnp.sqrt(((apart @ total) * apart).sum(1))
 
     def _paper_width(self, apart: Array, asked: Asked, phase: Phase, noise: Array) -> Array:
-        """Twice W of the paper's equation 3, with the true noise in place of its formula."""
+        """Twice W of the paper's equation 3 or 54, with the true noise in place of its formulas."""
         dim, crowd = self.crowd.dim, self.crowd
-        support = 4 * dim * math.log(math.log(max(dim, 3))) + 16
-        sampling = jnp.sqrt(2 * dim / (phase.clients * phase.pulls))
-        coordinate = noise * self._bound * jnp.sqrt(asked.reals.astype(jnp.float64))
-        sigma = crowd.spread / jnp.sqrt(phase.clients) + 2 * coordinate * math.sqrt(support * dim)
-        return 2 * (sampling + sigma) * math.sqrt(2 * math.log(crowd.arms * crowd.horizon))
+        if self.once:
+            played = (asked.users > 0).sum()
+            sums = self._bound * (noise * asked.users).max()
+            inner = (
+                jnp.sqrt(2 * dim / phase.pulls) + 2 * dim * sums * jnp.sqrt(played) / phase.pulls
+            )
+        else:
+            average = self._bound * noise.max() * jnp.sqrt(asked.reals.astype(jnp.float64))
+            inner = jnp.sqrt(2 * dim / (phase.clients * phase.pulls))
+            inner += crowd.spread / jnp.sqrt(phase.clients)
+            inner += 2 * average * math.sqrt(self._support * dim)
+        return 2 * inner * math.sqrt(2 * math.log(crowd.arms * crowd.horizon))
 
     def _start(self, noise: Callable[[int], float]) -> int:
         """The first phase whose width, on a balanced design, is below the largest gap."""
@@ -252,16 +303,40 @@ class Elimination:
 
     def _balanced(self, number: int, noise: Callable[[int], float]) -> float:
         """Variance of an action's score in a phase, were the design balanced on all of them."""
-        crowd, clients = self.crowd, self._clients(number)
-        leverage = self._reward**2 * 2 * crowd.dim / 2**number
+        crowd, clients, pulls = self.crowd, self._clients(number), self._pulls(number)
+        leverage: float = self._reward**2 * 2 * crowd.dim / pulls
+        if self.once:
+            return leverage + (self._bound * noise(max(1, pulls // (_MOST * crowd.dim)))) ** 2
         estimate = crowd.radius**2 + crowd.dim * (crowd.spread**2 + leverage)
-        answers = min(2 * crowd.dim * self._bound**2, estimate)
-        total: float = (leverage + crowd.spread**2) / clients + noise(clients) ** 2 * answers
-        return total
+        answers = min(_MOST * crowd.dim * self._bound**2, estimate)
+        return (leverage + crowd.spread**2) / clients + noise(clients) ** 2 * answers
+
+    def _pulls(self, number: int) -> int:
+        """h, which doubles; in DP-PE, the paper begins with its bound on the support."""
+        if self.once and self.rule == "paper":
+            return math.ceil(self._support) << (number - 1)
+        return 1 << number
 
     def _clients(self, number: int) -> int:
-        """How many clients a phase asks."""
+        """How many clients a phase asks, or where every round is another's, the most it may ask."""
+        if self.once:
+            return self._pulls(number) + self._atoms
         return int(self.clients) or math.ceil(2 ** (float(self.growth) * number))
+
+    def _length(self, number: int) -> int:
+        """How many rounds a phase is planned for."""
+        return self._clients(number) if self.once else self._pulls(number)
+
+    @property
+    def _atoms(self) -> int:
+        """The most actions that a design plays."""
+        return min(_MOST * self.crowd.dim, self.crowd.arms)
+
+    @property
+    def _support(self) -> float:
+        """S, the paper's bound on the same."""
+        dim = self.crowd.dim
+        return 4 * dim * math.log(math.log(max(dim, 3))) + 16
 
     @property
     def _bound(self) -> float:

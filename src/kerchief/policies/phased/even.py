@@ -10,7 +10,7 @@ from jax import Array
 from kerchief.core.contracts import Tree
 from kerchief.core.crowd import Crowd
 from kerchief.core.struct import static, struct
-from kerchief.policies.phased.contract import Asked, Phase, UnitBall
+from kerchief.policies.phased.contract import Phase, UnitBall
 
 __all__ = ["Even"]
 
@@ -37,24 +37,6 @@ class Even:
     def init(self) -> Tree:
         """Nothing to remember."""
         return ()
-
-    def ask(self, features: Array, state: Tree, phase: Phase, *, noisy: bool) -> Asked:
-        """Never called, as there are no phases."""
-        raise NotImplementedError
-
-    def answer(self, asked: Asked, averages: Array) -> Array:
-        """Never called, as there are no phases."""
-        raise NotImplementedError
-
-    def update(
-        self, features: Array, state: Tree, asked: Asked, phase: Phase, mean: Array, noise: Array
-    ) -> Tree:
-        """Never called, as there are no phases."""
-        return state
-
-    def settled(self, state: Tree) -> Array:
-        """From the beginning."""
-        return jnp.asarray(True)
 
     def finish(self, features: Array, state: Tree) -> Array:
         """Equal shares."""

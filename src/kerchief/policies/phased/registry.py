@@ -38,6 +38,7 @@ class Entry:
 PHASED: Registry[Entry] = Registry("policy for populations")
 
 _PAPER = "Li, Zhou, Ji 2022, Algorithm 1"
+_ONCE = "Li, Zhou, Ji 2022, Algorithm 3"
 _TRUSTS = ("none", "local", "shuffle", "central")
 
 
@@ -52,8 +53,9 @@ def _eliminate(
     rule: Rule = "exact",
     width: float | None = None,
     clients: int = 0,
+    once: bool = False,
 ) -> Phased:
-    return Elimination.of(crowd, mode=mode, rule=rule, width=width, clients=clients)
+    return Elimination.of(crowd, mode=mode, rule=rule, width=width, clients=clients, once=once)
 
 
 PHASED.add(
@@ -104,5 +106,25 @@ PHASED.add(
         source=_PAPER,
         trusts=_TRUSTS,
         parent="dpe",
+    ),
+)
+PHASED.add(
+    "pe",
+    Entry(
+        make=partial(_eliminate, once=True),
+        summary="phased elimination where every round is another client's, with exact widths",
+        source=_ONCE,
+        trusts=_TRUSTS,
+        parent="pe",
+    ),
+)
+PHASED.add(
+    "pe@paper",
+    Entry(
+        make=partial(_eliminate, rule="paper", once=True),
+        summary="the same by the paper's widths and schedule, with true noise",
+        source=_ONCE,
+        trusts=_TRUSTS,
+        parent="pe",
     ),
 )

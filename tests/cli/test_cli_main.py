@@ -38,12 +38,21 @@ def test_mechanisms_say_which_is_idealized(call: Call) -> None:
         "discrete-gaussian": "exact",
         "binomial": "idealized",
         "coins": "exact",
+        "randomized-bits": "idealized",
+        "exact-randomized-bits": "exact",
         "tree": "idealized",
         "sqrt-toeplitz": "idealized",
         "blt": "idealized",
         "discrete-tree": "exact",
         "doubling": "idealized",
         "discrete-doubling": "exact",
+        "laplace": "idealized",
+        "discrete-laplace": "exact",
+        "one-bit": "idealized",
+        "exact-one-bit": "exact",
+        "privunit": "idealized",
+        "shortlist": "idealized",
+        "exact-shortlist": "exact",
     }
 
 

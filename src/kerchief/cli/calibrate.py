@@ -69,9 +69,10 @@ def calibrate(
     rows = [_texts(one) for one in noise.alternatives]
     way = "all prefixes at once" if noise.guarantee.trust is Trust.JOINT else "one joint release"
     kind = "coins" if noise.guarantee.trust is Trust.SHUFFLE else "exact Gaussian"
-    used = (f"{kind} (used)", f"{noise.std:.5g}", "1.00x", way)
+    used = "" if noise.guarantee.trust is Trust.LOCAL else " (used)"
+    first = (f"{kind}{used}", f"{noise.std:.5g}", "1.00x", way)
     headings = ("the same promise by", "std", "factor", "")
-    print_table(headings, [used, *rows], columns="lrrl")
+    print_table(headings, [first, *rows], columns="lrrl")
     click.echo(noise.guarantee.sentence())
 
 

@@ -31,6 +31,7 @@ __all__ = ["compare"]
 @options.trusts
 @options.continual
 @options.shuffling
+@options.randomizer
 @options.epsilons
 @options.delta
 @options.replicates

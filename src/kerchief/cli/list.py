@@ -11,14 +11,14 @@ from kerchief.experiments.listing import LISTINGS
 __all__ = ["list_"]
 
 # Columns that are for machines: they would not fit a terminal.
-_ONLY_JSON = {"policies": ("source", "parent")}
+_ONLY_JSON = {"policies": ("source", "parent"), "proofs": ("kind",)}
 
 
 @click.command("list")
-@click.argument("kind", metavar="policies|environments|mechanisms|trusts|experiments")
+@click.argument("kind", metavar="policies|environments|mechanisms|trusts|experiments|proofs")
 @options.json_output
 def list_(*, kind: str, as_json: bool) -> None:
-    """List policies, environments, mechanisms, trusts or experiments."""
+    """List policies, environments, mechanisms, trusts, experiments or proofs."""
     lines = LISTINGS[kind]()
     if as_json:
         print_json({kind: lines})

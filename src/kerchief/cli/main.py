@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import kerchief
+from kerchief.cli.audit import audit
 from kerchief.cli.bench import bench
 from kerchief.cli.calibrate import calibrate
 from kerchief.cli.compare import compare
@@ -57,4 +58,5 @@ main.add_command(reproduce)
 main.add_command(list_)
 main.add_command(calibrate)
 main.add_command(ledger)
+main.add_command(audit)
 main.add_command(bench)

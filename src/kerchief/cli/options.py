@@ -31,6 +31,7 @@ __all__ = [
     "policies",
     "quick",
     "radius",
+    "randomizer",
     "replicates",
     "replicates_or_own",
     "reward_noise",
@@ -101,6 +102,13 @@ shuffling = _option(
     _DEFAULTS.shuffling,
     "What devices add to reports, for rows of shuffle trust; others do without.",
     metavar="best|bits|byte|bit|theorem",
+)
+randomizer = _option(
+    "--randomizer",
+    "randomizer",
+    _DEFAULTS.randomizer,
+    "What devices do to their reports, for rows of local trust; others do without.",
+    metavar="best|gaussian|laplace|privunit|shortlist|one-bit",
 )
 epsilons = _many("--epsilon", "epsilons", _DEFAULTS.epsilons, "Privacy asked for.", type=float)
 epsilon = _option("--epsilon", "epsilon", 1.0, "Privacy asked for.")

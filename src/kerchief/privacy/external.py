@@ -10,9 +10,13 @@ import importlib
 from functools import cache
 from typing import Any, Protocol
 
+import numpy as np
+
 __all__ = [
     "LossDistribution",
+    "beta_quantile",
     "beta_tail",
+    "binomial_chances",
     "divergence_accountant",
     "dp_events",
     "erfcx",
@@ -53,6 +57,25 @@ def ndtr(x: float) -> float:
 def beta_tail(heads: Any, coins: Any) -> Any:
     """Return the chance of at least so many heads (1 to coins) among fair coins, for arrays."""
     return _special.betainc(heads, coins - heads + 1, 0.5)
+
+
+def beta_quantile(share: float, one: float, other: float) -> float:
+    """Return where the beta distribution function with these parameters has this value."""
+    return float(_special.betaincinv(one, other, share))
+
+
+def binomial_chances(trials: int, chance: float) -> list[float]:
+    """Return the chance of every number of hits, from 0 to all."""
+    hits = np.arange(trials + 1)
+    with np.errstate(divide="ignore"):
+        logs = (
+            _special.gammaln(trials + 1)
+            - _special.gammaln(hits + 1)
+            - _special.gammaln(trials - hits + 1)
+            + _special.xlogy(hits, chance)
+            + _special.xlog1py(trials - hits, -chance)
+        )
+    return [float(value) for value in np.exp(logs)]
 
 
 @cache

@@ -1,0 +1,180 @@
+"""An audit from a single run: many canaries in one fit, each with a direction of its own.
+
+Every canary is a user whose record is one of two, by a fair coin. Their features are orthogonal, so
+each canary's gradient is seen in one coordinate of every gradient sum, and the noise there is that
+of the mechanism. Guessing the coins of those that stand out proves a lower bound on ε (Steinke,
+Nasr and Jagielski 2023). The loss, its clip, its steps and its noise are those of the bandit; the
+dimension is not: a run of a small dimension has no room for many canaries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from kerchief.audits.bounds import one_run_lower
+from kerchief.core.contracts import BoundedLoss, Clock, Example, Gradient, Start
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import MIDDLE, Stream
+from kerchief.core.validate import between, whole
+from kerchief.environments.worlds import make_environment
+from kerchief.policies import POLICIES
+from kerchief.privacy.calibration import gaussian_noise_multiplier
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.fits import Fits
+
+__all__ = ["OneRun", "Telltale", "count_canaries", "one_run"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Telltale:
+    """The minimizer that keeps nothing to itself: it returns every gradient sum that it was given.
+
+    Whatever another one does is post-processing of this, so what holds for it holds for all.
+    """
+
+    steps: int
+
+    def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
+        """All sums at the start, side by side."""
+        return jnp.concatenate([gradient(start.point, step) for step in range(self.steps)])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneRun:
+    """What the canaries of one run told.
+
+    Attributes:
+        policy: the bandit's name.
+        claim: the guarantee that its fits are held to.
+        canaries: how many there were.
+        guesses: how many were guessed.
+        right: how many of the guesses were right.
+        epsilon_lower: ε is at least this, but for `failure`.
+        failure: the chance that the bound is wrong.
+    """
+
+    policy: str
+    claim: Guarantee
+    canaries: int
+    guesses: int
+    right: int
+    epsilon_lower: float
+    failure: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether nothing speaks against the claim."""
+        return self.epsilon_lower <= self.claim.epsilon
+
+    def to_dict(self) -> dict[str, object]:
+        """The audit as JSON."""
+        return {
+            "policy": self.policy,
+            "trust": str(self.claim.trust),
+            "epsilon_claimed": self.claim.epsilon,
+            "delta": self.claim.delta,
+            "epsilon_lower": self.epsilon_lower,
+            "failure": self.failure,
+            "canaries": self.canaries,
+            "guesses": self.guesses,
+            "right": self.right,
+            "kept": self.kept,
+        }
+
+
+def one_run(
+    name: str,
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    canaries: int = 2000,
+    seed: int = 0,
+    failure: float = 0.05,
+) -> OneRun:
+    """Audit the fits of a registered bandit under joint trust, from one run.
+
+    Args:
+        name: the bandit's own name.
+        epsilon: ε of the claim, all of it for the fits.
+        delta: δ of the claim.
+        canaries: how many users are canaries; there are no others.
+        seed: of everything random.
+        failure: the chance that the bound is wrong.
+
+    Raises:
+        KerchiefError: there is no such bandit, or it asks for no fits under joint trust.
+    """
+    loss = _loss(name)
+    claim = Guarantee(epsilon=epsilon, delta=delta, trust=Trust.JOINT)
+    query = dataclasses.replace(
+        loss, dim=canaries, fits=1, minimizer=Telltale(steps=loss.minimizer.steps)
+    )
+    multiplier = gaussian_noise_multiplier(epsilon, delta)
+    fits = Fits.of(query, noise_multiplier=multiplier, horizon=canaries)
+    return count_canaries(name=name, fits=fits, claim=claim, seed=seed, failure=failure)
+
+
+def count_canaries(
+    *, name: str, fits: Fits, claim: Guarantee, seed: int = 0, failure: float = 0.05
+) -> OneRun:
+    """Run the canaries through one fit, and guess.
+
+    Args:
+        name: how to call it.
+        fits: the privatizer, for a loss of as many dimensions as canaries, with `Telltale`.
+        claim: what is claimed of it.
+        seed: of everything random.
+        failure: the chance that the bound is wrong.
+    """
+    query: Any = fits.query
+    count = whole("canaries", query.dim, low=20, high=10**4)
+    between("failure", failure, 0.0, 1.0)
+    coins = np.random.default_rng(seed).integers(2, size=count)
+    features = query.norm * np.eye(count)
+    rewards = np.where(coins == 1, query.high, query.low)
+    rows = jax.vmap(query.encode)(
+        Example(features=jnp.asarray(features), reward=jnp.asarray(rewards), weight=jnp.ones(count))
+    )
+    memory, tally = fits.open()
+    tally = dataclasses.replace(tally, rows=rows.astype(tally.rows.dtype), count=jnp.int32(count))
+    start = Start(point=jnp.zeros(count), metric=jnp.eye(1), ridge=jnp.float64(1))
+    clock = Clock(round=jnp.int32(count - 1), since={})
+    at = Stream.of(seed=seed, replicate=0).at(MIDDLE, round=count - 1)
+    told, _ = fits.release(memory, tally, start, clock, at)
+    # A gradient falls with the reward: the lower a coordinate, the likelier is the high reward.
+    scores = -np.asarray(told.point).reshape(-1, count).sum(0)
+    scores = scores - np.median(scores)
+    guesses = max(10, count // 5)
+    boldest = np.argsort(-np.abs(scores))[:guesses]
+    right = int(((scores[boldest] > 0) == (coins[boldest] == 1)).sum())
+    return OneRun(
+        policy=name,
+        claim=claim,
+        canaries=count,
+        guesses=guesses,
+        right=right,
+        epsilon_lower=one_run_lower(
+            guesses=guesses, right=right, canaries=count, delta=claim.delta, failure=failure
+        ),
+        failure=failure,
+    )
+
+
+def _loss(name: str) -> Any:
+    """The loss that a bandit asks to be fitted."""
+    entry = POLICIES[name]
+    home = make_environment(link=entry.home or "linear", dim=2, arms=2)
+    queries = entry.make(home.problem(1000), "tuned").queries
+    losses = [query for query in queries.values() if isinstance(query, BoundedLoss)]
+    if Trust.JOINT not in entry.trusts or not losses:
+        raise InvalidValue(
+            f"policy is {name!r}, which asks for no fits under joint trust; choose one that does, "
+            "such as glm-rare, or audit it without canaries"
+        )
+    return losses[0]

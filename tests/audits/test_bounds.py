@@ -1,0 +1,103 @@
+"""What an audit says is proved: exact bounds, and bounds that hold as often as they say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from kerchief.audits.bounds import (
+    likely_above,
+    likely_below,
+    one_run_lower,
+    two_sample_lower,
+)
+from kerchief.core.errors import InvalidValue
+
+
+@pytest.mark.parametrize("chance", [0.03, 0.5, 0.98])
+def test_confidence_bounds_fail_as_rarely_as_they_say(chance: float) -> None:
+    """By summing the binomial law: the chance of a bound on the wrong side is at most 2.5 %."""
+    trials = 60
+    law = [
+        math.comb(trials, hits) * chance**hits * (1 - chance) ** (trials - hits)
+        for hits in range(trials + 1)
+    ]
+    above = sum(
+        p for hits, p in enumerate(law) if likely_above(hits, trials, failure=0.025) > chance
+    )
+    below = sum(
+        p for hits, p in enumerate(law) if likely_below(hits, trials, failure=0.025) < chance
+    )
+    assert above <= 0.025
+    assert below <= 0.025
+    assert likely_above(0, trials, failure=0.025) == 0.0
+    assert likely_below(trials, trials, failure=0.025) == 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_two_samples_of_randomized_response(epsilon: float) -> None:
+    """The bound stays below the truth in at least 95 of 100 audits, and comes close to it."""
+    rng, trials = np.random.default_rng(0), 20_000
+    truth = math.exp(epsilon) / (1 + math.exp(epsilon))
+    bounds = [
+        two_sample_lower(
+            hits=int(rng.binomial(trials, truth)),
+            alarms=int(rng.binomial(trials, 1 - truth)),
+            trials=trials,
+            delta=0.0,
+        )
+        for _ in range(200)
+    ]
+    assert sum(bound > epsilon for bound in bounds) <= 10 + 3 * math.sqrt(10)
+    assert np.mean(bounds) > 0.9 * epsilon
+
+
+def test_delta_is_taken_off() -> None:
+    """A mechanism that fails outright with chance δ proves nothing at that δ."""
+    trials = 10**6
+    lost = two_sample_lower(hits=1000, alarms=0, trials=trials, delta=1.2e-3)
+    assert lost == 0.0
+    assert two_sample_lower(hits=1000, alarms=0, trials=trials, delta=0.0) > 4
+
+
+def test_what_nobody_can_tell_apart_proves_nothing() -> None:
+    """As many alarms as hits."""
+    assert two_sample_lower(hits=500, alarms=500, trials=1000, delta=0.0) == 0.0
+    assert one_run_lower(guesses=100, right=50, canaries=1000, delta=0.0) == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_canaries_under_randomized_response(epsilon: float) -> None:
+    """The bound of one run is wrong in at most 5 % of the runs, and near the truth."""
+    rng, canaries = np.random.default_rng(1), 2000
+    truth = math.exp(epsilon) / (1 + math.exp(epsilon))
+    bounds = [
+        one_run_lower(
+            guesses=canaries,
+            right=int(rng.binomial(canaries, truth)),
+            canaries=canaries,
+            delta=0.0,
+        )
+        for _ in range(100)
+    ]
+    assert sum(bound > epsilon for bound in bounds) <= 5 + 3 * math.sqrt(5)
+    assert np.mean(bounds) > 0.75 * epsilon
+
+
+def test_delta_costs_the_canaries_something() -> None:
+    """The bound falls as δ grows."""
+    bounds = [
+        one_run_lower(guesses=100, right=95, canaries=1000, delta=delta)
+        for delta in (0.0, 1e-5, 1e-3)
+    ]
+    assert bounds[0] > bounds[1] > bounds[2]
+
+
+def test_nonsense_is_refused() -> None:
+    """More hits than trials, more guesses than canaries."""
+    with pytest.raises(InvalidValue, match="hits is 11"):
+        two_sample_lower(hits=11, alarms=0, trials=10, delta=0.0)
+    with pytest.raises(InvalidValue, match="guesses is 11"):
+        one_run_lower(guesses=11, right=1, canaries=10, delta=0.0)

@@ -89,7 +89,7 @@ def test_a_world_may_have_rounds_of_its_own() -> None:
 
 
 def test_numbers_are_replaced(finished: list[Finished]) -> None:
-    problem = TABLE.settings[0].make().problem(10)
+    problem = make_environment(link="probit", dim=2, arms=3, radius=2.0).problem(10)
     assert BOLD.make(problem, 1e-5).exploration == 2.0  # type: ignore[attr-defined]
     rows = {row.cell.spot: row for row in make_rows(finished)}
     plain, bold = rows[at(PRIVATE, "S=2")], rows[at(BOLD, "S=2")]

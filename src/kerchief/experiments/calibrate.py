@@ -13,7 +13,7 @@ from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.environments.worlds import make_environment
-from kerchief.mechanisms.binomial import Binomial, Coins
+from kerchief.mechanisms.binomial import Binomial, Coins, deviation
 from kerchief.mechanisms.blt import best_continual
 from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.discrete_tree import DiscreteTree
@@ -27,6 +27,7 @@ from kerchief.privacy.composition import epsilon_at
 from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.vector_sum import vector_sum
+from kerchief.privatizers.randomizers import randomize
 from kerchief.privatizers.registry import TRUSTS
 from kerchief.privatizers.schedule import At
 from kerchief.privatizers.shuffled import ShuffledSums
@@ -124,8 +125,9 @@ def calibrate(
     Args:
         epsilon: of the guarantee.
         delta: of the guarantee.
-        trust: `local`: the noise of each report; `central`: the noise of each batch's sum. Every
-            user is in one of them, once, so both need one noise; a run adds up its releases.
+        trust: `local`: normal noise on each report, beside other randomizers; `central`: the noise
+            of each batch's sum. Every user is in one of them, once, so both need one noise; a run
+            adds up its releases.
             `joint`: the correlated noise of every prefix, paid for once. `shuffle`: the coins of
             each cohort, with what rounding at random may add.
         link: how a score becomes an expected reward; it bounds y.
@@ -158,10 +160,13 @@ def calibrate(
         amount = (_continual if trust == Trust.JOINT else _fresh)(multiplier, reach, query, horizon)
     releases = privatizer.schedule.capacity(horizon)
     others = _looser(epsilon, delta, multiplier) + amount.others
+    promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon)
     if sensitivity is None:
         others += _coarser(query, epsilon, delta, multiplier * reach)
+    if sensitivity is None and trust == Trust.LOCAL:
+        others = _randomizers(query, promise, amount.std) + others
     return Noise(
-        guarantee=Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon),
+        guarantee=promise,
         sensitivity=reach,
         size=query.size,
         noise_multiplier=multiplier,
@@ -205,7 +210,7 @@ def _shuffled(
         noise_multiplier=multiplier, sensitivity=reach, dimension=size, users=largest
     )
     twin = noise.exact()
-    std = math.hypot(twin.std, twin.step * math.sqrt(largest) / 2)
+    std = deviation(twin, largest)
     published = "Cheu, Joseph, Mao, Peng 2022"
     try:
         proved = vector_sum(users=privatizer.ends[0], size=size, epsilon=epsilon, delta=delta)
@@ -241,6 +246,17 @@ def _continual(multiplier: float, reach: float, query: Regression, horizon: int)
             ("fresh noise on every prefix", "each user is in all later ones", fresh / std),
         ),
     )
+
+
+def _randomizers(query: Regression, promise: Guarantee, std: float) -> tuple[Other, ...]:
+    """What else a device may do to its report, for any delta; the best of all is the default."""
+    found = {
+        word: float(randomize({"report": query}, promise, words=(word,))["report"].std) / std
+        for word in ("privunit", "shortlist", "laplace")
+    }
+    least = min(found, key=lambda word: found[word])
+    chosen = {least: "the default under local trust"} if found[least] < 1 else {}
+    return tuple((word, chosen.get(word, "pure"), factor) for word, factor in found.items())
 
 
 def _looser(epsilon: float, delta: float, multiplier: float) -> tuple[Other, ...]:

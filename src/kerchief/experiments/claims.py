@@ -28,6 +28,7 @@ __all__ = [
     "below",
     "falling",
     "judge",
+    "names_best",
     "paid",
     "slope",
     "within",
@@ -199,6 +200,20 @@ def slope(
         f"{player}: log regret over log rounds is {exponent:.3g} within {within:g} ({worlds})"
     )
     return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
+
+
+def names_best(spot: Spot, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+    """At least this share of the replicates named the best arm at the end."""
+
+    def test(results: Results) -> Finding:
+        row = results[spot]
+        found = 0.0 if row.right is None else row.right
+        # The error of a share, where every replicate is right too: that of one that is not.
+        error = math.sqrt(max(found * (1 - found), 1 / row.replicates) / row.replicates)
+        return Finding(holds=found - errors * error >= share, seen=f"{100 * found:.1f} %")
+
+    sentence = f"{spot}: names the best arm in at least {100 * share:g} % of the runs"
+    return Claim(sentence=sentence, needs=(spot,), test=test, quick=quick)
 
 
 def paid(spots: Sequence[Spot], *, quick: bool = False) -> Claim:

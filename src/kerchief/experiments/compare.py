@@ -17,6 +17,7 @@ from kerchief.experiments.stages import Part, stage_of
 from kerchief.experiments.stages import width as widest
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.simulation.phases import PhasedRun
+from kerchief.simulation.plain import PlainRun
 from kerchief.simulation.run import Progress, Run
 
 __all__ = ["Finished", "Watch", "compare"]
@@ -40,6 +41,8 @@ class Finished:
         device: the kind of device it ran on.
         communication: what clients sent, in "reals" and in "bits", on average over replicates; for
             populations alone.
+        right: the share of replicates that named the best arm at the end; for worlds without
+            contexts alone.
     """
 
     cell: Cell
@@ -52,6 +55,7 @@ class Finished:
     wall_seconds: float
     device: str
     communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    right: float | None = None
 
     @property
     def microseconds(self) -> float:
@@ -127,6 +131,7 @@ def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Pr
 def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Finished:
     """Chunks side by side; what was spent is what the worst-off user of any was charged."""
     sent = [run.communication for run in runs if isinstance(run, PhasedRun)]
+    right = [run.right for run in runs if isinstance(run, PlainRun)]
     return Finished(
         cell=cell,
         rounds=runs[0].rounds,
@@ -138,6 +143,7 @@ def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Finished:
         wall_seconds=wall_seconds,
         device=runs[0].device,
         communication=_means(sent),
+        right=float(np.concatenate(right).mean()) if right else None,
     )
 
 

@@ -15,7 +15,7 @@ from kerchief.experiments.plan import YARDSTICKS, Cell, Plan, Player, Spot, play
 from kerchief.experiments.stages import MOST_FEATURES
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Trust
-from kerchief.privatizers.registry import BEST, CONTINUALS, SHUFFLES
+from kerchief.privatizers.registry import BEST, CONTINUALS, RANDOMIZERS, SHUFFLES
 
 __all__ = ["Comparison"]
 
@@ -37,6 +37,7 @@ class Comparison(Plan):
         trusts: the words under which each of them plays.
         continual: the noise on prefix totals, for rows of joint trust; others do without.
         shuffling: what devices add to shuffled reports, for rows of shuffle trust.
+        randomizer: what devices do to their reports, for rows of local trust.
         epsilons: of the private ones.
         delta: of the private ones.
         replicates: independent runs of each cell.
@@ -67,6 +68,7 @@ class Comparison(Plan):
     trusts: tuple[str, ...] = ("local", "shuffle", "joint", "central")
     continual: str = BEST
     shuffling: str = BEST
+    randomizer: str = BEST
     epsilons: tuple[float, ...] = (0.2, 1.0, 10.0)
     delta: float = 1e-5
     replicates: int = 64
@@ -143,6 +145,7 @@ class Comparison(Plan):
             "trust": list(self.trusts),
             "continual": self.continual,
             "shuffling": self.shuffling,
+            "randomizer": self.randomizer,
             "epsilon": list(self.epsilons),
             "delta": self.delta,
             "replicates": self.replicates,
@@ -180,6 +183,7 @@ class Comparison(Plan):
                         mode=self.mode,
                         continual=self.continual,
                         shuffling=self.shuffling,
+                        randomizer=self.randomizer,
                     )
 
     def _check_numbers(self) -> None:
@@ -199,6 +203,7 @@ class Comparison(Plan):
                 raise InvalidValue(f"{kind} is empty; give at least one")
         CONTINUALS[self.continual]
         SHUFFLES[self.shuffling]
+        RANDOMIZERS[self.randomizer]
         for trust in self.trusts:
             _known("trust", trust, Trust)
         for name in self.policies:

@@ -10,18 +10,20 @@ from kerchief.core.registry import Registry
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.proofs import proofs
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
 from kerchief.policies.phased import PHASED
+from kerchief.policies.plain import PLAIN
 from kerchief.privatizers.registry import TRUSTS
 
 __all__ = ["LISTINGS", "Line"]
 
 Line = dict[str, object]
 
-# Those that go round by round, and those that go phase by phase over a population; yardsticks are
-# among both.
-_BANDITS = dict(PHASED.items()) | dict(POLICIES.items())
+# Those that go round by round, those that go phase by phase over a population, and those without
+# contexts; yardsticks are among all of them.
+_BANDITS = dict(PLAIN.items()) | dict(PHASED.items()) | dict(POLICIES.items())
 
 LISTINGS: Registry[Callable[[], list[Line]]] = Registry("listing")
 
@@ -91,6 +93,12 @@ def _experiments() -> list[Line]:
         {"name": name, "summary": entry.summary, "source": entry.source}
         for name, entry in EXPERIMENTS.items()
     ]
+
+
+@LISTINGS.entry("proofs")
+def _proofs() -> list[Line]:
+    """Where every promise is proved, and how far."""
+    return [proof.to_dict() for proof in proofs()]
 
 
 def _range(link: Link) -> str:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from kerchief.core.contracts import Environment, Policy, Problem
 from kerchief.core.crowd import Crowd
 from kerchief.core.errors import InvalidValue
+from kerchief.core.game import Game, PlainWorld
 from kerchief.environments.population import Population
 from kerchief.policies import POLICIES, Mode
 from kerchief.policies.phased import PHASED, Phased
+from kerchief.policies.plain import PLAIN, Channel, Plain
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privatizers.registry import BEST, CONTINUALS, SHUFFLES, makers_of
+from kerchief.privatizers.registry import BEST, CONTINUALS, RANDOMIZERS, SHUFFLES, makers_of
 
 if TYPE_CHECKING:
     from kerchief.experiments.claims import Verdict
@@ -38,15 +40,15 @@ __all__ = [
     "player",
 ]
 
-P = TypeVar("P", Policy, Phased)
+P = TypeVar("P", Policy, Phased, Plain)
 
 YARDSTICKS = ("uniform", "greedy")
 """Policies that play without protection in every plan, asked for or not."""
 
 Panel: TypeAlias = Literal["rounds", "epsilon"]
 
-Place: TypeAlias = Environment | Population
-"""A world: one that is met round by round, or a population, which is met phase by phase."""
+Place: TypeAlias = Environment | Population | PlainWorld
+"""A world: met round by round, phase by phase as a population is, or without contexts."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,7 @@ class Player:
         mode: widths `tuned`, or from the `theory`.
         continual: the noise on prefix totals, which only joint trust has.
         shuffling: what devices add to shuffled reports, which only shuffle trust has.
+        randomizer: what devices do to their reports, which only local trust asks of them.
         numbers: parameters of the policy that are replaced, such as ("exploration", 1.0).
     """
 
@@ -69,6 +72,7 @@ class Player:
     mode: Mode = "tuned"
     continual: str = BEST
     shuffling: str = BEST
+    randomizer: str = BEST
     numbers: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -88,7 +92,8 @@ class Player:
         >>> player("linucb", trust="joint", epsilon=1.0, continual="tree").protection
         'joint, tree'
         """
-        special = [word for word in (self.continual, self.shuffling) if word != BEST]
+        words = (self.continual, self.shuffling, self.randomizer)
+        special = [word for word in words if word != BEST]
         return ", ".join([str(self.trust), *special])
 
     def label(self) -> str:
@@ -123,11 +128,19 @@ class Player:
         """
         return _replaced(PHASED[self.policy].make(crowd, self.mode), dict(self.numbers))
 
+    def make_plain(self, game: Game, channel: Channel) -> Plain:
+        """Build a policy without contexts from public facts alone.
+
+        Raises:
+            KerchiefError: no such policy, no such number, or it cannot learn from such reports.
+        """
+        return _replaced(PLAIN[self.policy].make(game, self.mode, channel), dict(self.numbers))
+
     def parents(self) -> tuple[Player, ...]:
         """The non-private bandit behind a protected one: tuned, and with its published widths."""
         if self.trust is Trust.NONE:
             return ()
-        entry = POLICIES[self.policy] if self.policy in POLICIES else PHASED[self.policy]
+        (entry,) = [kind[self.policy] for kind in (POLICIES, PHASED, PLAIN) if self.policy in kind]
         return player(entry.parent), player(entry.parent, mode="theory")
 
 
@@ -139,21 +152,23 @@ def player(
     mode: Mode = "tuned",
     continual: str = BEST,
     shuffling: str = BEST,
+    randomizer: str = BEST,
     **numbers: float,
 ) -> Player:
     """Name a player in one line; further numbers replace those of the policy.
 
-    The word for continual noise is for joint trust, that for shuffling for shuffle trust; under any
-    other they change nothing.
+    The word for continual noise is for joint trust, that for shuffling for shuffle trust, that for
+    the randomizer for local trust; under any other they change nothing.
 
     Raises:
-        UnknownName: no continual noise, or no shuffle protocol, is called so.
+        UnknownName: no continual noise, no shuffle protocol, or no randomizer is called so.
 
     >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers
     (('exploration', 2.0),)
     """
     CONTINUALS[continual]
     SHUFFLES[shuffling]
+    RANDOMIZERS[randomizer]
     return Player(
         policy=policy,
         trust=Trust(trust),
@@ -161,6 +176,7 @@ def player(
         mode=mode,
         continual=continual if trust == Trust.JOINT else BEST,
         shuffling=shuffling if trust == Trust.SHUFFLE else BEST,
+        randomizer=randomizer if trust == Trust.LOCAL else BEST,
         numbers=tuple(sorted(numbers.items())),
     )
 

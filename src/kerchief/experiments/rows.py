@@ -54,6 +54,7 @@ class Row:
         releases: for each query, releases of one run, on average.
         communication: what the clients of one run sent, in reals and in bits, on average; for
             populations alone.
+        right: the share of replicates that named the best arm; for worlds without contexts alone.
     """
 
     cell: Cell
@@ -65,6 +66,7 @@ class Row:
     microseconds: float
     releases: Mapping[str, float]
     communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    right: float | None = None
 
     @property
     def policy(self) -> str:
@@ -100,6 +102,7 @@ class Row:
             "trust": self.trust,
             "continual": self.cell.player.continual,
             "shuffling": self.cell.player.shuffling,
+            "randomizer": self.cell.player.randomizer,
             "contexts": self.contexts,
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -110,6 +113,7 @@ class Row:
             "microseconds": self.microseconds,
             "releases": dict(self.releases),
             "communication": dict(self.communication),
+            "right": self.right,
         }
 
     def texts(self) -> tuple[str, ...]:
@@ -161,6 +165,7 @@ def _row(one: Finished, uniform: float) -> Row:
         microseconds=one.microseconds,
         releases=one.releases,
         communication=one.communication,
+        right=one.right,
     )
 
 

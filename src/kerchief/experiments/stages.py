@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 
 from kerchief.core.contracts import BoundedLoss, Environment, Policy
+from kerchief.core.game import PlainWorld
 from kerchief.environments.population import Population
 from kerchief.experiments.plan import Cell, Place, Plan
+from kerchief.policies.plain import Plain
 from kerchief.privacy.ledger import MemoryLedger
-from kerchief.privatizers.registry import protect
+from kerchief.privatizers.registry import BEST, protect
+from kerchief.privatizers.sums import CohortSums
+from kerchief.simulation import plain
 from kerchief.simulation.phases import arrange, simulate_phases
 from kerchief.simulation.run import Progress, Run, simulate
 
@@ -20,6 +26,10 @@ MOST_FEATURES = 2**24
 
 MOST_KEPT = 2**28
 """What one chunk of replicates may hold in histories, for policies that ask for fits."""
+
+MOST_TOGETHER = 2**14
+"""How many replicates may be mapped over at once: on one kind of CPU, JAX 0.10 was seen to give
+wrong numbers in some programs from the 16385th on."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +75,8 @@ def stage_of(place: Place) -> Stage:
     """The stage of a world."""
     if isinstance(place, Population):
         return Phases(population=place)
+    if isinstance(place, PlainWorld):
+        return Questions(world=place)
     return Rounds(environment=place)
 
 
@@ -73,7 +85,8 @@ def width(plan: Plan) -> int:
     stages = [(stage_of(plan.environment(cell.contexts)), cell) for cell in plan.cells()]
     seen = max(stage.seen(cell) for stage, cell in stages)
     kept = max(stage.kept(cell) for stage, cell in stages)
-    return max(1, min(plan.replicates, MOST_FEATURES // seen, MOST_KEPT // max(1, kept)))
+    room = min(MOST_TOGETHER, MOST_FEATURES // seen, MOST_KEPT // max(1, kept))
+    return max(1, min(plan.replicates, room))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,6 +122,7 @@ class Rounds:
                 horizon=cell.horizon,
                 continual=cell.player.continual,
                 shuffling=cell.player.shuffling,
+                randomizer=cell.player.randomizer,
             ),
             environment=self.environment,
             ledger=MemoryLedger(cell.guarantee),
@@ -157,4 +171,50 @@ class Phases:
             first_replicate=part.first,
             ticks=part.ticks,
             progress=part.progress,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Questions:
+    """A world without contexts: the server proposes, one user answers a round."""
+
+    world: PlainWorld
+
+    def check(self, cell: Cell) -> None:
+        """Build the policy for the reports that it will get."""
+        self._arranged(cell)
+
+    def seen(self, cell: Cell) -> int:
+        """A weight an arm, or a few matrices on a domain."""
+        game = self.world.game(cell.horizon)
+        return max(1, game.arms, 4 * game.dim**2)
+
+    def kept(self, cell: Cell) -> int:
+        """Nothing."""
+        return 0
+
+    def play(self, cell: Cell, part: Part) -> Run:
+        """Play question by question."""
+        policy, privatizers = self._arranged(cell)
+        return plain.simulate_plain(
+            policy=policy,
+            privatizers=privatizers,
+            environment=self.world,
+            ledger=MemoryLedger(cell.guarantee),
+            horizon=cell.horizon,
+            replicates=part.last - part.first,
+            seed=part.seed,
+            first_replicate=part.first,
+            ticks=part.ticks,
+            progress=part.progress,
+        )
+
+    def _arranged(self, cell: Cell) -> tuple[Plain, Mapping[str, CohortSums]]:
+        """The policy and its protection; one bit is what suits a single number best."""
+        word = cell.player.randomizer
+        return plain.arrange(
+            partial(cell.player.make_plain, self.world.game(cell.horizon)),
+            cell.guarantee,
+            horizon=cell.horizon,
+            randomizer="one-bit" if word == BEST else word,
         )

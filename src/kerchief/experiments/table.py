@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["long_form", "write_table"]
 
-_CELL = ("contexts", "policy", "mode", "trust", "continual", "shuffling", "epsilon", "delta")
+_CELL = (
+    "contexts",
+    "policy",
+    "mode",
+    "trust",
+    "continual",
+    "shuffling",
+    "randomizer",
+    "epsilon",
+    "delta",
+)
 
 
 def write_table(plan: Plan, finished: Sequence[Finished], path: Path) -> None:
@@ -31,9 +41,9 @@ def long_form(plan: Plan, finished: Sequence[Finished]) -> pl.DataFrame:
     """Every recorded number, a row each.
 
     Columns: the cell (contexts, policy, mode, numbers replaced, trust, continual, shuffling,
-    epsilon, delta, and spent_epsilon, spent_delta, private; null stands for "no bound"), replicate,
-    round, regret (cumulative), microseconds, the other parameters in the words of the command line,
-    device, and one `version_...` a library.
+    randomizer, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for "no
+    bound"), replicate, round, regret (cumulative), microseconds, the other parameters in the words
+    of the command line, device, and one `version_...` a library.
 
     Raises:
         KerchiefError: polars is not installed.
@@ -80,6 +90,7 @@ def _facts(one: Finished) -> dict[str, str | float | None]:
         "trust": one.cell.trust,
         "continual": one.cell.player.continual,
         "shuffling": one.cell.player.shuffling,
+        "randomizer": one.cell.player.randomizer,
         "epsilon": epsilon,
         "delta": delta,
         "spent_epsilon": one.spent.epsilon if private else None,

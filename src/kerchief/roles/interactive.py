@@ -89,6 +89,7 @@ class Bandit:
         mode: Mode = "tuned",
         continual: str = "best",
         shuffling: str = "best",
+        randomizer: str = "best",
         ledger: Ledger | None = None,
     ) -> None:
         """Make a bandit, compile it, and pay for its whole horizon.
@@ -104,6 +105,8 @@ class Bandit:
                 "toeplitz", or "doubling", whose noise does not grow with the horizon.
             shuffling: under shuffle trust, what devices add: "best" for coins, "bits", "byte" or
                 "bit" for randomized response, "theorem" for coins by the published constants.
+            randomizer: under local trust, what the device does to a report: "best" for the least
+                noise that keeps the guarantee, "gaussian", "laplace", "privunit" or "shortlist".
             ledger: pays; a fresh one with the guarantee as its budget if None.
 
         Raises:
@@ -124,6 +127,7 @@ class Bandit:
             horizon=problem.horizon,
             continual=continual,
             shuffling=shuffling,
+            randomizer=randomizer,
         )
         if noise == "exact":
             privatizers = {name: privatizer.exact() for name, privatizer in privatizers.items()}

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from kerchief.experiments.catalogue import (
+    best_arm,
+    context_rates,
+    convex,
+    dp_pe,
     dpe_fixed_u,
     dpe_privacy,
     epsilon_sweep,
@@ -11,17 +15,27 @@ from kerchief.experiments.catalogue import (
     fresh_worlds,
     joint_linucb,
     kappa_sweep,
+    local_glm,
+    local_linear,
+    online_linucb,
     sblb,
+    sblb_batches,
+    sblb_settings,
     shuffle_glm,
     shuffle_linucb,
     shuffle_noise,
     table_two,
     trust_ladder,
+    tsallis,
 )
 from kerchief.experiments.experiment import EXPERIMENTS
 
 __all__ = [
     "EXPERIMENTS",
+    "best_arm",
+    "context_rates",
+    "convex",
+    "dp_pe",
     "dpe_fixed_u",
     "dpe_privacy",
     "epsilon_sweep",
@@ -30,10 +44,16 @@ __all__ = [
     "fresh_worlds",
     "joint_linucb",
     "kappa_sweep",
+    "local_glm",
+    "local_linear",
+    "online_linucb",
     "sblb",
+    "sblb_batches",
+    "sblb_settings",
     "shuffle_glm",
     "shuffle_linucb",
     "shuffle_noise",
     "table_two",
     "trust_ladder",
+    "tsallis",
 ]

@@ -1,0 +1,94 @@
+"""Online-to-confidence LinUCB: the figure's setting, with what its printed noise really spends.
+
+The printed noise protects features and rewards one by one. For the pair it is what Gaussian noise
+is at another, larger ε: so playing at that ε shows what the printed noise gives, and the ledger
+what it costs. Everything else plays at equal, really spent guarantees.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kerchief.environments.worlds import make_environment
+from kerchief.experiments.claims import all_of, at, at_most, below
+from kerchief.experiments.experiment import Experiment, Setting, Size, enter
+from kerchief.experiments.plan import player
+from kerchief.privacy.printed import printed_epsilon
+
+__all__ = ["EXPERIMENT"]
+
+DELTA = 0.1
+WORLDS = ("intercept", "fixed")
+UNIFORM, PARENT, PUBLISHED = (
+    player("uniform"),
+    player("online-linucb"),
+    player("online-linucb", mode="theory"),
+)
+ONLINE = tuple(player("online-linucb", trust="local", epsilon=e) for e in (0.2, 1.0, 10.0))
+NORMAL = player("online-linucb", trust="local", epsilon=10.0, randomizer="gaussian")
+MALER, ANYTIME, COMBINER, PAIRS, DIRECT, PAPER = (
+    player(name, trust="local", epsilon=10.0)
+    for name in (
+        "online-linucb-maler",
+        "online-linucb-anytime",
+        "combiner",
+        "linucb-pairs",
+        "linucb",
+        "online-linucb@paper",
+    )
+)
+JOINT = player("linucb", trust="joint", epsilon=10.0)
+# What the noise printed for epsilon 10 really spends, for rewards in [0, 1].
+PRINTED = player(
+    "online-linucb",
+    trust="local",
+    epsilon=printed_epsilon(10.0, DELTA, 1.0),
+    randomizer="gaussian",
+)
+
+EXPERIMENT = enter(
+    Experiment(
+        name="online-linucb",
+        title="Online-to-confidence LinUCB under local trust",
+        summary="what the printed noise gives and really spends, and all at equal guarantees",
+        source="the TMLR submission on LDP linear bandits, Figure 1",
+        settings=tuple(
+            Setting(name=world, make=partial(make_environment, contexts=world, dim=5, arms=100))
+            for world in WORLDS
+        ),
+        players=(*ONLINE, NORMAL, MALER, ANYTIME, COMBINER, PAIRS, DIRECT, PAPER, JOINT, PRINTED),
+        delta=DELTA,
+        full=Size(
+            horizon=20_000,
+            replicates=100,
+            players=(
+                PARENT,
+                PUBLISHED,
+                player("linucb"),
+                player("linucb", mode="theory"),
+                *ONLINE,
+                NORMAL,
+                MALER,
+                ANYTIME,
+                COMBINER,
+                PAIRS,
+                DIRECT,
+                PAPER,
+                JOINT,
+                PRINTED,
+            ),
+        ),
+        quick=Size(horizon=2000, replicates=16, settings=("intercept",), players=(ONLINE[2],)),
+        claims=(
+            at_most(at(NORMAL, "intercept"), 1416),
+            *(at_most(at(one, "intercept"), 700) for one in (ONLINE[2], MALER, COMBINER, PAIRS)),
+            below(at(PAIRS, "intercept"), at(ONLINE[2], "intercept")),
+            below(at(JOINT, "intercept"), at(NORMAL, "intercept"), times=0.5),
+            all_of(
+                "with the paper's constants it does not learn",
+                [below(at(UNIFORM, world), at(PAPER, world), times=1.5) for world in WORLDS],
+            ),
+            below(at(ONLINE[2], "intercept"), at(UNIFORM, "intercept"), times=0.75, quick=True),
+        ),
+    )
+)

@@ -1,0 +1,170 @@
+"""Where every promise is proved: the note and the status of all that protects."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import kerchief
+from kerchief.core.contracts import Query
+from kerchief.core.convex import Ball
+from kerchief.core.game import Game
+from kerchief.environments.population import Population
+from kerchief.environments.worlds import make_environment
+from kerchief.mechanisms.registry import MECHANISMS
+from kerchief.mechanisms.response import Bits, Response
+from kerchief.policies import POLICIES
+from kerchief.policies.phased import PHASED
+from kerchief.policies.plain import PLAIN, Channel
+from kerchief.privatizers.bits import BitSums
+from kerchief.privatizers.epochs import EpochSums
+from kerchief.privatizers.fits import Fits
+from kerchief.privatizers.prefix import PrefixSums
+from kerchief.privatizers.shuffled import ShuffledSums
+from kerchief.privatizers.shuffled_fits import ShuffledFits
+from kerchief.privatizers.sums import CohortSums
+
+__all__ = ["Proof", "page", "proofs"]
+
+Status: TypeAlias = Literal["proved", "certified", "idealized", "for study", "not private"]
+
+# What is proved in the note of something else: twins, and queries of a policy with a note.
+_ELSEWHERE = {
+    "DiscreteLaplace": "mechanisms/laplace.md",
+    "DiscreteDoubling": "mechanisms/doubling.md",
+    "GLMLoss": "privatizers/fits.md",
+    "Increments": "core/queries.md",
+    "ThreeBlocks": "core/queries.md",
+    "UnitBall": "policies/phased/elimination.md",
+}
+_CERTIFIED = (Response, Bits, BitSums)
+_PRIVATIZERS: Mapping[str, type] = {
+    "cohort totals": CohortSums,
+    "prefix totals": PrefixSums,
+    "prefix totals in epochs": EpochSums,
+    "shuffled totals, coins": ShuffledSums,
+    "shuffled totals, bits": BitSums,
+    "fits": Fits,
+    "fits behind a shuffler": ShuffledFits,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proof:
+    """One promise and where it is proved.
+
+    Attributes:
+        kind: mechanism, privatizer or policy.
+        name: its name.
+        status: proved in the note, certified by a computation that the note justifies, idealized
+            (only a simulation may use it; its exact twin is what people's data meet), for study
+            (a paper's own version, not offered), or not private at all.
+        note: the proof note, from the package's root. A policy's promise rests on how far its
+            queries' statistics can be apart, and on the privatizers; the note is of the former.
+    """
+
+    kind: str
+    name: str
+    status: Status
+    note: Path
+
+    def to_dict(self) -> dict[str, object]:
+        """One line of a listing."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "status": self.status,
+            "summary": self.note.as_posix(),
+        }
+
+
+def proofs() -> Iterator[Proof]:
+    """Every registered mechanism, every privatizer, every registered policy.
+
+    >>> all((_ROOT / proof.note).exists() for proof in proofs())
+    True
+    """
+    for name, mechanism in MECHANISMS.items():
+        status: Status = "idealized" if mechanism.idealized else "proved"
+        yield _proof("mechanism", name, mechanism.kind, status)
+    for name, kind in _PRIVATIZERS.items():
+        yield _proof("privatizer", name, kind, "proved")
+    for name, entry in POLICIES.items():
+        home = make_environment(link=entry.home or "linear", dim=2, arms=2).problem(1000)
+        queries = entry.make(home, "tuned").queries
+        offered: Status = "proved" if entry.deployable else "for study"
+        private = entry.trusts != ("none",)
+        yield from _of_queries(name, queries, offered if private else "not private")
+    crowd = Population.of(dim=2, arms=3, clients=1000).problem(1000)
+    for name, phased in PHASED.items():
+        status = "for study" if name.endswith("@paper") else "proved"
+        yield from _of_queries(name, phased.make(crowd, "tuned").queries, status)
+    for name, plain in PLAIN.items():
+        status = "for study" if name.endswith("@paper") else "proved"
+        game = _game(plain.actions)
+        asked = plain.make(game, "tuned", Channel.clear(low=0.0, high=1.0)).queries
+        yield from _of_queries(name, asked, status)
+
+
+def page() -> str:
+    """The page of the documentation."""
+    lines = [
+        "# Where every promise is proved",
+        "",
+        "Made by `make proofs`. A policy's promise rests on two things: how far apart two",
+        "statistics of its queries can be (the note named here), and what the privatizer does with",
+        "them (the notes of mechanisms and privatizers). Nothing else of a policy matters to it.",
+        "*Idealized* noise is floating point and for simulation alone: deployment uses an exact",
+        "twin. *Certified* means by a computation that the note justifies, *for study* a paper's",
+        "own version, which is not offered. Policies that ask nothing have nothing to prove.",
+        "",
+        "| kind | name | status | note |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {one.kind} | {one.name} | {one.status} | "
+        f"[{one.note.as_posix()}](../src/kerchief/{one.note.as_posix()}) |"
+        for one in proofs()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_ROOT = Path(kerchief.__file__).parent
+
+
+def _proof(kind: str, name: str, thing: type, status: Status) -> Proof:
+    if thing in _CERTIFIED:
+        status = "certified"
+    return Proof(kind=kind, name=name, status=status, note=_note(thing))
+
+
+def _of_queries(name: str, queries: Mapping[str, Query], status: Status) -> Iterator[Proof]:
+    """A policy with the notes of all that it asks; one that asks nothing has nothing to prove."""
+    notes = dict.fromkeys(_note(type(query)) for query in queries.values())
+    for note in notes:
+        yield Proof(kind="policy", name=name, status=status, note=note)
+
+
+def _note(thing: type) -> Path:
+    """The note of the same name beside the module of a class, or where else it is proved."""
+    if thing.__name__ in _ELSEWHERE:
+        return Path(_ELSEWHERE[thing.__name__])
+    return Path(inspect.getfile(thing)).with_suffix(".md").relative_to(_ROOT)
+
+
+def _game(actions: str) -> Game:
+    """A small game of one kind."""
+    if actions == "arms":
+        return Game(horizon=1000, low=0.0, high=1.0, arms=3)
+    return Game(
+        horizon=1000,
+        low=0.0,
+        high=1.0,
+        domain=Ball(dim=2),
+        lipschitz=1.0,
+        smoothness=1.0,
+        convexity=1.0,
+    )

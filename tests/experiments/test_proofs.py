@@ -1,0 +1,44 @@
+"""Everything that protects has a proof note, and the page that lists them is up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kerchief
+from kerchief.experiments.proofs import page, proofs
+from kerchief.mechanisms.registry import MECHANISMS
+from kerchief.policies import POLICIES
+from kerchief.policies.phased import PHASED
+from kerchief.policies.plain import PLAIN
+
+ROOT = Path(kerchief.__file__).parent
+NOTHING_ASKED = {"uniform"}
+
+
+def test_every_note_is_there_and_says_something() -> None:
+    for proof in proofs():
+        text = (ROOT / proof.note).read_text(encoding="utf-8")
+        assert len(text) > 500, proof
+        assert "laim" in text, proof
+
+
+def test_all_that_is_registered_is_listed() -> None:
+    listed = {(proof.kind, proof.name) for proof in proofs()}
+    bandits = {*POLICIES, *PHASED, *PLAIN} - NOTHING_ASKED
+    assert {("policy", name) for name in bandits} <= listed
+    assert {("mechanism", name) for name in MECHANISMS} <= listed
+
+
+def test_statuses_are_honest() -> None:
+    found = {proof.name: proof.status for proof in proofs() if proof.kind == "mechanism"}
+    for name, entry in MECHANISMS.items():
+        assert (found[name] == "idealized") == (entry.idealized and "bits" not in name)
+    for proof in proofs():
+        if proof.name.endswith("@paper"):
+            assert proof.status == "for study"
+
+
+def test_the_page_is_up_to_date() -> None:
+    """`make proofs` writes it."""
+    docs = Path(__file__).parents[2] / "docs" / "proofs.md"
+    assert docs.read_text(encoding="utf-8") == page()

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import Array
 
 from kerchief.audits import Audit, audit, look, one_run
 from kerchief.audits.canaries import Telltale, count_canaries
-from kerchief.core.contracts import Clock, Problem, Release
+from kerchief.audits.neighbours import neighbours
+from kerchief.core.contracts import Clock, Example, Outlook, Problem, Release
 from kerchief.core.errors import InvalidValue
 from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
-from kerchief.core.random import Stream
+from kerchief.core.random import DEVICE, Stream
+from kerchief.core.struct import struct
 from kerchief.environments.worlds import make_environment
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
@@ -84,32 +87,34 @@ def test_halved_noise_is_named() -> None:
 def test_noise_that_is_reused_is_named() -> None:
     """The same noise in every round: a difference of two reports shows the first user exactly."""
 
-    @dataclasses.dataclass(frozen=True)
+    @struct
     class Reused:
+        idealized: ClassVar[bool] = True
         inner: Gaussian
-        idealized = True
-        std = property(lambda self: self.inner.std)
-        sensitivity = property(lambda self: self.inner.sensitivity)
+
+        @property
+        def std(self) -> Any:
+            return self.inner.std
+
+        @property
+        def sensitivity(self) -> float:
+            return self.inner.sensitivity
 
         def prepare(self, vector: Array, stream: Stream) -> Array:
             return vector
 
         def add(self, vector: Array, stream: Stream) -> Array:
-            return self.inner.add(vector, stream.at(4, round=0))
+            return self.inner.add(vector, stream.at(DEVICE, round=0))
 
         def event(self) -> Any:
             return self.inner.event()
-
-    import jax
-
-    jax.tree_util.register_dataclass(Reused, data_fields=["inner"], meta_fields=[])
 
     def change(privatizer: Privatizer) -> Privatizer:
         gaussian = Gaussian.of(
             noise_multiplier=gaussian_noise_multiplier(4.0, 1e-5),
             sensitivity=privatizer.query.sensitivity,
         )
-        return dataclasses.replace(privatizer, device=Reused(gaussian))  # type: ignore[type-var]
+        return dataclasses.replace(privatizer, device=Reused(inner=gaussian))  # type: ignore[type-var]
 
     found = looked("local", 4.0, change)
     assert not found.kept
@@ -203,28 +208,31 @@ def test_canaries_name_faulty_fits(fault: str) -> None:
 
 
 def test_a_trigger_that_reads_exact_data_is_named() -> None:
-    """A middle that releases without noise when the first user's reward is high."""
+    """A middle that shifts a release when an exact total is above what the first user decides."""
+    policy: Any = POLICIES["linucb"].make(FACTS, "tuned")
+    model = policy.publish(policy.init({"moments": Outlook(noisy=True)}))
+    first, second = (one.told(policy, model) for one in neighbours(policy, FACTS, model))
+    place = int(np.abs(first - second).argmax())
+    unit = policy.query.sensitivity
+    others = Example(features=jnp.full(2, 0.5 / 2**0.5), reward=jnp.asarray(0.0))
+    rest = (HORIZON - 1) * float(policy.query.encode(others)[place])
+    between = rest + unit * float(first[place] + second[place]) / 2
 
     def change(privatizer: Privatizer) -> Privatizer:
         kind: Any = type(privatizer)
 
+        @struct
         class Leaking(kind):  # type: ignore[misc]
             def release(
                 self, memory: Any, tally: Any, request: Any, clock: Clock, stream: Stream | None
             ) -> tuple[Release, Any]:
                 release, now = super().release(memory, tally, request, clock, stream)
-                high = tally.total[-1] > 0.3
-                moved = jnp.where(high, release.total + 100 * release.noise, release.total)
-                return dataclasses.replace(release, total=moved), now
+                shift = jnp.where(tally.total[place] > between, 100 * release.noise, 0.0)
+                return dataclasses.replace(release, total=release.total + shift), now
 
-        import jax
-
-        fields = {one.name for one in dataclasses.fields(kind)}
-        static = [one.name for one in dataclasses.fields(kind) if one.metadata.get("static")]
-        jax.tree_util.register_dataclass(
-            Leaking, data_fields=sorted(fields - set(static)), meta_fields=static
-        )
-        return Leaking(**{name: getattr(privatizer, name) for name in fields})
+        fields = [one.name for one in dataclasses.fields(kind)]
+        leaking: Privatizer = Leaking(**{name: getattr(privatizer, name) for name in fields})
+        return leaking
 
     assert not looked("central", 1.0, change).kept
 

@@ -133,6 +133,7 @@ def regrets(rounds: int, losses: str, seeds: int = 4) -> float:
     return float(jax.jit(jax.vmap(play))(targets, jnp.asarray(signs)).mean())
 
 
+@pytest.mark.nightly
 def test_regret_grows_as_the_losses_allow() -> None:
     """As √T without curvature; with it, it is by far less, though no logarithm yet at this size."""
     flat = [regrets(rounds, "linear", seeds=24) for rounds in (500, 8000)]

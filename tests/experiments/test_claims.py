@@ -16,6 +16,8 @@ from kerchief.experiments.claims import (
     below,
     falling,
     judge,
+    names_best,
+    no_steeper,
     paid,
     slope,
     within,
@@ -99,6 +101,21 @@ def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
         (0.5, 0.12, "fails"),
     ):
         assert judge(claim, grown(exponent, share), large_enough=True).outcome == outcome
+    bound = no_steeper(spots, 0.5)
+    for exponent, share, outcome in (
+        (0.2, 0.0, "holds"),
+        (0.569, 0.0, "holds"),
+        (0.571, 0.0, "fails"),
+        (0.5, 0.12, "fails"),
+    ):
+        assert judge(bound, grown(exponent, share), large_enough=True).outcome == outcome
+
+
+def test_a_share_of_right_answers_pays_for_its_error() -> None:
+    for right, outcome in ((1.0, "holds"), (0.95, "fails"), (None, "fails")):
+        named = dataclasses.replace(row(LOW, 1.0), right=right, replicates=400)
+        claim = names_best(LOW, 0.95)
+        assert judge(claim, {LOW: named}, large_enough=True).outcome == outcome
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ def test_rows_say_what_was_spent(finished: list[Finished]) -> None:
     assert (parent.private, parent.spent_epsilon, parent.epsilon) == (False, None, None)
     for trust in ("local", "central"):
         row = by_name["linucb", trust]
-        assert row.spent_epsilon == pytest.approx(1.0, rel=1e-6)
+        # What is pure costs a little less at a delta above 0.
+        assert row.spent_epsilon == pytest.approx(1.0, rel=2e-5)
         assert (row.epsilon, row.delta, row.spent_delta) == (1.0, 1e-5, 1e-5)
     assert by_name["linucb", "local"].releases == {"moments": 60.0}
     assert by_name["linucb", "central"].releases == {"moments": 1.0}

@@ -80,6 +80,7 @@ def test_a_fit_is_remembered_with_its_own_matrix() -> None:
     assert bool((start.fitted == 0).all())
 
 
+@pytest.mark.nightly
 def test_it_beats_uniform_play_with_few_fits_and_never_stops_refitting(played: Played) -> None:
     world = make_environment(link="logistic", dim=3, arms=10, radius=2.0)
     short, long, uniform = (

@@ -43,7 +43,7 @@ def facts(**changes: Any) -> Problem:
 def paper(epsilon: float = math.inf, delta: float = 0.05, **changes: Any) -> PrintedDescent:
     build = POLICIES["glm-local@paper"].promised
     assert build is not None
-    made = build(facts(**changes), epsilon, delta)
+    made = build(facts(**changes), "tuned", epsilon, delta)
     assert isinstance(made, PrintedDescent)
     return made
 

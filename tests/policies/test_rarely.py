@@ -130,6 +130,7 @@ def test_the_warm_estimate_rules_out_arms() -> None:
     assert int(policy.act(policy.publish(state), arms, NOW, COINS)) in (0, 2)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("explore", [False, True])
 def test_fits_are_few_and_go_on(explore: bool) -> None:
     """O(d log T) fits: more of them on longer runs, and never one that freezes."""

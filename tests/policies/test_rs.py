@@ -102,6 +102,7 @@ def test_the_constants_by_hand() -> None:
     assert tuned.threshold == pytest.approx(10 * float(policy.threshold))
 
 
+@pytest.mark.nightly
 def test_it_switches_about_as_often_as_the_logarithm_of_time(played: Played) -> None:
     """Eightfold time grows the volume by at most 8³: 15.4 times the factor of 1.5."""
     world = make_environment(link="logistic", dim=3, arms=10, radius=2.0)
@@ -112,6 +113,7 @@ def test_it_switches_about_as_often_as_the_logarithm_of_time(played: Played) -> 
     assert (runs[-1].releases["warm"] < 200).all()
 
 
+@pytest.mark.nightly
 def test_it_beats_uniform_play_by_far(played: Played) -> None:
     world = make_environment(link="probit", dim=3, arms=10, radius=2.0)
     lost = [played(name, world, 800).regret[-1].mean() for name in ("rs-glincb", "uniform")]

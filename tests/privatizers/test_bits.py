@@ -115,6 +115,7 @@ def test_other_batches_need_other_certificates(sums: BitSums) -> None:
     assert not sums.restorable
 
 
+@pytest.mark.nightly
 def test_roles_apart_play_what_the_simulation_plays() -> None:
     world = make_environment(dim=2, arms=3, contexts="orthant")
     policy = POLICIES["sblb"].make(world.problem(260), "tuned")

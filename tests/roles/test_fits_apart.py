@@ -31,6 +31,7 @@ JOINT = Guarantee(epsilon=20.0, delta=1e-5, trust=Trust.JOINT)
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("promise", [FREE, JOINT], ids=["none", "joint"])
 def test_roles_apart_fit_as_compiled_code_does(promise: Guarantee) -> None:
     privatizers = protect(POLICY, promise, horizon=HORIZON)

@@ -165,6 +165,7 @@ def test_cohorts_are_disjoint_and_unplayed_phases_cost_nothing() -> None:
     assert used == [1] * played + [0] * (len(ends) - played)
 
 
+@pytest.mark.nightly
 def test_the_phase_that_the_horizon_cuts_asks_nobody() -> None:
     """Plays are rounded up, so 2 + 4 + ... + 1024 planned rounds do not fit into four more."""
     protocol, ledger = arrange(policy("dpe@paper"), promise("none")), MemoryLedger(promise("none"))

@@ -96,6 +96,7 @@ def rewards(before: Carry, atoms: Floats, pulls: list[int], start: int) -> tuple
     return played, np.asarray(found, np.float64)
 
 
+@pytest.mark.nightly
 def test_without_noise_it_is_plain_phased_elimination() -> None:
     """Beside least squares on every reward, and widths of the ordinary kind, in NumPy."""
     one = policy()

@@ -46,7 +46,7 @@ def two_sample_lower(
         failure: the chance that the bound is wrong.
 
     >>> round(two_sample_lower(hits=900, alarms=100, trials=1000, delta=1e-5), 2)
-    1.98
+    1.99
     """
     between("failure", failure, 0.0, 1.0)
     half = failure / 2

@@ -29,6 +29,7 @@ __all__ = [
     "falling",
     "judge",
     "names_best",
+    "no_steeper",
     "paid",
     "slope",
     "within",
@@ -176,30 +177,54 @@ def slope(
 ) -> Claim:
     """Regret grows with the number of rounds as a power of it, with this exponent.
 
-    The rows are of worlds that differ in their horizons alone. The slope of log regret against log
-    rounds is that of least squares; its error follows from those of the means, which are
-    independent up to common worlds.
+    The rows are of worlds that differ in their horizons alone.
     """
 
     def test(results: Results) -> Finding:
-        rows = [results[spot] for spot in spots]
-        places = [math.log(row.cell.horizon) for row in rows]
-        middle = sum(places) / len(places)
-        square = sum((place - middle) ** 2 for place in places)
-        weights = [(place - middle) / square for place in places]
-        found = sum(w * math.log(row.regret.mean) for w, row in zip(weights, rows, strict=True))
-        shares = [_error(row) / row.regret.mean for row in rows]
-        error = math.hypot(*(w * share for w, share in zip(weights, shares, strict=True)))
-        return Finding(
-            holds=abs(found - exponent) + errors * error <= within,
-            seen=f"{found:.3f} ± {error:.3f}",
-        )
+        found, error = _slope([results[spot] for spot in spots])
+        holds = abs(found - exponent) + errors * error <= within
+        return Finding(holds=holds, seen=f"{found:.3f} ± {error:.3f}")
 
-    player, worlds = spots[0].player.label(), ", ".join(spot.contexts for spot in spots)
-    sentence = (
-        f"{player}: log regret over log rounds is {exponent:.3g} within {within:g} ({worlds})"
-    )
+    sentence = f"{_grown(spots)} as rounds^{exponent:.3g}, within {within:g}"
     return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
+
+
+def no_steeper(
+    spots: Sequence[Spot],
+    exponent: float,
+    *,
+    within: float = 0.07,
+    errors: float = 2.0,
+    quick: bool = False,
+) -> Claim:
+    """Regret grows no faster than this power of the number of rounds: a bound from above."""
+
+    def test(results: Results) -> Finding:
+        found, error = _slope([results[spot] for spot in spots])
+        holds = found + errors * error <= exponent + within
+        return Finding(holds=holds, seen=f"{found:.3f} ± {error:.3f}")
+
+    sentence = f"{_grown(spots)} no faster than rounds^{exponent:.3g}, within {within:g}"
+    return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
+
+
+def _grown(spots: Sequence[Spot]) -> str:
+    worlds = ", ".join(spot.contexts for spot in spots)
+    return f"{spots[0].player.label()} ({worlds}): regret grows"
+
+
+def _slope(rows: Sequence[Row]) -> tuple[float, float]:
+    """The least-squares slope of log regret against log rounds, and its standard error.
+
+    The error follows from those of the means, which are independent up to common worlds.
+    """
+    places = [math.log(row.cell.horizon) for row in rows]
+    middle = sum(places) / len(places)
+    square = sum((place - middle) ** 2 for place in places)
+    weights = [(place - middle) / square for place in places]
+    found = sum(w * math.log(row.regret.mean) for w, row in zip(weights, rows, strict=True))
+    shares = [_error(row) / row.regret.mean for row in rows]
+    return found, math.hypot(*(w * share for w, share in zip(weights, shares, strict=True)))
 
 
 def names_best(spot: Spot, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:

@@ -112,11 +112,8 @@ class Player:
         Raises:
             KerchiefError: the policy is unknown, has no such number, or asks what nobody answers.
         """
-        entry = POLICIES[self.policy]
-        if entry.promised is None or self.trust is Trust.NONE:
-            policy = entry.make(problem, self.mode)
-        else:
-            policy = entry.promised(problem, self.epsilon, delta)
+        promise = None if self.trust is Trust.NONE else (self.epsilon, delta)
+        policy = POLICIES[self.policy].build(problem, self.mode, promise)
         makers_of(policy, self.trust, continual=self.continual)
         return _replaced(policy, dict(self.numbers))
 

@@ -26,8 +26,9 @@ class Entry:
         trusts: the words of `--trust` under which it may run.
         parent: the name of the non-private bandit that it must equal when the noise is off.
         home: the environment on which it must beat uniform play, or None for uniform play itself.
-        promised: builds a paper's own version from public facts, epsilon and delta, where its
-            constants need them; ours read the noise off the releases instead.
+        promised: builds it from public facts, the mode, epsilon and delta, where a paper's
+            constants need them, or batches that must be long enough for the noise. All else reads
+            the noise off the releases.
         deployable: whether people's data may be given to it; a paper's own version is for study.
     """
 
@@ -38,8 +39,14 @@ class Entry:
     trusts: tuple[str, ...]
     parent: str
     home: str | None
-    promised: Callable[[Problem, float, float], Policy] | None = None
+    promised: Callable[[Problem, Mode, float, float], Policy] | None = None
     deployable: bool = True
+
+    def build(self, problem: Problem, mode: Mode, promise: tuple[float, float] | None) -> Policy:
+        """The policy for a promise of epsilon and delta, or for none."""
+        if self.promised is None or promise is None:
+            return self.make(problem, mode)
+        return self.promised(problem, mode, *promise)
 
 
 POLICIES: Registry[Entry] = Registry("policy")

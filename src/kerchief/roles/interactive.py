@@ -13,7 +13,7 @@ from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Policy, Problem, Tree
 from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue
 from kerchief.policies import POLICIES, Mode
-from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger, MemoryLedger
 from kerchief.privacy.receipts import Receipt
 from kerchief.privatizers import protect
@@ -279,7 +279,9 @@ def _named(name: str, problem: Problem, guarantee: Guarantee, mode: Mode) -> Pol
         raise InvalidValue(
             f"{name!r} is a paper's own version, for study alone; choose {name.split('@')[0]!r}"
         )
-    return entry.make(problem, mode)
+    private = guarantee.trust is not Trust.NONE
+    promise = (guarantee.epsilon, guarantee.delta) if private else None
+    return entry.build(problem, mode, promise)
 
 
 def _checked_seed(noise: Noise, seed: int | None) -> int | None:

@@ -229,7 +229,7 @@ def printed_deviation(epsilon: float, delta: float) -> float:
     return 6 * math.sqrt(2 * math.log(3.75 / delta)) / epsilon
 
 
-def _promised(problem: Problem, epsilon: float, delta: float) -> PrintedDescent:
+def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> PrintedDescent:
     """The algorithm for a promise, which sets its ridge and its width."""
     link, reach = link_named(problem.link), problem.radius * problem.norm
     least, most = (float(link.mean(jnp.float64(z))) for z in (-reach, reach))
@@ -252,7 +252,7 @@ def _promised(problem: Problem, epsilon: float, delta: float) -> PrintedDescent:
 
 def _make(problem: Problem, mode: Mode) -> PrintedDescent:
     """The algorithm without a promise: that of an epsilon without bound."""
-    return _promised(problem, math.inf, _FAILURE)
+    return _promised(problem, mode, math.inf, _FAILURE)
 
 
 _FAILURE = 0.05

@@ -72,7 +72,7 @@ def ridge_of_the_paper(
     return 2 * math.log(4 / delta) * log**2 * steepest / epsilon + 0.75 * dim * log
 
 
-def _promised(problem: Problem, epsilon: float, delta: float) -> RarelySwitching:
+def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> RarelySwitching:
     """The rule for a promise, which sets the ridge and the cap on fits."""
     link, dim, horizon = link_named(problem.link), problem.dim, problem.horizon
     steepest = link.steepest(problem.radius * problem.norm)
@@ -117,7 +117,7 @@ def _promised(problem: Problem, epsilon: float, delta: float) -> RarelySwitching
 
 def _make(problem: Problem, mode: Mode) -> RarelySwitching:
     """The rule without a promise: that of an epsilon without bound."""
-    return _promised(problem, math.inf, _FAILURE)
+    return _promised(problem, mode, math.inf, _FAILURE)
 
 
 POLICIES.add(

@@ -334,6 +334,10 @@ def _printed(problem: Problem, mode: Mode) -> PrintedCombiner:
     return PrintedCombiner.promised(problem, 1.0, 0.1)
 
 
+def _printed_for(problem: Problem, mode: Mode, epsilon: float, delta: float) -> PrintedCombiner:
+    return PrintedCombiner.promised(problem, epsilon, delta)
+
+
 POLICIES.add(
     "combiner",
     Entry(
@@ -358,7 +362,7 @@ POLICIES.add(
         trusts=("none", "local"),
         parent="combiner@paper",
         home=None,
-        promised=PrintedCombiner.promised,
+        promised=_printed_for,
         deployable=False,
     ),
 )

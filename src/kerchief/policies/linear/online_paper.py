@@ -166,6 +166,10 @@ def _make(problem: Problem, mode: Mode) -> PrintedLinUCB:
     return PrintedLinUCB.promised(problem, math.inf, 0.1)
 
 
+def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> PrintedLinUCB:
+    return PrintedLinUCB.promised(problem, epsilon, delta)
+
+
 POLICIES.add(
     "online-linucb@paper",
     Entry(
@@ -176,7 +180,7 @@ POLICIES.add(
         trusts=("none", "local"),
         parent="online-linucb@paper",
         home=None,
-        promised=PrintedLinUCB.promised,
+        promised=_promised,
         deployable=False,
     ),
 )

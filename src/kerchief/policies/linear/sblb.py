@@ -9,6 +9,7 @@ uniform play at every horizon that we can run. Repaired, it is `sblb`. Proof not
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import jax.numpy as jnp
@@ -151,17 +152,30 @@ class SBLB:
 class Mended(LinUCB):
     """LinUCB on batches that grow: what is left of the algorithm of Garcelon et al. 2022, repaired.
 
-    The first batch, in which nothing is known, has (18 + d)/400 of all users; batches grow by a
-    factor of 2.5.
+    Batches grow by a factor of 2.5. The first, in which nothing is known, has a twenty-fifth of all
+    users, and more where epsilon is small: (d + 2)/(10 ε) times that, up to a fifth of all.
     """
 
     @classmethod
     def of(
-        cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
+        cls,
+        problem: Problem,
+        *,
+        mode: Mode = "tuned",
+        exploration: float | None = None,
+        epsilon: float = math.inf,
     ) -> Mended:
-        """Build it from public facts alone; see `LinUCB.of`. When tuned, the damping is 1."""
+        """Build it from public facts alone.
+
+        Args:
+            problem: the public bounds.
+            mode: see `LinUCB.of`; when tuned, the damping is 1.
+            exploration: see `LinUCB.of`.
+            epsilon: of the promise, for the length of the first batch.
+        """
         made = LinUCB.of(problem, mode=mode, exploration=exploration)
-        first = max(100, problem.horizon * (18 + problem.dim) // 400)
+        longer = min(5.0, max(1.0, (problem.dim + 2) / (10 * epsilon)))
+        first = max(100, int(problem.horizon / 25 * longer))
         batches = growing(problem.horizon, first=first, growth=2.5)
         query = dataclasses.replace(made.query, batches=batches)
         return cls(**(vars(made) | {"query": query, "damping": 1.0}))
@@ -169,6 +183,10 @@ class Mended(LinUCB):
 
 def _mended(problem: Problem, mode: Mode) -> Mended:
     return Mended.of(problem, mode=mode)
+
+
+def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> Mended:
+    return Mended.of(problem, mode=mode, epsilon=epsilon)
 
 
 def _log_det(matrix: Array) -> Array:
@@ -195,6 +213,7 @@ POLICIES.add(
         trusts=("none", "shuffle"),
         parent="sblb",
         home="linear",
+        promised=_promised,
     ),
 )
 for _name, _make, _which in (

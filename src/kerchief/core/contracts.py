@@ -57,8 +57,8 @@ class Problem:
         low: least reward.
         high: greatest reward.
         horizon: number of rounds.
-        constant: the value of the last coordinate where all arms share it (0 for none): with one, a constant
-            may be taken off all rewards without changing which arm is best.
+        constant: the value of the last coordinate where all arms share it (0 for none): with one, a
+            constant may be taken off all rewards without changing which arm is best.
         link: how a score ⟨x, θ⟩ becomes an expected reward (`core.links`): a choice of model.
     """
 

@@ -115,7 +115,7 @@ def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
     ("flags", "words"),
     [
         (("--policy", "linucp"), "did you mean 'linucb'"),
-        (("--policy", "linucb@paper"), "no policy is called"),
+        (("--policy", "linucb@book"), "no policy is called"),
         (("--trust", "locl"), "did you mean 'local'"),
         (("--policy", "uniform", "--trust", "shuffle"), "supports none"),
         (("--trust", "joint", "--horizon", "20000000"), "at most 10000000"),

@@ -62,7 +62,7 @@ def test_without_protection_nothing_is_asked() -> None:
         ({"contexts": ("bal",)}, "did you mean 'ball'"),
         ({"contexts": ()}, "contexts is empty"),
         ({"policies": ("linucp",)}, "did you mean 'linucb'"),
-        ({"policies": ("linucb@paper",)}, "no policy is called 'linucb@paper'"),
+        ({"policies": ("linucb@book",)}, "no policy is called 'linucb@book'"),
         ({"trusts": ("locl",)}, "did you mean 'local'"),
         (
             {"policies": ("glm-rare",), "trusts": ("local",), "link": "probit"},

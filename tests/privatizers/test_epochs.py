@@ -322,6 +322,7 @@ class TestPlaying:
         policy = POLICIES["linucb"].make(self.FACTS, "tuned")
         return policy, dict(protect(policy, PROMISE, horizon=self.ROUNDS, continual="doubling"))
 
+    @pytest.mark.nightly
     def test_message_by_message_as_in_the_compiled_loop(self) -> None:
         policy, privatizers = self.protected()
         books = [MemoryLedger(PROMISE) for _ in range(2)]

@@ -138,6 +138,7 @@ def test_the_theorem_is_hundreds_of_times_as_noisy() -> None:
         ShuffledSums.by_theorem(QUERY, epsilon=15.0, delta=1e-6, schedule=schedule)
 
 
+@pytest.mark.nightly
 def test_roles_apart_play_what_the_simulation_plays() -> None:
     world = make_environment(dim=2, arms=3)
     policy = POLICIES["linucb"].make(world.problem(450), "tuned")

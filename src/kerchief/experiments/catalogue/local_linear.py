@@ -19,6 +19,7 @@ NORMAL, BEST = (
     for word in ("gaussian", "best")
 )
 PAIRS = tuple(player("linucb-pairs", trust="local", epsilon=e) for e in EPSILONS)
+PAPER = player("linucb@paper", trust="local", epsilon=10.0)
 
 EXPERIMENT = enter(
     Experiment(
@@ -31,7 +32,7 @@ EXPERIMENT = enter(
             Setting(name=world, make=partial(make_environment, contexts=world, dim=5, arms=100))
             for world in WORLDS
         ),
-        players=(*NORMAL, *BEST, *PAIRS),
+        players=(*NORMAL, *BEST, *PAIRS, PAPER),
         delta=1e-5,
         full=Size(horizon=20_000, replicates=100),
         quick=Size(horizon=2000, replicates=16, settings=("intercept",), players=(PAIRS[2],)),
@@ -50,6 +51,8 @@ EXPERIMENT = enter(
                 ],
             ),
             below(at(PAIRS[2], "intercept"), at(BEST[2], "intercept"), times=0.6),
+            # With the printed width nothing is learned, at the largest epsilon either.
+            below(at(UNIFORM, "intercept"), at(PAPER, "intercept"), times=1.25),
             all_of(
                 "nobody does worse than uniform play, up to errors",
                 [

@@ -38,12 +38,16 @@ MALER, ANYTIME, COMBINER, PAIRS, DIRECT, PAPER = (
     )
 )
 JOINT = player("linucb", trust="joint", epsilon=10.0)
-# What the noise printed for epsilon 10 really spends, for rewards in [0, 1].
-PRINTED = player(
-    "online-linucb",
-    trust="local",
-    epsilon=printed_epsilon(10.0, DELTA, 1.0),
-    randomizer="gaussian",
+# What the noise printed for epsilon 1 and 10 really spends, for rewards in [0, 1]; that for 0.2 is
+# so large that nothing is spent beyond delta.
+PRINTED = tuple(
+    player(
+        "online-linucb",
+        trust="local",
+        epsilon=printed_epsilon(nominal, DELTA, 1.0),
+        randomizer="gaussian",
+    )
+    for nominal in (1.0, 10.0)
 )
 
 EXPERIMENT = enter(
@@ -56,7 +60,7 @@ EXPERIMENT = enter(
             Setting(name=world, make=partial(make_environment, contexts=world, dim=5, arms=100))
             for world in WORLDS
         ),
-        players=(*ONLINE, NORMAL, MALER, ANYTIME, COMBINER, PAIRS, DIRECT, PAPER, JOINT, PRINTED),
+        players=(*ONLINE, NORMAL, MALER, ANYTIME, COMBINER, PAIRS, DIRECT, PAPER, JOINT, *PRINTED),
         delta=DELTA,
         full=Size(
             horizon=20_000,
@@ -75,7 +79,7 @@ EXPERIMENT = enter(
                 DIRECT,
                 PAPER,
                 JOINT,
-                PRINTED,
+                *PRINTED,
             ),
         ),
         quick=Size(horizon=2000, replicates=16, settings=("intercept",), players=(ONLINE[2],)),

@@ -223,6 +223,7 @@ def _regret(policy: Policy, world: Environment, promise: Guarantee, horizon: int
     return float(run.regret[-1].mean())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("link", "trust"), [("logistic", "local"), ("probit", "none"), ("linear", "local")]
 )

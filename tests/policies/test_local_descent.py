@@ -313,6 +313,7 @@ def test_noise_a_third_too_small_is_caught() -> None:
         law(Case.of("faint", dataclasses.replace(entry, make=make), "local"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "trust", "factor"),
     [("glm-descent", "local", 0.5), ("glm-newton", "none", 0.15)],

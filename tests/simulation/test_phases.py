@@ -97,6 +97,7 @@ def standardized(
     return jax.vmap(errors)(before, after, noise)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_what_is_released_is_right_and_as_noisy_as_it_says(trust: str) -> None:
     """Mean 0, and deviation 1: noise that is a third too small would make it 0.8 at most."""

@@ -121,6 +121,7 @@ def test_without_noise_it_is_plain_phased_elimination() -> None:
     assert dropped > 5
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("trust", ["central", "shuffle", "local"])
 def test_without_noise_every_trust_is_the_parent(trust: str) -> None:
     one = policy()

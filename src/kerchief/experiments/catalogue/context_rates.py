@@ -44,7 +44,7 @@ EXPERIMENT = enter(
             no_steeper([at(DESCENT, name) for name in WORLDS], 0.75),
             at_most(at(GREEDY, WORLDS[1]), 300),
             below(at(GREEDY, WORLDS[2]), at(SUMS, WORLDS[2])),
-            below(at(GREEDY, WORLDS[0]), at(UNIFORM, WORLDS[0]), times=0.3, quick=True),
+            below(at(GREEDY, WORLDS[0]), at(UNIFORM, WORLDS[0]), times=0.15, quick=True),
         ),
         panels=(),
         axis="rounds",

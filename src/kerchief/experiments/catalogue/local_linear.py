@@ -61,7 +61,7 @@ EXPERIMENT = enter(
                     for one in (*NORMAL, *BEST, *PAIRS)
                 ],
             ),
-            below(at(PAIRS[2], "intercept"), at(UNIFORM, "intercept"), times=0.5, quick=True),
+            below(at(PAIRS[2], "intercept"), at(UNIFORM, "intercept"), times=0.2, quick=True),
         ),
     )
 )

@@ -39,7 +39,7 @@ LINEAR = enter(
         claims=(
             no_steeper([at(LINUCB, name) for name in WORLDS], 0.75),
             at_most(at(LINUCB, WORLDS[1]), 1200),
-            below(at(LINUCB, WORLDS[0]), at(UNIFORM, WORLDS[0]), times=0.5, quick=True),
+            below(at(LINUCB, WORLDS[0]), at(UNIFORM, WORLDS[0]), times=0.12, quick=True),
         ),
         panels=(),
         axis="rounds",

@@ -92,7 +92,7 @@ EXPERIMENT = enter(
                 "with the paper's constants it does not learn",
                 [below(at(UNIFORM, world), at(PAPER, world), times=1.5) for world in WORLDS],
             ),
-            below(at(ONLINE[2], "intercept"), at(UNIFORM, "intercept"), times=0.75, quick=True),
+            below(at(ONLINE[2], "intercept"), at(UNIFORM, "intercept"), times=0.4, quick=True),
         ),
     )
 )

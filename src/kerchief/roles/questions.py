@@ -1,0 +1,201 @@
+"""Bandits without contexts in one's own program: a server that asks, and devices that answer.
+
+The server proposes an action and learns from one protected number. The device knows its user's
+losses, and only the protected number leaves it. Together they are Algorithm 1 of Zheng, Cai, Huang,
+Li and Wang 2020 with exact noise; the proof is in `policies/plain/contract.md`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, NDArray
+
+from kerchief.core.contracts import Clock, Outlook, Tree
+from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.random import POLICY, Stream
+from kerchief.policies.plain import Plain
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.ledger import Ledger
+from kerchief.privacy.receipts import Cohort
+from kerchief.privatizers.billing import pay, settle
+from kerchief.privatizers.sums import CohortSums
+
+__all__ = ["Answerer", "Asker"]
+
+
+class Asker:
+    """The server: proposes actions, takes in reports, and names what it would choose.
+
+    It is blind to users: a report is all that it gets, and that is safe to publish. Its own coins
+    come from the operating system.
+
+    >>> from functools import partial
+    >>> from kerchief.core.game import Game
+    >>> from kerchief.policies.plain import PLAIN
+    >>> from kerchief.privacy import MemoryLedger, Trust
+    >>> from kerchief.simulation.plain import arrange
+    >>> promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
+    >>> game = Game(horizon=100, low=0.0, high=1.0, arms=3)
+    >>> make = partial(PLAIN["tsallis"].make, game, "tuned")
+    >>> policy, privatizers = arrange(make, promise, horizon=100)
+    >>> server = Asker(policy=policy, privatizers=privatizers, ledger=MemoryLedger(promise))
+    >>> device = Answerer(policy=policy, privatizer=privatizers["loss"])
+    >>> action = server.ask()
+    >>> server.learn(device.answer(action, [0.0]))
+    >>> server.round, round(server.spent().epsilon, 6)
+    (1, 1.0)
+    """
+
+    def __init__(
+        self, *, policy: Plain, privatizers: Mapping[str, CohortSums], ledger: Ledger
+    ) -> None:
+        """Pay for the whole horizon.
+
+        Args:
+            policy: the bandit, and the privatizers that `simulation.plain.arrange` gives with it.
+            privatizers: one a query.
+            ledger: pays, or refuses before anything is asked.
+
+        Raises:
+            BudgetExceeded: the ledger refuses.
+        """
+        self.round = 0
+        self._policy, self._ledger, self._privatizers = policy, ledger, dict(privatizers)
+        outlook = {name: one.outlook for name, one in self._privatizers.items()}
+        self._state = _init(policy, tuple(outlook.items()))
+        self._action: Array | None = None
+        words = secrets.randbits(32), secrets.randbits(32)
+        self._root = Stream.of(seed=words[0], replicate=words[1])
+        self._receipts = pay(self._privatizers, ledger, horizon=policy.game.horizon)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more is asked."""
+        done = self.round >= self._policy.game.horizon
+        return done or bool(_stopped(self._policy, self._state))
+
+    def ask(self) -> NDArray[np.generic]:
+        """The action for the next user; asking again before a report comes gives the same one.
+
+        Raises:
+            CapacityExceeded: nothing more is asked.
+        """
+        if self.stopped:
+            raise CapacityExceeded(
+                f"{self.round} users were asked and the bandit has stopped; read recommendation"
+            )
+        if self._action is None:
+            at = self._root.at(POLICY, round=self.round)
+            self._action = _propose(self._policy, self._state, jnp.int32(self.round), at)
+        return np.asarray(self._action)
+
+    def learn(self, report: ArrayLike) -> None:
+        """Take in the report of the user who was asked.
+
+        Raises:
+            InvalidValue: nobody was asked, or it is not one finite number.
+        """
+        if self._action is None:
+            raise InvalidValue("nobody was asked; call ask first")
+        number = np.asarray(report, np.float64).reshape(-1)
+        if number.shape != (1,) or not np.isfinite(number).all():
+            raise InvalidValue(f"report is {number}; it must be one finite number")
+        self._state = _update(
+            self._policy, self._state, self._action, jnp.asarray(number), jnp.int32(self.round)
+        )
+        self.round, self._action = self.round + 1, None
+
+    @property
+    def recommendation(self) -> NDArray[np.generic]:
+        """The arm or the point that it would name now."""
+        return np.asarray(_recommend(self._policy, self._state))
+
+    def spent(self) -> Guarantee:
+        """What the worst-off user was charged."""
+        return self._ledger.spent()
+
+    def settle(self) -> Guarantee:
+        """End the run: the bill is then for the users who were really asked."""
+        reach = dict.fromkeys(self._privatizers, self.round)
+        settle(
+            self._privatizers,
+            self._ledger,
+            self._receipts,
+            users=self.round,
+            reach=reach,
+            releases=reach,
+        )
+        return self._ledger.spent()
+
+
+class Answerer:
+    """A user's device: knows the losses, and lets one protected number out.
+
+    With a ledger of its user's own, every answer is charged there before noise is drawn: a user who
+    returns pays again, and sends nothing once the budget is spent.
+    """
+
+    def __init__(
+        self, *, policy: Plain, privatizer: CohortSums, ledger: Ledger | None = None
+    ) -> None:
+        """Give the device its code and exact noise.
+
+        Args:
+            policy: whose device function runs here.
+            privatizer: of the query; its exact twin is what answers.
+            ledger: of the one user whose device this is.
+        """
+        self._policy, self._ledger = policy, ledger
+        self._privatizer = privatizer.exact()
+
+    def answer(self, action: ArrayLike, losses: ArrayLike) -> NDArray[np.float64]:
+        """What leaves the device: one number, for the loss of each question of an action.
+
+        Raises:
+            BudgetExceeded: the user's own ledger refuses; nothing was drawn.
+        """
+        asked, lost = np.asarray(action), np.asarray(losses, np.float64)
+        number = _answer(self._policy, jnp.asarray(asked), jnp.asarray(lost))
+        statistic = np.asarray(self._privatizer.query.encode(number), np.float64)
+        if self._ledger is not None:
+            (line,) = self._privatizer.charges(1)
+            self._ledger.charge(line.event, cohort=Cohort(first=0, last=1))
+        clock = Clock(round=jnp.int32(0), since={})
+        return np.asarray(self._privatizer.report(statistic, clock, None), np.float64)
+
+
+@partial(jax.jit, static_argnums=1)
+def _init(policy: Plain, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
+    return policy.init(dict(outlook))
+
+
+@jax.jit
+def _stopped(policy: Plain, state: Tree) -> Array:
+    return policy.stopped(state)
+
+
+@jax.jit
+def _propose(policy: Plain, state: Tree, round: Array, stream: Stream) -> Array:
+    return policy.propose(state, round, stream)
+
+
+@jax.jit
+def _answer(policy: Plain, action: Array, losses: Array) -> Array:
+    return policy.answer(action, losses)
+
+
+@jax.jit
+def _update(policy: Plain, state: Tree, action: Array, report: Array, round: Array) -> Tree:
+    return policy.update(state, action, report, round)
+
+
+@jax.jit
+def _recommend(policy: Plain, state: Tree) -> Array:
+    return policy.recommend(state)

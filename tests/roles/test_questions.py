@@ -1,0 +1,108 @@
+"""A server that asks and devices that answer, with exact noise and their own ledgers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kerchief.core.convex import Ball
+from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
+from kerchief.core.game import Game
+from kerchief.policies.plain import PLAIN, Plain
+from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers.sums import CohortSums
+from kerchief.roles.questions import Answerer, Asker
+from kerchief.simulation.plain import arrange
+
+PROMISE = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
+ARMS = Game(horizon=600, low=0.0, high=1.0, arms=3)
+
+
+def made(name: str, game: Game = ARMS, **words: Any) -> tuple[Plain, Mapping[str, CohortSums]]:
+    make = partial(PLAIN[name].make, game, "tuned")
+    return arrange(make, PROMISE, horizon=game.horizon, **words)
+
+
+def asker(name: str, game: Game = ARMS) -> tuple[Asker, Answerer]:
+    policy, privatizers = made(name, game)
+    server = Asker(policy=policy, privatizers=privatizers, ledger=MemoryLedger(PROMISE))
+    return server, Answerer(policy=policy, privatizer=privatizers["loss"])
+
+
+def test_it_learns_which_arm_is_best() -> None:
+    """Arm 1 never loses, the others always do; every report is one of two numbers."""
+    server, device = asker("tsallis")
+    seen = set()
+    for _ in range(600):
+        action = server.ask()
+        report = device.answer(action, [float(action != 1)])
+        seen.add(round(float(report[0]), 9))
+        server.learn(report)
+    assert len(seen) == 2
+    assert int(server.recommendation) == 1
+    assert server.stopped
+    assert math.isclose(server.settle().epsilon, 4.0, rel_tol=1e-6)
+    with pytest.raises(CapacityExceeded, match="600 users were asked"):
+        server.ask()
+
+
+def test_it_stops_when_the_best_arm_is_known() -> None:
+    """And asks nobody after that."""
+    server, device = asker("lil-ucb")
+    while not server.stopped:
+        action = server.ask()
+        server.learn(device.answer(action, [float(action != 2)]))
+    assert server.round < 600
+    assert int(server.recommendation) == 2
+
+
+def test_two_questions_are_answered_by_one_number() -> None:
+    """On a convex set; the number stays within its bounds, whatever the losses are."""
+    game = Game(horizon=50, low=0.0, high=1.0, domain=Ball(dim=2), lipschitz=1.0)
+    server, device = asker("two-point", game)
+    points = server.ask()
+    assert points.shape == (2, 2)
+    reports = {float(device.answer(points, [1e9, np.nan])[0]) for _ in range(20)}
+    assert len(reports) <= 2
+    server.learn([max(reports)])
+    assert server.round == 1
+
+
+def test_asking_twice_is_one_question() -> None:
+    """The action is drawn once a user."""
+    server, device = asker("tsallis")
+    first = server.ask()
+    assert all((server.ask() == first).all() for _ in range(5))
+    server.learn(device.answer(first, [0.0]))
+    with pytest.raises(InvalidValue, match="nobody was asked"):
+        server.learn([0.0])
+    server.ask()
+    with pytest.raises(InvalidValue, match="one finite number"):
+        server.learn([np.nan])
+
+
+def test_a_user_who_returns_pays_again() -> None:
+    """Two answers fit into twice the budget, and the third is refused before noise is drawn."""
+    policy, privatizers = made("tsallis")
+    own = MemoryLedger(Guarantee(epsilon=8.0, delta=0.0, trust=Trust.LOCAL))
+    device = Answerer(policy=policy, privatizer=privatizers["loss"], ledger=own)
+    for _ in range(2):
+        device.answer(0, [0.5])
+    assert math.isclose(own.spent().epsilon, 8.0, rel_tol=1e-6)
+    with pytest.raises(BudgetExceeded):
+        device.answer(0, [0.5])
+    assert len(own.receipts) == 2
+
+
+def test_a_budget_that_is_too_small_is_refused_before_anyone_is_asked() -> None:
+    """Nothing was charged."""
+    policy, privatizers = made("ucb")
+    small = MemoryLedger(Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL))
+    with pytest.raises(BudgetExceeded):
+        Asker(policy=policy, privatizers=privatizers, ledger=small)
+    assert small.receipts == ()

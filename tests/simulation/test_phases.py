@@ -118,6 +118,7 @@ def test_what_is_released_is_right_and_as_noisy_as_it_says(trust: str) -> None:
         assert errors(0 * after.last.noise).std() > 1.8
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("trust", ["central", "shuffle", "local"])
 def test_without_noise_it_is_the_non_private_bandit(trust: str) -> None:
     """With a margin so wide that nobody sends an own estimate, all of it is the same."""

@@ -178,6 +178,7 @@ def test_a_small_population_is_refused() -> None:
         arrange(PHASED["pe"].make(crowd, "tuned"), promise("central"))
 
 
+@pytest.mark.nightly
 def test_regret_grows_down_the_ladder_of_trusts() -> None:
     finals = {
         trust: ran("pe", trust).regret[-1] for trust in ("none", "central", "shuffle", "local")

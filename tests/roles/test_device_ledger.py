@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from kerchief.core.contracts import Arms, Clock
-from kerchief.core.errors import BudgetExceeded
+from kerchief.core.errors import BudgetExceeded, InvalidValue
 from kerchief.core.random import Stream
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
@@ -59,6 +59,16 @@ def test_every_visit_is_charged_and_the_cap_is_kept(exact: bool) -> None:
 def _come(user: User, *, times: int) -> None:
     for visit in range(times):
         user.visit(visit)
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
+def test_only_reports_with_all_their_noise_can_be_charged_one_by_one(trust: str) -> None:
+    """Two visits in one sum cost more than two sums: a device that would say less is refused."""
+    policy = POLICIES["linucb"].make(make_environment(dim=3, arms=3).problem(200), "tuned")
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
+    privatizers = protect(policy, promise, horizon=200)
+    with pytest.raises(InvalidValue, match="choose local trust"):
+        Device(policy=policy, privatizers=privatizers, ledger=MemoryLedger(promise))
 
 
 def test_a_report_that_is_asked_for_again_costs_nothing() -> None:

@@ -40,7 +40,7 @@ def test_it_learns_which_arm_is_best() -> None:
     seen = set()
     for _ in range(600):
         action = server.ask()
-        report = device.answer(action, [float(action != 1)])
+        report = device.answer(server.round, action, [float(action != 1)])
         seen.add(round(float(report[0]), 9))
         server.learn(report)
     assert len(seen) == 2
@@ -56,7 +56,7 @@ def test_it_stops_when_the_best_arm_is_known() -> None:
     server, device = asker("lil-ucb")
     while not server.stopped:
         action = server.ask()
-        server.learn(device.answer(action, [float(action != 2)]))
+        server.learn(device.answer(server.round, action, [float(action != 2)]))
     assert server.round < 600
     assert int(server.recommendation) == 2
 
@@ -67,7 +67,7 @@ def test_two_questions_are_answered_by_one_number() -> None:
     server, device = asker("two-point", game)
     points = server.ask()
     assert points.shape == (2, 2)
-    reports = {float(device.answer(points, [1e9, np.nan])[0]) for _ in range(20)}
+    reports = {float(device.answer(i, points, [1e9, np.nan])[0]) for i in range(20)}
     assert len(reports) <= 2
     server.learn([max(reports)])
     assert server.round == 1
@@ -78,7 +78,9 @@ def test_asking_twice_is_one_question() -> None:
     server, device = asker("tsallis")
     first = server.ask()
     assert all((server.ask() == first).all() for _ in range(5))
-    server.learn(device.answer(first, [0.0]))
+    report = device.answer(0, first, [0.5])
+    assert all(device.answer(0, first, [0.5]) is report for _ in range(5))
+    server.learn(report)
     with pytest.raises(InvalidValue, match="nobody was asked"):
         server.learn([0.0])
     server.ask()
@@ -91,11 +93,11 @@ def test_a_user_who_returns_pays_again() -> None:
     policy, privatizers = made("tsallis")
     own = MemoryLedger(Guarantee(epsilon=8.0, delta=0.0, trust=Trust.LOCAL))
     device = Answerer(policy=policy, privatizer=privatizers["loss"], ledger=own)
-    for _ in range(2):
-        device.answer(0, [0.5])
+    for visit in range(2):
+        device.answer(visit, 0, [0.5])
     assert math.isclose(own.spent().epsilon, 8.0, rel_tol=1e-6)
     with pytest.raises(BudgetExceeded):
-        device.answer(0, [0.5])
+        device.answer(2, 0, [0.5])
     assert len(own.receipts) == 2
 
 

@@ -47,10 +47,12 @@ class Device:
     back, returns the same one: fresh noise on the same record would be a second release that
     nobody paid for.
 
-    A device that belongs to one user may keep a ledger of that user's own. Every visit is a report
-    about the same person, so each is charged there, before any noise is drawn, and the visit that
-    the budget cannot pay for makes no report: the user still gets an action, and nobody learns from
-    it. That a report is missing shows that the user came often, and nothing else.
+    Under local trust a device that belongs to one user may keep a ledger of that user's own. Every
+    visit is a report about the same person, with noise of its own, so each is charged there, before
+    any noise is drawn, and the visit that the budget cannot pay for makes no report: the user still
+    gets an action, and nobody learns from it. That a report is missing shows that the user came
+    often, and nothing else. Under other trusts two visits may fall into one sum, which moves twice
+    as far: there a device cannot know what a visit costs, and keeps no ledger.
 
     >>> from kerchief.core.contracts import Problem
     >>> from kerchief.policies import POLICIES
@@ -78,7 +80,16 @@ class Device:
             privatizers: whose randomizers run here, one a query.
             ledger: of the one user whose device this is, over all visits; None for a device that
                 serves another user every time, where the run's own ledger pays for each once.
+
+        Raises:
+            InvalidValue: a ledger is given, and a report does not carry all its noise.
         """
+        bare = [name for name, one in privatizers.items() if not one.noisy_device]
+        if ledger is not None and bare:
+            raise InvalidValue(
+                f"the device adds no noise of its own to {', '.join(bare)}, so it cannot know what "
+                "a visit costs; leave the ledger out, or choose local trust"
+            )
         self._policy = policy
         self._privatizers = dict(privatizers)
         self._ledger = ledger

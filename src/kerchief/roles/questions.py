@@ -48,7 +48,7 @@ class Asker:
     >>> server = Asker(policy=policy, privatizers=privatizers, ledger=MemoryLedger(promise))
     >>> device = Answerer(policy=policy, privatizer=privatizers["loss"])
     >>> action = server.ask()
-    >>> server.learn(device.answer(action, [0.0]))
+    >>> server.learn(device.answer(server.round, action, [0.0]))
     >>> server.round, round(server.spent().epsilon, 6)
     (1, 1.0)
     """
@@ -138,8 +138,10 @@ class Asker:
 class Answerer:
     """A user's device: knows the losses, and lets one protected number out.
 
-    With a ledger of its user's own, every answer is charged there before noise is drawn: a user who
-    returns pays again, and sends nothing once the budget is spent.
+    A question is answered once. Asked again, as by a server that did not hear back, the device
+    repeats its report: fresh noise on the same losses would be a second release that nobody paid
+    for. With a ledger of its user's own, every question is charged there before noise is drawn: a
+    user who returns pays again, and sends nothing once the budget is spent.
     """
 
     def __init__(
@@ -154,21 +156,31 @@ class Answerer:
         """
         self._policy, self._ledger = policy, ledger
         self._privatizer = privatizer.exact()
+        self._said: tuple[int, NDArray[np.float64]] | None = None
 
-    def answer(self, action: ArrayLike, losses: ArrayLike) -> NDArray[np.float64]:
-        """What leaves the device: one number, for the loss of each question of an action.
+    def answer(self, round: int, action: ArrayLike, losses: ArrayLike) -> NDArray[np.float64]:
+        """What leaves the device: one number.
+
+        Args:
+            round: the server's, which numbers the question.
+            action: what was proposed.
+            losses: the loss of each point of the action; stays here.
 
         Raises:
             BudgetExceeded: the user's own ledger refuses; nothing was drawn.
         """
+        if self._said is not None and self._said[0] == round:
+            return self._said[1]
         asked, lost = np.asarray(action), np.asarray(losses, np.float64)
         number = _answer(self._policy, jnp.asarray(asked), jnp.asarray(lost))
         statistic = np.asarray(self._privatizer.query.encode(number), np.float64)
         if self._ledger is not None:
             (line,) = self._privatizer.charges(1)
             self._ledger.charge(line.event, cohort=Cohort(first=0, last=1))
-        clock = Clock(round=jnp.int32(0), since={})
-        return np.asarray(self._privatizer.report(statistic, clock, None), np.float64)
+        clock = Clock(round=jnp.int32(round), since={})
+        report = np.asarray(self._privatizer.report(statistic, clock, None), np.float64)
+        self._said = round, report
+        return report
 
 
 @partial(jax.jit, static_argnums=1)

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import clip_features
+from kerchief.core.random import Stream
 from kerchief.core.validate import whole
 
-__all__ = ["lifted", "spread_out"]
+__all__ = ["beside", "lifted", "spread_out"]
 
 
 def spread_out(middle: float | NDArray[np.float64], size: int) -> tuple[float, ...]:
@@ -42,3 +43,9 @@ def lifted(vector: Array, middle: Array, reach: float) -> Array:
     """
     unit = clip_features((vector - middle) / reach, 1.0)
     return jnp.append(unit, jnp.sqrt(jnp.maximum(0, 1 - unit @ unit)))
+
+
+def beside(unit: Array, along: Array, stream: Stream) -> Array:
+    """A normal vector, but for its part along a unit vector, which is given."""
+    noise = stream.normal(unit.shape[0]).astype(jnp.float64)
+    return noise + (along - noise @ unit) * unit

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
-from kerchief.mechanisms.ball import lifted, spread_out
+from kerchief.mechanisms.ball import beside, lifted, spread_out
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
@@ -83,10 +83,8 @@ class PrivUnitG:
         """The report."""
         middle = jnp.asarray(self.middle)
         unit = lifted(vector, middle, self.reach)
-        along = self._along(stream.split(1))
-        noise = stream.normal(unit.shape[0]).astype(jnp.float64)
-        turned = noise + (along - noise @ unit) * unit
-        return jnp.where(self.std > 0, middle + self.std * turned[:-1], vector)
+        drawn = beside(unit, self._along(stream.split(1)), stream)
+        return jnp.where(self.std > 0, middle + self.std * drawn[:-1], vector)
 
     def event(self) -> events.Event:
         """What one report costs; without noise there is no privacy."""

@@ -28,7 +28,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, whole
-from kerchief.mechanisms.ball import lifted, spread_out
+from kerchief.mechanisms.ball import beside, lifted, spread_out
 from kerchief.mechanisms.discrete import Randomness
 from kerchief.mechanisms.words import UNITS, below, word
 from kerchief.privacy import events
@@ -116,10 +116,8 @@ class Shortlist:
         """The report."""
         middle = jnp.asarray(self.middle)
         unit = lifted(vector, middle, self.reach)
-        along = self._along(stream.split(1))
-        noise = stream.normal(unit.shape[0]).astype(jnp.float64)
-        turned = noise + (along - noise @ unit) * unit
-        return jnp.where(self.std > 0, middle + self.factor * turned[:-1], vector)
+        drawn = beside(unit, self._along(stream.split(1)), stream)
+        return jnp.where(self.std > 0, middle + self.factor * drawn[:-1], vector)
 
     def event(self) -> events.Event:
         """What one report costs; without noise there is no privacy."""

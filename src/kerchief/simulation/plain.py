@@ -19,7 +19,6 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core import validate
 from kerchief.core.contracts import Clock, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.game import PlainWorld
@@ -35,7 +34,7 @@ from kerchief.privatizers.billing import pay, settle
 from kerchief.privatizers.registry import protect
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation.machine import compiled
-from kerchief.simulation.run import Progress, Run
+from kerchief.simulation.run import Progress, Run, check_sizes
 
 __all__ = ["PlainRun", "arrange", "channel_of", "simulate_plain"]
 
@@ -199,11 +198,13 @@ def simulate_plain(
         BudgetExceeded: the ledger refuses; nothing was played.
         InvalidValue: the reports are not protected on the device, or the horizons differ.
     """
-    validate.whole("horizon", horizon)
-    validate.whole("replicates", replicates)
-    validate.whole("ticks", ticks)
-    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
-    validate.whole("seed", seed, low=0, high=2**32 - 1)
+    check_sizes(
+        horizon=horizon,
+        replicates=replicates,
+        ticks=ticks,
+        first_replicate=first_replicate,
+        seed=seed,
+    )
     _check(policy, privatizers, horizon)
     receipts = pay(privatizers, ledger, horizon=horizon)
     scene = Scene(

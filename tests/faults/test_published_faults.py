@@ -1,0 +1,438 @@
+"""Faults that papers and public code really have, planted here, each caught by name.
+
+`docs/faults.md` says where each was seen. The sound twin of every one passes the
+same law in `tests/checks`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import pytest
+from jax import Array
+
+from kerchief.checks import (
+    Case,
+    CheckFailed,
+    Ledgers,
+    PhasedCase,
+    Protocol,
+    protocols,
+    yield_ledger_checks,
+    yield_phased_checks,
+    yield_policy_checks,
+    yield_privatizer_checks,
+)
+from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Fitted, Tree
+from kerchief.core.errors import KerchiefError
+from kerchief.core.linalg import svec
+from kerchief.core.losses import GLMLoss
+from kerchief.core.queries import Gram, Regression, clip_features
+from kerchief.core.random import DEVICE, Stream
+from kerchief.core.struct import struct
+from kerchief.environments import make_environment
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.tree import Tree as BinaryTree
+from kerchief.policies import POLICIES
+from kerchief.policies.glm.rarely import RarelySwitching
+from kerchief.policies.linear.linucb import LinUCB
+from kerchief.policies.phased import PHASED
+from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust
+from kerchief.privacy import events as what
+from kerchief.privatizers import TRUSTS, CohortSums, PrefixSums, protect
+from kerchief.privatizers.fits import Fits, History
+from kerchief.privatizers.registry import Entry
+from kerchief.roles import Bandit
+from kerchief.simulation.phases import arrange
+
+PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+FAULTS: dict[str, Callable[[], str]] = {}
+"""Each fault by its name: plants it, and returns by what it was caught."""
+
+
+def fault(name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
+    """Give a planted fault its name."""
+
+    def add(plant: Callable[[], str]) -> Callable[[], str]:
+        FAULTS[name] = plant
+        return plant
+
+    return add
+
+
+def by_law(laws: Any, law: str, subject: Any) -> str:
+    """The law that the subject breaks; nothing if it does not."""
+    try:
+        dict(laws)[law](subject)
+    except CheckFailed as caught:
+        return caught.failures[0].law
+    return "nothing"
+
+
+def by_refusal(call: Callable[[], object]) -> str:
+    """The error that the call meets; nothing if it is let through."""
+    try:
+        call()
+    except KerchiefError as caught:
+        return type(caught).__name__
+    return "nothing"
+
+
+def sums(
+    trust: str, build: Callable[[Gaussian, BoundedSum], Gaussian], *, epsilon: float = 4.0
+) -> Protocol:
+    """Sums under a trust, with noise that is built otherwise."""
+
+    def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
+        plain: Any = TRUSTS[trust].make(query, noise_multiplier, horizon)
+        return plain.with_noise(lambda noise: build(noise, query))  # type: ignore[no-any-return]
+
+    return Protocol.of(trust, Entry(make=make, summary="a planted fault"), epsilon=epsilon)
+
+
+def fits(kind: type[Fits]) -> Protocol:
+    """Fits under joint trust, by another privatizer."""
+
+    def make(loss: Any, noise_multiplier: float, horizon: int) -> Fits:
+        return kind(**vars(Fits.of(loss, noise_multiplier=noise_multiplier, horizon=horizon)))
+
+    return list(protocols("joint", dataclasses.replace(TRUSTS["joint"], fit=make)))[1]
+
+
+def linucb(query: type[Regression]) -> Case:
+    """LinUCB that asks another question."""
+
+    def make(problem: Any, mode: Any) -> LinUCB:
+        return dataclasses.replace(LinUCB.of(problem, mode=mode), query=query.of(problem))
+
+    entry = dataclasses.replace(POLICIES["linucb"], make=make)
+    return Case.of("linucb", entry, "none")
+
+
+def rare(kind: type[RarelySwitching], **changed: type) -> Case:
+    """The rarely switching bandit, or one with another class in the place of a part."""
+    entry = POLICIES["glm-rare-explore"]
+
+    def make(problem: Any, mode: Any) -> RarelySwitching:
+        plain: Any = entry.make(problem, mode)
+        parts = {name: part(**vars(getattr(plain, name))) for name, part in changed.items()}
+        return kind(**{**vars(plain), **parts, "threshold": 0.05, "damping": 0.8})
+
+    return Case.of("glm-rare-explore", dataclasses.replace(entry, make=make, kind=kind), "joint")
+
+
+POLICY, PRIVATIZER = dict(yield_policy_checks()), dict(yield_privatizer_checks())
+CHARGED, MOVES = "noise is what was charged", "one user moves a release by the sensitivity at most"
+BOUND, CLIP = "statistics obey their bound", "clipping holds beyond the domain"
+SHOWS, COMPOSE = "one user shows in releases alone", "charges compose to the guarantee"
+
+
+@fault("half of the noise that replacement needs")
+def _half_of_it() -> str:
+    """Noise for one gradient's bound, where replacing a user moves the sum by two."""
+
+    class Half(GLMLoss):
+        @property
+        def sensitivity(self) -> float:
+            return self.clip
+
+    return by_law(POLICY.items(), BOUND, rare(RarelySwitching, loss=Half))
+
+
+@fault("the classical formula beyond its range")
+def _classical() -> str:
+    """√(2 ln(1.25/δ))/ε at ε = 20, as if it were proved there."""
+
+    def build(noise: Gaussian, query: BoundedSum) -> Gaussian:
+        multiplier = math.sqrt(2 * math.log(1.25 / 1e-5)) / 20
+        return Gaussian.of(noise_multiplier=multiplier, sensitivity=query.sensitivity)
+
+    return by_law(PRIVATIZER.items(), COMPOSE, sums("local", build, epsilon=20.0))
+
+
+@fault("noise without a sensitivity")
+def _without_sensitivity() -> str:
+    """√(ln(2.5/δ))/ε for whatever is released."""
+
+    def build(noise: Gaussian, query: BoundedSum) -> Gaussian:
+        return Gaussian(std=math.sqrt(math.log(2.5 / 1e-5)) / 4.0, sensitivity=1.0)
+
+    return by_law(PRIVATIZER.items(), CHARGED, sums("local", build))
+
+
+@fault("a pair released as if each half were alone")
+def _a_pair() -> str:
+    """Noise for the matrix or for the vector, whichever moves more, on both at once."""
+
+    class Halves(Regression):
+        @property
+        def sensitivity(self) -> float:
+            return max(math.sqrt(2) * self.norm**2, 2 * self.norm * self._largest_reward)
+
+    return by_law(POLICY.items(), BOUND, linucb(Halves))
+
+
+@fault("a spectral norm for a Frobenius norm")
+def _spectral() -> str:
+    """Two matrices x xᵀ are 1 apart in the one and √2 in the other, and noise is on entries."""
+
+    class Spectral(Gram):
+        @property
+        def sensitivity(self) -> float:
+            return self.norm**2
+
+    return by_law(POLICY.items(), BOUND, rare(RarelySwitching, curvature=Spectral))
+
+
+@fault("a gradient that is longer than its bound")
+def _long_gradient() -> str:
+    """|g(xᵀθ) − y| is taken for C where it can be 2C + 1."""
+
+    class Long(GLMLoss):
+        def gradients(self, rows: Array, point: Array) -> Array:
+            return GLMLoss(**{**vars(self), "clip": 3 * self.clip}).gradients(rows, point)
+
+    return by_law(POLICY.items(), BOUND, rare(RarelySwitching, loss=Long))
+
+
+@fault("one noise for hundreds of rounds")
+def _one_noise() -> str:
+    """Every report carries the first one's noise."""
+
+    @struct
+    class Once(Gaussian):
+        def add(self, vector: Array, stream: Stream) -> Array:
+            return Gaussian.add(self, vector, stream.at(DEVICE, round=0))
+
+    protocol = sums("local", lambda noise, query: Once(**vars(noise)))
+    return by_law(PRIVATIZER.items(), CHARGED, protocol)
+
+
+@fault("a node of the tree drawn again")
+def _redrawn() -> str:
+    """Each prefix gets fresh noise, and is paid for as if blocks were shared."""
+
+    @struct
+    class Redrawn(BinaryTree):
+        def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
+            return self.std_at(round + 1) * stream.normal(state.shape[1]), state
+
+    def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
+        tree = BinaryTree.of(
+            noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+        )
+        plain = TRUSTS["joint"].make(query, noise_multiplier, horizon)
+        return PrefixSums(query=query, schedule=plain.schedule, noise=Redrawn(**vars(tree)))
+
+    protocol = Protocol.of("joint", Entry(make=make, summary="a planted fault"))
+    return by_law(PRIVATIZER.items(), CHARGED, protocol)
+
+
+@fault("a refit the moment a user explores")
+def _refit_at_once() -> str:
+    """The billboard changes right after a user who explored, and not after another."""
+
+    @struct
+    class AtOnce(RarelySwitching):
+        def record(
+            self, model: Any, arms: Arms, action: Array, reward: Array
+        ) -> Mapping[str, Tree]:
+            sent = RarelySwitching.record(self, model, arms, action, reward)
+            object.__setattr__(self, "_explored", bool((sent["warm"].features != 0).any()))
+            return sent
+
+        def due(self, state: Any, clock: Clock) -> Mapping[str, Array | bool]:
+            wanted = RarelySwitching.due(self, state, clock)
+            return {**wanted, "warm": getattr(self, "_explored", False)}
+
+    return by_law(POLICY.items(), SHOWS, rare(AtOnce))
+
+
+@fault("an average over those who took part")
+def _own_membership() -> str:
+    """The gradient sum is scaled by how many users explored, which each of them changes."""
+
+    @struct
+    class Averaged(Fits):
+        def release(
+            self, memory: Tree, tally: History, request: Any, clock: Clock, stream: Any
+        ) -> tuple[Fitted, Tree]:
+            fitted, now = Fits.release(self, memory, tally, request, clock, stream)
+            explored = (tally.rows[:, : self.query.dim] != 0).any(axis=1).sum()
+            return dataclasses.replace(fitted, point=12 * fitted.point / explored), now
+
+    return by_law(PRIVATIZER.items(), MOVES, fits(Averaged))
+
+
+@fault("weights that are bounded on a good event alone")
+def _good_event() -> str:
+    """A weight is as large as the estimate makes it."""
+
+    class Hopeful(Gram):
+        def encode(self, record: Example) -> Array:
+            x = clip_features(record.features, self.norm)
+            weights = jnp.nan_to_num(jnp.atleast_1d(record.weight)).astype(x.dtype)
+            return (weights[:, None] * svec(x[:, None] * x[None, :])[None, :]).ravel()
+
+    return by_law(POLICY.items(), CLIP, rare(RarelySwitching, curvature=Hopeful))
+
+
+@fault("a reward that is bounded only with high probability")
+def _unbounded_reward() -> str:
+    """Sub-Gaussian rewards that nobody clips."""
+
+    class Trusting(Regression):
+        def encode(self, record: Example) -> Array:
+            wide = dataclasses.replace(self, low=-1e8, high=1e8)
+            return Regression.encode(wide, record)
+
+    return by_law(POLICY.items(), CLIP, linucb(Trusting))
+
+
+@fault("a client in two phases")
+def _two_phases() -> str:
+    """Clients are drawn anew in every phase, and phases are composed in parallel."""
+
+    def drawn_again(policy: Any, guarantee: Guarantee) -> Any:
+        protocol = arrange(policy, guarantee)
+        first, second, third, *rest = protocol.phases
+        again = dataclasses.replace(third, first=second.first)
+        return dataclasses.replace(protocol, phases=(first, second, again, *rest))
+
+    case = PhasedCase(name="pe", entry=PHASED["pe"], trust="central", arrange=drawn_again)
+    return by_law(yield_phased_checks(), "one client moves one release", case)
+
+
+@fault("floating-point noise called exact")
+def _floats() -> str:
+    """Low bits of the sum tell which record was noised."""
+
+    @struct
+    class Gilded(Gaussian):
+        idealized: ClassVar[bool] = False
+
+    protocol = sums("local", lambda noise, query: Gilded(**vars(noise)))
+    return by_law(PRIVATIZER.items(), "idealized is honest", protocol)
+
+
+@fault("overlapping cohorts taken for disjoint ones")
+def _parallel() -> str:
+    """Every user is charged for the dearest release alone."""
+
+    class Parallel(MemoryLedger):
+        def spent(self) -> Guarantee:
+            whole = super().spent()
+            costs = []
+            for receipt in self.receipts:
+                alone = MemoryLedger(self.budget)
+                alone.charge(receipt.event, cohort=Cohort(first=0, last=1))
+                costs.append(alone.spent())
+            return max(costs, key=lambda cost: cost.epsilon) if costs else whole
+
+    law = "overlapping cohorts add up"
+    return by_law(yield_ledger_checks(), law, Ledgers(open=Parallel))
+
+
+@fault("constants of a theorem outside its range")
+def _outside() -> str:
+    """The shuffle theorem is proved for ε below 15."""
+    policy = POLICIES["linucb"].make(make_environment(dim=2, arms=2).problem(4000), "tuned")
+    promise = Guarantee(epsilon=16.0, delta=1e-5, trust=Trust.SHUFFLE)
+    return by_refusal(lambda: protect(policy, promise, horizon=4000, shuffling="theorem"))
+
+
+@fault("a seed in deployment")
+def _seeded() -> str:
+    """Whoever knows the seed subtracts the noise."""
+    facts = make_environment(dim=2, arms=2).problem(100)
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
+    return by_refusal(lambda: Bandit(policy="linucb", problem=facts, guarantee=promise, seed=7))
+
+
+@fault("a second release that nobody paid for")
+def _unpaid() -> str:
+    """The budget is spent, and one more release is asked for."""
+    ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.CENTRAL))
+    ledger.charge(what.Gaussian(noise_multiplier=4.0), cohort=Cohort(first=0, last=9))
+    again = what.Gaussian(noise_multiplier=4.0)
+    return by_refusal(lambda: ledger.charge(again, cohort=Cohort(first=8, last=20)))
+
+
+# Those that take seconds are planted by night.
+_SLOW = {
+    "half of the noise that replacement needs",
+    "a pair released as if each half were alone",
+    "a spectral norm for a Frobenius norm",
+    "a gradient that is longer than its bound",
+    "a refit the moment a user explores",
+    "a client in two phases",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.nightly] if n in _SLOW else []) for n in FAULTS],
+)
+def test_a_published_fault_is_caught_by_name(name: str) -> None:
+    """By the law, or with the refusal, that the page names."""
+    assert FAULTS[name]() == _page()[name]
+
+
+SOUND: list[tuple[Mapping[str, Any], str, Callable[[], Any]]] = [
+    (PRIVATIZER, CHARGED, lambda: sums("local", lambda noise, query: noise)),
+    (PRIVATIZER, COMPOSE, lambda: sums("local", lambda noise, query: noise, epsilon=20.0)),
+    (PRIVATIZER, MOVES, lambda: fits(Fits)),
+    (POLICY, BOUND, lambda: linucb(Regression)),
+    (POLICY, CLIP, lambda: linucb(Regression)),
+    (POLICY, BOUND, lambda: rare(RarelySwitching, curvature=Gram, loss=GLMLoss)),
+    (POLICY, CLIP, lambda: rare(RarelySwitching, curvature=Gram)),
+    (POLICY, SHOWS, lambda: rare(RarelySwitching)),
+    (
+        dict(yield_phased_checks()),
+        "one client moves one release",
+        lambda: PhasedCase(name="pe", entry=PHASED["pe"], trust="central"),
+    ),
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("laws", "law", "make"), SOUND)
+def test_what_faults_are_planted_in_is_sound(
+    laws: Mapping[str, Any], law: str, make: Callable[[], Any]
+) -> None:
+    """It is the fault that is caught, and not what surrounds it."""
+    laws[law](make())
+
+
+def test_what_is_refused_is_refused_for_its_fault() -> None:
+    """The same calls without it are let through."""
+    facts = make_environment(dim=2, arms=2).problem(4000)
+    promise = Guarantee(epsilon=14.0, delta=1e-5, trust=Trust.SHUFFLE)
+    protect(POLICIES["linucb"].make(facts, "tuned"), promise, horizon=4000, shuffling="theorem")
+    Bandit(
+        policy="linucb",
+        problem=facts,
+        guarantee=dataclasses.replace(promise, trust=Trust.LOCAL),
+    )
+    ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.CENTRAL))
+    for first in (0, 9):
+        event = what.Gaussian(noise_multiplier=4.0)
+        ledger.charge(event, cohort=Cohort(first=first, last=first + 9))
+
+
+def test_the_page_names_every_fault() -> None:
+    """And no other; there are more than a dozen."""
+    assert list(_page()) == list(FAULTS)
+    assert len(FAULTS) >= 12
+
+
+def _page() -> dict[str, str]:
+    """What the page says catches each fault."""
+    rows = re.findall(r"^\| ([^|]+?) \| [^|]+ \| `?([^|`]+?)`? \|$", PAGE.read_text(), re.M)
+    return dict(rows[1:])

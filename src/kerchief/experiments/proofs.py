@@ -52,6 +52,33 @@ _PRIVATIZERS: Mapping[str, type] = {
 }
 
 
+# What stands above the table.
+_PREFACE = """\
+# Where every promise is proved
+
+Made by `make proofs`. A policy's promise rests on two things: how far apart two
+statistics of its queries can be (the note named here), and what the privatizer does with
+them (the notes of mechanisms and privatizers). Nothing else of a policy matters to it.
+*Idealized* noise is floating point and for simulation alone: deployment uses an exact
+twin. *Certified* means by a computation that the note justifies, *for study* a paper's
+own version, which is not offered. Policies that ask nothing have nothing to prove.
+
+Each note ends with what it does not cover. No note covers these:
+
+- **Users who return.** A guarantee is for one visit. Under local trust a device with a
+  ledger of its own charges every visit and stops; elsewhere `kerchief ledger show --visits`
+  says what k visits cost.
+- **Side channels.** When a report is sent, from where, how long noise took to draw, what is
+  left in memory. A service should answer on a clock.
+- **The action.** Whoever carries out a user's action sees it, and it depends on that user's
+  own context. What is promised is that nobody learns it from what others are shown.
+- **Public facts that are not.** Bounds, horizons and tuned numbers that were read off the
+  private data of the same people.
+
+| kind | name | status | note |
+|---|---|---|---|"""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proof:
     """One promise and where it is proved.
@@ -112,36 +139,11 @@ def proofs() -> Iterator[Proof]:
 def page() -> str:
     """The page of the documentation."""
     lines = [
-        "# Where every promise is proved",
-        "",
-        "Made by `make proofs`. A policy's promise rests on two things: how far apart two",
-        "statistics of its queries can be (the note named here), and what the privatizer does with",
-        "them (the notes of mechanisms and privatizers). Nothing else of a policy matters to it.",
-        "*Idealized* noise is floating point and for simulation alone: deployment uses an exact",
-        "twin. *Certified* means by a computation that the note justifies, *for study* a paper's",
-        "own version, which is not offered. Policies that ask nothing have nothing to prove.",
-        "",
-        "Each note ends with what it does not cover. No note covers these:",
-        "",
-        "- **Users who return.** A guarantee is for one visit. Under local trust a device with a",
-        "  ledger of its own charges every visit and stops; elsewhere `kerchief ledger show --visits`",
-        "  says what k visits cost.",
-        "- **Side channels.** When a report is sent, from where, how long noise took to draw, what is",
-        "  left in memory. A service should answer on a clock.",
-        "- **The action.** Whoever carries out a user's action sees it, and it depends on that user's",
-        "  own context. What is promised is that nobody learns it from what others are shown.",
-        "- **Public facts that are not.** Bounds, horizons and tuned numbers that were read off the",
-        "  private data of the same people.",
-        "",
-        "| kind | name | status | note |",
-        "|---|---|---|---|",
-    ]
-    lines += [
         f"| {one.kind} | {one.name} | {one.status} | "
         f"[{one.note.as_posix()}](../src/kerchief/{one.note.as_posix()}) |"
         for one in proofs()
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([_PREFACE, *lines]) + "\n"
 
 
 _ROOT = Path(kerchief.__file__).parent

@@ -17,6 +17,7 @@ from kerchief.privatizers.billing import Receipts, pay, settle
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At
 from kerchief.roles.device import on_host
+from kerchief.roles.guarded import Guarded
 from kerchief.roles.messages import Answer, Answers, Ask, Batch, Done, Message, Mixed, Reports
 from kerchief.roles.round import place
 
@@ -40,7 +41,7 @@ class Desk:
     reach: int = 0
 
 
-class Curator:
+class Curator(Guarded):
     """Collects reports and releases totals: when the schedule is ready, within what was paid for.
 
     Under joint and central trust its users trust it: it holds exact sums and adds the noise. Under

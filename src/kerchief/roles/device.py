@@ -20,6 +20,7 @@ from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.privatizer import Privatizer
+from kerchief.roles.guarded import Guarded
 from kerchief.roles.messages import Post, Reports
 from kerchief.roles.round import place
 
@@ -35,7 +36,7 @@ class _Visit:
     action: int
 
 
-class Device:
+class Device(Guarded):
     """Acts for one user at a time, and answers queries with what the privatizers let out.
 
     What is raw stays in this object until the next visit; `act` returns the action to the user and

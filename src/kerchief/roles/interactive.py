@@ -20,6 +20,7 @@ from kerchief.privatizers import protect
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles.device import on_host
 from kerchief.roles.engines import Apart, Compiled, Engine
+from kerchief.roles.guarded import Guarded
 from kerchief.roles.values import as_mask, as_reward, as_rows
 
 __all__ = ["Bandit", "Noise", "Saved", "Setup"]
@@ -50,7 +51,7 @@ class Saved:
     ledger: str | None
 
 
-class Bandit:
+class Bandit(Guarded):
     """A private bandit for one process: NumPy arrays in, an arm's number out.
 
     The privacy of the whole horizon is paid for when the bandit is made, before any noise is drawn.

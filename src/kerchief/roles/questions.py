@@ -26,6 +26,7 @@ from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Cohort
 from kerchief.privatizers.billing import pay, settle
 from kerchief.privatizers.sums import CohortSums
+from kerchief.roles.guarded import Guarded
 
 __all__ = ["Answerer", "Asker"]
 
@@ -135,7 +136,7 @@ class Asker:
         return self._ledger.spent()
 
 
-class Answerer:
+class Answerer(Guarded):
     """A user's device: knows the losses, and lets one protected number out.
 
     A question is answered once. Asked again, as by a server that did not hear back, the device

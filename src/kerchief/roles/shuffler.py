@@ -10,6 +10,7 @@ import numpy as np
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import whole
+from kerchief.roles.guarded import Guarded
 from kerchief.roles.messages import Answers, Batch, Done, Message, Mixed, Reports
 from kerchief.roles.transport import Transport
 
@@ -31,7 +32,7 @@ def permuted(items: Sequence[T]) -> list[T]:
     return order
 
 
-class Shuffler:
+class Shuffler(Guarded):
     """Stands between devices and curator, and breaks the link between a report and its sender.
 
     It is trusted for one thing: not to tell the order. It sees reports as the devices randomized
@@ -78,7 +79,7 @@ class Shuffler:
         return Done()
 
 
-class Mixer:
+class Mixer(Guarded):
     """The shuffler of shuffled sums: mixes the bits of a cohort, coordinate by coordinate.
 
     A report is a bundle of labelled bits, written as how many heads it has. Bits in a uniformly

@@ -43,6 +43,7 @@ def test_mechanisms_say_which_is_idealized(call: Call) -> None:
         "tree": "idealized",
         "sqrt-toeplitz": "idealized",
         "blt": "idealized",
+        "discrete-blt": "exact",
         "discrete-tree": "exact",
         "doubling": "idealized",
         "discrete-doubling": "exact",

@@ -67,7 +67,8 @@ def test_joint_noise_is_that_of_the_worst_prefix() -> None:
         math.sqrt(20_000) / 4.22, rel=1e-3
     )
     assert factors["zCDP, tight"] == central.alternatives[0].factor
-    assert joint.twin_std == pytest.approx(14.49 * central.std, rel=1e-3)
+    # Deployment has the noise of BLT, and no less.
+    assert 1.0 <= joint.twin_std / joint.std < 1.0001
     assert joint.twin_epsilon == pytest.approx(1.0, rel=1e-4)
     assert joint.twin_epsilon <= 1.0
 

@@ -27,7 +27,7 @@ from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
 from kerchief.mechanisms.doubling import FIRST, Doubling, lengths
 from kerchief.policies import POLICIES
-from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust
+from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privatizers import CONTINUALS, At, EpochSums, Every, Privatizer, protect
 from kerchief.roles import Bandit, Curator, drive
 from kerchief.roles.messages import Reports
@@ -240,35 +240,58 @@ class TestBill:
 
 
 class TestTwin:
-    def test_every_epoch_has_a_tree_of_its_own_on_one_grid(self) -> None:
+    def test_every_epoch_has_noise_of_its_own_on_one_grid(self) -> None:
         exact = epochs(QUERY, 3.0, HORIZON).exact()
         assert isinstance(exact, EpochSums)
         assert isinstance(exact.noise, DiscreteDoubling)
         assert exact.exact() is exact
-        assert [tree.horizon for tree in exact.noise.trees] == [3, 6, 12, 24]
-        assert {tree.grid for tree in exact.noise.trees} == {exact.noise.grid}
+        assert [epoch.horizon for epoch in exact.noise.epochs] == [3, 6, 12, 24]
+        assert {epoch.grid for epoch in exact.noise.epochs} == {exact.noise.grid}
         assert decode(encode(exact)) == exact
         for release in played(exact, 10, None):
             assert (np.asarray(release.total) % exact.noise.grid == 0).all()
         with pytest.raises(CapacityExceeded, match="paid for 30"):
             exact.noise.step(exact.noise.open(5), 30, None)
         with pytest.raises(InvalidValue, match="sums would not be exact"):
-            exact.noise.prepare(np.full(QUERY.size, 2.0**52 * exact.noise.grid / HORIZON))
+            exact.noise.prepare(np.full(QUERY.size, 2.0**53 * exact.noise.grid / HORIZON))
 
-    def test_the_stated_deviation_adds_up_the_epochs(self) -> None:
-        trees = epochs(QUERY, 3.0, HORIZON).exact().noise
-        assert isinstance(trees, DiscreteDoubling)
-        first, second, third, _ = (tree.std for tree in trees.trees)
-        # The last places of 3 and of 6 are two blocks each, place 1 is one.
-        wanted = [np.sqrt(2) * first, np.hypot(np.sqrt(2) * first, second)]
-        wanted.append(float(np.sqrt(2 * first**2 + 2 * second**2 + third**2)))
-        np.testing.assert_allclose(trees.std_at(np.array([3, 4, 10])), wanted, rtol=1e-12)
+    def test_it_states_the_deviation_of_the_simulated(self) -> None:
+        simulated = epochs(QUERY, 3.0, HORIZON)
+        counts = jnp.arange(1, HORIZON + 1)
+        wanted = np.asarray(simulated.noise.std_at(counts))
+        stated = np.asarray(simulated.exact().noise.std_at(counts))
+        np.testing.assert_allclose(stated, wanted, rtol=1e-5)
+        assert (stated >= wanted).all()
+
+    def test_it_has_the_deviation_and_the_memory_that_it_states(self) -> None:
+        made = DiscreteDoubling.matching(
+            noise_multiplier=3.0, sensitivity=1.0, horizon=10, first=3, dimension=2 * least_draws()
+        )
+        state, rows = made.open(2 * least_draws()), []
+        for round in range(10):
+            row, state = made.step(state, round, np.random.default_rng(round).bytes)
+            rows.append(row)
+        for count in (1, 3, 4, 9, 10):
+            stated = float(made.std_at(count))
+            verdict = [fits_deviation(rows[count - 1], stated * f) for f in (1.0, 2 / 3, 3 / 2)]
+            assert verdict == [True, False, False]
+        # What an epoch left stays: the rest of the noise is that of the epoch alone.
+        assert fits_deviation(rows[3] - rows[2], float(made.epochs[1].std_at(1)))
+        assert fits_deviation(rows[9] - rows[8], float(made.epochs[2].std_at(1)))
+
+    def test_no_epoch_costs_more_than_is_charged(self) -> None:
+        made = epochs(QUERY, 3.0, 3000).exact().noise
+        assert isinstance(made, DiscreteDoubling)
+        for delta in (1e-3, 1e-6, 1e-12):
+            charged = epsilon_at([made.event()], delta)
+            assert all(epsilon_at([one.event()], delta) <= charged for one in made.epochs)
+            assert charged <= epsilon_at([Gaussian(noise_multiplier=3.0)], delta)
 
     def test_no_place_depends_on_the_horizon(self) -> None:
         short, long = (epochs(QUERY, 3.0, horizon).exact().noise for horizon in (10, 500))
         assert isinstance(short, DiscreteDoubling)
         assert isinstance(long, DiscreteDoubling)
-        assert long.trees[: len(short.trees)] == short.trees
+        assert long.epochs[: len(short.epochs)] == short.epochs
 
 
 def protocol(make: Any = epochs) -> Protocol:

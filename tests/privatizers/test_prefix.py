@@ -15,6 +15,7 @@ from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.core.random import MIDDLE, Stream
 from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, NonPrivate, Trust
@@ -112,15 +113,16 @@ def test_the_outlook_and_where_noise_is_added() -> None:
     assert privatizer.noises == (sums().noise,)
 
 
-def test_the_exact_twin_keeps_the_promise_with_the_trees_noise() -> None:
-    exact = sums().exact()
-    assert isinstance(exact.noise, DiscreteTree)
+@pytest.mark.parametrize(("kind", "twin"), [(BLT, DiscreteBLT), (Tree, DiscreteTree)])
+def test_the_exact_twin_keeps_the_promise_with_the_same_noise(kind: Any, twin: Any) -> None:
+    exact: Any = sums(kind).exact()
+    assert isinstance(exact.noise, twin)
     assert not exact.idealized
     assert exact.exact() is exact
     assert (exact.query, exact.schedule) == (QUERY, Every())
-    tree = sums(Tree).noise
     counts = jnp.arange(1, HORIZON + 1)
-    np.testing.assert_allclose(exact.noise.std_at(counts), tree.std_at(counts), rtol=1e-4)
+    same = sums(kind).noise.std_at(counts)
+    np.testing.assert_allclose(exact.noise.std_at(counts), same, rtol=1e-4)
     assert decode(encode(exact)) == exact
     for release in played(exact, [1, 2, 3, 6], None):
         assert (np.asarray(release.total) % exact.noise.grid == 0).all()
@@ -131,7 +133,7 @@ def test_the_exact_twin_keeps_the_promise_with_the_trees_noise() -> None:
 
 def test_a_report_off_the_grid_is_rounded_by_the_curator() -> None:
     exact = sums().exact()
-    assert isinstance(exact.noise, DiscreteTree)
+    assert isinstance(exact.noise, DiscreteBLT)
     _, tally = exact.open()
     tally = exact.collect(tally, np.full(QUERY.size, 0.1 * exact.noise.grid))
     assert (np.asarray(tally.total) == 0).all()

@@ -17,7 +17,7 @@ from kerchief.core.queries import Regression
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import GLMEnvironment, make_environment
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
@@ -292,7 +292,7 @@ def test_exact_joint_noise_has_the_law_that_was_paid_for() -> None:
     sums = protect(policy, promise("joint"), horizon=HORIZON)["moments"].exact()
     assert isinstance(sums, PrefixSums)
     assert isinstance(sums.query, Regression)
-    assert isinstance(sums.noise, DiscreteTree)
+    assert isinstance(sums.noise, DiscreteBLT)
     tap, ledger = Totals(), MemoryLedger(promise("joint"))
     played = drive(
         policy=policy,
@@ -304,15 +304,17 @@ def test_exact_joint_noise_has_the_law_that_was_paid_for() -> None:
         transport=tap,
     )
     noise = np.stack(tap.totals) - np.stack(tap.reports).cumsum(axis=0)
-    # What the block of each round adds: independent draws of one deviation.
-    low = np.arange(1, HORIZON + 1) & -np.arange(1, HORIZON + 1)
-    before = np.concatenate([np.zeros_like(noise[:1]), noise])[np.arange(1, HORIZON + 1) - low]
-    blocks = noise - before
-    assert (blocks % sums.noise.grid == 0).all()
-    assert far(blocks, sums.noise.std) < QUANTILE
-    assert far(blocks, sums.noise.std * 2 / 3) > QUANTILE
-    assert far(blocks, sums.noise.std * 3 / 2) > QUANTILE
-    assert float(played.released["moments"].noise) == pytest.approx(2 * sums.noise.std)
+    assert (noise % sums.noise.grid == 0).all()
+    # Unmixed, the seed vector of each round: independent draws of one deviation.
+    factor, ages = sums.noise.factor, np.arange(HORIZON)
+    weights = factor.base + np.array(factor.weights) @ np.power.outer(factor.decays, ages)
+    gaps = np.subtract.outer(ages, ages)
+    seeds = np.linalg.solve(np.where(gaps >= 0, weights[gaps], 0.0), noise)
+    assert far(seeds, sums.noise.std) < QUANTILE
+    assert far(seeds, sums.noise.std * 2 / 3) > QUANTILE
+    assert far(seeds, sums.noise.std * 3 / 2) > QUANTILE
+    stated = sums.noise.std * np.linalg.norm(weights)
+    assert float(played.released["moments"].noise) == pytest.approx(stated)
     assert len(ledger.receipts) == 1
     assert played.spent.epsilon == pytest.approx(8.0, rel=1e-4)
     assert played.spent.epsilon <= 8.0

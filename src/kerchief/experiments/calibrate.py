@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 
@@ -16,7 +16,8 @@ from kerchief.environments.worlds import make_environment
 from kerchief.mechanisms.binomial import Binomial, Coins, deviation
 from kerchief.mechanisms.blt import best_continual
 from kerchief.mechanisms.discrete import DiscreteGaussian
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.discrete_blt import DiscreteBLT
+from kerchief.mechanisms.tree import Tree
 from kerchief.privacy.calibration import (
     bun_steinke_rho,
     classical_gaussian_noise_multiplier,
@@ -68,10 +69,9 @@ class Noise:
             of the last, worst prefix.
         releases: how many releases a run makes.
         total_std: standard deviation of the noise in the total over all users.
-        twin: the exact discrete mechanism for deployment; under joint trust that of each block,
-            under shuffle trust all coins of a cohort.
-        twin_std: standard deviation of the twin's noise where `std` is that of this one; under
-            joint trust on its own worst prefix.
+        twin: the exact discrete mechanism for deployment; under joint trust that of each seed
+            vector, under shuffle trust all coins of a cohort.
+        twin_std: standard deviation of the twin's noise where `std` is that of this one.
         twin_epsilon: what the twin really costs, at the guarantee's delta.
         alternatives: other ways, each with its factor.
     """
@@ -229,18 +229,17 @@ def _shuffled(
 def _continual(multiplier: float, reach: float, query: Regression, horizon: int) -> _Amount:
     """Noise correlated over every prefix; of the tree, the worst prefix has the most ones."""
     noise = best_continual(noise_multiplier=multiplier, sensitivity=reach, horizon=horizon)
-    std = float(noise.std_at(jnp.int32(horizon)))
-    levels = horizon.bit_length()
-    node = DiscreteGaussian.matching(multiplier * math.sqrt(levels), reach, query.size)
-    tree = DiscreteTree(node=node, horizon=horizon)
-    worst = 2 ** ((horizon + 1).bit_length() - 1) - 1
-    tree_std = float(tree.std_at(worst))
+    twin = DiscreteBLT.twin(noise, dimension=query.size)
+    seed: Any = twin.node
+    std, worst = float(noise.std_at(jnp.int32(horizon))), 2 ** ((horizon + 1).bit_length() - 1) - 1
+    tree = Tree.of(noise_multiplier=multiplier, sensitivity=reach, horizon=horizon)
+    tree_std = float(tree.std_at(jnp.int32(worst)))
     fresh = multiplier * reach * math.sqrt(horizon)
     return _Amount(
         std=std,
-        twin=node,
-        twin_std=tree_std,
-        twin_event=tree.event(),
+        twin=seed,
+        twin_std=float(twin.std_at(horizon)),
+        twin_event=twin.event(),
         others=(
             ("binary tree", "Chan, Shi, Song 2011", tree_std / std),
             ("fresh noise on every prefix", "each user is in all later ones", fresh / std),

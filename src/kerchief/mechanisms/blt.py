@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import whole
-from kerchief.mechanisms.blt_fit import Factor, fit, modes
-from kerchief.mechanisms.continual import ContinualNoise, draw, seed_std, stream_event, until
+from kerchief.mechanisms.blt_fit import Factor, fit, row_norm
+from kerchief.mechanisms.continual import draw, seed_std, stream_event, until
 from kerchief.privacy import events
 
 __all__ = ["BLT", "MAX_BUFFERS", "MAX_HORIZON", "best_continual"]
@@ -107,19 +106,16 @@ class BLT:
         return until(self.horizon, round, jnp.sum(weights * state, axis=0)), state
 
     def std_at(self, count: Array) -> Array:
-        """Exact up to rounding: a closed form with a few dozen exponentials, no table."""
-        base, decays = np.array([self.factor.base]), np.array(self.factor.decays)
-        amplitudes, rates = modes(base, np.array(self.factor.weights), 1.0 - decays)
-        users = jnp.asarray(count, jnp.float64)
-        faded = jnp.sum(amplitudes * jnp.expm1(users[..., None] * rates), axis=-1)
-        return self.std * jnp.sqrt(self.factor.base**2 * users - faded)
+        """Exact up to rounding: see `blt_fit.row_norm`."""
+        norm: Array = row_norm(self.factor, jnp.asarray(count, jnp.float64), jnp)
+        return self.std * norm
 
     def event(self) -> events.Event:
         """What all the prefixes together cost; without noise there is no privacy."""
         return stream_event(self)
 
 
-def best_continual(*, noise_multiplier: float, sensitivity: float, horizon: int) -> ContinualNoise:
+def best_continual(*, noise_multiplier: float, sensitivity: float, horizon: int) -> BLT:
     """The default: the noise whose worst prefix is least, among those of constant memory.
 
     That is `BLT` for every horizon: equal to the square root up to five digits for the shortest

@@ -263,8 +263,6 @@ class DiscreteGaussian:
         noise_multiplier: float,
         sensitivity: float,
         dimension: int,
-        *,
-        grid_bits: int | None = None,
     ) -> DiscreteGaussian:
         """Choose the grid and the scale that stand in for a continuous Gaussian.
 
@@ -272,7 +270,6 @@ class DiscreteGaussian:
             noise_multiplier: The Gaussian's standard deviation over its sensitivity.
             sensitivity: As in the attribute.
             dimension: As in the attribute.
-            grid_bits: As in the attribute, where the grid is shared with other noise.
 
         Returns:
             A mechanism with at least that multiplier over its own, rounded sensitivity; its
@@ -290,8 +287,7 @@ class DiscreteGaussian:
         root = math.sqrt(whole("dimension", dimension))
         # Rounding adds root grid steps to the sensitivity: a finer grid where they would show.
         finer = max(0, _binary_exponent(noise_multiplier * root / 8))
-        own = min(20 + finer, 29) - _binary_exponent(noise_multiplier * sensitivity)
-        bits = own if grid_bits is None else grid_bits
+        bits = min(20 + finer, 29) - _binary_exponent(noise_multiplier * sensitivity)
         whole("grid_bits", bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
         _check_sensitivity(sensitivity, bits)
         steps = _rounded_sensitivity(sensitivity, bits, dimension)

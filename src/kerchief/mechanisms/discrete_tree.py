@@ -1,4 +1,4 @@
-"""The binary tree with exact noise: the deployed twin of continual noise.
+"""The binary tree with exact noise: the deployed twin of `tree.Tree`.
 
 Each block of `tree.Tree` gets discrete Gaussian noise on a grid, from the operating system's
 generator, so every prefix that is released is a whole number of grid steps. Proof note:
@@ -9,39 +9,28 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.validate import whole
 from kerchief.mechanisms.discrete import DiscreteGaussian
-from kerchief.mechanisms.mechanism import Mechanism, Vector
+from kerchief.mechanisms.discrete_grid import GridNoise, on_grid, place_of
+from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy import events
 
-__all__ = ["DiscreteTree", "GridNoise", "on_grid"]
+__all__ = ["DiscreteTree"]
 
 Floats = NDArray[np.float64]
-
-# Prefixes stay below half of what a float64 counts exactly; the other half is for the noise.
-_MOST_STEPS = 2**52
-
-
-class GridNoise(Mechanism, Protocol):
-    """Exact noise in whole steps of a grid."""
-
-    @property
-    def grid(self) -> float:
-        """The distance between two values that can be released."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DiscreteTree:
     """Exact noise on every prefix: one draw for each block, added up without rounding.
 
-    Host code on NumPy arrays. It adds the noise of the tree, two to four times that of `blt.BLT`:
-    exactness is paid for in regret, never in privacy.
+    Host code on NumPy arrays. It adds the noise of the tree, two to four times that of
+    `discrete_blt.DiscreteBLT`.
 
     Formal guarantees:
         The whole stream costs `event()` if every vector was rounded by `prepare`: see
@@ -73,7 +62,6 @@ class DiscreteTree:
         sensitivity: float,
         horizon: int,
         dimension: int,
-        grid_bits: int | None = None,
     ) -> DiscreteTree:
         """The tree with which the whole stream costs no more than one Gaussian of this multiplier.
 
@@ -82,14 +70,13 @@ class DiscreteTree:
             sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
             horizon: as in the attribute.
             dimension: the length of the vectors.
-            grid_bits: the grid is 2**-grid_bits; by default as fine as the noise asks for.
 
         Raises:
             InvalidValue: a value is out of its bound.
         """
         levels = whole("horizon", horizon).bit_length()
         node = DiscreteGaussian.matching(
-            noise_multiplier * math.sqrt(levels), sensitivity, dimension, grid_bits=grid_bits
+            noise_multiplier * math.sqrt(levels), sensitivity, dimension
         )
         return cls(node=node, horizon=horizon)
 
@@ -141,9 +128,7 @@ class DiscreteTree:
         Raises:
             CapacityExceeded: the stream is over.
         """
-        count = int(round) + 1
-        if count > self.horizon:
-            raise CapacityExceeded(f"place {count} of a stream that was paid for {self.horizon}")
+        count = place_of(round, self.horizon)
         state = np.array(state)
         ends_here = (count & -count).bit_length() - 1
         state[ends_here] = self.node.add(np.zeros(state.shape[1]), stream)
@@ -158,16 +143,3 @@ class DiscreteTree:
     def event(self) -> events.Event:
         """What all the prefixes together cost: one draw for each size of block."""
         return events.Repeated(event=self.node.event(), count=self.levels)
-
-
-def on_grid(vector: Vector, node: GridNoise, *, places: int) -> Floats:
-    """Round a vector to the noise's grid, and see that so many of them fit a float64.
-
-    Raises:
-        InvalidValue: the vector does not fit the grid.
-    """
-    rounded: Floats = node.prepare(vector, None)
-    most = _MOST_STEPS * node.grid / places
-    if not (np.abs(rounded) < most).all():
-        raise InvalidValue(f"vector has an entry of {most} or more; sums would not be exact")
-    return rounded

@@ -24,13 +24,13 @@ from kerchief.mechanisms.blt_fit import energy, fit, modes
 from kerchief.mechanisms.continual import draw, seed_std, stream_event, until
 from kerchief.privacy import events
 
-__all__ = ["FIRST", "Doubling", "lengths"]
+__all__ = ["BUFFERS", "FIRST", "Doubling", "lengths"]
 
 FIRST = 1024
 """The length of the first epoch, where nothing else is said."""
 
-# As many for every epoch, so that one compiled step serves them all.
-_BUFFERS = 5
+BUFFERS = 5
+"""As many for every epoch, so that one compiled step serves them all."""
 
 
 def lengths(horizon: int, first: int) -> tuple[int, ...]:
@@ -66,7 +66,7 @@ class _Epochs:
 def _epochs(horizon: int, first: int) -> _Epochs:
     """All epochs that a stream of at most this length can reach."""
     spans = lengths(horizon, first)
-    factors = [fit(span, _BUFFERS) for span in spans]
+    factors = [fit(span, BUFFERS) for span in spans]
     weights = np.array([np.array([f.base, *f.weights]) * f.column_norm for f in factors])
     decays = np.array([[1.0, *f.decays] for f in factors])
     base, fading, gaps = weights[:, :1], weights[:, 1:], 1.0 - decays[:, 1:]
@@ -137,7 +137,7 @@ class Doubling:
 
     def open(self, size: int) -> Array:
         """What finished epochs have left, and the sums of the present one, all zero."""
-        return jnp.zeros((2 + _BUFFERS, size), jnp.float64)
+        return jnp.zeros((2 + BUFFERS, size), jnp.float64)
 
     def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
         """Step the present epoch's noise; where that epoch ends, keep its last noise for good."""

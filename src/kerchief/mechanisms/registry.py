@@ -8,6 +8,7 @@ from kerchief.core.registry import Registry
 from kerchief.mechanisms.binomial import Binomial, Coins
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
 from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.discrete_tree import DiscreteTree
@@ -113,6 +114,14 @@ MECHANISMS.add(
     ),
 )
 MECHANISMS.add(
+    "discrete-blt",
+    Entry(
+        kind=DiscreteBLT,
+        idealized=DiscreteBLT.idealized,
+        summary="every prefix sum, with the noise of blt from exactly sampled seeds on a grid",
+    ),
+)
+MECHANISMS.add(
     "discrete-tree",
     Entry(
         kind=DiscreteTree,
@@ -133,7 +142,7 @@ MECHANISMS.add(
     Entry(
         kind=DiscreteDoubling,
         idealized=DiscreteDoubling.idealized,
-        summary="every prefix sum, from exact binary trees in epochs that double; unknown length",
+        summary="every prefix sum, with discrete-blt in epochs that double; unknown length",
     ),
 )
 MECHANISMS.add(

@@ -43,7 +43,7 @@ class EpochSums(PrefixSums):
         )
 
     def _twin(self) -> DiscreteDoubling:
-        """A binary tree of discrete noise for every epoch, at the same cost."""
+        """The same noise from exactly sampled seeds, at the same cost."""
         return DiscreteDoubling.matching(
             noise_multiplier=float(self.noise.std) / self.noise.sensitivity,
             sensitivity=self.noise.sensitivity,

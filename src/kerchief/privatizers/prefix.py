@@ -19,7 +19,9 @@ from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, 
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.receipts import Charge, Cohort
@@ -87,10 +89,10 @@ class PrefixSums:
         return False
 
     def exact(self) -> PrefixSums:
-        """The twin for deployment: the same promise, kept by a binary tree of discrete noise.
+        """The twin for deployment: the same promise, kept by exactly sampled noise on a grid.
 
-        The tree has more noise than what is simulated by default, two to four times on the worst
-        prefix: no exact sampler is known to us for the correlated noise of `mechanisms.blt`.
+        The twin of `blt.BLT`, the default, has its noise, and a little more for rounding. Other
+        noise has the binary tree for its twin, which is as noisy as `tree.Tree`.
         """
         if not self.noise.idealized:
             return self
@@ -168,6 +170,8 @@ class PrefixSums:
 
     def _twin(self) -> ContinualNoise:
         """Exact noise for the same stream, at the same cost."""
+        if isinstance(self.noise, BLT):
+            return DiscreteBLT.twin(self.noise, dimension=self.query.size)
         reach = self.noise.sensitivity * self.noise.column_norm
         return DiscreteTree.matching(
             noise_multiplier=float(self.noise.std) / reach,

@@ -190,7 +190,7 @@ CONTINUALS.add(
     "tree",
     Entry(
         make=_prefixes(Tree.of),
-        summary="the binary tree: the classical choice, and the noise of deployment",
+        summary="the binary tree: the classical choice, for comparison",
         fit=_fits,
     ),
 )

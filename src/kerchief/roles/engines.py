@@ -18,6 +18,7 @@ from kerchief.core.contracts import Arms, Policy, Problem, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.privacy.ledger import Ledger
@@ -294,9 +295,12 @@ def _pooled(noise: Noise) -> Noise:
     match noise:
         case DiscreteGaussian():
             return Pooled(noise)
-        case DiscreteTree(node=DiscreteGaussian() as node):
+        case (
+            DiscreteBLT(node=DiscreteGaussian() as node)
+            | DiscreteTree(node=DiscreteGaussian() as node)
+        ):
             return dataclasses.replace(noise, node=Pooled(node))
         case DiscreteDoubling():
-            trees: Any = tuple(map(_pooled, noise.trees))
-            return dataclasses.replace(noise, trees=trees)
+            epochs: Any = tuple(map(_pooled, noise.epochs))
+            return dataclasses.replace(noise, epochs=epochs)
     return noise

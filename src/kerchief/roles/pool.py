@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.mechanisms.discrete import DiscreteGaussian, sample_discrete_gaussian
-from kerchief.privacy.events import Event
+from kerchief.privacy import events
 
 __all__ = ["Pooled"]
 
@@ -87,7 +87,7 @@ class Pooled:
             raise InvalidValue("the noisy vector has 2**53 or more grid steps; no float64 holds it")
         return total
 
-    def event(self) -> Event:
+    def event(self) -> events.DiscreteGaussian:
         """What one `add` costs."""
         return self._noise.event()
 

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: compare test lint bench nightly proofs lock clean
+.PHONY: compare test lint bench nightly fuzz proofs lock clean
 
 compare: $(READY)  ## the main job: policies x trust x epsilon, with a table, a picture and a report
 	$(BIN)/kerchief compare
@@ -23,6 +23,9 @@ bench: $(READY)  ## microseconds a decision beside a plain NumPy LinUCB
 
 nightly: $(READY)  ## the long statistical tests, and every experiment of the catalogue at full size
 	$(BIN)/python -m pytest -m nightly --numprocesses=2
+
+fuzz: $(READY)  ## a million hostile inputs to everything that strangers can reach
+	$(BIN)/python -m tests.fuzz.fuzzer --inputs 1000000 --processes 2
 
 proofs: $(READY)  ## write the page that says where every promise is proved
 	$(BIN)/python -c 'from kerchief.experiments.proofs import page; print(page(), end="")' > docs/proofs.md

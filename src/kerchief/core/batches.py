@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Clock
-from kerchief.core.validate import at_least, whole
+from kerchief.core.validate import MOST_ROUNDS, between, whole
 
 __all__ = ["ends_now", "growing"]
 
@@ -21,8 +21,8 @@ def growing(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
     >>> growing(100, first=10, growth=2.0)
     (10, 20, 40, 80)
     """
-    whole("horizon", horizon)
-    at_least("growth", growth, 1.01)
+    whole("horizon", horizon, high=MOST_ROUNDS)
+    between("growth", growth, 1.01, 1e9, closed=True)
     ends = [min(whole("first", first), horizon)]
     while (end := max(ends[-1] + 1, math.floor(ends[-1] * growth))) <= horizon:
         ends.append(end)

@@ -22,6 +22,8 @@ from kerchief.core.errors import CodecError
 __all__ = ["decode", "encode"]
 
 _PACKAGE = __name__.split(".")[0]
+_DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
+_DTYPES += ("float16", "float32", "float64")
 # What reading can meet in a text that someone else wrote.
 _FAULTS = (
     ValueError,
@@ -40,7 +42,12 @@ def encode(value: Any) -> str:
     >>> encode({"a": (1, 2.5), "b": np.float32([1])})
     '{"a":{"tuple":[1,2.5]},"b":{"array":"AACAPw==","dtype":"float32","shape":[1]}}'
     """
-    return json.dumps(_pack(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(_pack(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise CodecError(
+            "the value is nested too deeply, or holds itself; write less of it"
+        ) from None
 
 
 def decode(text: str) -> Any:
@@ -52,6 +59,8 @@ def decode(text: str) -> Any:
     >>> decode(encode({"a": (1, float("inf"))}))
     {'a': (1, inf)}
     """
+    if not isinstance(text, str):
+        raise CodecError(f"a message is a {type(text).__name__}; it must be a text")
     try:
         return _unpack(json.loads(text))
     except _FAULTS as fault:
@@ -64,7 +73,10 @@ def _pack(value: Any) -> Any:
     # Before Python's floats: a NumPy float64 is one of them, and would lose its type.
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         array = np.asarray(value)
-        data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+        if array.dtype.name not in _DTYPES:
+            raise CodecError(f"an array of {array.dtype.name} cannot be written; give numbers")
+        # Numbers may lie in memory the other way round; in a message they never do.
+        data = base64.b64encode(array.astype(array.dtype.name).tobytes()).decode("ascii")
         return {"array": data, "dtype": array.dtype.name, "shape": list(array.shape)}
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(value)}
@@ -86,7 +98,9 @@ def _unpack(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "array" in value:
-        data = np.frombuffer(base64.b64decode(value["array"]), np.dtype(value["dtype"]))
+        if value["dtype"] not in _DTYPES:
+            raise CodecError(f"no array of {value['dtype']!r} can be read")
+        data = np.frombuffer(base64.b64decode(value["array"]), value["dtype"])
         return data.reshape(value["shape"]).copy()
     if "tuple" in value:
         return tuple(_unpack(item) for item in value["tuple"])
@@ -100,7 +114,11 @@ def _unpack(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    # A field that takes a float takes this one too, and would refuse the array that it becomes.
+    return {
+        name: float(item) if isinstance(item, np.float64) else item for name, item in fields.items()
+    }
 
 
 def _name(kind: type) -> str:

@@ -74,13 +74,14 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
-        validate.whole("dim", self.dim)
-        validate.whole("arms", self.arms)
-        validate.whole("horizon", self.horizon, high=2**31 - 1)
+        validate.whole("dim", self.dim, high=validate.MOST_DIM)
+        validate.whole("arms", self.arms, high=2**24)
+        validate.whole("horizon", self.horizon, high=validate.MOST_ROUNDS)
         validate.between("norm", self.norm, 1e-9, 1e9, closed=True)
         validate.between("radius", self.radius, 1e-9, 1e9, closed=True)
         validate.between("low", self.low, -1e9, 1e9, closed=True)
         validate.between("high", self.high, self.low, 1e9, closed=True)
+        validate.at_least("high - low", self.high - self.low, 1e-9)
         validate.between("constant", self.constant, -1e9, 1e9, closed=True)
         link_named(self.link)
 

@@ -30,5 +30,5 @@ class Crowd(Problem):
     def __post_init__(self) -> None:
         """Check the facts: noise, clipping and widths rest on them."""
         super().__post_init__()
-        validate.whole("clients", self.clients, high=2**31 - 1)
+        validate.whole("clients", self.clients, high=validate.MOST_ROUNDS)
         validate.between("spread", self.spread, 0.0, 1e9, closed=True)

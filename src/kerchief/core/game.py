@@ -48,18 +48,20 @@ class Game:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
-        validate.whole("horizon", self.horizon, high=2**31 - 1)
+        validate.whole("horizon", self.horizon, high=validate.MOST_ROUNDS)
         validate.between("low", self.low, -1e9, 1e9, closed=True)
-        validate.between("high", self.high, self.low, 1e9 + 1)
+        validate.between("high", self.high, self.low, 1e9, closed=True)
+        validate.at_least("high - low", self.high - self.low, 1e-9)
         validate.whole("arms", self.arms, low=0, high=2**24)
         if (self.arms > 0) == (self.domain is not None):
             raise InvalidValue(
                 f"arms is {self.arms} and domain is {self.domain}; a game has one of the two"
             )
-        if self.domain is not None:
-            validate.positive("lipschitz", self.lipschitz)
-        validate.between("smoothness", self.smoothness, 0.0, 1e9, closed=True)
-        validate.between("convexity", self.convexity, 0.0, 1e9, closed=True)
+        least = 0.0 if self.domain is None else 1e-9
+        validate.between("lipschitz", self.lipschitz, least, 1e9, closed=True)
+        for name in ("smoothness", "convexity"):
+            if validate.between(name, getattr(self, name), 0.0, 1e9, closed=True) > 0:
+                validate.at_least(name, getattr(self, name), 1e-9)
 
     @property
     def width(self) -> float:

@@ -158,6 +158,6 @@ def link_named(name: str) -> Link:
     >>> link_named("poisson").rewards(-1.0, 1.0)
     (0.0, 3.0)
     """
-    if name not in LINKS:
+    if not isinstance(name, str) or name not in LINKS:
         raise UnknownName(f"no link is called {name!r}; choose one of {', '.join(LINKS)}")
     return LINKS[name]

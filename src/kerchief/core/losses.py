@@ -11,7 +11,7 @@ from kerchief.core.contracts import Example, Minimizer, Problem, Start
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import newton
 from kerchief.core.queries import clip_features, finite
-from kerchief.core.validate import at_least, between, positive, whole
+from kerchief.core.validate import MOST_DIM, MOST_ROUNDS, between, increasing, whole
 
 __all__ = ["GLMLoss"]
 
@@ -50,12 +50,14 @@ class GLMLoss:
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
         link_named(self.link)
-        whole("dim", self.dim)
+        whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
-        at_least("high", self.high, at_least("low", self.low, -1e9))
-        between("clip", self.clip, 1e-9, 1e9, closed=True)
-        whole("fits", self.fits)
-        positive("importance", self.importance)
+        between("low", self.low, -1e9, 1e9, closed=True)
+        between("high", self.high, self.low, 1e9, closed=True)
+        between("clip", self.clip, 1e-9, 1e18, closed=True)
+        whole("fits", self.fits, high=MOST_ROUNDS)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
 
     @classmethod
     def of(

@@ -17,7 +17,7 @@ from jax import Array
 
 from kerchief.core.contracts import Gradient, Start
 from kerchief.core.linalg import inverse
-from kerchief.core.validate import at_least, between, whole
+from kerchief.core.validate import MOST_ROUNDS, between, whole
 
 __all__ = ["GradientDescent", "PreconditionedSteps", "into_ball", "newton", "repeat"]
 
@@ -60,7 +60,7 @@ class PreconditionedSteps:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        whole("steps", self.steps)
+        whole("steps", self.steps, high=MOST_ROUNDS)
         between("radius", self.radius, 1e-9, 1e9, closed=True)
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
@@ -95,9 +95,9 @@ class GradientDescent:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        whole("steps", self.steps)
+        whole("steps", self.steps, high=MOST_ROUNDS)
         between("radius", self.radius, 1e-9, 1e9, closed=True)
-        at_least("clip", self.clip, 1e-9)
+        between("clip", self.clip, 1e-9, 1e18, closed=True)
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
         """Take the steps and return the mean of the points at which gradients were taken."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example, Problem
 from kerchief.core.queries import clip_features, finite
-from kerchief.core.validate import at_least, between, positive, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, whole
 
 __all__ = ["Pair"]
 
@@ -54,14 +54,17 @@ class Pair:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
-        whole("dim", self.dim, low=2 if self.constant else 1)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
-        at_least("high", self.high, at_least("low", self.low, -1e9))
+        # What is left of the norm is then at least a thousandth of it.
+        most = (1 - 1e-6) * self.norm
+        shared = between("constant", self.constant, -most, most, closed=True)
+        whole("dim", self.dim, low=2 if shared else 1, high=MOST_DIM)
+        between("low", self.low, -1e9, 1e9, closed=True)
+        between("high", self.high, self.low, 1e9, closed=True)
         between("center", self.center, -1e9, 1e9, closed=True)
         between("balance", self.balance, 1e-9, 1e9, closed=True)
-        # What is left of the norm is then at least a thousandth of it.
-        between("constant", abs(self.constant), 0.0, (1 - 1e-6) * self.norm, closed=True)
-        positive("importance", self.importance)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
 
     @classmethod
     def of(cls, problem: Problem, *, balance: float = 1.0) -> Pair:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import Example, Problem
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.links import link_named
-from kerchief.core.validate import at_least, between, positive, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, whole
 
 __all__ = ["Gram", "Regression", "clip_features", "finite"]
 
@@ -67,12 +67,14 @@ class Regression:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
-        whole("dim", self.dim)
+        whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
-        at_least("high", self.high, at_least("low", self.low, -1e9))
+        between("low", self.low, -1e9, 1e9, closed=True)
+        between("high", self.high, self.low, 1e9, closed=True)
         between("center", self.center, -1e9, 1e9, closed=True)
         between("balance", self.balance, 1e-9, 1e9, closed=True)
-        positive("importance", self.importance)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
 
     @classmethod
     def of(cls, problem: Problem) -> Regression:
@@ -201,10 +203,11 @@ class Gram:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
-        whole("dim", self.dim)
+        whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
-        whole("groups", self.groups)
-        positive("importance", self.importance)
+        whole("groups", self.groups, high=MOST_DIM)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
 
     @property
     def size(self) -> int:

@@ -43,11 +43,13 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         """Find a thing, or say which names are near."""
+        if not isinstance(name, str):
+            raise UnknownName(f"a {type(name).__name__} is no name of a {self.kind}; give a text")
         if name not in self._entries:
             near = difflib.get_close_matches(name, self._entries, n=1)
             hint = f" did you mean {near[0]!r}?" if near else ""
             known = ", ".join(self._entries)
-            raise UnknownName(f"no {self.kind} is called {name!r};{hint} Known: {known}")
+            raise UnknownName(f"no {self.kind} is called {name[:80]!r};{hint} Known: {known}")
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core.errors import InvalidValue
 
-__all__ = ["at_least", "between", "one_of", "positive", "whole"]
+__all__ = [
+    "MOST_DIM",
+    "MOST_ROUNDS",
+    "at_least",
+    "between",
+    "increasing",
+    "one_of",
+    "or_default",
+    "positive",
+    "real_array",
+    "whole",
+]
+
+MOST_DIM = 2**12
+"""The longest feature vector: its outer product with itself has 2**24 numbers."""
+MOST_ROUNDS = 2**31 - 1
+"""The longest horizon: a round is counted by a 32-bit number."""
 
 
 def _number(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise InvalidValue(f"{name} is {value!r}; it must be a number")
-    return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise InvalidValue(f"{name} is {_shown(value)}; it must be a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidValue(
+            f"{name} is beyond all floats; it must be a number below 1e308"
+        ) from None
+
+
+def _shown(value: object) -> str:
+    """A value in an error: in short, and without what no terminal or file can write."""
+    return repr(value).encode("utf-8", "backslashreplace").decode()[:80]
 
 
 def positive(name: str, value: float, *, infinite: bool = False) -> float:
@@ -54,15 +84,60 @@ def between(name: str, value: float, low: float, high: float, *, closed: bool = 
 def whole(name: str, value: int, *, low: int = 1, high: int | None = None) -> int:
     """Return the value if it is a whole number within [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidValue(f"{name} is {value!r}; it must be a whole number")
+        raise InvalidValue(f"{name} is {_shown(value)}; it must be a whole number")
     if value < low or (high is not None and value > high):
         upper = "" if high is None else f" and at most {high}"
-        raise InvalidValue(f"{name} is {value}; it must be at least {low}{upper}")
+        raise InvalidValue(f"{name} is {_shown(value)}; it must be at least {low}{upper}")
     return value
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """Return the value if it is one of the allowed words."""
-    if value not in allowed:
-        raise InvalidValue(f"{name} is {value!r}; choose one of {', '.join(allowed)}")
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidValue(f"{name} is {_shown(value)}; choose one of {', '.join(allowed)}")
     return value
+
+
+def or_default(name: str, value: float | None, default: float) -> float:
+    """Return the value if it is finite and not negative, or the default where it is None.
+
+    >>> or_default("exploration", None, 0.5)
+    0.5
+    """
+    return default if value is None else at_least(name, value, 0.0)
+
+
+def increasing(name: str, values: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the values if they are whole numbers from 1 on, each above the one before.
+
+    >>> increasing("batches", (3, 3))
+    Traceback (most recent call last):
+    ...
+    kerchief.core.errors.InvalidValue: batches are (3, 3); each must be above the one before
+    """
+    if not isinstance(values, tuple):
+        raise InvalidValue(f"{name} are {_shown(values)}; they must be a tuple of whole numbers")
+    for one in values:
+        whole(name, one, high=MOST_ROUNDS)
+    if any(later <= earlier for earlier, later in itertools.pairwise(values)):
+        raise InvalidValue(f"{name} are {_shown(values)}; each must be above the one before")
+    return values
+
+
+def real_array(name: str, values: ArrayLike, *, kind: str = "an array") -> NDArray[np.float64]:
+    """Return the values as a float64 array if they are real numbers, finite or not.
+
+    >>> real_array("features", [[1, 2], [3]])
+    Traceback (most recent call last):
+    ...
+    kerchief.core.errors.InvalidValue: features are not an array of real numbers
+    """
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiub":
+        # Not which values: errors end up in logs, and a context must not.
+        raise InvalidValue(f"{name} are not {kind} of real numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return array.astype(np.float64, copy=False)

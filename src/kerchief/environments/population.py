@@ -77,7 +77,7 @@ class Population:
             validate.whole("fixed", fixed, low=0, high=2**32 - 1)
         return cls(
             dim=validate.whole("dim", dim, high=64),
-            count=validate.whole("arms", arms),
+            count=validate.whole("arms", arms, high=2**24),
             clients=validate.whole("clients", clients, high=2**31 - 1),
             fixed=fixed,
             radius=validate.between("radius", radius, 1e-9, 1.0, closed=True),

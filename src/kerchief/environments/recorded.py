@@ -22,6 +22,8 @@ __all__ = ["Recorded", "table_two"]
 
 # Arms and parameters are float32.
 _ROUNDING = 1e-6
+# Arms are drawn one by one: so many take some seconds.
+_MOST_DRAWN = 2**20
 
 
 @struct
@@ -47,7 +49,8 @@ class Recorded(Drawn):
         >>> Recorded.of(direction=[0.6, 0.8], arms=[[[1.0, 0.0], [0.0, 1.0]]]).rounds
         1
         """
-        sets, one = np.asarray(arms, np.float32), np.asarray(direction, np.float32)
+        sets = validate.real_array("arms", arms)
+        one = validate.real_array("directions", direction)
         if sets.ndim != 3 or one.shape != sets.shape[2:] or 0 in sets.shape:
             raise InvalidValue(
                 f"arms have shape {sets.shape} and the direction {one.shape}; give (rounds, arms, "
@@ -60,7 +63,12 @@ class Recorded(Drawn):
             raise InvalidValue(f"the direction has norm {length}; it must be 1")
         _, count, dim = sets.shape
         validate.whole("dim", dim, high=64)
-        return cls(dim=dim, count=count, direction=jnp.asarray(one), arms=jnp.asarray(sets))
+        return cls(
+            dim=dim,
+            count=count,
+            direction=jnp.asarray(one, jnp.float32),
+            arms=jnp.asarray(sets, jnp.float32),
+        )
 
     @property
     def rounds(self) -> int:
@@ -98,8 +106,8 @@ def table_two(
     kerchief.core.errors.InvalidValue: horizon is 11; it must be at least 1 and at most 10
     """
     validate.whole("dim", dim, high=64)
-    validate.whole("arms", arms)
-    validate.whole("horizon", horizon, high=2**31 - 1)
+    validate.whole("horizon", horizon, high=_MOST_DRAWN)
+    validate.whole("arms", arms, high=_MOST_DRAWN // horizon)
     validate.whole("seed", seed, low=0)
     direction, points = _drawn(seed, dim, arms, horizon)
     source = Recorded.of(direction=direction, arms=points)
@@ -127,5 +135,6 @@ def _drawn(
 
 def _norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     """Lengths along the last axis."""
-    lengths: NDArray[np.float64] = np.linalg.norm(vectors.astype(np.float64), axis=-1)
+    with np.errstate(over="ignore"):
+        lengths: NDArray[np.float64] = np.linalg.norm(vectors.astype(np.float64), axis=-1)
     return lengths

@@ -187,7 +187,8 @@ def make_environment(
     ...
     kerchief.core.errors.InvalidValue: dim is 0; it must be at least 1 and at most 64
     """
+    make = CONTEXTS[contexts]
     validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=64)
-    validate.whole("arms", arms, low=1)
-    source = CONTEXTS[contexts](dim=dim, count=arms)
+    validate.whole("arms", arms, high=2**24)
+    source = make(dim=dim, count=arms)
     return GLMEnvironment.of(contexts=source, radius=radius, fewest=fewest, link=link, noise=noise)

@@ -77,6 +77,7 @@ class Comparison(Plan):
 
     def __post_init__(self) -> None:
         """Check every value."""
+        self._check_lists()
         self._check_numbers()
         self._check_names()
         for contexts in self.contexts:
@@ -186,6 +187,12 @@ class Comparison(Plan):
                         randomizer=self.randomizer,
                     )
 
+    def _check_lists(self) -> None:
+        for kind in ("contexts", "policies", "trusts", "epsilons"):
+            given = getattr(self, kind)
+            if not isinstance(given, tuple) or not given:
+                raise InvalidValue(f"{kind} is empty, or no tuple; give at least one")
+
     def _check_numbers(self) -> None:
         longest = CONTINUALS[self.continual].longest if Trust.JOINT in self.trusts else 2**31 - 1
         validate.whole("horizon", self.horizon, high=longest)
@@ -198,9 +205,6 @@ class Comparison(Plan):
     def _check_names(self) -> None:
         _known("env", self.link, LINKS)
         _known("mode", self.mode, ("tuned", "theory"))
-        for kind in ("contexts", "policies", "trusts", "epsilons"):
-            if not getattr(self, kind):
-                raise InvalidValue(f"{kind} is empty; give at least one")
         CONTINUALS[self.continual]
         SHUFFLES[self.shuffling]
         RANDOMIZERS[self.randomizer]

@@ -36,10 +36,10 @@ class Folder:
             probe = path / f".probe-{os.getpid()}"
             probe.write_bytes(b"kerchief")
             probe.unlink()
-        except OSError as problem:
+        except (OSError, ValueError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else "not a path"
             raise InvalidValue(
-                f"out is {str(path)!r}; it cannot be written ({problem.strerror}); "
-                "choose another folder"
+                f"out is {str(path)!r}; it cannot be written ({reason}); choose another folder"
             ) from problem
         return cls(path=path)
 

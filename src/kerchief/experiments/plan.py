@@ -16,6 +16,7 @@ from kerchief.core.contracts import Environment, Policy, Problem
 from kerchief.core.crowd import Crowd
 from kerchief.core.errors import InvalidValue
 from kerchief.core.game import Game, PlainWorld
+from kerchief.core.validate import one_of, positive
 from kerchief.environments.population import Population
 from kerchief.policies import POLICIES, Mode
 from kerchief.policies.phased import PHASED, Phased
@@ -163,13 +164,15 @@ def player(
     >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers
     (('exploration', 2.0),)
     """
+    if not isinstance(policy, str):
+        raise InvalidValue(f"policy is a {type(policy).__name__}; give a bandit's name")
     CONTINUALS[continual]
     SHUFFLES[shuffling]
     RANDOMIZERS[randomizer]
     return Player(
         policy=policy,
-        trust=Trust(trust),
-        epsilon=epsilon,
+        trust=Trust(one_of("trust", trust, tuple(Trust))),
+        epsilon=positive("epsilon", epsilon, infinite=True),
         mode=mode,
         continual=continual if trust == Trust.JOINT else BEST,
         shuffling=shuffling if trust == Trust.SHUFFLE else BEST,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
-from kerchief.core.validate import whole
+from kerchief.core.validate import real_array, whole
 
 __all__ = ["beside", "lifted", "spread_out"]
 
@@ -24,12 +24,12 @@ def spread_out(middle: float | NDArray[np.float64], size: int) -> tuple[float, .
     >>> spread_out(0.5, 2)
     (0.5, 0.5)
     """
-    shape = np.shape(middle)
-    if shape not in ((), (whole("size", size),)) or not np.isfinite(middle).all():
+    numbers, whole_size = real_array("middles", middle), whole("size", size, high=2**24)
+    if numbers.shape not in ((), (whole_size,)) or not np.isfinite(numbers).all():
         raise InvalidValue(
-            f"middle has shape {shape}; it must be a finite number, or {size} of them"
+            f"middle has shape {numbers.shape}; it must be a finite number, or {size} of them"
         )
-    return tuple(float(value) for value in np.broadcast_to(middle, (size,)))
+    return tuple(np.broadcast_to(numbers, (size,)).tolist())
 
 
 def lifted(vector: Array, middle: Array, reach: float) -> Array:

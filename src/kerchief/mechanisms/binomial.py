@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import positive, whole
+from kerchief.core.validate import MOST_ROUNDS, between, positive, whole
 from kerchief.mechanisms.discrete import Randomness
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
@@ -72,10 +72,11 @@ class Grid:
         >>> Grid.of(noise_multiplier=4.0, sensitivity=2.0, dimension=16, users=1000).scale
         533
         """
-        m = positive("noise_multiplier", noise_multiplier)
-        positive("sensitivity", sensitivity)
-        root = math.sqrt(whole("dimension", dimension))
-        enough = max(_LEAST_SCALE, math.sqrt(whole("users", users) / (4 * _ROUNDING)))
+        m = between("noise_multiplier", noise_multiplier, 1e-6, 1e12, closed=True)
+        between("sensitivity", sensitivity, 1e-150, 1e150, closed=True)
+        root = math.sqrt(whole("dimension", dimension, high=2**24))
+        whole("users", users, high=MOST_ROUNDS)
+        enough = max(_LEAST_SCALE, math.sqrt(users / (4 * _ROUNDING)))
         levels = max(_FINE * root, enough / m)
         step = 2.0 ** math.floor(math.log2(sensitivity / levels))
         reach = _reach(sensitivity, step, dimension)

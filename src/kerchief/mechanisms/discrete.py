@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.core.validate import positive, whole
+from kerchief.core.validate import between, positive, whole
 from kerchief.privacy import events
 
 __all__ = [
@@ -255,7 +255,7 @@ class DiscreteGaussian:
         whole("grid_bits", self.grid_bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
         whole("scale", self.scale, high=MAX_SCALE)
         _check_sensitivity(self.sensitivity, self.grid_bits)
-        whole("dimension", self.dimension)
+        whole("dimension", self.dimension, high=2**24)
 
     @classmethod
     def matching(
@@ -282,9 +282,10 @@ class DiscreteGaussian:
         >>> noise.grid_bits, noise.scale
         (17, 524296)
         """
-        positive("noise_multiplier", noise_multiplier)
+        between("noise_multiplier", positive("noise_multiplier", noise_multiplier), 0.0, 1e150)
         positive("sensitivity", sensitivity)
-        root = math.sqrt(whole("dimension", dimension))
+        positive("the standard deviation", noise_multiplier * sensitivity)
+        root = math.sqrt(whole("dimension", dimension, high=2**24))
         # Rounding adds root grid steps to the sensitivity: a finer grid where they would show.
         finer = max(0, _binary_exponent(noise_multiplier * root / 8))
         bits = min(20 + finer, 29) - _binary_exponent(noise_multiplier * sensitivity)

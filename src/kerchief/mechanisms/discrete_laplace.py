@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import at_least, between, whole
+from kerchief.core.validate import between, whole
 from kerchief.mechanisms.discrete import MAX_SCALE, Randomness, sample_discrete_laplace
 from kerchief.privacy import events
 
@@ -66,7 +66,9 @@ class DiscreteLaplace:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        at_least("epsilon", epsilon, 1e-6)
+        between("epsilon", epsilon, 1e-6, 1e6, closed=True)
+        between("taxicab", taxicab, 1e-18, 1e18, closed=True)
+        whole("dimension", dimension, high=2**24)
         grid_bits = 27 - math.frexp(taxicab / epsilon)[1]
         steps = _rounded(taxicab, grid_bits, dimension)
         scale = math.ceil(steps / epsilon * (1 + _GUARD))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.validate import whole
+from kerchief.core.validate import MOST_ROUNDS, positive, whole
 from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.discrete_grid import GridNoise, on_grid, place_of
 from kerchief.mechanisms.mechanism import Vector
@@ -74,7 +74,8 @@ class DiscreteTree:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        levels = whole("horizon", horizon).bit_length()
+        positive("noise_multiplier", noise_multiplier)
+        levels = whole("horizon", horizon, high=MOST_ROUNDS).bit_length()
         node = DiscreteGaussian.matching(
             noise_multiplier * math.sqrt(levels), sensitivity, dimension
         )

@@ -8,6 +8,7 @@ from jax import Array
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import between
 from kerchief.privacy import events
 
 __all__ = ["Gaussian"]
@@ -42,6 +43,8 @@ class Gaussian:
     @classmethod
     def of(cls, *, noise_multiplier: float, sensitivity: float) -> Gaussian:
         """The noise that a multiplier, once calibrated, asks for."""
+        between("noise_multiplier", noise_multiplier, 0.0, 1e150, closed=True)
+        between("sensitivity", sensitivity, 1e-150, 1e150, closed=True)
         return cls(std=noise_multiplier * sensitivity, sensitivity=sensitivity)
 
     def add(self, vector: Array, stream: Stream) -> Array:

@@ -198,6 +198,7 @@ class Bits:
         """Check every field."""
         whole("bits", self.bits, high=MAX_BITS)
         between("bound", self.bound, 1e-100, 1e100)
+        positive("sensitivity", self.sensitivity)
         self.event()
 
     @property

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import between, whole
+from kerchief.core.validate import between, real_array, whole
 from kerchief.mechanisms.ball import beside, lifted, spread_out
 from kerchief.mechanisms.discrete import Randomness
 from kerchief.mechanisms.words import UNITS, below, word
@@ -184,6 +184,9 @@ class ExactShortlist:
         least = UNITS * self.listed // self.candidates + 1
         whole("units", self.units, low=least, high=UNITS - 1)
         between("reach", self.reach, 1e-18, 1e18, closed=True)
+        if not isinstance(self.middle, tuple):
+            raise InvalidValue("middle is no tuple; give one number a coordinate")
+        spread_out(real_array("middles", self.middle), len(self.middle))
 
     @property
     def std(self) -> float:

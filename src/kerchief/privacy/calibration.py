@@ -152,7 +152,7 @@ def classical_gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
             "and from about 6 to 9 on (by delta) its real delta is above the stated one; "
             "use gaussian_noise_multiplier"
         )
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    return math.sqrt(2 * (math.log(1.25) - math.log(delta))) / epsilon
 
 
 def bun_steinke_epsilon(rho: float, delta: float) -> float:
@@ -173,7 +173,8 @@ def bun_steinke_rho(epsilon: float, delta: float) -> float:
     """
     epsilon, delta = at_least("epsilon", epsilon, 0.0), between("delta", delta, 0.0, 1.0)
     log = -math.log(delta)
-    return (epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))) ** 2
+    root = epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))
+    return root * root
 
 
 def share(noise_multiplier: float, weights: Sequence[float]) -> tuple[float, ...]:

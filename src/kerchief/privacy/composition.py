@@ -33,6 +33,7 @@ from kerchief.privacy.curves import (
 )
 from kerchief.privacy.discrete_slack import Slack, slack
 from kerchief.privacy.events import (
+    MOST_SCALE,
     Binomial,
     Composed,
     DiscreteGaussian,
@@ -74,6 +75,7 @@ _PRICED = (
 _GRID = 1e-4
 _MOST_POINTS = 1e6
 _MOST_PURE = 30.0
+_MOST_COMPOSED = 2**20
 
 
 def epsilon_at(events: Iterable[Event], delta: float) -> float:
@@ -94,7 +96,7 @@ def epsilon_at(events: Iterable[Event], delta: float) -> float:
     >>> epsilon_at([Laplace(noise_multiplier=2.0), RandomizedResponse(epsilon=1.0)], 0.0)
     1.5
     """
-    if delta != 0:
+    if at_least("delta", delta, 0.0) > 0:
         between("delta", delta, 0.0, 1.0)
     return _epsilon(frozenset(leaves(events).items()), float(delta))
 
@@ -144,7 +146,9 @@ def discrete_gaussian_noise_multiplier(
     """
     at_least("epsilon", epsilon, 0.0)
     between("delta", delta, 0.0, 1.0)
-    whole("count", count)
+    whole("scale", scale, high=MOST_SCALE)
+    whole("dimension", dimension, high=MOST_SCALE)
+    whole("count", count, high=MOST_SCALE)
 
     def fits(m: float) -> bool:
         event = DiscreteGaussian(sensitivity=scale / m, scale=scale, dimension=dimension)
@@ -255,7 +259,7 @@ def _slack(counts: Counts) -> Slack:
 def _continuous(counts: Counts, precision: float, pure: float) -> tuple[Curve, ...]:
     if not pure:
         return (GaussianCurve(precision=precision),)
-    if max(_pure(event) for event, _ in counts) > _MOST_PURE:
+    if any(_pure(event) > _MOST_PURE or n > _MOST_COMPOSED for event, n in counts):
         return ()
     span = pure + precision / 2 + 10 * math.sqrt(precision)
     grid = max(_GRID, span / _MOST_POINTS)
@@ -271,7 +275,7 @@ def _losses(event: Event, grid: float) -> LossDistribution:
     if isinstance(event, Laplace):
         losses = module.from_laplace_mechanism(1 / epsilon, value_discretization_interval=grid)
     else:
-        lie = 2.0 / (math.exp(epsilon) + 1.0)
+        lie = 2.0 * math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
         losses = module.from_randomized_response(lie, 2, value_discretization_interval=grid)
     return losses
 

@@ -105,8 +105,10 @@ class PureCurve:
 
     def delta(self, epsilon: float) -> float:
         """Return the δ of randomized response with ε₀, the worst of its kind."""
+        if epsilon >= self.total:
+            return 0.0
         between = -math.expm1(epsilon - self.total) / (1.0 + math.exp(-self.total))
-        return max(0.0, between, -math.expm1(epsilon)) if epsilon < self.total else 0.0
+        return max(0.0, between, -math.expm1(epsilon))
 
 
 @dataclass(frozen=True, kw_only=True)

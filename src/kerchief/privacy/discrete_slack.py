@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 from kerchief.core.validate import whole
-from kerchief.privacy.events import DiscreteGaussian
+from kerchief.privacy.events import MOST_SCALE, DiscreteGaussian
 from kerchief.privacy.external import ndtr
 
 __all__ = ["WINDOW", "Slack", "slack"]
@@ -35,7 +35,7 @@ def slack(event: DiscreteGaussian, count: int = 1) -> Slack:
     >>> slack(DiscreteGaussian(sensitivity=2.0**20, scale=2**20, dimension=10)).shift < 1e-9
     True
     """
-    n = event.dimension * whole("count", count, low=0)
+    n = event.dimension * whole("count", count, low=0, high=MOST_SCALE)
     unit = n / (24.0 * event.scale**2)
     normalizer = 3.0 * math.exp(-2.0 * (math.pi * event.scale) ** 2)
     return Slack(

@@ -15,6 +15,7 @@ from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
 from kerchief.core.validate import at_least, positive, whole
 
 __all__ = [
+    "MOST_SCALE",
     "Binomial",
     "Composed",
     "DiscreteGaussian",
@@ -31,6 +32,8 @@ __all__ = [
 
 
 _KINDS: dict[str, Callable[..., Event]] = {}
+MOST_SCALE = 2**62
+"""The largest scale, dimension and count: what a 64-bit number holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +112,8 @@ class DiscreteGaussian(Event):
     def __post_init__(self) -> None:
         """Check the values."""
         positive("sensitivity", self.sensitivity)
-        whole("scale", self.scale)
-        whole("dimension", self.dimension)
+        whole("scale", self.scale, high=MOST_SCALE)
+        whole("dimension", self.dimension, high=MOST_SCALE)
 
     @property
     def noise_multiplier(self) -> float:
@@ -141,8 +144,8 @@ class Binomial(Event):
     def __post_init__(self) -> None:
         """Check the values."""
         positive("sensitivity", self.sensitivity)
-        whole("scale", self.scale)
-        whole("dimension", self.dimension)
+        whole("scale", self.scale, high=MOST_SCALE)
+        whole("dimension", self.dimension, high=MOST_SCALE)
 
     @property
     def noise_multiplier(self) -> float:
@@ -231,7 +234,7 @@ class Repeated(Event):
     def __post_init__(self) -> None:
         """Check the values."""
         _an_event("event", self.event)
-        whole("count", self.count, low=0)
+        whole("count", self.count, low=0, high=MOST_SCALE)
 
 
 @dataclass(frozen=True, kw_only=True)

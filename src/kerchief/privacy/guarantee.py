@@ -86,13 +86,14 @@ class Guarantee:
     def __post_init__(self) -> None:
         """Check the values."""
         one_of("trust", str(self.trust), tuple(Trust))
-        if not (self.trust == Trust.NONE and self.epsilon == math.inf):
+        endless = isinstance(self.epsilon, float) and self.epsilon == math.inf
+        if not (self.trust == Trust.NONE and endless):
             at_least("epsilon", self.epsilon, 0.0)
-        if self.delta != 0.0:
+        if at_least("delta", self.delta, 0.0) > 0:
             between("delta", self.delta, 0.0, 1.0)
         one_of("adjacency", self.adjacency, ADJACENCIES)
-        if not self.unit:
-            raise InvalidValue("unit is empty; say whose contribution is protected, such as 'user'")
+        if not isinstance(self.unit, str) or not self.unit:
+            raise InvalidValue("unit is no word; say whose contribution is protected, as 'user'")
         if self.rounds is not None:
             whole("rounds", self.rounds)
         object.__setattr__(self, "trust", Trust(self.trust))

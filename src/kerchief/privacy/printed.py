@@ -21,7 +21,7 @@ def printed_std(epsilon: float, delta: float) -> float:
     9.69
     """
     epsilon, delta = positive("epsilon", epsilon), between("delta", delta, 0.0, 1.0)
-    return 2 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    return 2 * math.sqrt(2 * (math.log(1.25) - math.log(delta))) / epsilon
 
 
 def printed_epsilon(epsilon: float, delta: float, reward_range: float) -> float:

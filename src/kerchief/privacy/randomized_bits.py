@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import between, positive, whole
+from kerchief.core.validate import MOST_ROUNDS, between, positive, whole
 from kerchief.privacy.bit_sums import fineness, shift_costs
 from kerchief.privacy.calibration import pure_rho, zcdp_rho
 from kerchief.privacy.curves import RenyiCurve
@@ -52,6 +52,8 @@ _ENCODING = 1 + 2.0**-40
 _TAIL_PART = 1 / 64
 _CLOSE = 0.999
 _CLOSE_ODDS = 0.004
+# What a device can code, and what a certificate can be sought for in a minute.
+_MOST_BITS, _MOST_SOUGHT = 2**16, 64
 _LEAST_ODDS, _MOST_ODDS = 2.0**-38, 2.0**20
 
 
@@ -85,11 +87,8 @@ class RandomizedBits(Event):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        whole("users", self.users)
-        whole("bits", self.bits)
+        _check_sizes(self.users, self.bits, self.sensitivity, self.dimension)
         _a_keep(self.keep)
-        positive("sensitivity", self.sensitivity)
-        whole("dimension", self.dimension)
         between("tail", self.tail, 1e-15, 1.0)
 
     @property
@@ -163,6 +162,7 @@ def bits_keep(
     """
     positive("epsilon", epsilon)
     tail = between("delta", delta, 0.0, 1.0) * _TAIL_PART
+    _check_sizes(users, whole("bits", bits, high=_MOST_SOUGHT), sensitivity, dimension)
 
     def tried(odds: float) -> RandomizedBits:
         return RandomizedBits(
@@ -329,6 +329,14 @@ def _largest_odds(
             f"no keep parameter keeps epsilon {goal}; ask for a larger one or take larger batches"
         )
     return low
+
+
+def _check_sizes(users: int, bits: int, sensitivity: float, dimension: int) -> None:
+    """Refuse sizes for which no certificate can be computed."""
+    whole("users", users, high=MOST_ROUNDS)
+    whole("bits", bits, high=_MOST_BITS)
+    between("sensitivity", sensitivity, 1e-9, 1e18, closed=True)
+    whole("dimension", dimension, high=2**24)
 
 
 def _a_keep(keep: float) -> float:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kerchief.core.errors import CodecError, InvalidValue
-from kerchief.core.validate import whole
+from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
+from kerchief.core.validate import MOST_ROUNDS, whole
 from kerchief.privacy.events import Event, Repeated, event_from_dict
 from kerchief.privacy.guarantee import Guarantee
 
@@ -30,8 +30,8 @@ class Cohort:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        whole("first", self.first, low=0)
-        whole("last", self.last, low=self.first + 1)
+        whole("first", self.first, low=0, high=MOST_ROUNDS - 1)
+        whole("last", self.last, low=self.first + 1, high=MOST_ROUNDS)
 
     def meets(self, other: Cohort) -> bool:
         """Return whether some user is in both.
@@ -82,7 +82,7 @@ class Receipt:
             raise InvalidValue(f"event is {self.event!r}; it must be an event")
         if not isinstance(self.cohort, Cohort):
             raise InvalidValue(f"cohort is {self.cohort!r}; it must be a Cohort")
-        whole("capacity", self.capacity)
+        whole("capacity", self.capacity, high=MOST_ROUNDS)
         if self.used is not None:
             whole("used", self.used, low=0, high=self.capacity)
 
@@ -143,9 +143,14 @@ def read_ledger(text: str) -> tuple[Guarantee, tuple[Receipt, ...]]:
         UnsupportedEvent: a receipt holds an event that this version does not know.
     """
     try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise CodecError(f"the text is not JSON: {error}") from error
+        return _read_ledger(json.loads(text))
+    except KerchiefError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CodecError(f"the text is not JSON of a ledger: {error}") from error
+
+
+def _read_ledger(content: object) -> tuple[Guarantee, tuple[Receipt, ...]]:
     match content:
         case {"format": str() as word, "budget": dict() as budget, "receipts": list() as items}:
             if word != FORMAT:

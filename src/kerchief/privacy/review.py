@@ -35,6 +35,8 @@ _EXACT: set[type[Event]] = {Gaussian, Laplace, RandomizedResponse, NonPrivate}
 # losses up, by at most a step of its grid in all for these families, and ours is exact.
 _GRID = 1e-4
 _APART = 5e-3
+# Each response is written out for the other accountant.
+_MOST_RESPONSES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +152,9 @@ def second_opinion(events: Iterable[Event], delta: float) -> Opinion | None:
 def _word(event: Event, count: int, *, exact: bool, response: bool) -> object:
     """An event, so many times, in the other accountant's language."""
     if exact and isinstance(event, RandomizedResponse):
-        lie = 2.0 / (math.exp(event.epsilon) + 1.0)
+        if count > _MOST_RESPONSES:
+            raise UnsupportedEvent(f"{count} responses are more than can be written out")
+        lie = 2.0 * math.exp(-event.epsilon) / (1.0 + math.exp(-event.epsilon))
         one = dp_events().RandomizedResponseDpEvent(lie, 2)
         # Its accountant reads a repeated response as a single one, so each is written out.
         return dp_events().ComposedDpEvent([one] * count)

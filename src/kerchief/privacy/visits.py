@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kerchief.core.errors import UnsupportedEvent
+from kerchief.core.errors import InvalidValue, UnsupportedEvent
 from kerchief.core.validate import whole
 from kerchief.privacy.events import (
     Binomial,
@@ -34,6 +34,9 @@ from kerchief.privacy.events import (
 
 __all__ = ["visited"]
 
+# Accountants compose so many in seconds, and nobody is promised anything after so many.
+_MOST_VISITS = 10_000
+
 
 def visited(event: Event, *, visits: int, apart: bool) -> Event:
     """What an event costs a user who takes part in it so often.
@@ -46,7 +49,9 @@ def visited(event: Event, *, visits: int, apart: bool) -> Event:
     Raises:
         UnsupportedEvent: nothing is known about several records of one user in such an event.
     """
-    whole("visits", visits)
+    if not isinstance(event, Event):
+        raise InvalidValue(f"event is a {type(event).__name__}; it must be an event")
+    whole("visits", visits, high=_MOST_VISITS)
     if apart:
         return Repeated(event=event, count=visits)
     match event:

@@ -22,6 +22,7 @@ from kerchief.core.contracts import BoundedLoss, Clock, Fitted, Outlook, Start, 
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import MOST_ROUNDS, positive, whole
 from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.mechanism import Mechanism, Vector
@@ -67,10 +68,13 @@ class Fits:
             horizon: number of users.
         """
         noise = None
+        whole("horizon", horizon, high=MOST_ROUNDS)
         if noise_multiplier is not None:
             sums = query.fits * query.minimizer.steps
             noise = Gaussian.of(
-                noise_multiplier=noise_multiplier * sums**0.5 * (1 + 4 * np.finfo(float).eps),
+                noise_multiplier=positive("noise_multiplier", noise_multiplier)
+                * sums**0.5
+                * (1 + 4 * np.finfo(float).eps),
                 sensitivity=query.sensitivity,
             )
         return cls(query=query, schedule=OnDemand(limit=query.fits), horizon=horizon, noise=noise)

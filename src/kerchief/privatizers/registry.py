@@ -11,6 +11,7 @@ from kerchief.core.batches import growing
 from kerchief.core.contracts import BoundedLoss, BoundedSum, Query
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
+from kerchief.core.validate import MOST_ROUNDS, whole
 from kerchief.mechanisms import blt, toeplitz
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
@@ -307,6 +308,7 @@ def protect(
         InvalidValue: a query cannot be answered so.
         UnknownName: no privatizer for this trust, or no such noise.
     """
+    whole("horizon", horizon, high=MOST_ROUNDS)
     chosen = RANDOMIZERS[randomizer]
     promised = SHUFFLES[shuffling].promised
     if guarantee.trust is Trust.SHUFFLE and promised is not None:
@@ -322,8 +324,8 @@ def protect(
     if guarantee.trust is Trust.NONE:
         multipliers = tuple(0.0 for _ in makers)
     else:
-        whole = gaussian_noise_multiplier(guarantee.epsilon, guarantee.delta)
-        multipliers = share(whole, [query.importance for query in policy.queries.values()])
+        total = gaussian_noise_multiplier(guarantee.epsilon, guarantee.delta)
+        multipliers = share(total, [query.importance for query in policy.queries.values()])
     return {
         name: make(multiplier, horizon)
         for (name, make), multiplier in zip(makers.items(), multipliers, strict=True)

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Clock
-from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import whole
+from kerchief.core.validate import MOST_ROUNDS, increasing, whole
 from kerchief.privacy.receipts import Cohort
 
 __all__ = ["At", "Every", "OnDemand", "Schedule"]
@@ -37,11 +36,7 @@ class At:
 
     def __post_init__(self) -> None:
         """Check that every batch has a user."""
-        for start, end in zip((0, *self.ends), self.ends, strict=False):
-            if whole("end of a batch", end) <= start:
-                raise InvalidValue(
-                    f"batches end at {self.ends}; each must end after the one before"
-                )
+        increasing("ends of batches", self.ends)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -81,7 +76,7 @@ class OnDemand:
 
     def __post_init__(self) -> None:
         """Check the limit."""
-        whole("limit", self.limit)
+        whole("limit", self.limit, high=MOST_ROUNDS)
 
     def room(self, used: Array) -> Array:
         """Whether one more release was paid for."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
 
-from kerchief.core.contracts import Clock, Released, Start, Tree
+from kerchief.core.contracts import BoundedLoss, Clock, Query, Released, Start, Tree
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.random import MIDDLE, Stream
-from kerchief.core.validate import whole
+from kerchief.core.validate import real_array, whole
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import Receipts, pay, settle
 from kerchief.privatizers.privatizer import Privatizer
@@ -188,7 +189,10 @@ class Curator(Guarded):
             InvalidValue: the clock does not agree with the number of users who have reported.
         """
         self._paid()
+        if name not in self._privatizers:
+            raise InvalidValue(f"query is {name!r}; the curator has {sorted(self._privatizers)}")
         privatizer, desk, round = self._privatizers[name], self._desks[name], int(clock.round)
+        _check_start(privatizer.query, request)
         if isinstance(privatizer.schedule, At) and round + 1 not in privatizer.schedule.ends:
             return None
         if round + 1 != self.users:
@@ -249,6 +253,19 @@ class Curator(Guarded):
 def _opened(privatizer: Privatizer) -> Desk:
     memory, tally = privatizer.open()
     return Desk(memory=_on_host(memory), tally=_on_host(tally))
+
+
+def _check_start(query: Query, request: Start | None) -> None:
+    """Refuse a start that no fit can begin with; a sum needs none."""
+    if not isinstance(query, BoundedLoss):
+        return
+    dim = query.dim
+    shapes = {"point": (dim,), "metric": (dim, dim), "ridge": ()}
+    for name, shape in shapes.items():
+        given: Any = getattr(request, name, None)
+        part = real_array(f"the numbers of a start's {name}", given)
+        if part.shape != shape or not np.isfinite(part).all():
+            raise InvalidValue(f"a start's {name} must be finite, of shape {shape}")
 
 
 def _on_host(tree: Tree) -> Tree:

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from kerchief.core.contracts import Arms, Clock, Policy, Query, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import DEVICE, POLICY, Stream
+from kerchief.core.validate import real_array
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Charge, Cohort
@@ -23,6 +24,7 @@ from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles.guarded import Guarded
 from kerchief.roles.messages import Post, Reports
 from kerchief.roles.round import place
+from kerchief.roles.values import as_arms
 
 __all__ = ["Device", "on_host"]
 
@@ -108,7 +110,14 @@ class Device(Guarded):
         Returns:
             The arm's number.
         """
-        action = int(np.asarray(_act(self._policy, post.model, arms, post.clock, stream)))
+        arms = as_arms(arms)
+        try:
+            action = int(np.asarray(_act(self._policy, post.model, arms, post.clock, stream)))
+        except (TypeError, ValueError) as fault:
+            raise InvalidValue(
+                f"arms of shape {np.shape(arms.features)} do not fit the posted model; give as "
+                "many features as the problem has dimensions"
+            ) from fault
         self._visit = _Visit(post=post, arms=arms, action=action)
         self._reports = None
         return action
@@ -131,6 +140,9 @@ class Device(Guarded):
         if self._reports is None:
             if self._visit is None:
                 raise InvalidValue("there is no action to report on; call act first")
+            # Before anything is charged: a reward that is none must cost nothing.
+            reward = _number(reward)
+            self._check_stream(stream)
             if self._ledger is not None:
                 self._ledger.charge_all(self._bill(int(self._visit.post.clock.round)))
             answers = {
@@ -139,6 +151,11 @@ class Device(Guarded):
             self._reports = Reports(ticket=secrets.token_hex(16), answers=answers)
             self._visit = None
         return self._reports
+
+    def _check_stream(self, stream: Stream | None) -> None:
+        for name, privatizer in self._privatizers.items():
+            if stream is None and privatizer.outlook.noisy and not on_host(privatizer):
+                raise InvalidValue(f"the noise of {name!r} is simulated; give reports a stream")
 
     def _bill(self, round: int) -> tuple[Charge, ...]:
         """What a report in this round costs the user whose device this is."""
@@ -155,11 +172,17 @@ class Device(Guarded):
         if on_host(privatizer):
             statistic = np.asarray(_statistic(self._policy, privatizer.query, *given))
             return privatizer.report(statistic, clock, None)
-        if stream is None and privatizer.outlook.noisy:
-            raise InvalidValue(f"the noise of {name!r} is simulated; give reports a stream")
         number = place(name, self._privatizers)
         at = None if stream is None else stream.at(DEVICE, round=clock.round, query=number)
         return _randomize(self._policy, privatizer, *given, clock, at)
+
+
+def _number(reward: ArrayLike) -> ArrayLike:
+    """A reward that is one number; the query clips it, and takes what is not finite for 0."""
+    number = real_array("rewards", reward)
+    if number.ndim:
+        raise InvalidValue(f"the reward has shape {number.shape}; give one real number")
+    return reward if isinstance(reward, Array | float) else number
 
 
 def on_host(privatizer: Privatizer) -> bool:

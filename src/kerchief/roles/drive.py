@@ -103,6 +103,7 @@ def drive(
     """
     validate.whole("horizon", horizon)
     validate.whole("seed", seed, low=0, high=2**32 - 1)
+    validate.whole("replicate", replicate, low=0, high=2**32 - 1)
     root = Stream.of(seed=seed, replicate=replicate)
     carrier = InProcess() if transport is None else transport
     curator = Curator(privatizers=privatizers, ledger=ledger, horizon=horizon, stream=root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from typing import Literal
 
@@ -42,13 +43,14 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Saved:
-    """A bandit at rest: what is public, and proof that it was paid for."""
+    """A bandit at rest: what is public, proof that it was paid for, and a digest of all that."""
 
     setup: Setup
     round: int
     receipts: tuple[Receipt, ...]
     memory: Tree = dataclasses.field(repr=False)
     ledger: str | None
+    digest: str = ""
 
 
 class Bandit(Guarded):
@@ -122,6 +124,8 @@ class Bandit(Guarded):
                 f"{guarantee.trust}; they must speak of the same trust"
             )
         chosen = _named(policy, problem, guarantee, mode) if isinstance(policy, str) else policy
+        if not hasattr(chosen, "queries"):
+            raise InvalidValue(f"a {type(policy).__name__} is no policy; give a name, or a policy")
         privatizers = protect(
             chosen,
             guarantee,
@@ -231,7 +235,7 @@ class Bandit(Guarded):
             memory=self._engine.snapshot(),
             ledger=self._ledger.dumps() if isinstance(self._ledger, MemoryLedger) else None,
         )
-        return encode(saved)
+        return encode(dataclasses.replace(saved, digest=_digest(saved)))
 
     @classmethod
     def load(cls, text: str, *, ledger: Ledger | None = None) -> Bandit:
@@ -242,12 +246,14 @@ class Bandit(Guarded):
             ledger: the ledger that paid, where it is not a `MemoryLedger` and so not in the text.
 
         Raises:
-            CodecError: the text is not a saved bandit.
+            CodecError: the text is not a saved bandit, or not as it was saved.
             InvalidValue: the ledger is neither in the text nor given, or it never paid.
         """
         saved = decode(text)
         if not isinstance(saved, Saved):
             raise CodecError(f"the text holds a {type(saved).__name__}, not a saved bandit")
+        if str(saved.digest) != _digest(saved):
+            raise CodecError("the text was changed after it was saved; give what `save` returned")
         if ledger is None and saved.ledger is None:
             raise InvalidValue("ledger is None and the text holds none; give the one that paid")
         books = ledger or MemoryLedger.loads(saved.ledger or "")
@@ -283,6 +289,12 @@ def _named(name: str, problem: Problem, guarantee: Guarantee, mode: Mode) -> Pol
     private = guarantee.trust is not Trust.NONE
     promise = (guarantee.epsilon, guarantee.delta) if private else None
     return entry.build(problem, mode, promise)
+
+
+def _digest(saved: Saved) -> str:
+    """What shows that nothing was cut or altered; it keeps nobody out who means to."""
+    content = encode(dataclasses.replace(saved, digest=""))
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _checked_seed(noise: Noise, seed: int | None) -> int | None:

@@ -11,10 +11,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.contracts import Clock, Released, Start, Tree
+from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import MOST_ROUNDS, whole
+from kerchief.roles.values import as_report
 
 __all__ = [
     "Answer",
@@ -45,6 +49,10 @@ class Post:
     model: Tree
     clock: Clock
 
+    def __post_init__(self) -> None:
+        """Check what a stranger may have sent."""
+        _check_clock(self.clock)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reports:
@@ -58,12 +66,25 @@ class Reports:
     ticket: str
     answers: Answers
 
+    def __post_init__(self) -> None:
+        """Check what a stranger may have sent."""
+        if not isinstance(self.ticket, str):
+            raise InvalidValue(f"a ticket is a {type(self.ticket).__name__}; it must be a text")
+        _check(self.answers)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Batch:
     """Shuffler to curator: the reports of many visits, in random order and without tickets."""
 
     answers: tuple[Answers, ...]
+
+    def __post_init__(self) -> None:
+        """Check what a stranger may have sent."""
+        if not isinstance(self.answers, tuple):
+            raise InvalidValue(f"a batch is a {type(self.answers).__name__}; it must be a tuple")
+        for answers in self.answers:
+            _check(answers)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,6 +101,11 @@ class Mixed:
     users: int
     answers: Answers
 
+    def __post_init__(self) -> None:
+        """Check what a stranger may have sent."""
+        whole("users", self.users, high=MOST_ROUNDS)
+        _check(self.answers)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tick:
@@ -93,6 +119,12 @@ class Ask:
     query: str
     clock: Clock
     request: Start | None = None
+
+    def __post_init__(self) -> None:
+        """Check what a stranger may have sent."""
+        if not isinstance(self.query, str) or not isinstance(self.request, Start | None):
+            raise InvalidValue("a question names its query by a text, and brings a start or none")
+        _check_clock(self.clock)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,3 +140,16 @@ class Done:
 
 
 Message: TypeAlias = Read | Post | Reports | Batch | Mixed | Tick | Ask | Answer | Done
+
+
+def _check(answers: Answers) -> None:
+    if not isinstance(answers, Mapping) or not all(isinstance(name, str) for name in answers):
+        raise InvalidValue("answers are not a mapping; give one report to each query, by its name")
+    for name, report in answers.items():
+        as_report(name, report)
+
+
+def _check_clock(clock: Clock) -> None:
+    now = np.asarray(clock.round) if isinstance(clock, Clock) else np.asarray(None)
+    if now.dtype.kind not in "iu" or now.ndim or not 0 <= now < MOST_ROUNDS:
+        raise InvalidValue(f"the clock's round is no whole number from 0 to {MOST_ROUNDS - 1}")

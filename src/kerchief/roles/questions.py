@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from kerchief.core.contracts import Clock, Outlook, Tree
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.random import POLICY, Stream
+from kerchief.core.validate import MOST_ROUNDS, real_array, whole
 from kerchief.policies.plain import Plain
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
@@ -27,6 +28,7 @@ from kerchief.privacy.receipts import Cohort
 from kerchief.privatizers.billing import pay, settle
 from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.guarded import Guarded
+from kerchief.roles.values import FARTHEST
 
 __all__ = ["Answerer", "Asker"]
 
@@ -105,9 +107,9 @@ class Asker:
         """
         if self._action is None:
             raise InvalidValue("nobody was asked; call ask first")
-        number = np.asarray(report, np.float64).reshape(-1)
-        if number.shape != (1,) or not np.isfinite(number).all():
-            raise InvalidValue(f"report is {number}; it must be one finite number")
+        number = np.ravel(real_array("reports", report))
+        if number.shape != (1,) or not abs(number[0]) <= FARTHEST:
+            raise InvalidValue(f"the report must be one finite number, at most {FARTHEST:g}")
         self._state = _update(
             self._policy, self._state, self._action, jnp.asarray(number), jnp.int32(self.round)
         )
@@ -170,10 +172,16 @@ class Answerer(Guarded):
         Raises:
             BudgetExceeded: the user's own ledger refuses; nothing was drawn.
         """
+        whole("round", round, low=0, high=MOST_ROUNDS)
         if self._said is not None and self._said[0] == round:
             return self._said[1]
-        asked, lost = np.asarray(action), np.asarray(losses, np.float64)
-        number = _answer(self._policy, jnp.asarray(asked), jnp.asarray(lost))
+        asked, lost = real_array("actions", action), real_array("losses", losses)
+        questions = len(asked) if asked.ndim else 1
+        if lost.shape != (questions,):
+            raise InvalidValue(
+                f"losses have shape {lost.shape}; give one for each of the {questions} questions"
+            )
+        number = _answer(self._policy, jnp.asarray(action), jnp.asarray(lost))
         statistic = np.asarray(self._privatizer.query.encode(number), np.float64)
         if self._ledger is not None:
             (line,) = self._privatizer.charges(1)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import whole
+from kerchief.core.validate import increasing, whole
 from kerchief.roles.guarded import Guarded
 from kerchief.roles.messages import Answers, Batch, Done, Message, Mixed, Reports
 from kerchief.roles.transport import Transport
@@ -101,7 +101,7 @@ class Mixer(Guarded):
             transport: carries full cohorts.
             to: the address they go to.
         """
-        self._ends = tuple(ends)
+        self._ends = increasing("ends of cohorts", tuple(ends))
         self._transport = transport
         self._to = to
         self._tickets: set[str] = set()
@@ -118,9 +118,6 @@ class Mixer(Guarded):
             raise InvalidValue(f"a mixer was sent a {type(message).__name__}; it takes Reports")
         if message.ticket in self._tickets:
             return Done()
-        for name, report in message.answers.items():
-            if not np.isfinite(report).all():
-                raise InvalidValue(f"the report to {name!r} has a number that is not finite")
         if self._cohort and _shapes(message.answers) != _shapes(self._cohort[0]):
             raise InvalidValue(f"the reports are to {sorted(message.answers)}; others' differ")
         self._tickets.add(message.ticket)

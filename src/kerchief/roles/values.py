@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core.contracts import Problem
+from kerchief.core.contracts import Arms, Problem
 from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import real_array
 
-__all__ = ["as_mask", "as_reward", "as_rows", "check_rows", "longest"]
+__all__ = [
+    "FARTHEST",
+    "as_arms",
+    "as_mask",
+    "as_report",
+    "as_reward",
+    "as_rows",
+    "check_rows",
+    "longest",
+]
 
 _ROUNDING = 1e-6
+# Far beyond what any device sends; so many of them as there are rounds still add up to a float32.
+FARTHEST = 1e27
 
 
 def longest(problem: Problem) -> float:
@@ -26,12 +39,7 @@ def longest(problem: Problem) -> float:
 
 def as_rows(features: ArrayLike, problem: Problem) -> NDArray[np.float64]:
     """Features as a float64 matrix with one row an arm; lengths are for `check_rows`."""
-    try:
-        rows = np.asarray(features, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidValue(
-            "features are not a matrix of real numbers; give one row an arm"
-        ) from None
+    rows = real_array("features", features, kind="a matrix")
     if rows.ndim != 2 or rows.shape[1] != problem.dim or not 0 < len(rows) <= problem.arms:
         raise InvalidValue(
             f"features have shape {rows.shape}; it must be (1 to {problem.arms}, {problem.dim})"
@@ -56,7 +64,10 @@ def check_rows(rows: NDArray[np.float64], problem: Problem) -> None:
 
 def as_mask(allowed: ArrayLike, rows: int) -> NDArray[np.bool_]:
     """Which rows may be chosen: one bool a row, at least one of them True."""
-    mask = np.asarray(allowed)
+    try:
+        mask = np.asarray(allowed)
+    except (TypeError, ValueError, OverflowError):
+        mask = np.asarray(None)
     if mask.dtype != np.bool_ or mask.shape != (rows,):
         raise InvalidValue(
             f"allowed is {mask.dtype} of shape {mask.shape}; it must be bool, of shape ({rows},)"
@@ -76,10 +87,10 @@ def as_reward(reward: float, problem: Problem) -> float:
     kerchief.core.errors.InvalidValue: the reward is out of range; it must lie in [0.0, 1.0]: clip \
 or rescale it, or declare a wider range in the problem
     """
-    try:
-        value = float(reward)
-    except (TypeError, ValueError):
-        raise InvalidValue("the reward is not a number; give one real number") from None
+    number = real_array("rewards", reward)
+    if number.ndim:
+        raise InvalidValue(f"the reward has shape {number.shape}; give one real number")
+    value = float(number)
     if not problem.low <= value <= problem.high:
         # Not which value: errors end up in logs, and a reward must not.
         raise InvalidValue(
@@ -87,3 +98,28 @@ or rescale it, or declare a wider range in the problem
             f"rescale it, or declare a wider range in the problem"
         )
     return value
+
+
+def as_arms(arms: Arms) -> Arms:
+    """A user's arms with finite features, one row an arm, and at least one of them allowed."""
+    rows = real_array("features", arms.features)
+    if rows.ndim != 2 or rows.size == 0 or not np.isfinite(rows).all():
+        raise InvalidValue(
+            f"features have shape {rows.shape}, or are not all finite; give one row of finite "
+            "numbers an arm, and at least one arm"
+        )
+    given = np.asarray(arms.features)
+    features: Any = given if given.dtype in (np.float32, np.float64) else rows
+    allowed: Any = as_mask(arms.allowed, len(rows))
+    return Arms(features=features, allowed=allowed)
+
+
+def as_report(name: str, report: ArrayLike) -> NDArray[np.float64]:
+    """A report as one vector of finite numbers, none of them beyond all that devices send."""
+    numbers = real_array(f"the numbers of the report to {name!r}", report)
+    if numbers.ndim != 1 or not (np.abs(numbers) <= FARTHEST).all():
+        raise InvalidValue(
+            f"the report to {name!r} has shape {numbers.shape}, or a number beyond {FARTHEST:g}; "
+            "it must be a row of finite numbers"
+        )
+    return numbers

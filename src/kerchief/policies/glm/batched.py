@@ -47,6 +47,7 @@ from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import increasing, positive
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.glm.radius import Facts, distance, excess
 from kerchief.policies.registry import POLICIES, Entry, Mode
@@ -168,8 +169,9 @@ class Batched:
         """
         link, reach = link_named(problem.link), problem.radius * problem.norm
         spread = problem.high - problem.low
-        batches = batches or growing(problem.horizon, first=_first(problem), growth=_GROWTH)
-        longest = spread * problem.norm * (clip if mode == "tuned" else 1.0)
+        usual = growing(problem.horizon, first=_first(problem), growth=_GROWTH)
+        batches = usual if batches is None else increasing("batches", batches) or usual
+        longest = spread * problem.norm * (positive("clip", clip) if mode == "tuned" else 1.0)
         steps = PreconditionedSteps(steps=_STEPS, radius=problem.radius)
         plain = GradientDescent(steps=_PLAIN_STEPS, radius=problem.radius, clip=longest)
         loss = GLMLoss.of(

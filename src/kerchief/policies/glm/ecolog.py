@@ -38,6 +38,7 @@ from kerchief.core.online import nearest
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.glm.increments import Increments
 from kerchief.policies.registry import POLICIES, Entry, Mode
@@ -134,7 +135,7 @@ class ECOLog:
             radius=problem.radius,
             ridge=ridge,
             chance=0.02,
-            exploration=default if exploration is None else exploration,
+            exploration=or_default("exploration", exploration, default),
             mode=mode,
         )
 

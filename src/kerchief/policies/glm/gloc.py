@@ -31,6 +31,7 @@ from kerchief.core.online import nearest
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.glm.increments import Increments
 from kerchief.policies.registry import POLICIES, Entry, Mode
@@ -131,7 +132,7 @@ class GLOC:
             flattest=flattest,
             spread=link.steepest(scores) ** 2 if mode == "theory" else rewards / 2,
             confidence=0.02,
-            exploration=default if exploration is None else exploration,
+            exploration=or_default("exploration", exploration, default),
             mode=mode,
         )
 

@@ -33,7 +33,7 @@ from kerchief.core.minimizers import into_ball
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import between, positive, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, or_default, whole
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = ["GreedyDescent", "Model", "State", "Surprises"]
@@ -57,9 +57,10 @@ class Surprises:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
-        whole("dim", self.dim)
+        whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
-        positive("importance", self.importance)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
 
     @property
     def size(self) -> int:
@@ -172,10 +173,10 @@ class GreedyDescent:
         link, reach = link_named(problem.link), problem.radius * problem.norm
         spread = problem.high - problem.low
         if mode == "theory":
-            part = 1 / (4 * problem.dim) if diversity is None else diversity
+            part = or_default("diversity", diversity, 1 / (4 * problem.dim))
             slope = 1 / (link.kappa(reach) * spread)
         else:
-            part = _DIVERSITY / problem.dim if diversity is None else diversity
+            part = or_default("diversity", diversity, _DIVERSITY / problem.dim)
             slope = 2 * link.steepest(reach) / spread
         numbers = _THEORY if mode == "theory" else _TUNED
         return cls(

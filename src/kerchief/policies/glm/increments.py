@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.queries import Gram, clip_features, finite
-from kerchief.core.validate import between, positive, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, whole
 
 __all__ = ["Increments"]
 
@@ -50,12 +50,13 @@ class Increments:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
-        whole("dim", self.dim)
+        whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
-        whole("steps", self.steps)
+        whole("steps", self.steps, high=MOST_DIM)
         between("stride", self.stride, 1e-9, 1e18, closed=True)
         between("balance", self.balance, 1e-9, 1e9, closed=True)
-        positive("importance", self.importance)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
 
     @property
     def size(self) -> int:

@@ -29,7 +29,7 @@ from kerchief.core.minimizers import into_ball
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import between, positive, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, whole
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
@@ -60,11 +60,12 @@ class ThreeBlocks:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
-        whole("dim", self.dim)
+        whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         between("score", self.score, 1e-9, 1e18, closed=True)
         between("slope", self.slope, 1e-9, 1e9, closed=True)
-        positive("importance", self.importance)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
 
     @property
     def size(self) -> int:

@@ -75,7 +75,9 @@ def ridge_of_the_paper(
 def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> RarelySwitching:
     """The rule for a promise, which sets the ridge and the cap on fits."""
     link, dim, horizon = link_named(problem.link), problem.dim, problem.horizon
-    steepest = link.steepest(problem.radius * problem.norm)
+    reach = problem.radius * problem.norm
+    link.kappa(reach)
+    steepest = link.steepest(reach)
     ridge = ridge_of_the_paper(
         epsilon=epsilon, delta=delta, horizon=horizon, dim=dim, steepest=steepest
     )

@@ -28,6 +28,7 @@ from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps
 from kerchief.core.queries import Gram
+from kerchief.core.validate import or_default
 from kerchief.policies.glm.rarely import RarelySwitching
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
@@ -59,8 +60,8 @@ def rs_glincb(
     (24.43, 0.45, 54)
     """
     widths, thresholds = (1.0, 1.0) if mode == "theory" else (0.1, 10.0)
-    widths = widths if exploration is None else exploration
-    thresholds = thresholds if patience is None else patience
+    widths = or_default("exploration", exploration, widths)
+    thresholds = or_default("patience", patience, thresholds)
     link, scores = link_named(problem.link), problem.radius * problem.norm
     kappa, rewards = link.kappa(scores), problem.high - problem.low
     steepest = link.steepest(scores)

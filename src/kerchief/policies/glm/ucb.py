@@ -41,6 +41,7 @@ from kerchief.core.minimizers import PreconditionedSteps, into_ball
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
@@ -124,7 +125,7 @@ class GLMUCB:
             ),
             radius=problem.radius,
             ridge=ridge,
-            width=unit * (default if exploration is None else exploration),
+            width=unit * or_default("exploration", exploration, default),
             factor=factor,
         )
 

@@ -28,6 +28,7 @@ from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Problem, Relea
 from kerchief.core.pairs import Pair
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
+from kerchief.core.validate import between
 from kerchief.policies.linear.online import OnlineLinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
 from kerchief.policies.linear.pairs import PairLinUCB, Seen
@@ -271,6 +272,7 @@ class PrintedCombiner(Combiner):
     @classmethod
     def promised(cls, problem: Problem, epsilon: float, delta: float) -> PrintedCombiner:
         """The rule for a promise: Algorithm 9 and several of Algorithm 1, with their guesses."""
+        between("epsilon", epsilon, 1e-9, 1e9, closed=True)
         constants = printed_constants(problem.horizon, problem.dim, epsilon)
         bar = constants.eigenvalues[0]
         learners = tuple(

@@ -25,6 +25,7 @@ from jax import Array
 from kerchief.core.contracts import Arms, Example, Problem, Tree
 from kerchief.core.queries import Regression
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Ellipsoid, Model, State
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
@@ -89,7 +90,7 @@ class LinUCB(Ellipsoid):
             regularizer=1.0,
             radius=problem.radius + shift,
             spread=(problem.high - problem.low) / 2,
-            exploration=default if exploration is None else exploration,
+            exploration=or_default("exploration", exploration, default),
             damping=2.0,
             confidence=0.05,
             patience=0.01,

@@ -30,6 +30,7 @@ from kerchief.core.online import Descent, Doubling, Learner, Maler, grid_size
 from kerchief.core.pairs import Pair
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.linear.pairs import Report, Seen, shift_of
 from kerchief.policies.pace import ever_rarer
@@ -130,7 +131,7 @@ class OnlineLinUCB:
             radius=radius,
             regularizer=1.0,
             ridge=0.0,
-            exploration=default if exploration is None else exploration,
+            exploration=or_default("exploration", exploration, default),
             ceiling=1.0,
             patience=0.01,
             length=float(problem.horizon),

@@ -22,6 +22,7 @@ from kerchief.core.contracts import Problem
 from kerchief.core.online import Doubling, Learner, Maler, grid_size
 from kerchief.core.pairs import Pair
 from kerchief.core.struct import struct
+from kerchief.core.validate import between
 from kerchief.policies.linear.online import OnlineLinUCB, State
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
@@ -113,8 +114,11 @@ class PrintedLinUCB(OnlineLinUCB):
             anytime: whether the learner begins anew in epochs that double, as in Algorithm 9.
         """
         horizon, radius = problem.horizon, problem.radius
-        low = 1 / problem.dim if least is None else least
+        between("epsilon", epsilon, 1e-9, math.inf, closed=True)
+        between("delta", delta, 1e-300, 1.0)
+        low = between("least", 1 / problem.dim if least is None else least, 1e-9, 1e9, closed=True)
         bar = horizon**-0.25 if threshold is None else threshold
+        between("threshold", bar, 0.0, 1e9, closed=True)
         extra = bar if low <= bar else 0.0
         std = 2 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
         steepest = printed_gradient_bound(

@@ -22,6 +22,7 @@ from kerchief.core.linalg import floored, inverse
 from kerchief.core.pairs import Pair
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Model, lengths
 from kerchief.policies.pace import ever_rarer
 from kerchief.policies.registry import POLICIES, Entry, Mode
@@ -144,7 +145,7 @@ class PairLinUCB:
             regularizer=1.0,
             radius=problem.radius + (shift_of(query, problem) if mode == "theory" else 0.0),
             spread=(problem.high - problem.low) / 2,
-            exploration=default if exploration is None else exploration,
+            exploration=or_default("exploration", exploration, default),
             damping=1.0,
             confidence=0.05,
             patience=0.01,

@@ -21,6 +21,7 @@ from kerchief.core.linalg import floored, inverse
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import positive, whole
 from kerchief.policies.ellipsoid import Model, lengths
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import POLICIES, Entry, Mode
@@ -29,6 +30,7 @@ __all__ = ["SBLB", "Mended"]
 
 # The batch length of the paper's condition as printed, at T = 20000 and δ = 1e-5, for every ε.
 _PRINTED = 371
+_MOST_BATCHES = 2**20
 
 
 @struct
@@ -65,7 +67,7 @@ class SBLB:
     @classmethod
     def of(cls, problem: Problem, *, switching: bool) -> SBLB:
         """Build it from public facts alone."""
-        length = min(_PRINTED, problem.horizon)
+        length = min(_PRINTED, whole("horizon", problem.horizon, high=_PRINTED * _MOST_BATCHES))
         query = dataclasses.replace(
             Regression.of(problem), batches=tuple(range(length, problem.horizon + 1, length))
         )
@@ -173,6 +175,7 @@ class Mended(LinUCB):
             exploration: see `LinUCB.of`.
             epsilon: of the promise, for the length of the first batch.
         """
+        positive("epsilon", epsilon, infinite=True)
         made = LinUCB.of(problem, mode=mode, exploration=exploration)
         longer = min(5.0, max(1.0, (problem.dim + 2) / (10 * epsilon)))
         first = max(100, int(problem.horizon / 25 * longer))

@@ -16,7 +16,7 @@ from kerchief.core.contracts import Tree
 from kerchief.core.crowd import Crowd
 from kerchief.core.queries import clip_features
 from kerchief.core.struct import struct
-from kerchief.core.validate import positive, whole
+from kerchief.core.validate import between, increasing, whole
 
 __all__ = ["ANSWERS", "Asked", "Asking", "Phase", "Phased", "UnitBall"]
 
@@ -44,8 +44,9 @@ class UnitBall:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        whole("size", self.size)
-        positive("importance", self.importance)
+        whole("size", self.size, high=2**24)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
 
     @property
     def sensitivity(self) -> float:

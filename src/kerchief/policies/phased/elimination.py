@@ -34,6 +34,7 @@ from kerchief.core.crowd import Crowd
 from kerchief.core.design import Design, near_optimal
 from kerchief.core.errors import InvalidValue
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import MOST_ROUNDS, or_default, whole
 from kerchief.policies.phased.contract import ANSWERS, Asked, Phase, UnitBall
 from kerchief.policies.registry import Mode
 
@@ -124,9 +125,9 @@ class Elimination:
             crowd=crowd,
             rule=rule,
             once=once,
-            width=usual if width is None else width,
+            width=or_default("width", width, usual),
             growth=0.8,
-            clients=float(clients),
+            clients=float(whole("clients", clients, low=0, high=MOST_ROUNDS)),
             margin=math.log(2 * crowd.clients * crowd.horizon) if theory else 1.0,
             hope=0.5,
         )

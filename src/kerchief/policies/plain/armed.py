@@ -8,11 +8,26 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Outlook, Tree
+from kerchief.core.errors import InvalidValue
 from kerchief.core.game import Game
 from kerchief.core.struct import static, struct
 from kerchief.policies.plain.contract import LOSS, Channel, Loss
 
-__all__ = ["Armed", "Counting", "Counts"]
+__all__ = ["Armed", "Counting", "Counts", "arms_of"]
+
+
+def arms_of(game: Game) -> int:
+    """The number of a game's arms.
+
+    Raises:
+        InvalidValue: its actions are points of a domain.
+    """
+    if game.domain is not None:
+        raise InvalidValue(
+            "the game has a domain and no arms, and this bandit plays arms; choose a game with "
+            "arms, or a bandit for domains such as one-point"
+        )
+    return game.arms
 
 
 @struct
@@ -26,6 +41,10 @@ class Armed:
 
     game: Game = static()
     channel: Channel
+
+    def __post_init__(self) -> None:
+        """Refuse a game without arms: it is static, so no tracer ever stands for it."""
+        arms_of(self.game)
 
     @property
     def queries(self) -> Mapping[str, Loss]:

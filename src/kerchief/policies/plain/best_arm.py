@@ -22,7 +22,7 @@ from kerchief.core.game import Game
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import between
-from kerchief.policies.plain.armed import Counting, Counts
+from kerchief.policies.plain.armed import Counting, Counts, arms_of
 from kerchief.policies.plain.contract import Channel
 from kerchief.policies.plain.registry import PLAIN, Entry
 from kerchief.policies.registry import Mode
@@ -78,7 +78,7 @@ class LilUCB(Counting):
                 wide=1.5,
                 slack=1.0,
                 delta=failure / 5,
-                share=1 + 10 / game.arms,
+                share=1 + 10 / arms_of(game),
             )
         channel.need_light("lil-ucb")
         slack, beta = 1.01, 1.0

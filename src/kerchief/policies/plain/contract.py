@@ -21,7 +21,7 @@ from kerchief.core.game import Game
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import between, positive
+from kerchief.core.validate import at_least, between, increasing
 
 __all__ = ["LOSS", "Channel", "Loss", "Plain"]
 
@@ -51,8 +51,10 @@ class Loss:
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
         between("low", self.low, -1e9, 1e9, closed=True)
-        between("high", self.high, self.low, 1e9 + 1)
-        positive("importance", self.importance)
+        between("high", self.high, self.low, 1e9, closed=True)
+        at_least("high - low", self.high - self.low, 1e-9)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
 
     @classmethod
     def of(cls, game: Game) -> Self:
@@ -110,6 +112,8 @@ class Channel:
         >>> Channel.clear(low=0.0, high=1.0).spread
         0.5
         """
+        between("low", low, -1e9, 1e9, closed=True)
+        between("high", high, low, 1e9, closed=True)
         return cls(low=low, high=high, spread=(high - low) / 2)
 
     @property

@@ -193,7 +193,7 @@ PLAIN.add(
         summary="convex losses: the paper's steps, which do not know the noise",
         source=_SOURCE,
         actions="domain",
-        parent="two-point",
+        parent="two-point@paper",
     ),
 )
 PLAIN.add(
@@ -204,6 +204,6 @@ PLAIN.add(
         summary="strongly convex losses: the paper's steps, which do not know the noise",
         source=_SOURCE,
         actions="domain",
-        parent="two-point-strong",
+        parent="two-point-strong@paper",
     ),
 )

@@ -15,6 +15,7 @@ from jax import Array
 from kerchief.core.game import Game
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
+from kerchief.core.validate import or_default
 from kerchief.policies.plain.armed import Counting, Counts
 from kerchief.policies.plain.contract import Channel, Plain
 from kerchief.policies.plain.domain import BestSeen
@@ -60,7 +61,7 @@ class UCB(Counting):
         if mode == "theory":
             channel.need_light("ucb")
         usual = 4.0 if mode == "theory" else 1.0
-        return cls(game=game, channel=channel, width=usual if width is None else width)
+        return cls(game=game, channel=channel, width=or_default("width", width, usual))
 
     def propose(self, state: Counts, round: Array, stream: Stream) -> Array:
         """The arm with the least optimistic loss; of several, the first."""

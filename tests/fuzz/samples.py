@@ -1,0 +1,346 @@
+"""Valid arguments by the name of the parameter: a new constructor that uses our words needs none.
+
+A target takes its valid arguments from `OWN` if it has some there, else from `SAMPLES`. A parameter
+that neither knows makes `test_every_public_constructor_is_a_target` fail and name it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kerchief.core.contracts import Problem
+from kerchief.core.convex import Ball, Box, Simplex
+from kerchief.core.crowd import Crowd
+from kerchief.core.game import Game
+from kerchief.core.losses import GLMLoss
+from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
+from kerchief.core.pairs import Pair
+from kerchief.core.queries import Gram, Regression
+from kerchief.environments.contexts import CONTEXTS
+from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.discrete import DiscreteGaussian as GridGaussian
+from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
+from kerchief.policies.linear.online import descent
+from kerchief.policies.plain import Channel
+from kerchief.privacy import (
+    Cohort,
+    Composed,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    Guarantee,
+    Laplace,
+    MemoryLedger,
+    Nothing,
+    RandomizedResponse,
+    Receipt,
+    Repeated,
+    Trust,
+    Zcdp,
+)
+from kerchief.privacy.randomized_bits import RandomizedBits
+from kerchief.privacy.receipts import write_ledger
+from kerchief.privatizers.schedule import At
+
+__all__ = ["CROWD", "FACTS", "GAME", "OWN", "SAMPLES"]
+
+FACTS: Mapping[str, tuple[Any, ...]] = {
+    "dim": (2, 1, 3),
+    "arms": (3, 1, 2),
+    "norm": (1.0, 2.0),
+    "radius": (1.0, 0.5),
+    "low": (0.0, -1.0),
+    "high": (1.0, 2.0),
+    "horizon": (60, 100),
+    "constant": (0.0, 0.5),
+    "link": ("linear", "logistic", "probit", "poisson"),
+}
+CROWD: Mapping[str, tuple[Any, ...]] = {**FACTS, "clients": (50,), "spread": (0.1, 0.0)}
+GAME: Mapping[str, tuple[Any, ...]] = {
+    "horizon": (60,),
+    "low": (0.0,),
+    "high": (1.0,),
+    "smoothness": (1.0, 0.0),
+    "convexity": (1.0, 0.0),
+}
+
+_PROBLEM = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60)
+_LOGISTIC = Problem(
+    dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60, link="logistic"
+)
+_CROWD = Crowd(
+    dim=2,
+    arms=5,
+    norm=1.0,
+    radius=1.0,
+    low=-1.0,
+    high=1.0,
+    horizon=100,
+    clients=50,
+    spread=0.1,
+)
+_ARMS = Game(horizon=60, low=0.0, high=1.0, arms=3)
+_SMOOTH = Game(
+    horizon=60,
+    low=0.0,
+    high=2.0,
+    domain=Ball(dim=2),
+    lipschitz=2.0,
+    smoothness=1.0,
+    convexity=1.0,
+)
+_CLEAR = Channel.clear(low=0.0, high=1.0)
+_STEPS = PreconditionedSteps(steps=2, radius=1.0)
+_SUMS = (
+    Regression(dim=2, norm=1.0, low=0.0, high=1.0),
+    Gram(dim=2, norm=1.0),
+    Pair(dim=2, norm=1.0, low=0.0, high=1.0),
+)
+_LOSS = GLMLoss(
+    link="logistic", dim=2, norm=1.0, low=0.0, high=1.0, clip=0.5, fits=3, minimizer=_STEPS
+)
+_EVENTS: tuple[Event, ...] = (
+    Gaussian(noise_multiplier=4.0),
+    Laplace(noise_multiplier=4.0),
+    RandomizedResponse(epsilon=0.25),
+    Zcdp(rho=0.01),
+    Nothing(),
+    DiscreteGaussian(sensitivity=10.0, scale=64, dimension=2),
+    Repeated(event=Gaussian(noise_multiplier=8.0), count=2),
+    Composed(events=(Zcdp(rho=0.01), Laplace(noise_multiplier=9.0))),
+)
+_PROMISE = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
+_RECEIPTS = tuple(
+    Receipt(number=i, event=event, cohort=Cohort(first=0, last=9), capacity=2)
+    for i, event in enumerate(_EVENTS[:3])
+)
+_ALL = tuple(
+    Receipt(number=i, event=event, cohort=Cohort(first=i, last=9 + i), capacity=2, used=1)
+    for i, event in enumerate(_EVENTS)
+)
+_WRITTEN = (write_ledger(_PROMISE, _RECEIPTS), write_ledger(_PROMISE, _ALL))
+_WORDS = {
+    "contexts": tuple(CONTEXTS),
+    "continual": ("best", "tree", "doubling"),
+    "shuffling": ("best", "theorem"),
+    "randomizer": ("best", "gaussian", "laplace", "one-bit"),
+}
+
+SAMPLES: Mapping[str, tuple[Any, ...]] = {
+    **CROWD,
+    **_WORDS,
+    "adjacency": ("replace",),
+    "apart": (True, False),
+    "anytime": (True, False),
+    "away": (None, 0.25),
+    "balance": (1.0, 0.05),
+    "batches": ((), (20, 60)),
+    "bits": (1, 8),
+    "bound": (1.0,),
+    "budget": (_PROMISE, Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)),
+    "buffers": (None, 2),
+    "capacity": (1, 3),
+    "center": (0.0, 0.5),
+    "channel": (_CLEAR,),
+    "clip": (0.5, 1.0),
+    "cohort": (Cohort(first=0, last=9),),
+    "convexity": (0.0, 1.0),
+    "count": (1, 2, 0),
+    "crowd": (_CROWD,),
+    "data": tuple(event.to_dict() for event in _EVENTS),
+    "delta": (1e-5, 0.01),
+    "dimension": (2, 1, 5),
+    "direction": (np.array([0.6, 0.8]),),
+    "diversity": (None, 0.5),
+    "domain": (Ball(dim=2), Box(dim=2), Simplex(dim=3)),
+    "ends": ((20, 60), (1,)),
+    "epsilon": (1.0, 0.1, 8.0),
+    "estimator": ("reduced-variance", "importance-weighted"),
+    "event": _EVENTS,
+    "events": (_EVENTS[:2], (_EVENTS[0],), _EVENTS[3:5]),
+    "exploration": (None, 0.5),
+    "explore": (True, False),
+    "failure": (0.05,),
+    "fewest": (None, 1),
+    "first": (0, 2),
+    "fits": (3,),
+    "fixed": (None, 7),
+    "game": (_ARMS, _SMOOTH),
+    "gap": (0.2, 0.0),
+    "grid_bits": (10,),
+    "groups": (1, 2),
+    "growth": (1.6, 2.0),
+    "half": (1.0,),
+    "importance": (1.0, 0.5),
+    "keep": (0.5,),
+    "last": (9, 10),
+    "learner": (descent(1.0),),
+    "least": (None, 0.5),
+    "ledger": (MemoryLedger(_PROMISE),),
+    "limit": (3,),
+    "lipschitz": (2.0,),
+    "mean": (0.5,),
+    "middle": (0.0, 0.5),
+    "minimizer": (_STEPS, GradientDescent(steps=3, radius=1.0, clip=1.0)),
+    "mode": ("tuned", "theory"),
+    "node": (
+        GridGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2),
+        DiscreteLaplace(grid_bits=10, scale=4096, taxicab=1.0, dimension=2),
+    ),
+    "noise": (0.5,),
+    "noise_multiplier": (4.0, 1.0),
+    "number": (0, 3),
+    "once": (True, False),
+    "patience": (None, 0.01),
+    "policies": (("linucb",), ("linucb", "greedy")),
+    "printed": (True, False),
+    "problem": (_PROBLEM, _LOGISTIC),
+    "query": _SUMS,
+    "reach": (1.0, 0.5),
+    "receipts": (_RECEIPTS, _ALL),
+    "replicates": (1, 4),
+    "reports": (100, 1000),
+    "reward": (0.5, 1.0),
+    "reward_range": (2.0, 0.0),
+    "rho": (0.5, 0.0, 0.02),
+    "rounds": (None, 100),
+    "rule": ("exact", "paper"),
+    "scale": (64, 1024),
+    "schedule": (At(ends=(30, 60)),),
+    "score": (1.0,),
+    "seed": (0, 2**32 - 1),
+    "sensitivity": (1.0, 2.0),
+    "size": (2, 1),
+    "slope": (0.5,),
+    "smoothness": (0.0, 1.0),
+    "step": (0.25,),
+    "steps": (2,),
+    "stride": (0.5,),
+    "switching": (True, False),
+    "tail": (1e-9,),
+    "taxicab": (2.0,),
+    "threshold": (None, 0.5),
+    "ticks": (5,),
+    "trust": ("local", "none", "shuffle", "joint", "central"),
+    "trusts": (("local", "central"), ("none",)),
+    "turn": (10,),
+    "unit": ("user",),
+    "used": (None, 0, 1),
+    "users": (100, 1),
+    "visits": (1, 3),
+    "weighted": (True, False),
+    "weights": ((1.0, 2.0), (1.0,)),
+    "width": (None, 0.5),
+    "written": _WRITTEN,
+}
+
+OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "core.game:Game": {"arms": (3,), "domain": (None,), "lipschitz": (0.0,)},
+    "core.game:Game on a domain": {"arms": (0,), "lipschitz": (2.0,)},
+    "core.convex:Simplex": {"dim": (3, 2)},
+    "core.batches:growing": {"first": (10,), "horizon": (100,)},
+    "core.links:link_named": {"name": FACTS["link"]},
+    "core.validate:at_least": {"name": ("x",), "value": (1.0,), "low": (0.0,)},
+    "core.validate:between": {
+        "name": ("x",),
+        "value": (0.5,),
+        "low": (0.0,),
+        "high": (1.0,),
+        "closed": (True, False),
+    },
+    "core.validate:one_of": {"name": ("x",), "value": ("a", "b"), "allowed": (("a", "b"),)},
+    "core.validate:increasing": {"name": ("x",), "values": ((1, 3), ())},
+    "core.validate:or_default": {"name": ("x",), "value": (None, 1.0), "default": (0.5,)},
+    "core.validate:real_array": {
+        "name": ("x",),
+        "values": (np.eye(2), np.array(0.5)),
+        "kind": ("an array",),
+    },
+    "core.validate:positive": {"name": ("x",), "value": (1.0,), "infinite": (True, False)},
+    "core.validate:whole": {"name": ("x",), "value": (3,), "low": (1,), "high": (None, 9)},
+    "core.queries:Gram": {"dim": (2, 1, 3)},
+    "environments.plain:Alternating.of": {"arms": (10, 2)},
+    "environments.plain:ChanceArms.of": {"arms": (10, 2)},
+    "environments.plain:CountedArms.of": {"arms": (10, 2)},
+    "environments.plain:Switching.of": {"arms": (10, 2)},
+    "environments.population:Population.of": {"radius": (1.0, 0.5)},
+    "environments.recorded:Recorded.of": {"arms": (np.full((2, 3, 2), 0.5),)},
+    "environments.recorded:table_two": {"horizon": (5,), "dim": (3, 2), "arms": (4,)},
+    "environments.worlds:GLMEnvironment.of": {
+        "contexts": tuple(CONTEXTS[name](dim=2, count=3) for name in CONTEXTS),
+        "noise": ("bernoulli", "binomial", "bounded", "gaussian"),
+    },
+    "environments.worlds:make_environment": {
+        "noise": ("bernoulli", "binomial", "bounded", "gaussian")
+    },
+    "experiments.declare:Comparison": {
+        "contexts": (("ball",), ("fixed", "intercept")),
+        "noise": ("bernoulli", "gaussian"),
+        "epsilons": ((1.0,), (0.5, 2.0)),
+        "dim": (2, 3),
+        "arms": (3,),
+        "continual": ("tree", "doubling"),
+        "shuffling": ("best",),
+        "trusts": (("local",), ("none",), ("central", "local")),
+    },
+    "experiments.plan:player": {"policy": ("linucb", "tsallis")},
+    "mechanisms.binomial:Binomial.of": {"users": (1000,)},
+    "mechanisms.binomial:Grid.of": {"users": (1000,)},
+    "mechanisms.discrete_blt:DiscreteBLT": {"buffers": (2, 4)},
+    "mechanisms.discrete_blt:DiscreteBLT.matching": {"buffers": (2, 4)},
+    "mechanisms.discrete_blt:DiscreteBLT.twin": {
+        "noise": (BLT.of(noise_multiplier=4.0, sensitivity=1.0, horizon=60),)
+    },
+    "mechanisms.discrete_doubling:DiscreteDoubling.matching": {"first": (16,)},
+    "mechanisms.doubling:Doubling.of": {"first": (16, 1024)},
+    "mechanisms.one_bit:ExactOneBit": {"bias": (2**20,)},
+    "mechanisms.privunit:PrivUnitG.of": {"middle": (0.0, np.array([0.5, 0.0])), "size": (2,)},
+    "mechanisms.shortlist:Shortlist.of": {"middle": (0.0, np.array([0.5, 0.0])), "size": (2,)},
+    "mechanisms.shortlist:ExactShortlist": {
+        "units": (2**30,),
+        "middle": ((0.0, 0.0),),
+        "candidates": (64,),
+        "listed": (8,),
+    },
+    "mechanisms.response:Bits": {"users": (1000,), "bits": (8,)},
+    "mechanisms.response:Response.of": {
+        "event": (
+            RandomizedBits(users=1000, bits=8, keep=0.5, sensitivity=1.0, dimension=2, tail=1e-9),
+        )
+    },
+    "privacy.randomized_bits:RandomizedBits": {"users": (1000,), "bits": (8, 1)},
+    "policies.glm.local_descent:LocalDescent.of": {"learner": ("descent", "newton")},
+    "policies.glm.greedy_descent:GreedyDescent.of": {"problem": (_LOGISTIC,)},
+    "policies.linear.pairs:Seen.nothing": {"query": (_SUMS[2],)},
+    "policies.phased.elimination:Elimination.of": {"clients": (0, 10)},
+    "policies.plain.barrier:Barrier.smooth": {"game": (_SMOOTH,)},
+    "policies.plain.barrier:Barrier.strong": {"game": (_SMOOTH,)},
+    "privacy.composition:discrete_gaussian_noise_multiplier": {"count": (1, 2)},
+    "privacy.discrete_slack:slack": {"event": (_EVENTS[5],), "count": (1, 3)},
+    "privacy.guarantee:Guarantee.from_dict": {"data": (_PROMISE.to_dict(),)},
+    "privacy.receipts:Receipt.from_dict": {"data": tuple(one.to_dict() for one in _ALL)},
+    "privacy.ledger:MemoryLedger.loads": {"text": _WRITTEN},
+    "privacy.receipts:read_ledger": {"text": _WRITTEN},
+    "privatizers.fits:Fits.of": {"query": (_LOSS,), "noise_multiplier": (None, 4.0)},
+    "privatizers.shuffled_fits:ShuffledFits.of": {
+        "query": (_LOSS,),
+        "noise_multiplier": (None, 4.0),
+        "schedule": (None, At(ends=(30, 60))),
+    },
+    "privatizers.bits:BitSums.of": {"schedule": (At(ends=(300, 600)),), "query": (_SUMS[1],)},
+    "privatizers.shuffled:ShuffledSums.by_theorem": {"schedule": (At(ends=(300, 600)),)},
+    "roles.messages:Batch": {"answers": (({"moments": np.ones(5)},), ())},
+    "roles.messages:Mixed": {"answers": ({"moments": np.ones(5)}, {})},
+    "roles.messages:Reports": {"answers": ({"moments": np.ones(5)}, {}), "ticket": ("a",)},
+    "roles.values:as_mask": {"allowed": (np.array([True, False, True]),), "rows": (3,)},
+    "roles.values:as_reward": {"problem": (_PROBLEM,)},
+    "roles.values:as_rows": {
+        "features": (np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 0.5]]),),
+        "problem": (_PROBLEM,),
+    },
+    "simulation.run:check_sizes": {"first_replicate": (0, 5)},
+}

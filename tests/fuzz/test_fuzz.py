@@ -1,0 +1,127 @@
+"""Everything public is fuzzed, and a small run of the fuzzer finds nothing."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from tests.fuzz import hostile
+from tests.fuzz.fuzzer import all_targets, fuzz, shares
+from tests.fuzz.sessions import BY_HAND
+from tests.fuzz.targets import Finding, Target, attempt, constructors, draw, shrunk
+
+from kerchief.cli.main import main
+from kerchief.core.errors import InvalidValue
+
+TARGETS = all_targets()
+QUICK = [name for name, target in TARGETS.items() if target.weight >= 0.5]
+
+
+def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        else:
+            yield " ".join((*words, name))
+
+
+def test_every_public_constructor_is_a_target() -> None:
+    """One without samples makes `all_targets` fail; one made by hand names a target that exists."""
+    found = constructors()
+    assert len(found) > 150
+    assert found.keys() <= TARGETS.keys() | BY_HAND.keys()
+    assert BY_HAND.keys() <= found.keys()
+    assert set(BY_HAND.values()) <= TARGETS.keys()
+
+
+def test_every_command_is_a_target() -> None:
+    assert {f"command:{name}" for name in commands(main)} <= TARGETS.keys()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_few_hostile_inputs_find_nothing(part: int) -> None:
+    findings = [
+        (name, what)
+        for name in QUICK[part::4]
+        for _, what in fuzz(TARGETS[name], 1, range(15)).findings
+    ]
+    assert not findings
+
+
+@pytest.mark.nightly
+def test_many_hostile_inputs_find_nothing() -> None:
+    root = Path(__file__).parents[2]
+    line = [sys.executable, "-m", "tests.fuzz.fuzzer", "--inputs", "200000", "--seed", "2"]
+    run = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout[-5000:]
+
+
+def test_every_target_gets_a_fair_number() -> None:
+    counts = shares(TARGETS, 1_000_000)
+    assert min(counts.values()) >= 20
+    assert 0.9e6 < sum(counts.values()) < 1.1e6
+
+
+# The fuzzer itself must be able to find something.
+
+
+def _target(call: object) -> Target:
+    return Target(name="planted", call=call, samples={"x": (1.0,), "y": (2.0,)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", ["raises", "warns", "leaves", "says nothing", "hangs"])
+def test_planted_faults_are_findings(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.targets._LIMIT", 0.05)
+
+    def call(x: float, y: float) -> None:
+        import warnings
+
+        if fault == "raises":
+            raise ZeroDivisionError
+        if fault == "warns":
+            warnings.warn("odd", stacklevel=1)
+        if fault == "leaves":
+            sys.exit(3)
+        if fault == "says nothing":
+            raise InvalidValue("")
+        while fault == "hangs":
+            pass
+
+    with pytest.raises(Finding):
+        attempt(_target(call), {"x": 1.0, "y": 2.0})
+
+
+def test_an_unsound_answer_is_a_finding() -> None:
+    def check(answer: float) -> None:
+        assert answer == 0
+
+    target = Target(name="planted", call=lambda x: x, samples={"x": (1.0,)}, check=check)
+    with pytest.raises(Finding, match="unsound"):
+        attempt(target, {"x": 1.0})
+
+
+def test_a_finding_is_shrunk_to_what_it_needs() -> None:
+    def call(x: float, y: float) -> None:
+        if x < 0:
+            raise ZeroDivisionError
+
+    assert shrunk(_target(call), {"x": 1.0, "y": 2.0}, {"x": -1.0, "y": -2.0}) == {"x": -1.0}
+
+
+def test_inputs_have_addresses() -> None:
+    """The same seed and number give the same input; others give others."""
+    target = TARGETS["core.contracts:Problem"]
+    inputs = [repr(draw(target, random.Random(f"{seed}/x/3"))) for seed in (0, 0, 1)]
+    assert inputs[0] == inputs[1] != inputs[2]
+
+
+def test_hostile_texts_differ_from_the_sample() -> None:
+    dice = random.Random(0)
+    sample = '{"class": "kerchief.core.contracts:Problem", "fields": {"dim": 2}}'
+    changed = [hostile.text(dice, sample) != sample for _ in range(300)]
+    assert sum(changed) > 250

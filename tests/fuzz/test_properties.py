@@ -1,0 +1,245 @@
+"""Properties of what is made from any value at all (hypothesis)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from kerchief.core.codec import decode, encode
+from kerchief.core.contracts import Problem
+from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
+from kerchief.core.pairs import Pair
+from kerchief.core.queries import Gram, Regression
+from kerchief.core.validate import (
+    at_least,
+    between,
+    increasing,
+    one_of,
+    positive,
+    real_array,
+    whole,
+)
+from kerchief.privacy import Cohort, Gaussian, Guarantee, Laplace, MemoryLedger, Trust, Zcdp
+from kerchief.privacy.receipts import read_ledger
+from kerchief.roles import Bandit
+from kerchief.roles.messages import Reports
+from kerchief.roles.values import as_mask, as_reward, as_rows
+
+quick = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+NUMBERS = st.one_of(
+    st.floats(), st.integers(), st.integers(-(10**400), 10**400), st.booleans(), st.none()
+)
+ANYTHING = st.one_of(
+    NUMBERS,
+    st.text(),
+    st.binary(),
+    st.complex_numbers(),
+    st.lists(NUMBERS, max_size=4),
+    st.tuples(NUMBERS, NUMBERS),
+    st.dictionaries(st.text(), NUMBERS, max_size=3),
+    arrays.arrays(
+        dtype=st.one_of(arrays.scalar_dtypes(), st.just(np.dtype(object))),
+        shape=arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
+        fill=None,
+    ).filter(lambda array: array.size < 30),
+)
+FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=2000)
+
+
+@given(ANYTHING)
+@quick
+def test_checks_answer_with_a_value_in_bounds_or_refuse(value: Any) -> None:
+    with contextlib.suppress(KerchiefError):
+        assert 0 < positive("x", value) < math.inf
+    with contextlib.suppress(KerchiefError):
+        assert 2 <= at_least("x", value, 2.0) < math.inf
+    with contextlib.suppress(KerchiefError):
+        assert 0 < between("x", value, 0.0, 1.0) < 1
+    with contextlib.suppress(KerchiefError):
+        assert 1 <= whole("x", value, high=9) <= 9
+    with contextlib.suppress(KerchiefError):
+        assert one_of("x", value, ("a", "b")) in ("a", "b")
+    with contextlib.suppress(KerchiefError):
+        assert list(increasing("x", value)) == sorted(set(value))
+    with contextlib.suppress(KerchiefError):
+        assert real_array("x", value).dtype == np.float64
+
+
+@given(st.sampled_from(("dim", "arms", "norm", "radius", "low", "high", "horizon")), ANYTHING)
+@quick
+def test_a_problem_is_within_its_bounds_or_refused(name: str, value: Any) -> None:
+    facts = vars(FACTS) | {name: value}
+    with contextlib.suppress(KerchiefError):
+        made = Problem(**facts)
+        assert made.dim >= 1
+        assert 1e-9 <= made.norm <= 1e9
+        assert made.high - made.low >= 1e-9
+        assert decode(encode(made)) == made
+
+
+@given(
+    dim=st.integers(1, 30),
+    norm=st.floats(1e-9, 1e9),
+    low=st.floats(-1e9, 1e9),
+    span=st.floats(0, 1e9),
+    balance=st.floats(1e-9, 1e9),
+    kind=st.sampled_from((Regression, Pair, Gram)),
+)
+@quick
+def test_every_query_that_is_made_has_a_finite_sensitivity(
+    dim: int, norm: float, low: float, span: float, balance: float, kind: Any
+) -> None:
+    facts: dict[str, Any] = {"dim": dim, "norm": norm}
+    if kind is not Gram:
+        facts |= {"low": low, "high": min(low + span, 1e9), "balance": balance}
+    query = kind(**facts)
+    assert 0 < query.sensitivity < math.inf
+    assert 0 < query.reach < math.inf
+    assert np.isfinite(query.middle).all()
+
+
+@given(epsilon=ANYTHING, delta=ANYTHING, trust=st.sampled_from((*Trust, "x", 3)), unit=ANYTHING)
+@quick
+def test_a_guarantee_says_what_it_promises_or_is_refused(
+    epsilon: Any, delta: Any, trust: Any, unit: Any
+) -> None:
+    with contextlib.suppress(KerchiefError):
+        made = Guarantee(epsilon=epsilon, delta=delta, trust=trust, unit=unit)
+        assert Guarantee.from_dict(made.to_dict()) == made
+        assert made.statement()
+
+
+@given(
+    event=st.one_of(
+        st.builds(Gaussian, noise_multiplier=st.floats(0.01, 1e6)),
+        st.builds(Laplace, noise_multiplier=st.floats(0.05, 1e6)),
+        st.builds(Zcdp, rho=st.floats(0, 10)),
+        ANYTHING,
+    ),
+    first=st.integers(-1, 50),
+    length=st.integers(-1, 50),
+    capacity=NUMBERS,
+)
+@quick
+def test_a_refused_charge_leaves_no_trace_and_a_granted_one_fits(
+    event: Any, first: int, length: int, capacity: Any
+) -> None:
+    ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT))
+    ledger.charge(Gaussian(noise_multiplier=20.0), cohort=Cohort(first=0, last=30))
+    before = ledger.receipts
+    try:
+        cohort = Cohort(first=first, last=first + length)
+        ledger.charge(event, cohort=cohort, capacity=capacity)
+    except KerchiefError:
+        assert ledger.receipts == before
+    else:
+        assert ledger.spent().epsilon <= 1 + 1e-9
+        assert MemoryLedger.loads(ledger.dumps()).receipts == ledger.receipts
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False),
+        st.text(),
+        arrays.arrays(
+            dtype=st.sampled_from(("float32", "float64", "int32", "bool", ">f8", "<i2")),
+            shape=arrays.array_shapes(max_dims=2, max_side=3),
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.text(), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+@quick
+def test_the_codec_gives_back_what_it_was_given(value: Any) -> None:
+    text = encode(value)
+    again = decode(text)
+    assert type(again) is type(value)
+    assert encode(again) == text
+    if isinstance(value, np.ndarray):
+        assert np.array_equal(again, value, equal_nan=value.dtype.kind == "f")
+
+
+@given(ANYTHING)
+@quick
+def test_the_codec_writes_a_value_or_says_that_it_cannot(value: Any) -> None:
+    with contextlib.suppress(CodecError):
+        decode(encode(value))
+
+
+SAVED = encode(Reports(ticket="a", answers={"moments": np.arange(5.0)}))
+
+
+@given(start=st.integers(0, len(SAVED)), cut=st.integers(0, 20), letter=st.characters())
+@quick
+def test_an_altered_message_is_a_message_or_refused(start: int, cut: int, letter: str) -> None:
+    with contextlib.suppress(KerchiefError):
+        decode(SAVED[:start] + letter + SAVED[start + cut :])
+    with contextlib.suppress(KerchiefError):
+        decode(SAVED[:start])
+
+
+@given(st.text())
+@quick
+def test_no_text_but_a_ledger_is_read_as_one(text: str) -> None:
+    with pytest.raises(KerchiefError):
+        read_ledger(text)
+
+
+@given(features=ANYTHING, allowed=ANYTHING, reward=ANYTHING)
+@quick
+def test_arms_and_rewards_are_as_declared_or_refused(
+    features: Any, allowed: Any, reward: Any
+) -> None:
+    with contextlib.suppress(InvalidValue):
+        assert as_rows(features, FACTS).shape[1] == 2
+    with contextlib.suppress(InvalidValue):
+        assert as_mask(allowed, 3).any()
+    with contextlib.suppress(InvalidValue):
+        assert 0 <= as_reward(reward, FACTS) <= 1
+
+
+@pytest.fixture(scope="module")
+def bandit() -> Bandit:
+    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    return Bandit(policy="linucb", problem=FACTS, guarantee=promise)
+
+
+@given(
+    rows=arrays.arrays(np.float64, st.sampled_from(((3, 2), (2, 2), (1, 2), (0, 2), (3, 1)))),
+    reward=st.floats(),
+)
+@quick
+def test_a_bandit_refuses_or_stays_finite(
+    bandit: Bandit, rows: np.ndarray[Any, Any], reward: float
+) -> None:
+    before = bandit.round
+    try:
+        arm = bandit.decide(rows)
+        assert 0 <= arm < len(rows)
+        bandit.learn(reward)
+    except InvalidValue:
+        assert bandit.round == before
+    assert all(np.isfinite(np.asarray(part)).all() for part in vars(bandit.model).values())

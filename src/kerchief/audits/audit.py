@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.audits.bounds import two_sample_lower
+from kerchief.audits.bounds import guess_lower
 from kerchief.audits.distinguish import train
-from kerchief.audits.neighbours import neighbours
-from kerchief.audits.views import releases
-from kerchief.core.contracts import Policy, Problem
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import between, whole
-from kerchief.environments.worlds import make_environment
-from kerchief.policies import POLICIES
-from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privatizers.privatizer import Privatizer
-from kerchief.privatizers.registry import protect
+from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["HORIZON", "Audit", "audit", "look"]
-
-HORIZON = 64
-"""How many users each audited run has: enough for a batch of every bandit here."""
+__all__ = ["Audit", "check_runs", "look"]
 
 Floats = NDArray[np.float64]
+
+# The coins that choose runs come up so uneven with a chance of 2e-9, and are then tossed again.
+_UNEVEN = 6.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,22 +28,21 @@ class Audit:
     """What an audit found.
 
     Attributes:
-        policy: the bandit's name.
+        name: what was audited.
         claim: the guarantee that it is held to.
         epsilon_lower: ε is at least this, but for `failure`.
         failure: the chance that the bound is wrong.
-        runs: how often each population was played; half of them trained the test.
-        alarms: false alarm rates over all thresholds, on runs that trained nothing.
-        hits: the rates of hits that go with them.
+        counts: what the bound rests on, by name: runs or canaries, guesses, and right ones.
+        curve: false alarm rates over all thresholds, and the rates of hits that go with them, on
+            runs that trained nothing; None where a single run was audited.
     """
 
-    policy: str
+    name: str
     claim: Guarantee
     epsilon_lower: float
     failure: float
-    runs: int
-    alarms: Floats
-    hits: Floats
+    counts: Mapping[str, int]
+    curve: tuple[Floats, Floats] | None = None
 
     @property
     def kept(self) -> bool:
@@ -59,117 +52,89 @@ class Audit:
     def to_dict(self) -> dict[str, object]:
         """The audit as JSON, without its curve."""
         return {
-            "policy": self.policy,
+            "name": self.name,
             "trust": str(self.claim.trust),
             "epsilon_claimed": self.claim.epsilon,
             "delta": self.claim.delta,
             "epsilon_lower": self.epsilon_lower,
             "failure": self.failure,
-            "replicates": self.runs,
+            **self.counts,
             "kept": self.kept,
         }
 
 
-def audit(
-    name: str,
-    *,
-    trust: str,
-    epsilon: float,
-    delta: float = 1e-5,
-    runs: int = 20_000,
-    seed: int = 0,
-    failure: float = 0.05,
-) -> Audit:
-    """Audit a registered bandit under one trust.
-
-    Args:
-        name: the bandit's own name.
-        trust: whom users must trust.
-        epsilon: ε of the claim.
-        delta: δ of the claim.
-        runs: how often each population is played.
-        seed: of everything random.
-        failure: the chance that the bound is wrong.
+def check_runs(runs: int) -> int:
+    """How often each population is played: enough to train a test and to count.
 
     Raises:
-        KerchiefError: there is no such bandit, or not under this trust, or nothing is claimed.
+        InvalidValue: it is too rarely, or more often than a machine has room for.
     """
-    entry = POLICIES[name]
-    if trust == Trust.NONE or trust not in entry.trusts:
-        offered = [word for word in entry.trusts if word != Trust.NONE]
-        raise InvalidValue(
-            f"trust is {trust!r}; policy {name!r} claims something under "
-            f"{', '.join(offered) or 'no trust'}"
-        )
-    claim = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=HORIZON)
-    home = make_environment(link=entry.home or "linear", dim=2, arms=2)
-    facts = home.problem(HORIZON)
-    policy = entry.make(facts, "tuned")
-    privatizers = protect(policy, claim, horizon=HORIZON)
-    return look(
-        name=name,
-        policy=policy,
-        privatizers=privatizers,
-        facts=facts,
-        claim=claim,
-        runs=runs,
-        seed=seed,
-        failure=failure,
-    )
+    return whole("runs", runs, low=200, high=10**7)
 
 
 def look(
     *,
     name: str,
-    policy: Policy,
-    privatizers: Mapping[str, Privatizer],
-    facts: Problem,
     claim: Guarantee,
-    runs: int = 20_000,
+    views: tuple[Floats, Floats],
     seed: int = 0,
     failure: float = 0.05,
 ) -> Audit:
-    """Audit any bandit under any protection, against a claim.
+    """Audit whatever was seen of two neighbouring populations, against a claim.
 
     Half of the runs of each population train the test, and the other half are told apart by it: so
     the bound holds whatever the test, and a poor test makes it weak, never wrong.
 
     Args:
         name: how to call it.
-        policy: the bandit.
-        privatizers: one a query.
-        facts: the public facts that the bandit was built from; at most as many users take part.
         claim: what is claimed of it.
-        runs: how often each population is played.
-        seed: of everything random.
+        views: what an onlooker sees of either population: by run, place and number.
+        seed: of the coins that choose among the runs that are told apart.
         failure: the chance that the bound is wrong.
+
+    Raises:
+        InvalidValue: there are too few runs, or not as many of one population as of the other.
     """
-    half = whole("runs", runs, low=100, high=10**7) // 2
+    one, other = views
+    half = check_runs(len(one)) // 2
+    if one.shape != other.shape:
+        raise InvalidValue(f"views have shapes {one.shape} and {other.shape}; they must be equal")
     between("failure", failure, 0.0, 1.0)
-    model = policy.publish(policy.init({n: p.outlook for n, p in privatizers.items()}))
-    one, other = (
-        releases(
-            policy=policy,
-            privatizers=privatizers,
-            population=population,
-            runs=2 * half,
-            seed=seed + place,
-        )
-        for place, population in enumerate(neighbours(policy, facts, model))
-    )
-    test = train(one[:half], other[:half], delta=claim.delta)
-    said = test.says_first(one[half:]), test.says_first(other[half:])
-    lower = two_sample_lower(
-        hits=said[0], alarms=said[1], trials=half, delta=claim.delta, failure=failure
-    )
-    hits, alarms = np.sort(test.scores(one[half:])), np.sort(test.scores(other[half:]))
-    thresholds = np.quantile(np.concatenate([hits, alarms]), np.linspace(0, 1, 201))
+    test = train(one[:half], other[:half])
+    one, other = one[half : 2 * half], other[half : 2 * half]
+    trials, first = _chosen(half, seed)
+    hits, misses = test.says(one[:first])
+    alarms, rejections = test.says(other[: trials - first])
+    right, wrong = hits + rejections, misses + alarms
     return Audit(
-        policy=name,
+        name=name,
         claim=claim,
-        epsilon_lower=lower,
+        epsilon_lower=guess_lower(
+            right=right, wrong=wrong, trials=trials, delta=claim.delta, failure=failure
+        ),
         failure=failure,
-        runs=2 * half,
-        alarms=1 - np.searchsorted(alarms, thresholds, side="right") / half,
-        hits=1 - np.searchsorted(hits, thresholds, side="right") / half,
+        counts={"replicates": len(views[0]), "guesses": right + wrong, "right": right},
+        curve=_curve(test.scores(one), test.scores(other)),
     )
+
+
+def _chosen(half: int, seed: int) -> tuple[int, int]:
+    """How many runs are told apart, and how many of them a fair coin each gives the first.
+
+    A few fewer than there are, so that neither population runs out.
+    """
+    trials = 2 * half - math.ceil(_UNEVEN * math.sqrt(2 * half))
+    rng, first = np.random.default_rng([seed, half]), trials
+    while max(first, trials - first) > half:
+        first = int(rng.binomial(trials, 0.5))
+    return trials, first
+
+
+def _curve(one: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """Rates of false alarms and of hits, over all thresholds."""
+    thresholds = np.quantile(np.concatenate([one, other]), np.linspace(0, 1, 201))
+    alarms, hits = (
+        1 - np.searchsorted(np.sort(scores), thresholds, side="right") / len(scores)
+        for scores in (other, one)
+    )
+    return alarms, hits

@@ -10,7 +10,7 @@ import math
 from kerchief.core.validate import at_least, between, whole
 from kerchief.privacy.external import beta_quantile, binomial_chances
 
-__all__ = ["likely_above", "likely_below", "one_run_lower", "two_sample_lower"]
+__all__ = ["guess_lower", "likely_above", "one_run_lower"]
 
 
 def likely_above(hits: int, trials: int, *, failure: float) -> float:
@@ -25,36 +25,33 @@ def likely_above(hits: int, trials: int, *, failure: float) -> float:
     return 0.0 if hits == 0 else beta_quantile(failure, hits, trials - hits + 1)
 
 
-def likely_below(hits: int, trials: int, *, failure: float) -> float:
-    """A number that the chance of a hit stays below, but for this probability of being wrong."""
-    return 1.0 - likely_above(trials - hits, trials, failure=failure)
-
-
-def two_sample_lower(
-    *, hits: int, alarms: int, trials: int, delta: float, failure: float = 0.05
+def guess_lower(
+    *, right: int, wrong: int, trials: int, delta: float, failure: float = 0.05
 ) -> float:
-    """ε must be at least this, if so many runs of each population were told apart.
+    """ε must be at least this, if so many runs were assigned to their population.
 
-    For every event S an (ε, δ) mechanism has P(S) ≤ e^ε P'(S) + δ. With S that the test says
-    "first", and with S that it does not, the chances are bounded by those of hits and alarms.
+    Each run is of one of two populations, by a fair coin, and a test guesses which, or says
+    nothing. Under (ε, δ) a right guess is at most e^ε times as likely as a wrong one, and δ more.
 
     Args:
-        hits: runs of the first population that were said to be of the first.
-        alarms: runs of the second that were said to be of the first.
-        trials: runs of each.
+        right: guesses that were right.
+        wrong: guesses that were wrong.
+        trials: runs, with those about which nothing was said.
         delta: δ of the claim.
         failure: the chance that the bound is wrong.
 
-    >>> round(two_sample_lower(hits=900, alarms=100, trials=1000, delta=1e-5), 2)
-    1.99
+    >>> round(guess_lower(right=900, wrong=100, trials=2000, delta=0.0), 2)
+    2.02
     """
     between("failure", failure, 0.0, 1.0)
-    half = failure / 2
-    hit = likely_above(hits, trials, failure=half), likely_below(hits, trials, failure=half)
-    alarm = likely_above(alarms, trials, failure=half), likely_below(alarms, trials, failure=half)
-    said = _ratio(hit[0] - delta, alarm[1])
-    unsaid = _ratio(1 - alarm[1] - delta, 1 - hit[0])
-    return max(0.0, said, unsaid)
+    at_least("delta", delta, 0.0)
+    whole("wrong", wrong, low=0, high=whole("trials", trials) - whole("right", right, low=0))
+    given = _given_away(trials, delta, failure / 10) if delta else 0
+    clean = right - given
+    if clean <= 0:
+        return 0.0
+    chance = likely_above(clean, clean + wrong, failure=failure * 9 / 10)
+    return max(0.0, math.log(chance / (1 - chance)))
 
 
 def one_run_lower(
@@ -98,6 +95,9 @@ def one_run_lower(
     return low
 
 
-def _ratio(above: float, below: float) -> float:
-    """The logarithm of a ratio of chances; nothing is proved by one that is not positive."""
-    return math.log(above / below) if above > 0 and below > 0 else 0.0
+def _given_away(trials: int, delta: float, failure: float) -> int:
+    """How many runs δ may have given away, but for this chance: no more than that."""
+    count = 0
+    while count < trials and likely_above(count + 1, trials, failure=failure) < delta:
+        count += 1
+    return count

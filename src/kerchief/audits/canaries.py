@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from kerchief.audits.audit import Audit
 from kerchief.audits.bounds import one_run_lower
 from kerchief.core.contracts import BoundedLoss, Clock, Example, Gradient, Start
 from kerchief.core.errors import InvalidValue
@@ -28,7 +29,7 @@ from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.fits import Fits
 
-__all__ = ["OneRun", "Telltale", "count_canaries", "one_run"]
+__all__ = ["Telltale", "count_canaries", "one_run"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,49 +46,6 @@ class Telltale:
         return jnp.concatenate([gradient(start.point, step) for step in range(self.steps)])
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OneRun:
-    """What the canaries of one run told.
-
-    Attributes:
-        policy: the bandit's name.
-        claim: the guarantee that its fits are held to.
-        canaries: how many there were.
-        guesses: how many were guessed.
-        right: how many of the guesses were right.
-        epsilon_lower: ε is at least this, but for `failure`.
-        failure: the chance that the bound is wrong.
-    """
-
-    policy: str
-    claim: Guarantee
-    canaries: int
-    guesses: int
-    right: int
-    epsilon_lower: float
-    failure: float
-
-    @property
-    def kept(self) -> bool:
-        """Whether nothing speaks against the claim."""
-        return self.epsilon_lower <= self.claim.epsilon
-
-    def to_dict(self) -> dict[str, object]:
-        """The audit as JSON."""
-        return {
-            "policy": self.policy,
-            "trust": str(self.claim.trust),
-            "epsilon_claimed": self.claim.epsilon,
-            "delta": self.claim.delta,
-            "epsilon_lower": self.epsilon_lower,
-            "failure": self.failure,
-            "canaries": self.canaries,
-            "guesses": self.guesses,
-            "right": self.right,
-            "kept": self.kept,
-        }
-
-
 def one_run(
     name: str,
     *,
@@ -96,7 +54,7 @@ def one_run(
     canaries: int = 2000,
     seed: int = 0,
     failure: float = 0.05,
-) -> OneRun:
+) -> Audit:
     """Audit the fits of a registered bandit under joint trust, from one run.
 
     Args:
@@ -122,7 +80,7 @@ def one_run(
 
 def count_canaries(
     *, name: str, fits: Fits, claim: Guarantee, seed: int = 0, failure: float = 0.05
-) -> OneRun:
+) -> Audit:
     """Run the canaries through one fit, and guess.
 
     Args:
@@ -153,16 +111,14 @@ def count_canaries(
     guesses = max(10, count // 5)
     boldest = np.argsort(-np.abs(scores))[:guesses]
     right = int(((scores[boldest] > 0) == (coins[boldest] == 1)).sum())
-    return OneRun(
-        policy=name,
+    return Audit(
+        name=name,
         claim=claim,
-        canaries=count,
-        guesses=guesses,
-        right=right,
         epsilon_lower=one_run_lower(
             guesses=guesses, right=right, canaries=count, delta=claim.delta, failure=failure
         ),
         failure=failure,
+        counts={"canaries": count, "guesses": guesses, "right": right},
     )
 
 

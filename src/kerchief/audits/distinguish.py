@@ -1,4 +1,8 @@
-"""The onlooker's test: a direction in which two populations differ most, and a threshold on it."""
+"""The onlooker's test: a direction in which two populations differ most, and two thresholds on it.
+
+A run whose score is high is taken for one of the first population, one whose score is low for one
+of the second, and about those in between nothing is said.
+"""
 
 from __future__ import annotations
 
@@ -7,88 +11,98 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.audits.bounds import two_sample_lower
-
 __all__ = ["Test", "train"]
 
 Floats = NDArray[np.float64]
 
-# The most thresholds that are tried on the runs that the test is trained on.
-_THRESHOLDS = 400
-# A threshold far in the tails may prove much by chance, and nothing on other runs.
-_CAREFUL = 1e-4
+# Where thresholds are tried, as shares of the scores: densely in the tails.
+_TAIL = np.geomspace(0.002, 0.5, 32)
+_SHARES = np.concatenate([_TAIL, 1 - _TAIL])
+# A threshold far in the tails may prove much by chance, and nothing on other runs: so many
+# standard deviations are taken off where thresholds are compared.
+_CAREFUL = 4.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Test:
-    """Say "first" where a score is above a threshold.
+    """Say "first" where a score is above one threshold, "second" where it is below another.
 
     Attributes:
-        releases: how many releases it looks at, from the first on.
+        places: how many places of a view it looks at, from the first on.
         direction: weights of what they hold; for normal noise this is the best test there is.
-        threshold: what a score must exceed.
+        low: a score up to this is taken for the second population.
+        high: a score above this is taken for the first.
     """
 
-    releases: int
+    places: int
     direction: Floats
-    threshold: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
 
-    def scores(self, rows: Floats) -> Floats:
+    def scores(self, views: Floats) -> Floats:
         """How much each run looks like one of the first population."""
-        found: Floats = _flat(rows, self.releases) @ self.direction
+        found: Floats = _flat(views, self.places) @ self.direction
         return found
 
-    def says_first(self, rows: Floats) -> int:
-        """How many of these runs it takes for the first population."""
-        return int((self.scores(rows) > self.threshold).sum())
+    def says(self, views: Floats) -> tuple[int, int]:
+        """How many of these runs it takes for the first population, and for the second."""
+        scores = self.scores(views)
+        return int((scores > self.high).sum()), int((scores <= self.low).sum())
 
 
-def train(one: Floats, other: Floats, *, delta: float) -> Test:
+def train(one: Floats, other: Floats) -> Test:
     """Fit a test on runs of two populations.
 
     A direction is Fisher's: the difference of the means, in the metric of the pooled covariance.
     What does not vary is kept, since a difference there is certain. Directions are fitted on half
-    of the runs, for the first few releases and for all of them; the other half chooses among them,
-    and the threshold.
+    of the runs, for the first few places and for all of them; the other half chooses among them,
+    and the thresholds.
 
     Args:
-        one: runs of the first population: by run, release and number.
+        one: views of the first population: by run, place and number.
         other: likewise of the second.
-        delta: δ of the claim, for choosing the threshold.
     """
     half, most = len(one) // 2, one.shape[1]
-    best: tuple[float, Test] | None = None
-    for count in sorted({min(count, most) for count in (1, 4, 16, most)}):
-        direction = _fisher(_flat(one[:half], count), _flat(other[:half], count))
-        test = Test(releases=count, direction=direction)
-        found = _threshold(test, one[half:], other[half:], delta)
-        if best is None or found[0] > best[0]:
-            best = found
-    assert best is not None
-    return best[1]
-
-
-def _threshold(test: Test, one: Floats, other: Floats, delta: float) -> tuple[float, Test]:
-    """The test with the threshold that proves most, and what it proves."""
-    hits, alarms = np.sort(test.scores(one)), np.sort(test.scores(other))
-    shares = np.linspace(0.001, 0.999, _THRESHOLDS)
-    thresholds = np.quantile(np.concatenate([hits, alarms]), shares)
-    proved = [
-        two_sample_lower(
-            hits=len(hits) - int(np.searchsorted(hits, threshold, side="right")),
-            alarms=len(alarms) - int(np.searchsorted(alarms, threshold, side="right")),
-            trials=len(hits),
-            delta=delta,
-            failure=_CAREFUL,
+    tests = [
+        Test(
+            places=count,
+            direction=_fisher(_flat(one[:half], count), _flat(other[:half], count)),
         )
-        for threshold in thresholds
+        for count in sorted({min(count, most) for count in (1, 4, 16, most)})
     ]
-    place = int(np.argmax(proved))
-    return proved[place], dataclasses.replace(test, threshold=float(thresholds[place]))
+    found = [_thresholds(test, one[half:], other[half:]) for test in tests]
+    return max(found, key=lambda pair: pair[0])[1]
 
 
-def _flat(rows: Floats, releases: int) -> Floats:
-    return rows[:, :releases].reshape(len(rows), -1)
+def _thresholds(test: Test, one: Floats, other: Floats) -> tuple[float, Test]:
+    """The test with the thresholds that prove most, and about how much."""
+    first, second = np.sort(test.scores(one)), np.sort(test.scores(other))
+    values = np.unique(np.quantile(np.concatenate([first, second]), _SHARES))
+    # Between two values, not at one: equal runs may differ in the last bit of their scores.
+    cuts = np.concatenate([[-np.inf], (values[:-1] + values[1:]) / 2, [np.inf]])
+    below = np.searchsorted(first, cuts, side="right"), np.searchsorted(second, cuts, side="right")
+    # A row for each lower threshold, a column for each upper one.
+    right = below[1][:, None] + (len(first) - below[0])[None, :]
+    wrong = below[0][:, None] + (len(second) - below[1])[None, :]
+    proved = np.where(cuts[:, None] <= cuts[None, :], _about(right, wrong), -np.inf)
+    low, high = np.unravel_index(int(np.argmax(proved)), proved.shape)
+    chosen = dataclasses.replace(test, low=float(cuts[low]), high=float(cuts[high]))
+    return float(proved[low, high]), chosen
+
+
+def _about(right: NDArray[np.int64], wrong: NDArray[np.int64]) -> Floats:
+    """About what so many guesses prove: log odds, less some deviations (Wilson's interval)."""
+    count, z = np.maximum(right + wrong, 1), _CAREFUL
+    share = right / count
+    middle = share + z**2 / (2 * count)
+    reach = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    chance = np.clip((middle - reach) / (1 + z**2 / count), 1e-9, 1 - 1e-9)
+    odds: Floats = np.log(chance / (1 - chance))
+    return odds
+
+
+def _flat(views: Floats, places: int) -> Floats:
+    return views[:, :places].reshape(len(views), -1)
 
 
 def _fisher(one: Floats, other: Floats) -> Floats:

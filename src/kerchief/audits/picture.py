@@ -7,6 +7,7 @@ import io
 import numpy as np
 
 from kerchief.audits.audit import Audit
+from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import require_report
 
 __all__ = ["picture"]
@@ -16,11 +17,14 @@ def picture(audit: Audit) -> bytes:
     """Draw false alarms against misses, as PNG.
 
     Raises:
-        KerchiefError: matplotlib is not installed.
+        KerchiefError: matplotlib is not installed, or the audit has no curve.
     """
     require_report()
     from matplotlib.figure import Figure
 
+    if audit.curve is None:
+        raise InvalidValue(f"the audit of {audit.name!r} is from one run, which has no curve")
+    alarms, hits = audit.curve
     claim, shares = audit.claim, np.linspace(0, 1, 401)
     steep = 1 - claim.delta - np.exp(claim.epsilon) * shares
     flat = np.exp(-claim.epsilon) * (1 - claim.delta - shares)
@@ -31,11 +35,11 @@ def picture(audit: Audit) -> bytes:
     axes.plot(
         shares, allowed, color="#D55E00", label=f"the claim: below this, ε > {claim.epsilon:g}"
     )
-    axes.plot(audit.alarms, 1 - audit.hits, color="#0072B2", label="seen by the test")
+    axes.plot(alarms, 1 - hits, color="#0072B2", label="seen by the test")
     axes.plot(shares, 1 - shares, color="#767676", linestyle=(0, (2, 2)), label="guessing")
     axes.set(xlabel="false alarms", ylabel="misses", xlim=(0, 1), ylim=(0, 1))
     axes.set_title(
-        f"{audit.policy}, {claim.trust}: ε ≥ {audit.epsilon_lower:.3g}, claimed {claim.epsilon:g}",
+        f"{audit.name}, {claim.trust}: ε ≥ {audit.epsilon_lower:.3g}, claimed {claim.epsilon:g}",
         loc="left",
         fontsize=10,
     )

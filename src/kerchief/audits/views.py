@@ -1,151 +1,167 @@
-"""What an onlooker sees: everything that was released, from many runs at once."""
+"""What an onlooker sees of a bandit with contexts: all that leaves devices or is released."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.audits.neighbours import Population
-from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Query, Released, Start, Tree
-from kerchief.core.contracts import BoundedLoss as Loss
+from kerchief.audits.neighbours import Population, neighbours
+from kerchief.core.contracts import BoundedLoss, Clock, Outlook, Policy, Problem, Start, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.simulation.loop import Scene, advance, begin
 
-__all__ = ["Spy", "releases"]
+__all__ = ["TOGETHER", "Tapped", "contextual_views"]
 
 Floats = NDArray[np.float64]
 
-# How many runs are mapped over at once: bounds memory, and stays where arithmetic is trusted.
-_TOGETHER = 8000
+TOGETHER = 8000
+"""How many runs are mapped over at once: bounds memory, and stays where arithmetic is trusted."""
 
 
 @struct
-class Notes:
-    """The learner's state, and every release that it was given."""
+class Noted:
+    """A memory or a tally, and beside it what was seen so far."""
 
-    state: Tree
-    seen: Mapping[str, Array]
-    count: Mapping[str, Array]
+    inner: Tree
+    pages: Array
+    count: Array
+
+    def noting(self, inner: Tree, seen: Array) -> Noted:
+        """One page more."""
+        pages = self.pages.at[self.count].set(seen, mode="drop")
+        return Noted(inner=inner, pages=pages, count=self.count + 1)
 
 
 @struct
-class Spy:
-    """A policy that does as another one does, and writes down what it is given.
+class Tapped:
+    """A privatizer that does as another one does, and writes down what can be seen of it.
+
+    Where devices add the noise, nobody is trusted, and every report is seen; else every release.
 
     Attributes:
-        policy: the other one.
-        pages: for each query, how many releases there can be.
+        inner: the other one.
+        horizon: number of rounds.
     """
 
-    policy: Policy
-    pages: tuple[tuple[str, int], ...] = static()
+    inner: Privatizer
+    horizon: int = static()
 
     @property
-    def queries(self) -> Mapping[str, Query]:
-        """The same questions."""
-        return self.policy.queries
+    def schedule(self) -> Any:
+        """As the other one."""
+        return self.inner.schedule
 
-    def init(self, outlook: Mapping[str, Outlook]) -> Notes:
+    @property
+    def outlook(self) -> Outlook:
+        """As the other one."""
+        return self.inner.outlook
+
+    def open(self) -> tuple[Noted, Noted]:
         """Empty pages."""
-        return Notes(
-            state=self.policy.init(outlook),
-            seen={name: jnp.zeros((pages, self._length(name))) for name, pages in self.pages},
-            count={name: jnp.int32(0) for name, _ in self.pages},
+        memory, tally = self.inner.open()
+        query, device = self.inner.query, self.inner.noisy_device
+        size = query.dim if isinstance(query, BoundedLoss) else query.size
+        releases = 0 if device else self.schedule.capacity(self.horizon)
+        zero = jnp.int32(0)
+        return (
+            Noted(inner=memory, pages=jnp.zeros((releases, size)), count=zero),
+            Noted(inner=tally, pages=jnp.zeros((self.horizon * device, size)), count=zero),
         )
 
-    def due(self, state: Notes, clock: Clock) -> Mapping[str, Array | bool]:
+    def randomize(self, record: Tree, clock: Clock, stream: Stream) -> Array:
         """As the other one."""
-        return self.policy.due(state.state, clock)
+        report: Array = self.inner.randomize(record, clock, stream)
+        return report
 
-    def request(self, state: Notes, name: str) -> Start | None:
-        """As the other one."""
-        return self.policy.request(state.state, name)
+    def collect(self, tally: Noted, report: Array) -> Noted:
+        """Write the report down where it may be seen, then hand it on."""
+        inner = self.inner.collect(tally.inner, report)
+        if self.inner.noisy_device:
+            return tally.noting(inner, report)
+        return dataclasses.replace(tally, inner=inner)
 
-    def update(self, state: Notes, name: str, release: Released) -> Notes:
+    def release(
+        self, memory: Noted, tally: Noted, request: Start | None, clock: Clock, stream: Stream
+    ) -> tuple[Any, Noted]:
         """Write the release down, then hand it on."""
-        loss = isinstance(self.queries[name], Loss)
-        told = release.point if loss else release.total
-        page = state.seen[name].at[state.count[name]].set(told, mode="drop")
-        return Notes(
-            state=self.policy.update(state.state, name, release),
-            seen={**state.seen, name: page},
-            count={**state.count, name: state.count[name] + 1},
-        )
+        told: Any
+        told, inner = self.inner.release(memory.inner, tally.inner, request, clock, stream)
+        if self.inner.noisy_device:
+            return told, dataclasses.replace(memory, inner=inner)
+        loss = isinstance(self.inner.query, BoundedLoss)
+        return told, memory.noting(inner, told.point if loss else told.total)
 
-    def refreshes(self, clock: Clock) -> Array | bool:
+    def clear(self, tally: Noted) -> Noted:
         """As the other one."""
-        return self.policy.refreshes(clock)
-
-    def publish(self, state: Notes) -> Tree:
-        """As the other one."""
-        return self.policy.publish(state.state)
-
-    def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """As the other one."""
-        return self.policy.act(model, arms, clock, stream)
-
-    def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """As the other one."""
-        return self.policy.record(model, arms, action, reward)
-
-    def _length(self, name: str) -> int:
-        query = self.queries[name]
-        return query.dim if isinstance(query, Loss) else query.size
+        return dataclasses.replace(tally, inner=self.inner.clear(tally.inner))
 
 
-def releases(
+def contextual_views(
     *,
     policy: Policy,
     privatizers: Mapping[str, Privatizer],
-    population: Population,
+    facts: Problem,
     runs: int,
     seed: int,
-) -> Floats:
-    """Play many runs of one population: what each released, by run, release and number.
+) -> tuple[Floats, Floats]:
+    """Play many runs of two neighbouring populations: what was seen, by run, place and number.
 
-    Queries stand side by side, and one that is released more rarely has zeros at the end.
+    Queries stand side by side, and one that is seen more rarely has zeros at the end.
+
+    Args:
+        policy: the bandit.
+        privatizers: one a query.
+        facts: the public facts that the bandit was built from; as many users take part.
+        runs: how often each population is played.
+        seed: of the first population; the second has the next one.
     """
-    horizon = population.facts.horizon
-    pages = tuple((name, one.schedule.capacity(horizon)) for name, one in privatizers.items())
-    scene = Scene(
-        policy=Spy(policy=policy, pages=pages),
-        privatizers=dict(privatizers),
-        environment=population,
-        seed=jnp.uint32(seed),
+    model = policy.publish(policy.init({name: p.outlook for name, p in privatizers.items()}))
+    tapped: Any = {
+        name: Tapped(inner=one, horizon=facts.horizon) for name, one in privatizers.items()
+    }
+    one, other = (
+        _seen(
+            Scene(policy=policy, privatizers=tapped, environment=world, seed=jnp.uint32(number)),
+            runs,
+        )
+        for number, world in enumerate(neighbours(policy, facts, model), start=seed)
     )
-    chunks = [
-        _seen(scene, np.arange(start, min(start + _TOGETHER, runs)), pages)
-        for start in range(0, runs, _TOGETHER)
-    ]
+    return one, other
+
+
+def _seen(scene: Scene, runs: int) -> Floats:
+    """What these runs showed, some runs after others."""
+    world: Any = scene.environment
+    assert isinstance(world, Population)
+    chunks = []
+    for start in range(0, runs, TOGETHER):
+        numbers = jnp.arange(start, min(start + TOGETHER, runs), dtype=jnp.uint32)
+        carry = begin(scene, numbers)
+        carry = advance(scene, carry, jnp.int32(0), length=world.facts.horizon)
+        chunks.append(_side_by_side([_pages(carry, name) for name in scene.privatizers]))
     return np.concatenate(chunks)
 
 
-def _seen(scene: Any, runs: NDArray[np.int64], pages: tuple[tuple[str, int], ...]) -> Floats:
-    """What these runs released."""
-    carry = begin(scene, jnp.asarray(runs, jnp.uint32))
-    carry = advance(scene, carry, jnp.int32(0), length=scene.environment.facts.horizon)
-    most = max(count for _, count in pages)
-    padded = [
-        np.pad(np.asarray(page, np.float64), ((0, 0), (0, most - page.shape[1]), (0, 0)))
-        for page in _pages(carry.state)
-    ]
-    return np.concatenate(padded, axis=2)
-
-
-def _pages(notes: Notes) -> list[Array]:
-    """Each query's releases, every one but the first as its difference to the one before.
+def _pages(carry: Any, name: str) -> Floats:
+    """One query's reports; or its releases, each but the first as its difference to the last.
 
     That is no more and no less than the releases themselves, and kinder to arithmetic.
     """
-    return [
-        jnp.diff(page, axis=1, prepend=jnp.zeros_like(page[:, :1]))
-        for page in jax.tree.leaves(notes.seen)
-    ]
+    reports = np.asarray(carry.tally[name].pages, np.float64)
+    if reports.shape[1]:
+        return reports
+    return np.diff(np.asarray(carry.memory[name].pages, np.float64), axis=1, prepend=0.0)
+
+
+def _side_by_side(pages: list[Floats]) -> Floats:
+    most = max(page.shape[1] for page in pages)
+    padded = [np.pad(page, ((0, 0), (0, most - page.shape[1]), (0, 0))) for page in pages]
+    return np.concatenate(padded, axis=2)

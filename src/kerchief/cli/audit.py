@@ -1,36 +1,46 @@
-"""`kerchief audit`: look at a private bandit from outside, and see how much can be proved."""
+"""`kerchief audit`: look at something private from outside, and see how much can be proved."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 import click
 
-from kerchief.audits import Audit, OneRun, one_run
-from kerchief.audits import audit as look_at
+from kerchief.audits import KINDS, Audit, Subject, entries, find, one_run
 from kerchief.audits.picture import picture
 from kerchief.cli import options
 from kerchief.cli.device import use_device
-from kerchief.cli.printing import complain, print_json, print_table
+from kerchief.cli.printing import complain, print_json, print_table, progress_bar
+from kerchief.core.errors import InvalidValue
 from kerchief.experiments.folder import Folder
 
 __all__ = ["audit"]
 
+# The chance that a bound is wrong: of a single audit, and of each where all are run.
+_FAILURE, _RARE = 0.05, 1e-3
+
 
 @click.command()
-@click.argument("policy")
+@click.argument("name", required=False)
 @click.option(
     "--trust",
-    default="joint",
-    show_default=True,
     metavar="local|shuffle|joint|central",
-    help="Whom users must trust.",
+    help="Whom users must trust.  [default: the first under which NAME claims something]",
 )
+@click.option(
+    "--kind",
+    metavar="|".join(KINDS),
+    help="Which NAME is meant.  [default: the first of these kinds that has it]",
+)
+@click.option("--all", "everything", is_flag=True, help="Audit everything that can be, in turn.")
 @options.epsilon
 @options.delta
 @click.option(
-    "--replicates", default=20_000, show_default=True, help="Runs of each of two populations."
+    "--replicates",
+    type=int,
+    help="Runs of each of two populations.  [default: 20000 for a bandit, its own for a mechanism]",
 )
 @click.option(
     "--canaries",
@@ -47,34 +57,54 @@ __all__ = ["audit"]
 @options.json_output
 def audit(
     *,
-    policy: str,
-    trust: str,
+    name: str | None,
+    trust: str | None,
+    kind: str | None,
+    everything: bool,
     epsilon: float,
     delta: float,
-    replicates: int,
+    replicates: int | None,
     canaries: int | None,
     seed: int,
     device: str,
     out: Path | None,
     as_json: bool,
 ) -> int:
-    """Bound the epsilon of POLICY from below, by telling two populations apart.
+    """Bound the epsilon of NAME from below, by telling two populations apart.
 
-    Leaves with 1 if that is more than was claimed: then the claim is false.
+    NAME is a bandit or a mechanism. Leaves with 1 if more can be told than was claimed: then the
+    claim is false.
     """
     use_device(device)
-    folder = None if out is None or canaries is not None else Folder.at(out)
-    found: Audit | OneRun
+    if everything == (name is not None):
+        raise InvalidValue("name one bandit or mechanism, or say --all")
+    if name is None:
+        if trust or kind or canaries is not None or out:
+            raise InvalidValue("--all audits everything; say no trust, kind, canaries or folder")
+        look = partial(
+            Subject.audit, epsilon=epsilon, delta=delta, runs=replicates, seed=seed, failure=_RARE
+        )
+        return _show_all(
+            [(subject, look(subject)) for subject in _told(entries())], as_json=as_json
+        )
     files: list[Path] = []
-    if canaries is None:
-        found = look_at(
-            policy, trust=trust, epsilon=epsilon, delta=delta, runs=replicates, seed=seed
+    if canaries is not None:
+        if trust not in (None, "joint") or kind or replicates is not None or out:
+            raise InvalidValue("canaries are one run of fits under joint trust, without a picture")
+        found = one_run(name, epsilon=epsilon, delta=delta, canaries=canaries, seed=seed)
+    else:
+        subject = find(name, trust=trust, kind=kind)
+        folder = None if out is None else Folder.at(out)
+        found = subject.audit(
+            epsilon=epsilon, delta=delta, runs=replicates, seed=seed, failure=_FAILURE
         )
         if folder is not None:
-            drawn = picture(found)
-            files = [folder.write("audit.png", partial(_fill, drawn))]
-    else:
-        found = one_run(policy, epsilon=epsilon, delta=delta, canaries=canaries, seed=seed)
+            files = [folder.write("audit.png", partial(_fill, picture(found)))]
+    return _show(found, files, as_json=as_json)
+
+
+def _show(found: Audit, files: list[Path], *, as_json: bool) -> int:
+    """One audit: what was found, or one JSON object."""
     if as_json:
         print_json(found.to_dict())
     else:
@@ -84,11 +114,40 @@ def audit(
             click.echo(f"picture: {path}")
         click.echo(
             f"epsilon is at least {found.epsilon_lower:.3g} (confidence {1 - found.failure:g}), "
-            f"claimed is {epsilon:g}; an audit is an alarm, not a proof"
+            f"claimed is {found.claim.epsilon:g}; an audit is an alarm, not a proof"
         )
     if not found.kept:
         complain("warning", "the claim is false: more can be told than it allows")
     return int(not found.kept)
+
+
+def _told(subjects: Iterable[Subject]) -> Iterator[Subject]:
+    """One after another, with a bar that shows how far we are."""
+    everything = list(subjects)
+    with progress_bar() as bar:
+        task = bar.add_task("auditing", total=len(everything))
+        for subject in everything:
+            bar.update(task, description=f"{subject.name}, {subject.trust}")
+            yield subject
+            bar.advance(task)
+
+
+def _show_all(audits: Iterable[tuple[Subject, Audit]], *, as_json: bool) -> int:
+    """All audits: a line each, or one JSON object."""
+    lines = [{"kind": subject.kind, **found.to_dict()} for subject, found in audits]
+    broken = [line for line in lines if not line["kept"]]
+    if as_json:
+        print_json({"audits": lines})
+    else:
+        columns = ("kind", "name", "trust", "epsilon_lower", "epsilon_claimed", "replicates")
+        rows = [[_text(line[column]) for column in columns] for line in lines]
+        print_table([column.replace("_", " ") for column in columns], rows, columns="lllrrr")
+        click.echo(
+            f"each bound holds with confidence {1 - _RARE:g}; an audit is an alarm, not a proof"
+        )
+    for line in broken:
+        complain("warning", f"the claim of {line['name']} ({line['trust']}) is false")
+    return int(bool(broken))
 
 
 def _fill(content: bytes, path: Path) -> None:

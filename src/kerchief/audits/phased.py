@@ -1,0 +1,143 @@
+"""What an onlooker sees of a bandit that goes by phases: the release of every phase."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.audits.views import TOGETHER
+from kerchief.core.crowd import Crowd
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.environments.population import Population, World
+from kerchief.policies.phased.contract import Asking, Phase, Phased
+from kerchief.simulation.phases import Protocol, Scene, begin, play
+
+__all__ = ["Clients", "phased_views", "phases_seen"]
+
+Floats = NDArray[np.float64]
+
+
+@struct
+class Clients(Population):
+    """A population in which every client but the first saw an average of 0, and nothing is chance.
+
+    Attributes:
+        seen: what the first client saw, on each of the actions that it was shown.
+    """
+
+    seen: Array
+
+    @classmethod
+    def around(cls, crowd: Crowd, seen: float | Floats) -> Clients:
+        """The population whose first client saw this, on actions that are always the same."""
+        usual = Population.of(
+            dim=crowd.dim,
+            arms=crowd.arms,
+            clients=crowd.clients,
+            radius=crowd.radius,
+            spread=crowd.spread,
+            fixed=0,
+        )
+        return cls(**vars(usual), seen=jnp.asarray(seen, jnp.float32))
+
+    def averages(self, world: World, features: Array, pulls: Array, stream: Stream) -> Array:
+        """What one client saw."""
+        return jnp.where((stream.round == 0) & (pulls > 0), self.seen, jnp.float32(0))
+
+
+# How many phases are played: the first client is asked in the first of them.
+_PHASES = 3
+
+
+def phases_seen(protocol: Protocol) -> tuple[Phase, ...]:
+    """The first phases of a protocol, so that releases are what an onlooker sees.
+
+    Where devices add the noise, nobody is trusted, and every report is seen. So the first phase
+    then asks one client, or one an action: its releases are reports.
+    """
+    first, *rest = protocol.phases[:_PHASES]
+    privatizer = protocol.privatizer
+    if privatizer is not None and privatizer.noisy_device:
+        first = dataclasses.replace(first, clients=1, pulls=1)
+    return (first, *rest)
+
+
+def phased_views(
+    *,
+    policy: Phased,
+    protocol: Protocol,
+    runs: int,
+    seed: int,
+    populations: tuple[Clients, Clients] | None = None,
+) -> tuple[Floats, Floats]:
+    """Play many runs of two neighbouring populations: what was seen, by run, phase and number.
+
+    Args:
+        policy: the bandit.
+        protocol: from `simulation.phases.arrange`.
+        runs: how often each population is played.
+        seed: of the first population; the second has the next one.
+        populations: other ones than those whose first client's answers are farthest apart.
+    """
+    ends = populations or _farthest(policy, protocol)
+    one, other = (
+        _seen(
+            Scene(
+                policy=policy,
+                privatizer=protocol.untimed,
+                population=population,
+                seed=jnp.uint32(number),
+            ),
+            phases_seen(protocol),
+            runs,
+        )
+        for number, population in enumerate(ends, start=seed)
+    )
+    return one, other
+
+
+def _farthest(policy: Phased, protocol: Protocol) -> tuple[Clients, Clients]:
+    """The two populations, with rewards at their bounds, whose first clients' answers differ most.
+
+    One client saw the best where the other one saw the worst.
+    """
+    assert isinstance(policy, Asking)
+    crowd, privatizer = policy.crowd, protocol.privatizer
+    assert privatizer is not None
+    world = Clients.around(crowd, 0.0).init(Stream.of(seed=0, replicate=0))
+    phase = jax.tree.map(jnp.int32, phases_seen(protocol)[0])
+    asked = policy.ask(world.features, policy.init(), phase, noisy=True)
+
+    def told(averages: Floats) -> Array:
+        return privatizer.query.encode(policy.answer(asked, 0, jnp.asarray(averages)))
+
+    def apart(pair: tuple[Floats, Floats]) -> float:
+        return float(jnp.linalg.norm(told(pair[0]) - told(pair[1])))
+
+    sides = np.array(list(itertools.product((False, True), repeat=asked.pulls.shape[1])))
+    ends = [
+        (np.where(side, crowd.high, crowd.low), np.where(side, crowd.low, crowd.high))
+        for side in sides
+    ]
+    one, other = max(ends, key=apart)
+    return Clients.around(crowd, one), Clients.around(crowd, other)
+
+
+def _seen(scene: Scene, phases: tuple[Phase, ...], runs: int) -> Floats:
+    """What these runs showed, some runs after others."""
+    chunks = []
+    for start in range(0, runs, TOGETHER):
+        carry = begin(scene, jnp.arange(start, min(start + TOGETHER, runs), dtype=jnp.uint32))
+        pages = []
+        for phase in phases:
+            carry = play(scene, carry, jax.tree.map(jnp.int32, phase))
+            pages.append(np.asarray(carry.last.total, np.float64).reshape(len(carry.regret), -1))
+        chunks.append(np.stack(pages, axis=1))
+    return np.concatenate(chunks)

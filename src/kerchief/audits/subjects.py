@@ -1,0 +1,197 @@
+"""Everything that can be audited, by kind, name and trust."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.audits.audit import Audit, check_runs, look
+from kerchief.audits.phased import phased_views
+from kerchief.audits.plain import plain_views
+from kerchief.audits.specimens import SPECIMENS
+from kerchief.audits.views import contextual_views
+from kerchief.core.convex import Ball
+from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.game import Game
+from kerchief.core.registry import Registry
+from kerchief.core.validate import whole
+from kerchief.environments.plain_convex import Quadratic
+from kerchief.environments.population import Population
+from kerchief.environments.worlds import make_environment
+from kerchief.policies import POLICIES
+from kerchief.policies.phased import PHASED
+from kerchief.policies.plain import PLAIN
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.registry import protect
+from kerchief.simulation import phases, plain
+
+__all__ = ["HORIZON", "KINDS", "ROUNDS", "RUNS", "Kind", "Subject", "entries", "find"]
+
+HORIZON, ROUNDS = 64, 1024
+"""How many users each audited run has, enough for a batch of every bandit here; and how many rounds
+a bandit that goes by phases is built for, enough for two phases of it.
+"""
+
+RUNS = 20_000
+"""How often each population of a bandit is played, if nothing is said."""
+
+Views: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of thing that can be audited.
+
+    Attributes:
+        registry: the things, by name.
+        views: what is seen of one of them in two neighbouring populations, from its name, the
+            claim, how often each population is played, and a seed.
+    """
+
+    registry: Registry[Any]
+    views: Callable[[str, Guarantee, int, int], Views]
+
+    def trusts(self, name: str) -> tuple[str, ...]:
+        """The trusts under which a thing claims something."""
+        return tuple(trust for trust in self.registry[name].trusts if trust != Trust.NONE)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Subject:
+    """Something that claims to be private.
+
+    Attributes:
+        kind: a word of `KINDS`.
+        name: its own name.
+        trust: whom users must trust.
+
+    >>> find("tsallis")
+    Subject(kind='plain', name='tsallis', trust='local')
+    """
+
+    kind: str
+    name: str
+    trust: str
+
+    @property
+    def runs(self) -> int:
+        """How often each population is played, if nothing is said."""
+        entry = KINDS[self.kind].registry[self.name]
+        return int(getattr(entry, "runs", RUNS))
+
+    def audit(
+        self,
+        *,
+        epsilon: float,
+        delta: float = 1e-5,
+        runs: int | None = None,
+        seed: int = 0,
+        failure: float = 0.05,
+    ) -> Audit:
+        """Hold it to a claim.
+
+        Args:
+            epsilon: ε of the claim.
+            delta: δ of the claim.
+            runs: how often each population is played.
+            seed: of everything random.
+            failure: the chance that the bound is wrong.
+
+        Raises:
+            InvalidValue: a value is out of its bound.
+        """
+        runs = check_runs(self.runs if runs is None else runs)
+        # The second population has the next seed.
+        whole("seed", seed, low=0, high=2**32 - 2)
+        claim = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(self.trust))
+        views = KINDS[self.kind].views(self.name, claim, runs, seed)
+        return look(name=self.name, claim=claim, views=views, seed=seed, failure=failure)
+
+
+def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Subject:
+    """What is to be audited.
+
+    Args:
+        name: of a bandit or a mechanism.
+        trust: whom users must trust; by default the first under which it claims something.
+        kind: a word of `KINDS`; by default the first that knows the name.
+
+    Raises:
+        KerchiefError: there is no such thing, or not under this trust, or it claims nothing.
+    """
+    kinds = [kind] if kind else [word for word, one in KINDS.items() if name in one.registry]
+    if not kinds:
+        known = ", ".join(KINDS)
+        raise UnknownName(
+            f"nothing that can be audited is called {name!r}; kinds are {known}, and "
+            "`kerchief list policies` and `kerchief list mechanisms` show their names"
+        )
+    offered = KINDS[kinds[0]].trusts(name)
+    if not offered or trust not in (None, *offered):
+        raise InvalidValue(
+            f"trust is {trust!r}; {name!r} claims something under "
+            f"{', '.join(offered) or 'no trust'}"
+        )
+    return Subject(kind=kinds[0], name=name, trust=trust or offered[0])
+
+
+def entries() -> Iterator[Subject]:
+    """Every registered mechanism, and every deployable bandit under each of its trusts.
+
+    Papers' own versions, which are not offered for deployment, are left out; `find` knows them.
+
+    >>> [subject.trust for subject in entries() if subject.name == "dpe"]
+    ['local', 'shuffle', 'central']
+    """
+    for word, kind in KINDS.items():
+        for name in kind.registry:
+            if "@" not in name:
+                yield from (
+                    Subject(kind=word, name=name, trust=trust) for trust in kind.trusts(name)
+                )
+
+
+def _contextual(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
+    entry = POLICIES[name]
+    facts = make_environment(link=entry.home or "linear", dim=2, arms=2).problem(HORIZON)
+    policy = entry.build(facts, "tuned", (claim.epsilon, claim.delta))
+    privatizers = protect(policy, claim, horizon=HORIZON)
+    return contextual_views(
+        policy=policy, privatizers=privatizers, facts=facts, runs=runs, seed=seed
+    )
+
+
+def _phased(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
+    crowd = Population.of(dim=2, arms=4, clients=10_000).problem(ROUNDS)
+    policy = PHASED[name].make(crowd, "tuned")
+    protocol = phases.arrange(policy, claim)
+    return phased_views(policy=policy, protocol=protocol, runs=runs, seed=seed)
+
+
+def _plain(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
+    entry = PLAIN[name]
+    game = Game(horizon=HORIZON, low=0.0, high=1.0, arms=2)
+    if entry.actions == "domain":
+        game = Quadratic.of(domain=Ball(dim=2)).game(HORIZON)
+    policy, privatizers = plain.arrange(partial(entry.make, game, "tuned"), claim, horizon=HORIZON)
+    return plain_views(policy=policy, privatizers=privatizers, runs=runs, seed=seed)
+
+
+def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
+    specimen = SPECIMENS[name]
+    noise = specimen.make(claim.epsilon, claim.delta)
+    return specimen.draw(noise, 1, runs, seed), specimen.draw(noise, -1, runs, seed + 1)
+
+
+KINDS: Registry[Kind] = Registry("kind of audit")
+"""What can be audited, by the word of `--kind`; a name that two kinds have means the first."""
+
+KINDS.add("contextual", Kind(registry=POLICIES, views=_contextual))
+KINDS.add("phased", Kind(registry=PHASED, views=_phased))
+KINDS.add("plain", Kind(registry=PLAIN, views=_plain))
+KINDS.add("mechanism", Kind(registry=SPECIMENS, views=_mechanism))

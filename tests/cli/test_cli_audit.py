@@ -1,0 +1,94 @@
+"""`kerchief audit`: one name, everything, refusals, and what a program reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from kerchief.audits import Subject, find
+from kerchief.cli import audit as command
+
+Call = Callable[..., Result]
+
+
+def test_a_mechanism_is_audited(call: Call) -> None:
+    """The words of the JSON, and a bound that is above zero and at most the claim."""
+    result = call("audit", "one-bit", "--epsilon", 2, "--replicates", 2000, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["name"] == "one-bit"
+    assert found["epsilon_claimed"] == 2.0
+    assert found["trust"] == "local"
+    assert 1.0 < found["epsilon_lower"] <= 2.0
+
+
+def test_a_bandit_is_audited_and_drawn(call: Call, tmp_path: Path) -> None:
+    """A bandit without contexts, by its kind, with the picture."""
+    pytest.importorskip("matplotlib")
+    words = ("--kind", "plain", "--epsilon", 2, "--replicates", 1000, "--out", "seen")
+    result = call("audit", "greedy", *words)
+    assert result.exit_code == 0, result.output
+    assert "an audit is an alarm, not a proof" in result.stdout
+    assert (tmp_path / "seen" / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("json_too", [True, False])
+def test_everything_is_audited(call: Call, monkeypatch: pytest.MonkeyPatch, json_too: bool) -> None:
+    """A line each, with its kind."""
+
+    def few() -> Iterator[Subject]:
+        return iter([find("laplace"), find("one-bit")])
+
+    monkeypatch.setattr(command, "entries", few)
+    result = call("audit", "--all", "--replicates", 2000, *["--json"][: int(json_too)])
+    assert result.exit_code == 0, result.output
+    if json_too:
+        lines = json.loads(result.stdout)["audits"]
+        assert [(line["kind"], line["name"]) for line in lines] == [
+            ("mechanism", "laplace"),
+            ("mechanism", "one-bit"),
+        ]
+        assert all(line["failure"] == 1e-3 for line in lines)
+    else:
+        assert "one-bit" in result.stdout
+        assert "confidence 0.999" in result.stdout
+
+
+def test_a_false_claim_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit status and a warning."""
+    honest = Subject.audit
+
+    def boast(self: Subject, *, epsilon: float, **rest: object) -> object:
+        found = honest(self, epsilon=4.0, **rest)  # type: ignore[arg-type]
+        return dataclasses.replace(found, claim=dataclasses.replace(found.claim, epsilon=epsilon))
+
+    monkeypatch.setattr(Subject, "audit", boast)
+    result = call("audit", "one-bit", "--epsilon", 1, "--replicates", 2000)
+    assert result.exit_code == 1
+    assert "the claim is false" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "name one bandit or mechanism, or say --all"),
+        (("linucb", "--all"), "name one bandit or mechanism, or say --all"),
+        (("--all", "--trust", "local"), "say no trust, kind, canaries or folder"),
+        (("gloc",), "claims something under no trust"),
+        (("linucb", "--trust", "nobody"), "claims something under local, shuffle"),
+        (("laplace", "--kind", "plain"), "no policy without contexts is called 'laplace'"),
+        (("laplace", "--replicates", "0"), "runs is 0"),
+        (("laplace", "--seed", "4294967295"), "seed is 4294967295"),
+        (("glm-rare", "--canaries", "100", "--trust", "local"), "without a picture"),
+    ],
+)
+def test_nonsense_is_refused(call: Call, words: tuple[str, ...], said: str) -> None:
+    """By our own errors, with the remedy."""
+    result = call("audit", *words)
+    assert result.exit_code != 0
+    assert said in " ".join(result.stderr.split())

@@ -15,11 +15,12 @@ from jax import Array
 
 from kerchief.checks import Case, CheckFailed, check_registry, yield_policy_checks
 from kerchief.checks.by_hand import hand_of
+from kerchief.checks.worst import spots, worst_users
 from kerchief.core.contracts import Arms, Clock, Example, Release, Start, Tree
 from kerchief.core.errors import BudgetExceeded
 from kerchief.core.linalg import svec
 from kerchief.core.losses import GLMLoss
-from kerchief.core.queries import Regression
+from kerchief.core.queries import Gram, Regression
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import struct
@@ -29,12 +30,13 @@ from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import POLICIES, Entry
 from kerchief.privacy import MemoryLedger, Receipt
 from kerchief.privacy.receipts import Charge
-from kerchief.privatizers import CohortSums, OnDemand, protect
+from kerchief.privatizers import CohortSums, OnDemand, PrefixSums, protect
 from kerchief.privatizers.fits import Fits
 from kerchief.simulation.run import Run, simulate
 
 LAWS = dict(yield_policy_checks())
 _SHOWS = "one user shows in releases alone"
+_WORST = "worst user moves releases by the sensitivity at most"
 
 
 @struct
@@ -315,6 +317,73 @@ class SmugglesToRequest(RarelySwitching):
         return dataclasses.replace(start, ridge=start.ridge + abs(getattr(self, "_smuggled", 0.0)))
 
 
+@struct
+class Marked(Example):
+    """A record that says by how much it wants to count."""
+
+    boost: Array | float = 1.0
+
+
+class Boosted(Regression):
+    """Counts a record as often as it says, after it was clipped."""
+
+    def encode(self, record: Example) -> Array:
+        return getattr(record, "boost", 1.0) * Regression.encode(self, record)
+
+
+@struct
+class Doubles(LinUCB):
+    """Counts users twice whose arms all lie along one line, as only odd ones do."""
+
+    def record(
+        self, model: Model, arms: Arms, action: Array, reward: Array
+    ) -> Mapping[str, Marked]:
+        x = arms.features
+        units = x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        odd = (jnp.abs(units @ units.T) > 0.999).all()
+        boost = jnp.where(odd, 2.0, 1.0)
+        return {"moments": Marked(features=x[action], reward=reward, boost=boost)}
+
+
+class Heavy(Gram):
+    """Weighs a record as it says, after its weights were clipped."""
+
+    def encode(self, record: Example) -> Array:
+        return getattr(record, "boost", 1.0) * Gram.encode(self, record)
+
+
+@struct
+class Adventurous(RarelySwitching):
+    """Weighs whoever explores one and a half times."""
+
+    def record(self, model: Any, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        sent = RarelySwitching.record(self, model, arms, action, reward)
+        boost = jnp.where((sent["warm"].features != 0).any(), 1.5, 1.0)
+        return {**sent, "curvature": Marked(**vars(sent["curvature"]), boost=boost)}
+
+
+@struct
+class Doubtful(PrefixSums):
+    """Adds long reports twice, for good measure."""
+
+    def collect(self, tally: Any, report: Any) -> Any:
+        long = jnp.linalg.norm(report) > 1.3
+        return PrefixSums.collect(self, tally, jnp.where(long, 2.0, 1.0) * report)
+
+
+def _doubtful(*given: Any, **named: Any) -> Mapping[str, Any]:
+    made: Mapping[str, Any] = protect(*given, **named)
+    return {name: Doubtful(**vars(one)) for name, one in made.items()}
+
+
+@struct
+class Timid(LinUCB):
+    """Sends a record that hardly anyone's arms can fill."""
+
+    def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        return {"moments": Example(features=0.3 * arms.features[action], reward=reward)}
+
+
 class HalfSensitive(GLMLoss):
     """Forgets that replacing a user moves a sum of gradients by twice their bound."""
 
@@ -395,6 +464,7 @@ def _rare(
     trust: str = "joint",
     *,
     loss: type[GLMLoss] = GLMLoss,
+    gram: type[Gram] = Gram,
     **rooms: Any,
 ) -> Case:
     """A case of the rarely switching bandit that explores, with one thing changed."""
@@ -404,7 +474,8 @@ def _rare(
         plain: Any = entry.make(problem, mode)
         # A small ridge, so that the few rounds of a law see fits.
         early = {"loss": loss(**vars(plain.loss)), "threshold": 0.05, "damping": 0.8}
-        return kind(**{**vars(plain), **early})
+        asked = {"curvature": gram(**vars(plain.curvature))}
+        return kind(**{**vars(plain), **early, **asked})
 
     changed = dataclasses.replace(entry, make=make, kind=kind)
     return Case.of(f"glm-rare-explore[{kind.__name__}]", changed, trust, **rooms)
@@ -424,13 +495,13 @@ def _case(
     return Case.of(f"linucb[{kind.__name__}]", entry, trust, **rooms)
 
 
-def _asking(query: type[Regression]) -> Case:
+def _asking(query: type[Regression], kind: type[LinUCB] = LinUCB, trust: str = "none") -> Case:
     """LinUCB with another query."""
 
     def make(problem: Any, mode: Any) -> LinUCB:
-        return dataclasses.replace(LinUCB.of(problem, mode=mode), query=query.of(problem))
+        return dataclasses.replace(kind.of(problem, mode=mode), query=query.of(problem))
 
-    return _case(make=make)
+    return _case(kind, trust, make=make)
 
 
 def _with(**values: Any) -> Any:
@@ -491,6 +562,10 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
         "a schedule that looks at records",
         lambda: _rare(protect=_as(Doorman, schedule=Watching(limit=9, door=_Door()))),
     ),
+    (_WORST, "arms along one line count twice", lambda: _asking(Boosted, Doubles, "joint")),
+    (_WORST, "explorers weigh more", lambda: _rare(Adventurous, gram=Heavy)),
+    (_WORST, "added twice", lambda: _case(trust="joint", protect=_doubtful)),
+    (_WORST, "a blind search", lambda: _case(Timid, "joint")),
     ("statistics obey their bound", "half for a loss", lambda: _rare(loss=HalfSensitive)),
     ("statistics obey their bound", "double for a loss", lambda: _rare(loss=OverlySensitive)),
     ("clipping holds beyond the domain", "undefined point", lambda: _rare(loss=TrustingLoss)),
@@ -518,6 +593,29 @@ def test_the_law_catches_its_fault(name: str, make: Callable[[], Case]) -> None:
 
 def test_every_law_has_a_planted_fault() -> None:
     assert {law for law, _, _ in FAULTS} == set(LAWS)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "case", [_asking(Boosted, Doubles, "joint"), _rare(Adventurous, gram=Heavy)], ids=str
+)
+@pytest.mark.parametrize(
+    "law", [_SHOWS, "statistics obey their bound", "clipping holds beyond the domain"]
+)
+def test_a_user_who_counts_more_is_found_by_search_alone(law: str, case: Case) -> None:
+    LAWS[law](case)
+
+
+@pytest.mark.nightly
+def test_the_search_meets_users_who_explore_and_users_who_do_not() -> None:
+    case = _rare()
+    found = worst_users(case, next(spots(case)))
+    policy: Any = case.policy()
+    # Whoever explores is in the second matrix, and whoever does not in the first.
+    assert found["curvature"].distance > 0.95 * policy.curvature.sensitivity
+    # Someone sends a gradient and someone sends none: only explorers are fitted to here.
+    assert found["warm"].distance > 0.95 * policy.warm.sensitivity
+    assert found["curvature"].branches > 10
 
 
 def test_an_unregistered_policy_is_found() -> None:

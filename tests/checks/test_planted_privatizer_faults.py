@@ -17,7 +17,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.privacy.receipts import Charge
@@ -28,6 +28,7 @@ from kerchief.privatizers.sums import Memory, Tally
 
 LAWS = dict(yield_privatizer_checks())
 _MOVES = "one user moves a release by the sensitivity at most"
+_FRESH = "successive releases differ by fresh noise"
 
 
 @struct
@@ -243,24 +244,73 @@ class Redrawn(BinaryTree):
         return self.std_at(round + 1) * stream.normal(state.shape[1]), state
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RedrawnTwin(DiscreteTree):
-    """Draws a block's exact noise again at every use."""
+@struct
+class OneForAll(Gaussian):
+    """Adds the same noise to every cohort."""
+
+    def add(self, vector: Array, stream: Stream) -> Array:
+        return Gaussian.add(self, vector, dataclasses.replace(stream, round=jnp.uint32(0)))
+
+
+@struct
+class Stale(BLT):
+    """Draws once, and gives every prefix that noise."""
+
+    def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
+        first = dataclasses.replace(stream, round=jnp.uint32(0))
+        return BLT.step(self, state, jnp.int32(0), first)[0], state
+
+
+@struct
+class EveryOther(BLT):
+    """Draws a seed for every second prefix, and uses it twice."""
+
+    def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
+        return BLT.step(self, state, round, dataclasses.replace(stream, round=stream.round // 2))
+
+
+class Frozen:
+    """Exact noise that is drawn at the first prefix of a stream and used ever after."""
+
+    def __init__(self, noise: Any) -> None:
+        self.noise = noise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.noise, name)
 
     def step(self, state: Any, round: Any, stream: Any) -> Any:
-        blocks = (int(round) + 1).bit_count()
-        draws = [self.node.add(jnp.zeros(state.shape[1]), stream) for _ in range(blocks)]
-        return sum(draws), state
+        if int(round) == 0:
+            self.first, _ = self.noise.step(state, round, stream)
+        return self.first, state
+
+
+@struct
+class StaleTwin(PrefixSums):
+    """Its twin draws once."""
+
+    def exact(self) -> PrefixSums:
+        return PrefixSums.exact(self).with_noise(Frozen)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RedrawnTwin(DiscreteBLT):
+    """Draws the earlier seeds' share again at every use."""
+
+    def step(self, state: Any, round: Any, stream: Any) -> Any:
+        seed = self.node.add(jnp.zeros(state.shape[1]), stream)
+        others = self.node.add(jnp.zeros(state.shape[1]), stream) / self.grid
+        share = jnp.sqrt((self.std_at(int(round) + 1) / self.std) ** 2 - 1)
+        return seed + jnp.rint(share * others) * self.grid, state
 
 
 @struct
 class CarelessTwin(PrefixSums):
-    """Its twin's tree is not one."""
+    """Its twin's noise has no memory."""
 
     def exact(self) -> PrefixSums:
         twin: Any = PrefixSums.exact(self).noise
-        tree = RedrawnTwin(node=twin.node, horizon=twin.horizon)
-        return PrefixSums(query=self.query, schedule=self.schedule, noise=tree)
+        redrawn = RedrawnTwin(**vars(twin))
+        return PrefixSums(query=self.query, schedule=self.schedule, noise=redrawn)
 
 
 def _joint(noise: type[BLT | BinaryTree], kind: type[PrefixSums] = PrefixSums) -> Protocol:
@@ -430,6 +480,10 @@ FAULTS = [
     ("noise is what was charged", "drawn afresh at every step", _joint(Unconnected)),
     ("noise is what was charged", "without the column norm", _joint(Narrow)),
     ("noise is what was charged", "blocks drawn again", _joint(Redrawn)),
+    (_FRESH, "one noise for all cohorts", _made("central", noise=OneForAll)),
+    (_FRESH, "one noise for all prefixes", _joint(Stale)),
+    (_FRESH, "seeds used twice", _joint(EveryOther)),
+    (_FRESH, "a twin that draws once", _joint(BLT, StaleTwin)),
     ("charges compose to the guarantee", "too little noise", _made(multiplier=0.99)),
     ("charges compose to the guarantee", "too much noise", _made("central", multiplier=1.01)),
     ("matrix noise is isometric", "every entry alike", _made(noise=Lopsided)),
@@ -444,7 +498,7 @@ FAULTS = [
     ),
     ("capacity is enforced", "no limit", _made("central", schedule=Generous(limit=3))),
     ("exact twin has the same law", "half the noise", _made(kind=ThinTwin)),
-    ("exact twin has the same law", "blocks drawn again", _joint(BLT, CarelessTwin)),
+    ("exact twin has the same law", "seeds drawn again", _joint(BLT, CarelessTwin)),
     ("exact twin fits the budget", "a little less noise", _made(kind=DearTwin)),
     ("idealized is honest", "false word", _made(kind=Pretender)),
     ("idealized is honest", "float noise", _made(noise=Gilded)),
@@ -456,6 +510,7 @@ FAULTS = [
     ("noise is what was charged", "noise for half the sensitivity", _fitting(sensitivity=0.5)),
     ("noise is what was charged", "gradients with two thirds", _fitting(noise=Faint)),
     ("noise is what was charged", "one draw for all steps", _fitting(noise=OneDraw)),
+    (_FRESH, "one draw for all steps", _fitting(noise=OneDraw)),
     ("charges compose to the guarantee", "one fit of all", _fitting(kind=OneFitFits)),
     ("order carries nothing", "late rows weigh more", _fitting(kind=FadingFits)),
     (_MOVES, "gradients not clipped", _fitting(asked=Unclipped)),

@@ -1,8 +1,9 @@
 """The laws as runnable checks, for our own bandits and for yours.
 
-`check_policy`, `check_privatizer`, `check_ledger` and `check_environment` hold a subject to every
-law of its kind, on fresh copies, and raise one `CheckFailed` that lists all failures. The `yield_*`
-functions give the same laws by name, for a test runner::
+`check_policy`, `check_phased`, `check_plain`, `check_privatizer`, `check_ledger` and
+`check_environment` hold a subject to every law of its kind, on fresh copies, and raise one
+`CheckFailed` that lists all failures. The `yield_*` functions give the same laws by name, for a
+test runner::
 
     @pytest.mark.parametrize(("name", "law"), list(yield_ledger_checks()))
     def test_my_ledger(name, law):
@@ -23,11 +24,13 @@ from kerchief.checks.phased import (
     phased_cases,
     yield_phased_checks,
 )
+from kerchief.checks.plain import check_plain, yield_plain_checks
 from kerchief.checks.policy import yield_policy_checks
 from kerchief.checks.privatizer import yield_privatizer_checks
 from kerchief.checks.protocol import Protocol, protocols
 from kerchief.checks.registry import check_registry, policy_cases
 from kerchief.checks.stage import Case
+from kerchief.checks.table import PlainCase, plain_cases
 from kerchief.core.contracts import Environment, Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.policies.registry import POLICIES, Entry
@@ -42,21 +45,25 @@ __all__ = [
     "Law",
     "Ledgers",
     "PhasedCase",
+    "PlainCase",
     "Protocol",
     "World",
     "check_environment",
     "check_ledger",
     "check_phased",
+    "check_plain",
     "check_policy",
     "check_privatizer",
     "check_registry",
     "environment_cases",
     "phased_cases",
+    "plain_cases",
     "policy_cases",
     "protocols",
     "yield_environment_checks",
     "yield_ledger_checks",
     "yield_phased_checks",
+    "yield_plain_checks",
     "yield_policy_checks",
     "yield_privatizer_checks",
 ]

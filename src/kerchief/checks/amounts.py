@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from kerchief.checks.errors import expect
 from kerchief.checks.protocol import Noise
-from kerchief.checks.statistics import precision_range
+from kerchief.checks.statistics import most_deviation, precision_range
 from kerchief.privacy import Composed, Event, Repeated
 from kerchief.privacy.composition import leaves
 from kerchief.privacy.receipts import Charge
 
-__all__ = ["attack", "bill", "charged_multiplier", "expect_noise_as_charged"]
+__all__ = ["attack", "bill", "charged_multiplier", "expect_fresh", "expect_noise_as_charged"]
 
 Floats = NDArray[np.float64]
 
@@ -72,6 +72,35 @@ def expect_noise_as_charged(
     seen = f"multipliers of {least.round(4)} to {most.round(4)}, by the user's first release"
     expect((charged <= most).all(), seen=seen, expected=f"{charged}, as charged, or more")
     expect((charged >= least).any(), seen=seen, expected=f"{charged} for some, as charged")
+
+
+def expect_fresh(noises: Sequence[Noise], charged: float) -> None:
+    """What two successive sums differ by is new noise, at least as much as was charged.
+
+    A user who is first in the later sum is hidden by the difference alone, and by no more of it
+    than the earlier sums leave open: the part of its noise that no mixture of theirs foretells.
+    That part has the charged deviation or more (chi-square at 1e-6; two thirds of it are rejected),
+    and in no copy is the difference nothing.
+
+    Args:
+        noises: of every sum that was told, in order.
+        charged: the deviation that was paid for.
+    """
+    draws = _side_by_side(noises)
+    squares = draws @ draws.T
+    # The diagonal of the root: what is left of each sum's noise beside the earlier ones'. Noise
+    # that was drawn once and used twice leaves nothing: not quite nothing here.
+    fresh = np.diag(np.linalg.cholesky(squares + 1e-12 * np.trace(squares) * np.eye(len(squares))))
+    for place in range(1, len(noises)):
+        apart = np.abs(noises[place].draws - noises[place - 1].draws).max(axis=1)
+        again = int((apart <= 1e-9 * charged).sum())
+        which = f"sums {place} and {place + 1}"
+        seen = f"{which} have the same noise in {again} of {len(apart)} copies"
+        expect(not again, seen=seen, expected="fresh noise in each")
+        size = draws.shape[1]
+        seen = f"{which} differ by fresh noise of deviation {fresh[place] / math.sqrt(size):.4g}"
+        most = most_deviation(fresh[place] ** 2, size - place)
+        expect(charged <= most, seen=seen, expected=f"at least {charged:.4g}, as charged")
 
 
 def attack(noises: Sequence[Noise]) -> Floats:

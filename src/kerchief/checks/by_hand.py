@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kerchief.checks.errors import expect, same
 from kerchief.checks.stage import Case
 from kerchief.core.contracts import Arms, Clock, Environment, Policy, Released, Start, Tree
 from kerchief.core.random import ARMS, DEVICE, MIDDLE, POLICY, REWARD, WORLD, Stream
@@ -23,19 +24,27 @@ from kerchief.roles.round import place
 
 __all__ = [
     "TURNS",
+    "USER",
     "Hand",
+    "Retold",
     "Turn",
+    "as_earned",
     "as_made",
     "as_shown",
+    "expect_same_public",
+    "expect_same_times",
     "hand_of",
     "kept_turns",
     "other_data",
     "read_only",
     "scripted",
     "turns_by_hand",
+    "with_one_other",
 ]
 
 TURNS = 8
+# Who is replaced in a run: someone early, so that others come after.
+USER = 2
 _BATCH = 3
 
 # Only the policy is watched, so the rooms around it may be compiled.
@@ -87,6 +96,11 @@ def as_shown(arms: Arms, round: int) -> Arms:
     return arms
 
 
+def as_earned(reward: Any, round: int) -> Any:
+    """Give the user the reward that the world drew."""
+    return reward
+
+
 def as_made(name: str, release: Released) -> Released:
     """Give the learner what the privatizer released."""
     return release
@@ -102,6 +116,7 @@ class Hand:
         environment: the world.
         seed: of everything random.
         show: what the user of a round sees in place of the arms that the world drew.
+        earn: what the user of a round gets in place of the reward that the world drew.
         inputs: each tree that the policy was given, beside a copy made before the call.
     """
 
@@ -110,6 +125,7 @@ class Hand:
     environment: Environment
     seed: int
     show: Callable[[Arms, int], Arms] = as_shown
+    earn: Callable[[Any, int], Any] = as_earned
     inputs: list[tuple[Tree, Tree]] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -191,7 +207,8 @@ class Hand:
         reward = _reward(
             self.environment, self.world, arms, jnp.int32(action), at(REWARD, round=round)
         )
-        records = self.policy.record(model, arms, jnp.int32(action), self._given(reward))
+        reward = self._given(self.earn(reward, round))
+        records = self.policy.record(model, arms, jnp.int32(action), reward)
         for name, p in self.privatizers.items():
             number = place(name, self.privatizers)
             report = _randomize(p, records[name], clock, at(DEVICE, round=round, query=number))
@@ -282,3 +299,76 @@ kept_turns = lru_cache(maxsize=64)(turns_by_hand)
 def other_data(case: Case) -> tuple[Turn, ...]:
     """A play with other data, whose learner is given the releases of `kept_turns`."""
     return turns_by_hand(case, seed=2, script=kept_turns(case))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Retold:
+    """The usual run with one other user, whose learner is given the usual run's noisy releases.
+
+    Attributes:
+        privatizers: that made the releases.
+        turns: all rounds.
+        told: round, query and release of all that was really released.
+    """
+
+    privatizers: Mapping[str, Privatizer]
+    turns: tuple[Turn, ...]
+    told: tuple[tuple[int, str, Released], ...]
+
+
+def with_one_other(
+    case: Case,
+    *,
+    show: Callable[[Arms], Arms],
+    earn: Callable[[Any], Any] = lambda reward: reward,
+    change: Callable[[Privatizer], Privatizer] = lambda privatizer: privatizer,
+) -> Retold:
+    """A run like `kept_turns`, but for one user.
+
+    What carries noise is given to the learner as the usual run had it; what carries none stays as
+    it is, since nothing hides it.
+
+    Args:
+        case: who plays.
+        show: what the user sees in place of the usual arms.
+        earn: what the user gets in place of the usual reward.
+        change: what is done to the privatizers.
+    """
+    usual = hand_of(case, seed=1)
+    hand = dataclasses.replace(
+        usual,
+        privatizers={name: change(p) for name, p in usual.privatizers.items()},
+        show=lambda arms, round: show(arms) if round == USER else arms,
+        earn=lambda reward, round: earn(reward) if round == USER else reward,
+    )
+    turns, told = list[Turn](), list[tuple[int, str, Released]]()
+    for round, turn in enumerate(kept_turns(case)):
+
+        def give(name: str, release: Released, round: int = round, turn: Turn = turn) -> Released:
+            told.append((round, name, release))
+            kept = name in turn.releases
+            expect(kept, seen=f"a release of {name} in round {round}", expected="none")
+            return turn.releases[name] if hand.privatizers[name].outlook.noisy else release
+
+        turns.append(hand.turn(round, give))
+    return Retold(privatizers=hand.privatizers, turns=tuple(turns), told=tuple(told))
+
+
+def expect_same_public(seen: Sequence[Turn], usual: Sequence[Turn], whose: str) -> None:
+    """Times, requests, models and everyone else's actions are the same, whatever one user does."""
+    expect_same_times(seen, usual)
+    for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
+        where = f"with {whose}, in round {round}"
+        alike = same(now.model, then.model)
+        expect(alike, seen=f"another model {where}", expected="the same")
+        others = round == USER or now.action == then.action
+        expect(others, seen=f"another's action {where}", expected="the same")
+
+
+def expect_same_times(seen: Sequence[Turn], usual: Sequence[Turn]) -> None:
+    """Two runs ask, and ask for the same, and post at the same times."""
+    for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
+        times = [(turn.wanted, list(turn.releases), turn.refreshes) for turn in (now, then)]
+        expect(times[0] == times[1], seen=f"{times[0]} in round {round}", expected=times[1])
+        alike = same(now.requests, then.requests)
+        expect(alike, seen=f"another request in round {round}", expected="the same")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.checks.by_hand import TURNS, Turn, hand_of, kept_turns, other_data
+from kerchief.checks.by_hand import (
+    TURNS,
+    expect_same_public,
+    expect_same_times,
+    kept_turns,
+    other_data,
+    with_one_other,
+)
 from kerchief.checks.errors import Law, expect, laws_of, same
 from kerchief.checks.search import (
     NOWHERE,
@@ -25,7 +32,8 @@ from kerchief.checks.search import (
     wild_records,
 )
 from kerchief.checks.stage import DELTA, HORIZON, SEED, SEGMENT, Case, played, promise
-from kerchief.core.contracts import Arms, BoundedLoss, Policy, Query, Released
+from kerchief.checks.worst import worst_user_moves_releases_by_the_sensitivity_at_most
+from kerchief.core.contracts import Arms, BoundedLoss, Policy, Query
 from kerchief.core.errors import BudgetExceeded
 from kerchief.privacy import Cohort, Gaussian, Guarantee, Ledger, Trust, gaussian_noise_multiplier
 from kerchief.privacy.rules import ROUNDING
@@ -40,8 +48,6 @@ _MILLIONTH, _COINS = 1e-6, 0.02
 Floats = NDArray[np.float64]
 
 _LEARNER = ("init", "due", "request", "update", "refreshes", "publish")
-# Who sees other arms: someone early, so that others come after.
-_USER = 2
 # What `mechanisms.discrete` sets aside for arithmetic in float64; float32 serves simulation only.
 _ROUNDING = {np.float64: 2.0**-40, np.float32: 1e-6}
 
@@ -52,6 +58,7 @@ def yield_conduct_checks() -> Iterator[tuple[str, Law[Case]]]:
         learner_is_blind,
         due_times_are_public,
         one_user_shows_in_releases_alone,
+        worst_user_moves_releases_by_the_sensitivity_at_most,
         statistics_obey_their_bound,
         clipping_holds_beyond_the_domain,
         each_user_pays_once,
@@ -75,7 +82,7 @@ def learner_is_blind(case: Case) -> None:
 
 def due_times_are_public(case: Case) -> None:
     """Other data with the same releases ask, and ask for the same, and post at the same times."""
-    _expect_same_times(other_data(case), kept_turns(case))
+    expect_same_times(other_data(case), kept_turns(case))
 
 
 def one_user_shows_in_releases_alone(case: Case) -> None:
@@ -91,31 +98,13 @@ def one_user_shows_in_releases_alone(case: Case) -> None:
         return
     usual = kept_turns(case)
     for show in (_none_to_speak_of, _longest, _turned):
-        seen = _with_one_other_user(case, show)
-        _expect_same_times(seen, usual)
-        for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
-            where = f"with one user's arms {show.__name__.strip('_')}, in round {round}"
-            alike = same(now.model, then.model)
-            expect(alike, seen=f"another model {where}", expected="the same")
-            others = round == _USER or now.action == then.action
-            expect(others, seen=f"another's action {where}", expected="the same")
-
-
-def _with_one_other_user(case: Case, show: Callable[[Arms], Arms]) -> tuple[Turn, ...]:
-    """A run like `kept_turns`, but for the arms of one user, given its noisy releases."""
-    hand = hand_of(case, seed=1)
-    hand.show = lambda arms, round: show(arms) if round == _USER else arms
-
-    def give(turn: Turn, name: str, release: Released) -> Released:
-        wanted = turn.releases.get(name)
-        if wanted is None or not hand.privatizers[name].outlook.noisy:
-            return release
-        facts = [(int(one.count), float(one.noise)) for one in (release, wanted)]
-        expect(facts[0] == facts[1], seen=f"{name}: users and noise {facts[0]}", expected=facts[1])
-        return wanted
-
-    turns = enumerate(kept_turns(case))
-    return tuple(hand.turn(round, partial(give, turn)) for round, turn in turns)
+        seen = with_one_other(case, show=show)
+        for round, name, release in seen.told:
+            wanted, noisy = usual[round].releases[name], seen.privatizers[name].outlook.noisy
+            facts = [(int(one.count), float(one.noise)) for one in (release, wanted)]
+            alike = not noisy or facts[0] == facts[1]
+            expect(alike, seen=f"{name}: users and noise {facts[0]}", expected=facts[1])
+        expect_same_public(seen.turns, usual, f"one user's arms {show.__name__.strip('_')}")
 
 
 def _none_to_speak_of(arms: Arms) -> Arms:
@@ -130,14 +119,6 @@ def _longest(arms: Arms) -> Arms:
 
 def _turned(arms: Arms) -> Arms:
     return Arms(features=-arms.features[:, ::-1], allowed=arms.allowed)
-
-
-def _expect_same_times(seen: Sequence[Turn], usual: Sequence[Turn]) -> None:
-    for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
-        times = [(turn.wanted, list(turn.releases), turn.refreshes) for turn in (now, then)]
-        expect(times[0] == times[1], seen=f"{times[0]} in round {round}", expected=times[1])
-        alike = same(now.requests, then.requests)
-        expect(alike, seen=f"another request in round {round}", expected="the same")
 
 
 def statistics_obey_their_bound(case: Case) -> None:

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from kerchief.checks.amounts import charged_multiplier
 from kerchief.checks.errors import CheckFailed, Law, expect, laws_of, run_laws
+from kerchief.checks.search import lengths
 from kerchief.checks.stage import SEED, promise
 from kerchief.checks.statistics import fits_deviation, least_draws
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, World
-from kerchief.policies.phased import PHASED, Asking, Entry, Phase
+from kerchief.policies.phased import PHASED, Asked, Asking, Entry, Phase
 from kerchief.policies.registry import Mode
 from kerchief.privacy import MemoryLedger
 from kerchief.privatizers import CohortSums
@@ -47,6 +48,8 @@ Floats = NDArray[np.float64]
 
 # So little noise that three phases fit, and so many rounds.
 _HORIZON, _WIDTH, _EPSILON = 16_000, 160, 20.0
+# Among how many clients the two who differ most are searched for.
+_CLIENTS = 128
 # How near to what was asked the bill comes where it is counted in coins.
 _COINS = 0.03
 _NONE: Mapping[str, str] = {}
@@ -184,19 +187,21 @@ def noise_is_what_was_charged(case: PhasedCase) -> None:
 def one_client_moves_one_release(case: PhasedCase) -> None:
     """A client with other rewards moves the release of its phase by the sensitivity, and no other.
 
-    All else is the same, noise included. The phases before are the same; so are those after, once
-    the learner is given the same release.
+    The two clients are those whose answers lie farthest apart, of many who saw the best, the worst
+    or nothing on each action, or what nobody can see. All else is the same, noise included. The
+    phases before are the same; so are those after, once the learner is given the same release.
     """
     protocol = case.protocol(case.trust)
     first, second, third = protocol.phases[:3]
     run = _of(case, protocol)
     # A bandit that settles after one phase asks in that one alone.
-    once = bool(run.after(run.begin(), first).done.all())
+    begun, played = run.begin(), run.after(run.begin(), first)
+    once = bool(played.done.all())
     now, later = (first, second) if once else (second, third)
     client = int(now.first) + 1
     high, low = (
-        _of(case, protocol, population=_with_one_other(case.population, client, sign))
-        for sign in (1.0, -1.0)
+        _of(case, protocol, population=_with_one_other(case.population, client, saw))
+        for saw in _farthest_clients(run, begun if once else played, now)
     )
     early = [run.begin() if once else run.after(run.begin(), first) for run in (high, low)]
     _expect_same(early, "the phase before a client is asked")
@@ -264,22 +269,43 @@ def spent_is_no_more_than_promised(case: PhasedCase) -> None:
     expect(near and spent.delta <= budget.delta, seen=spent, expected=f"{budget}, as promised")
 
 
+def _farthest_clients(run: _Run, carry: Carry, phase: Phase) -> Floats:
+    """What two clients saw on each action whose answers, in the first replicate, differ most."""
+    policy, query = run.scene.policy, run.privatizer.query
+    assert isinstance(policy, Asking)
+    one: Carry = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], carry)
+    noisy = run.privatizer.outlook.noisy
+    asked: Asked = _asked(policy, one, jax.tree.map(jnp.int32, phase), noisy=noisy)
+    rng, size = np.random.default_rng(0), (_CLIENTS, asked.atoms.shape[1])
+    saw = rng.choice([-1.0, 0.0, 1.0], size=size)
+    saw[:2] = [[1.0], [-1.0]]
+    saw[2:16] = rng.choice([1e3, -1e30, np.inf, -np.inf, np.nan], size=(14, size[1]))
+    answers = jax.vmap(lambda row: query.encode(policy.answer(asked, 0, row)))(jnp.asarray(saw))
+    apart = lengths(np.asarray(answers)[:, None] - np.asarray(answers)[None, :])
+    return saw[list(np.unravel_index(int(apart.argmax()), apart.shape))]
+
+
+@partial(jax.jit, static_argnames="noisy")
+def _asked(policy: Asking, carry: Carry, phase: Phase, *, noisy: bool) -> Asked:
+    return policy.ask(carry.world.features, carry.state, phase, noisy=noisy)
+
+
 @struct
 class _OneOther(Population):
-    """A population in which one client saw only the best, or only the worst."""
+    """A population in which one client saw something else."""
 
     client: Array
-    sign: Array
+    saw: Array
 
     def averages(self, world: World, features: Array, pulls: Array, stream: Stream) -> Array:
         """What one client saw."""
         usual = Population.averages(self, world, features, pulls, stream)
-        other = jnp.where(pulls > 0, self.sign.astype(usual.dtype), 0)
+        other = jnp.where(pulls > 0, self.saw.astype(usual.dtype), 0)
         return jnp.where(stream.round == self.client, other, usual)
 
 
-def _with_one_other(population: Population, client: int, sign: float) -> _OneOther:
-    return _OneOther(**vars(population), client=jnp.uint32(client), sign=jnp.float32(sign))
+def _with_one_other(population: Population, client: int, saw: Floats) -> _OneOther:
+    return _OneOther(**vars(population), client=jnp.uint32(client), saw=jnp.asarray(saw))
 
 
 def _of(

@@ -18,7 +18,13 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.checks import schedules, twins
-from kerchief.checks.amounts import attack, bill, charged_multiplier, expect_noise_as_charged
+from kerchief.checks.amounts import (
+    attack,
+    bill,
+    charged_multiplier,
+    expect_fresh,
+    expect_noise_as_charged,
+)
 from kerchief.checks.errors import Law, expect, laws_of
 from kerchief.checks.learning import silenced
 from kerchief.checks.protocol import (
@@ -70,6 +76,7 @@ def yield_privatizer_checks() -> Iterator[tuple[str, Law[Protocol]]]:
         noise_has_the_stated_deviation,
         noise_is_normal,
         noise_is_what_was_charged,
+        successive_releases_differ_by_fresh_noise,
         charges_compose_to_the_guarantee,
         matrix_noise_is_isometric,
         order_carries_nothing,
@@ -133,6 +140,22 @@ def noise_is_what_was_charged(protocol: Protocol) -> None:
     noises, cost = drawn_noise(protocol), bill([charge])
     alone = charge.capacity if protocol.cohorts else None
     expect_noise_as_charged(noises, cost, reach, turning=protocol.fits, alone=alone)
+
+
+def successive_releases_differ_by_fresh_noise(protocol: Protocol) -> None:
+    """Between two releases there is noise that no earlier one has: as much as one user paid for.
+
+    In simulation and in the exact twin; noise that is used again leaves less, or none. Chi-square
+    tests, each erring at most once in a million, on 150000 draws and on 800 of the twin's.
+    """
+    if not protocol.private:
+        return
+    reach = protocol.query.sensitivity + protocol.step * math.sqrt(protocol.width)
+    event = protocol.brief().charges(len(ENDS))[0].event
+    charged = charged_multiplier(event) * reach
+    expect_fresh(drawn_noise(protocol), charged)
+    if not twins.refuses(protocol):
+        expect_fresh(twins.twin_noise(protocol), charged)
 
 
 def charges_compose_to_the_guarantee(protocol: Protocol) -> None:

@@ -18,9 +18,12 @@ __all__ = [
     "ERROR",
     "at_most_as_often",
     "audited_epsilon",
+    "fits_chance",
     "fits_deviation",
+    "fits_scale",
     "hoeffding",
     "least_draws",
+    "most_deviation",
     "normal_bound",
     "normality",
     "precision_range",
@@ -62,6 +65,32 @@ def fits_deviation(draws: Floats, std: float) -> bool:
     ratio = float(np.square(draws / std).sum())
     low, high = _stats().chi2.ppf([ERROR / 2, 1 - ERROR / 2], draws.size)
     return bool(low <= ratio <= high)
+
+
+def most_deviation(squares: float, freedom: int) -> float:
+    """The most that a deviation can be, but for `ERROR`, from the squares of so many normal draws.
+
+    >>> round(most_deviation(1000.0, 1000), 3)
+    1.117
+    """
+    return math.sqrt(squares / float(_stats().chi2.ppf(ERROR, freedom)))
+
+
+def fits_scale(draws: Floats, scale: float) -> bool:
+    """Whether Laplace draws of mean zero may have this scale (chi-square, `ERROR`)."""
+    ratio = 2 * float(np.abs(draws).sum()) / scale
+    low, high = _stats().chi2.ppf([ERROR / 2, 1 - ERROR / 2], 2 * draws.size)
+    return bool(low <= ratio <= high)
+
+
+def fits_chance(successes: int, trials: int, chance: float) -> bool:
+    """Whether so many successes are compatible with this chance of one (exact binomial, `ERROR`).
+
+    >>> fits_chance(5, 100, 0.05), fits_chance(30, 100, 0.05), fits_chance(0, 1000, 0.05)
+    (True, False, False)
+    """
+    law = _stats().binom(trials, chance)
+    return bool(min(law.cdf(successes), law.sf(successes - 1)) >= ERROR / 2)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -28,7 +29,7 @@ from kerchief.core.random import Stream
 from kerchief.privacy import MemoryLedger
 from kerchief.privatizers import Privatizer
 
-__all__ = ["yield_twin_checks"]
+__all__ = ["refuses", "twin_noise", "yield_twin_checks"]
 
 _COPIES = 160
 
@@ -44,10 +45,9 @@ def exact_twin_has_the_same_law(protocol: Protocol) -> None:
     800 draws a release from a seeded source of bytes; chi-square (2/3 and 3/2 of what is stated
     are rejected), Kolmogorov-Smirnov and Wishart's law, 1e-6 each.
     """
-    if _refuses(protocol):
+    if refuses(protocol):
         return
-    twin = protocol.brief().exact()
-    noises = _twin_noise(protocol, twin)
+    noises = twin_noise(protocol)
     if not protocol.private:
         largest = max(float(np.abs(noise.draws).max()) for noise in noises)
         expect(largest <= protocol.rounding, seen=f"noise of {largest}", expected="none")
@@ -56,7 +56,7 @@ def exact_twin_has_the_same_law(protocol: Protocol) -> None:
         _expect_stated(noise)
         enough = noise.stated >= ideal.stated * (1 - 1e-6)
         expect(enough, seen=f"noise of {noise.stated}", expected=f"at least {ideal.stated}")
-    cost = bill(twin.charges(len(ENDS))[:1])
+    cost = bill(protocol.brief().exact().charges(len(ENDS))[:1])
     # Rounding to the grid and its margin make the charged sensitivity a hair wider.
     reach = protocol.query.sensitivity + protocol.step * math.sqrt(protocol.query.size)
     expect_noise_as_charged(noises, cost, reach, turning=protocol.fits)
@@ -72,7 +72,7 @@ def _expect_stated(noise: Noise) -> None:
 
 def exact_twin_fits_the_budget(protocol: Protocol) -> None:
     """The budget that pays for the idealized noise pays for the twin's."""
-    if _refuses(protocol):
+    if refuses(protocol):
         return
     ledger = MemoryLedger(protocol.guarantee)
     for charge in protocol.build().exact().charges(protocol.horizon):
@@ -82,7 +82,7 @@ def exact_twin_fits_the_budget(protocol: Protocol) -> None:
 def idealized_is_honest(protocol: Protocol) -> None:
     """Whatever says that it is not idealized adds exact noise and releases points of its grid."""
     plain = protocol.build()
-    if _refuses(protocol):
+    if refuses(protocol):
         expect(plain.idealized, seen="noise that is exact", expected="an idealized privatizer")
         return
     twin = plain.exact()
@@ -95,7 +95,7 @@ def idealized_is_honest(protocol: Protocol) -> None:
             _expect_points_of_a_grid(protocol, privatizer, source)
 
 
-def _refuses(protocol: Protocol) -> bool:
+def refuses(protocol: Protocol) -> bool:
     """Whether it cannot be deployed: noisy fits to cohorts ask a device again and again."""
     if not (protocol.cohorts and protocol.private):
         return False
@@ -118,16 +118,19 @@ def _expect_points_of_a_grid(protocol: Protocol, privatizer: Privatizer, source:
         expect(on_grid, seen=f"a release of {steps} steps", expected="whole numbers of steps")
 
 
-def _twin_noise(protocol: Protocol, twin: Privatizer) -> list[Noise]:
+@lru_cache(maxsize=32)
+def twin_noise(protocol: Protocol) -> tuple[Noise, ...]:
+    """The noise of each sum that the exact twin tells, in some copies of the protocol."""
+    twin = protocol.brief().exact()
     encoded = statistics(protocol.query, records(protocol.query, ENDS[-1]))
     source = _bytes(0) if protocol.private else Stream.of(seed=1, replicate=0)
     count = _COPIES if protocol.private else 1
     copies = [released(protocol, twin, encoded, ENDS, source) for _ in range(count)]
-    found = []
+    found: list[Noise] = []
     for end, *same in zip(ENDS, *copies, strict=True):
         beside = jax.tree.map(lambda *leaves: np.stack(leaves), *same)
         found += noises_of(protocol, encoded, end, beside)
-    return found
+    return tuple(found)
 
 
 def _bytes(seed: int) -> object:

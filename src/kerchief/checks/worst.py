@@ -1,0 +1,365 @@
+"""The worst user: a search over all that one user can bring, and the real run with what it found.
+
+A user brings arms, a mask of those that are allowed, and a reward. What leaves the device (act,
+record, encode, all with the user's own coins) is held apart over random users, degenerate ones and
+climbs from the best, at models that real runs post. Users who send the policy down another branch
+show by another action, or by weights or features that vanish; the search climbs from each branch,
+so that pairs are found within branches and across them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.audits.canaries import Telltale
+from kerchief.checks.by_hand import USER, Retold, expect_same_public, kept_turns, with_one_other
+from kerchief.checks.errors import expect
+from kerchief.checks.learning import silenced
+from kerchief.checks.search import far_points, lengths
+from kerchief.checks.stage import HORIZON, SEED, SEGMENT, WIDTH, Case
+from kerchief.core.contracts import Arms, BoundedLoss, Clock, Problem, Released, Tree
+from kerchief.core.random import POLICY, Stream
+from kerchief.core.struct import struct
+from kerchief.mechanisms.binomial import Binomial
+from kerchief.mechanisms.one_bit import OneBit
+from kerchief.mechanisms.privunit import PrivUnitG
+from kerchief.mechanisms.shortlist import Shortlist
+from kerchief.privacy import Trust
+from kerchief.privatizers import Privatizer
+from kerchief.simulation.loop import Scene, advance, begin
+from kerchief.simulation.machine import compiled
+
+__all__ = [
+    "Found",
+    "Spot",
+    "spots",
+    "worst_user_moves_releases_by_the_sensitivity_at_most",
+    "worst_users",
+]
+
+Floats = NDArray[np.float64]
+
+_ROWS, _CLIMBS, _BRANCHES = 256, 6, 8
+# What float32 may add: models are float32.
+_ROUNDING = 1e-5
+# Whose reports are no sum of statistic and noise: there the noise is switched off.
+_UNSUMMED = (PrivUnitG, Shortlist, OneBit)
+
+
+@struct
+class Spot:
+    """Where a user may arrive: the model that is posted, public time, and the user's coins."""
+
+    model: Tree
+    clock: Clock
+    coins: Stream
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Found:
+    """Two users far apart.
+
+    Attributes:
+        distance: how far apart what they send is: statistics, or gradients at a point.
+        pair: a row each: arms, mask and reward.
+        branches: how many branches the search has seen.
+    """
+
+    distance: float
+    pair: Floats
+    branches: int
+
+
+def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
+    """Whatever arms, mask and reward one user brings, sums move by the sensitivity at most.
+
+    Searched at models of a run's beginning, middle and end; under a promise the search must reach
+    half of the sensitivity of every query, or it is blind. Then the two worst users found are
+    driven through the real run, with common noise: every released sum, and every gradient sum of a
+    fit, moves by no more than that, and nothing else that is public moves at all. Noise that is not
+    added to a statistic, but replaces it, is off in that run.
+    """
+    queries, best = case.policy().queries, dict[str, float]()
+    for number, spot in enumerate(spots(case)):
+        searched = worst_users(case, spot)
+        for name, found in searched.items():
+            most = queries[name].sensitivity
+            seen = f"{name}: {found.distance} between two users, over {found.branches} branches"
+            expect(found.distance <= most * (1 + _ROUNDING), seen=seen, expected=f"at most {most}")
+            best[name] = max(found.distance, best.get(name, 0.0))
+        # The first spot is in the run by hand.
+        if number == 0 and case.trust != Trust.NONE:
+            _expect_sums_move_no_more(case, searched)
+    # Without a promise a bandit may ask for what no user of a small world ever sends.
+    for name, distance in best.items() if case.trust != Trust.NONE else ():
+        most = queries[name].sensitivity
+        seen = f"{name}: a search that reaches {distance}"
+        expect(distance >= most / 2, seen=seen, expected=f"at least half of {most}")
+
+
+def spots(case: Case) -> Iterator[Spot]:
+    """Some of the models that real runs post, from one of the first to one of the last."""
+    if case.policy().queries:
+        yield _arrival(case)
+        yield from _met(case)
+
+
+@lru_cache(maxsize=16)
+def _arrival(case: Case) -> Spot:
+    """Where a user of the run by hand arrives."""
+    coins = Stream.of(seed=1, replicate=0).at(POLICY, round=USER)
+    return _spot(case, kept_turns(case)[USER - 1].posted, USER, coins)
+
+
+@lru_cache(maxsize=16)
+def _met(case: Case) -> list[Spot]:
+    """Early in one replicate of a simulated run, and late in two."""
+    scene = Scene(
+        policy=case.policy(),
+        privatizers=dict(case.privatizers(20.0)),
+        environment=case.environment,
+        seed=jnp.uint32(SEED),
+    )
+    carry = begin(scene, jnp.arange(WIDTH, dtype=jnp.uint32))
+    step, _ = compiled(advance, scene, carry, jnp.int32(0), length=SEGMENT)
+    found = []
+    for round in range(0, HORIZON, SEGMENT):
+        carry = step(scene, carry, jnp.int32(round))
+        for one in {SEGMENT: (0,), HORIZON: (0, 1)}.get(round + SEGMENT, ()):
+            model = jax.tree.map(lambda leaf, one=one: np.array(leaf[one]), carry.model)
+            last = round + SEGMENT - 1
+            coins = Stream.of(seed=SEED, replicate=one).at(POLICY, round=last)
+            found.append(_spot(case, model, last, coins))
+    return found
+
+
+def _spot(case: Case, model: Tree, round: int, coins: Stream) -> Spot:
+    since = dict.fromkeys(case.policy().queries, jnp.int32(1))
+    return Spot(
+        model=jax.tree.map(jnp.asarray, model),
+        clock=Clock(round=jnp.int32(round), since=since),
+        coins=coins,
+    )
+
+
+@struct
+class _Sent:
+    """What a user sends: for each query a row a point, and the branch that the policy took."""
+
+    parts: Mapping[str, Array]
+    branch: Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Users:
+    """The domain of one user: arms in a ball, a mask with one arm or more, a reward."""
+
+    facts: Problem
+
+    def split(self, row: Any) -> tuple[Arms, Any]:
+        """The arms and the reward that a row stands for; of many users, a column each."""
+        count, dim = self.facts.arms, self.facts.dim
+        features = row[: count * dim].reshape(count, dim, *row.shape[1:])
+        allowed = row[count * dim : -1] > 0
+        return Arms(features=features, allowed=allowed), row[-1]
+
+    def rows(self, features: Floats, allowed: Any, rewards: Floats) -> Floats:
+        """Users with these arms, scaled into the ball; without an allowed arm all are."""
+        length = np.linalg.norm(features, axis=-1, keepdims=True)
+        inside = features * np.minimum(1, self.facts.norm / np.maximum(length, 1e-300))
+        mask = np.where(allowed.any(1, keepdims=True), allowed, True)
+        return np.concatenate([inside.reshape(len(inside), -1), mask, rewards[:, None]], axis=1)
+
+    def drawn(self, rng: np.random.Generator, count: int) -> Floats:
+        """Random users: long arms, short ones, arms all alike or nearly so, orthogonal ones."""
+        shape = (count, self.facts.arms, self.facts.dim)
+        features = _edge(rng.normal(size=shape))
+        size = rng.choice([1.0, 1.0, 0.3, 1e-3, 0.0], size=(count, shape[1], 1))
+        features *= np.where(np.arange(count)[:, None, None] % 2, size, 1.0)
+        # Every fourth user has arms along one line; half of these point the same way.
+        alike = np.arange(count) % 4 == 0
+        jitter = rng.choice([0.0, 1e-4, 1e-2], size=(count, 1, 1)) * rng.normal(size=shape)
+        signs = rng.choice([-1.0, 1.0], size=(*shape[:2], 1))
+        turn = np.where(rng.random((count, 1, 1)) < 0.5, 1.0, signs)
+        features[alike] = (turn * features[:, :1] + jitter)[alike]
+        axes = np.arange(count) % 8 == 1
+        features[axes] = np.eye(shape[2])[np.arange(shape[1]) % shape[2]]
+        allowed = rng.random(shape[:2]) < rng.choice([0.2, 0.6, 1.0], size=(count, 1))
+        return self.rows(self.facts.norm * features, allowed, self.rewards(rng, count))
+
+    def near(self, rng: np.random.Generator, rows: Floats, step: float) -> Floats:
+        """Users like these, moved a little: half of them out to the sphere."""
+        arms, reward = self.split(rows.T)
+        features: Floats = np.moveaxis(np.asarray(arms.features), -1, 0)
+        allowed = np.asarray(arms.allowed).T
+        moved = features + step * self.facts.norm * rng.normal(size=features.shape)
+        out = rng.random((len(rows), 1, 1)) < 0.5
+        moved = np.where(out, self.facts.norm * _edge(moved), moved)
+        turned = allowed ^ (rng.random(allowed.shape) < 0.1)
+        other = np.where(rng.random(len(rows)) < 0.5, reward, self.rewards(rng, len(rows)))
+        return self.rows(moved, turned, other)
+
+    def rewards(self, rng: np.random.Generator, count: int) -> Floats:
+        """The ends of the range and its middle."""
+        low, high = self.facts.low, self.facts.high
+        return rng.choice([low, high, (low + high) / 2], size=count)
+
+
+def _edge(features: Floats) -> Floats:
+    """Every vector at length one."""
+    length = np.linalg.norm(features, axis=-1, keepdims=True)
+    unit: Floats = features / np.maximum(length, 1e-300)
+    return unit
+
+
+@lru_cache(maxsize=32)
+def _sender(case: Case) -> Callable[[Floats, Spot], _Sent]:
+    """What each of many users sends from a spot, compiled once for a case."""
+    policy, users = case.policy(), _Users(facts=case.environment.problem(HORIZON))
+
+    def one(row: Array, spot: Spot) -> _Sent:
+        # In single precision, as worlds draw them: ties are broken as in the real run.
+        arms, reward = users.split(row.astype(jnp.float32))
+        action = policy.act(spot.model, arms, spot.clock, spot.coins)
+        records = policy.record(spot.model, arms, action, reward)
+        parts = {name: _parts(query, records[name]) for name, query in policy.queries.items()}
+        marks = [(leaf != 0).ravel() for leaf in map(jnp.asarray, jax.tree.leaves(records))]
+        branch = jnp.concatenate([jnp.asarray(action)[None], *marks]).astype(jnp.int32)
+        return _Sent(parts=parts, branch=branch)
+
+    many = jax.jit(jax.vmap(one, in_axes=(0, None)))
+
+    def send(rows: Floats, spot: Spot) -> _Sent:
+        sent: _Sent = jax.tree.map(np.asarray, many(jnp.asarray(rows), spot))
+        return sent
+
+    return send
+
+
+def _parts(query: Any, record: Tree) -> Array:
+    """The statistic, or the gradients at some points near and far: a row each."""
+    encoded: Array = query.encode(record)
+    if not isinstance(query, BoundedLoss):
+        return encoded[None]
+    points = [jnp.asarray(point) for point in far_points(query.dim)[:6]]
+    return jnp.stack([query.gradients(encoded[None], point)[0] for point in points])
+
+
+def worst_users(case: Case, spot: Spot) -> Mapping[str, Found]:
+    """For each query the two users found whose answers lie farthest apart."""
+    send, users = _sender(case), _Users(facts=case.environment.problem(HORIZON))
+    rng = np.random.default_rng(0)
+    rows, best, branches = users.drawn(rng, _ROWS), dict[str, Found](), set[bytes]()
+    for step in (*np.geomspace(0.5, 2e-3, _CLIMBS), None):
+        sent = send(rows, spot)
+        branches |= {mark.tobytes() for mark in sent.branch}
+        for name, parts in sent.parts.items():
+            distance, pair = _farthest(np.asarray(parts, np.float64))
+            if name not in best or distance > best[name].distance:
+                best[name] = Found(distance=distance, pair=rows[pair], branches=0)
+        if step is not None:
+            elite = np.concatenate([*(f.pair for f in best.values()), _one_a_branch(rows, sent)])
+            copies = np.resize(np.arange(len(elite)), _ROWS - len(elite))
+            rows = np.concatenate([elite, users.near(rng, elite[copies], step)])
+    return {
+        name: dataclasses.replace(found, branches=len(branches)) for name, found in best.items()
+    }
+
+
+def _farthest(parts: Floats) -> tuple[float, list[int]]:
+    """The greatest distance over all points, and between which two users it is."""
+    gaps = lengths(parts[:, None] - parts[None, :]).max(-1)
+    pair = np.unravel_index(int(gaps.argmax()), gaps.shape)
+    return float(gaps.max()), [int(place) for place in pair]
+
+
+def _one_a_branch(rows: Floats, sent: _Sent) -> Floats:
+    """Of each of some branches the user who sends the most."""
+    size = sum(lengths(np.asarray(p, np.float64)).max(-1) for p in sent.parts.values())
+    _, which = np.unique(sent.branch, axis=0, return_inverse=True)
+    # Of rows with the same branch, the last one in this order stays.
+    most = {int(which.ravel()[place]): int(place) for place in np.argsort(size)}
+    return rows[list(most.values())[:_BRANCHES]]
+
+
+def _expect_sums_move_no_more(case: Case, searched: Mapping[str, Found]) -> None:
+    """Drive the worst users through the real run, with the same noise, and look at every sum."""
+    for name, found in searched.items():
+        first, second = (_told(case, row) for row in found.pair)
+        for run in (first, second):
+            expect_same_public(run.turns, kept_turns(case), f"the worst users for {name}")
+        moves = dict.fromkeys(first.privatizers, 0.0)
+        for (_, asked, one), (_, _, other) in zip(first.told, second.told, strict=True):
+            privatizer = first.privatizers[asked]
+            facts = [(int(release.count), float(release.noise)) for release in (one, other)]
+            alike = facts[0] == facts[1]
+            expect(alike, seen=f"{asked}: users and noise {facts[0]}", expected=facts[1])
+            moved, most = _moved(privatizer, one, other), _bound(privatizer)
+            seen = f"{asked}: a release that moves by {moved}, with the worst users for {name}"
+            expect(moved <= most, seen=seen, expected=f"at most {most}")
+            moves[asked] = max(moved, moves[asked])
+        _expect_shown(first, name, found.distance, moves[name])
+
+
+def _expect_shown(run: Retold, name: str, found: float, moved: float) -> None:
+    """A released sum moves at least half as far as the search has seen, whatever breaks ties.
+
+    A fit may look where these two are alike.
+    """
+    query, shown = run.privatizers[name].query, name in {asked for _, asked, _ in run.told}
+    if shown and not isinstance(query, BoundedLoss):
+        seen = f"{name}: a release that moves by {moved}"
+        expect(moved >= found / 2, seen=seen, expected=f"{found}, as was searched for")
+
+
+def _told(case: Case, row: Floats) -> Retold:
+    """The usual run with one other user, and all that it tells."""
+    arms, reward = _Users(facts=case.environment.problem(HORIZON)).split(row)
+
+    def show(usual: Arms) -> Arms:
+        features = jnp.asarray(arms.features, usual.features.dtype)
+        return Arms(features=features, allowed=jnp.asarray(arms.allowed))
+
+    def earn(usual: Any) -> Any:
+        return np.asarray(reward, usual.dtype)
+
+    return with_one_other(case, show=show, earn=earn, change=_talkative)
+
+
+def _talkative(privatizer: Privatizer) -> Privatizer:
+    """The same privatizer, whose fits tell every sum; without noise that sums do not show."""
+    if any(isinstance(noise, _UNSUMMED) for noise in privatizer.noises):
+        privatizer = silenced(privatizer)
+    if not isinstance(privatizer.query, BoundedLoss) or not privatizer.outlook.noisy:
+        return privatizer
+    made: Any = privatizer
+    query: Any = privatizer.query
+    loud = dataclasses.replace(query, minimizer=Telltale(steps=query.minimizer.steps))
+    telling: Privatizer = dataclasses.replace(made, query=loud)
+    return telling
+
+
+def _moved(privatizer: Privatizer, one: Released, other: Released) -> float:
+    """How far the sum that was told moved; of a fit, the one that moved most."""
+    query: Any = privatizer.query
+    if isinstance(query, BoundedLoss):
+        sums = np.asarray(one.point - other.point, np.float64).reshape(-1, query.dim)
+        return float(lengths(sums).max())
+    return float(lengths(np.asarray(one.total - other.total, np.float64)))
+
+
+def _bound(privatizer: Privatizer) -> float:
+    """The sensitivity, with a step a coordinate where statistics are rounded at random."""
+    steps = [float(noise.step) for noise in privatizer.noises if isinstance(noise, Binomial)]
+    query: Any = privatizer.query
+    width = query.dim if isinstance(query, BoundedLoss) else query.size
+    return float(query.sensitivity * (1 + _ROUNDING) + max(steps, default=0.0) * width**0.5)

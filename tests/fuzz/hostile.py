@@ -92,7 +92,7 @@ _THINGS: tuple[Any, ...] = (
     np.uint64(2**64 - 1),
     np.bool_(True),
     np.str_("local"),
-    np.datetime64("NaT"),
+    np.datetime64("NaT", "s"),
     np.array(0.5),
     np.array(3),
     np.array([]),

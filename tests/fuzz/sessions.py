@@ -258,7 +258,9 @@ def _bandit_target(policy: str, trust: str, size: str) -> Target:
 def _make_bandit(**arguments: Any) -> None:
     epsilon, delta, trust = (arguments.pop(name) for name in ("epsilon", "delta", "trust"))
     guarantee = (
-        promise("none") if trust == "none" else Guarantee(epsilon=epsilon, delta=delta, trust=trust)
+        promise("none")
+        if str(trust) == "none"
+        else Guarantee(epsilon=epsilon, delta=delta, trust=trust)
     )
     ledger = MemoryLedger(guarantee)
     with unchanged(ledger):

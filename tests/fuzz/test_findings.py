@@ -195,6 +195,13 @@ def test_curves_end_where_floats_do() -> None:
     assert math.isfinite(classical_gaussian_noise_multiplier(1.0, 1e-310))
 
 
+def test_an_epsilon_of_nothing_is_refused() -> None:
+    """No noise that a float holds keeps it."""
+    result = CliRunner().invoke(main, ["calibrate", "--epsilon", "1e-300"])
+    assert result.exit_code == 2
+    assert "at least 1e-09" in result.output
+
+
 def test_a_tiny_delta_is_calibrated_for() -> None:
     """An endless deviation is no JSON."""
     line = ["calibrate", "--delta", "1e-310", "--dim", "2", "--horizon", "100", "--json"]

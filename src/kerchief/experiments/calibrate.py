@@ -143,7 +143,7 @@ def calibrate(
     >>> round(answer.noise_multiplier, 4), round(answer.std, 4)
     (3.7306, 7.9139)
     """
-    validate.positive("epsilon", epsilon)
+    validate.at_least("epsilon", epsilon, 1e-9)
     validate.between("delta", delta, 0.0, 1.0)
     validate.one_of("trust", trust, ("local", "shuffle", "joint", "central"))
     problem = make_environment(link=link, dim=dim, radius=radius).problem(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.validate import whole
+from kerchief.mechanisms.blt import MAX_HORIZON
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_grid import on_grid, place_of
 from kerchief.mechanisms.doubling import BUFFERS, lengths
@@ -81,7 +82,9 @@ class DiscreteDoubling:
                 buffers=BUFFERS,
                 dimension=dimension,
             )
-            for span in lengths(whole("horizon", horizon), whole("first epoch", first))
+            for span in lengths(
+                whole("horizon", horizon, high=MAX_HORIZON), whole("first epoch", first)
+            )
         )
         return cls(epochs=tuple(epochs), horizon=horizon)
 

@@ -69,12 +69,11 @@ DAILY = (
     "uniform under none",
     "linucb under local",
     "linucb under joint",
-    "elimination under shuffle",
 )
 
 
 def _studied(case: Case, law: str) -> bool:
-    """All but one bandit under each trust, and the search but for one bandit: for the night."""
+    """All but these bandits, and the search but for one of them: for the night."""
     searched = law == "worst user moves releases by the sensitivity at most"
     return str(case) not in (("linucb under joint",) if searched else DAILY)
 

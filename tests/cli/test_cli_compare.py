@@ -21,6 +21,7 @@ Call = Callable[..., Result]
 SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4, "--epsilon", 1)
 
 
+@pytest.mark.nightly
 def test_the_table_fits_a_terminal(call: Call) -> None:
     result = call(*SMALL, "--trust", "local", "--trust", "joint")
     assert result.exit_code == 0, result.output

@@ -24,7 +24,7 @@ def _run(plan: Plan, folder: Path) -> Outputs:
 
 
 # One of each kind of world; the others are smoked by night.
-DAILY = ("table-two", "best-arm", "dp-pe")
+DAILY = ("table-two", "best-arm")
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_yardsticks_and_both_parents_play_along() -> None:
     assert len(TABLE.plan(quick=True).cells()) == 2 * 6
 
 
+@pytest.mark.nightly
 def test_a_world_may_have_rounds_of_its_own() -> None:
     world = Setting(name="long", make=TABLE.settings[0].make, number=1.0, horizon=50)
     claims = (at_most(at(PRIVATE, "long"), 1e6, quick=True),)

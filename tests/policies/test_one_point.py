@@ -138,7 +138,13 @@ def test_it_learns_from_protected_losses() -> None:
     assert run.spent.epsilon <= 4.0
 
 
-@pytest.mark.parametrize("domain", [Ball(dim=2), Box(dim=2), Simplex(dim=3)])
+@pytest.mark.parametrize(
+    "domain",
+    [
+        Simplex(dim=3),
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in (Ball(dim=2), Box(dim=2))),
+    ],
+)
 def test_yardsticks_stay_in_the_set(domain: Domain) -> None:
     """Random points are spread over the set; greedy play ends at one of them."""
     game = Absolute.of(domain=domain).game(50)

@@ -83,7 +83,13 @@ def same(first: Any, second: Any, tolerance: float = 0.0) -> None:
         np.testing.assert_allclose(mine, theirs, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
+@pytest.mark.parametrize(
+    "trust",
+    [
+        "joint",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("none", "local", "central")),
+    ],
+)
 def test_a_simulated_bandit_plays_as_the_simulation(trust: str) -> None:
     policy = POLICIES["linucb"].make(FACTS, "tuned")
     privatizers = protect(policy, promise(trust), horizon=HORIZON)

@@ -79,7 +79,7 @@ def test_exact_noise_goes_end_to_end_over_the_wire() -> None:
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(played.model))
 
 
-@pytest.mark.parametrize("noise", ["exact", "simulated"])
+@pytest.mark.parametrize("noise", ["exact", pytest.param("simulated", marks=pytest.mark.nightly)])
 def test_a_bandit_fits(noise: str) -> None:
     seed = 1 if noise == "simulated" else None
     bandit = Bandit(policy=POLICY, problem=FACTS, guarantee=JOINT, noise=noise, seed=seed)  # type: ignore[arg-type]

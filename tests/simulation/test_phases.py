@@ -133,6 +133,7 @@ def test_without_noise_it_is_the_non_private_bandit(trust: str) -> None:
     assert (np.asarray(expected.state.allowed).sum(1) < 6).mean() > 0.5
 
 
+@pytest.mark.nightly
 def test_the_best_action_is_hardly_ever_dropped() -> None:
     """The union bound allows for 0.3 of these runs; half a deviation would cost dozens."""
 
@@ -147,7 +148,10 @@ def test_the_best_action_is_hardly_ever_dropped() -> None:
     assert dropped(0.5) >= 20
 
 
-@pytest.mark.parametrize("trust", ["central", "shuffle", "local"])
+@pytest.mark.parametrize(
+    "trust",
+    ["central", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("shuffle", "local"))],
+)
 def test_the_bill_is_what_was_asked_for(trust: str) -> None:
     found = ran("dpe", trust)
     assert found.spent.epsilon == pytest.approx(4.0, rel=0.02)
@@ -215,6 +219,7 @@ def test_noise_grows_down_the_ladder_of_trusts() -> None:
     assert local == pytest.approx(20 * central)
 
 
+@pytest.mark.nightly
 def test_regret_falls_from_local_to_none() -> None:
     means = {trust: ran("dpe", trust).regret[-1].mean() for trust in TRUSTS}
     errors = {trust: ran("dpe", trust).regret[-1].std() / math.sqrt(REPLICATES) for trust in TRUSTS}

@@ -132,7 +132,10 @@ def test_without_noise_every_trust_is_the_parent(trust: str) -> None:
     np.testing.assert_allclose(found.regret, expected.regret, rtol=1e-12)
 
 
-@pytest.mark.parametrize("trust", ["central", "shuffle", "local"])
+@pytest.mark.parametrize(
+    "trust",
+    ["shuffle", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("central", "local"))],
+)
 def test_sums_of_rewards_are_as_noisy_as_they_say(trust: str) -> None:
     """One sum an action; noise that is a third too small would have a deviation of 0.67."""
     one = policy()

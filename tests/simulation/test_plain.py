@@ -148,6 +148,7 @@ def test_regret_in_bits_is_regret_in_losses_times_the_tilt() -> None:
         assert abs(sent.mean() - expected) < 5 * 0.5 / math.sqrt(many)
 
 
+@pytest.mark.nightly
 def test_it_learns_against_chance_and_against_an_adversary() -> None:
     """Against chance UCB is better; where all means swing, it settles on a wrong arm too often."""
 

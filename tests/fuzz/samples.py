@@ -23,6 +23,7 @@ from kerchief.core.queries import Gram, Regression
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete import DiscreteGaussian as GridGaussian
+from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
 from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.policies.linear.online import descent
 from kerchief.policies.plain import Channel
@@ -238,7 +239,15 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "written": _WRITTEN,
 }
 
+_EPOCHS = DiscreteDoubling.matching(
+    noise_multiplier=1.0, sensitivity=1.0, horizon=20, first=7, dimension=2
+).epochs
+
 OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "mechanisms.discrete_doubling:DiscreteDoubling": {
+        "epochs": (_EPOCHS, _EPOCHS[:1]),
+        "horizon": (20, 7),
+    },
     "core.game:Game": {"arms": (3,), "domain": (None,), "lipschitz": (0.0,)},
     "core.game:Game on a domain": {"arms": (0,), "lipschitz": (2.0,)},
     "core.convex:Simplex": {"dim": (3, 2)},

@@ -296,6 +296,17 @@ class TestCost:
         assert cost == pytest.approx(epsilon, rel=1e-5)
 
     @pytest.mark.parametrize(
+        ("epsilon", "dimension", "horizon"), [(0.1, 2144, 10**6), (10.0, 33152, MAX_HORIZON)]
+    )
+    def test_the_slack_of_many_draws_is_paid(
+        self, epsilon: float, dimension: int, horizon: int
+    ) -> None:
+        """Where a fixed margin would not do, and the ledger would refuse the bill."""
+        multiplier = gaussian_noise_multiplier(epsilon, 1e-5)
+        noise = made(horizon, dimension, multiplier=multiplier, buffers=6)
+        assert epsilon_at([noise.event()], 1e-5) <= epsilon
+
+    @pytest.mark.parametrize(
         ("horizon", "dimension", "share"), [(5000, 20, 1e-5), (10**6, 20, 2e-4), (10**6, 100, 4e-4)]
     )
     def test_what_rounding_costs(self, horizon: int, dimension: int, share: float) -> None:

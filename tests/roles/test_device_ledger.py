@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import jax.numpy as jnp
@@ -77,6 +78,33 @@ def test_a_report_that_is_asked_for_again_costs_nothing() -> None:
     first = user.visit(0)
     assert user.device.reports(1.0, ROOT) is first
     assert len(user.ledger.receipts) == 1
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_model_that_does_not_fit_costs_nothing(exact: bool) -> None:
+    """A hostile billboard must not empty a user's budget."""
+    policy = POLICIES["glm-descent"].make(make_environment(dim=3, arms=3).problem(100), "tuned")
+    privatizers = protect(policy, ONCE, horizon=100)
+    if exact:
+        privatizers = {name: one.exact() for name, one in privatizers.items()}
+    model = policy.publish(policy.init({n: p.outlook for n, p in privatizers.items()}))
+    since = {name: jnp.int32(1) for name in privatizers}
+    clock = Clock(round=jnp.int32(0), since=since)
+    ledger = MemoryLedger(ONCE)
+    device = Device(policy=policy, privatizers=privatizers, ledger=ledger)
+    refused = 0
+    for field in dataclasses.fields(model):
+        leaf = getattr(model, field.name)
+        if getattr(leaf, "ndim", 0) == 0:
+            continue
+        wrong = dataclasses.replace(model, **{field.name: jnp.zeros((7, 7), leaf.dtype)})
+        try:
+            device.act(Post(model=wrong, clock=clock), ARMS, ROOT)
+            device.reports(1.0, ROOT)
+        except InvalidValue:
+            refused += 1
+    assert refused
+    assert ledger.receipts == ()
 
 
 def test_a_first_visit_costs_what_the_run_promises() -> None:

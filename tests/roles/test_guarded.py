@@ -17,8 +17,9 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.game import Game
 from kerchief.policies.plain import PLAIN
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers.sums import Tally
 from kerchief.roles import Answerer, Bandit, Curator, Device, InProcess, Mixer, Shuffler
-from kerchief.roles.messages import Reports
+from kerchief.roles.messages import Batch, Done, Mixed, Reports
 from kerchief.simulation.plain import arrange
 
 FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=200)
@@ -96,6 +97,18 @@ def test_errors_and_logs_hold_no_secret(trust: str, caplog: pytest.LogCaptureFix
     assert not [text for text in [*said, caplog.text] if "8765" in text]
 
 
+def test_messages_and_tallies_show_nothing() -> None:
+    """Under joint and central trust a report is an exact statistic."""
+    answers = {"moments": np.array([SECRET])}
+    texts = [
+        repr(Reports(ticket="a", answers=answers)),
+        repr(Batch(answers=(answers,))),
+        repr(Mixed(users=3, answers=answers)),
+        repr(Tally(total=answers["moments"])),  # type: ignore[arg-type]
+    ]
+    assert not [text for text in texts if "8765" in text]
+
+
 @pytest.mark.parametrize("trust", ["local", "central"])
 def test_what_is_saved_holds_no_open_record(trust: str) -> None:
     """Only what was released survives: nothing of those who wait for a release."""
@@ -104,3 +117,20 @@ def test_what_is_saved_holds_no_open_record(trust: str) -> None:
     one.learn(SECRET)
     for text in (one.save(), one.save()):
         assert "8765" not in text
+
+
+def test_one_cohort_that_is_too_large_does_not_stop_the_next() -> None:
+    """Reports at the limit add up to a total within the limit of so many."""
+    told: list[Mixed] = []
+
+    class Curator:
+        def handle(self, message: Any) -> Any:
+            told.append(message)
+            return Done()
+
+    transport = InProcess()
+    transport.register("curator", Curator())
+    mixer = Mixer(ends=(2, 4), transport=transport, to="curator")
+    for ticket in "abcd":
+        mixer.handle(Reports(ticket=ticket, answers={"moments": np.array([9e26])}))
+    assert [message.users for message in told] == [2, 2]

@@ -23,13 +23,13 @@ from kerchief.mechanisms.blt_fit import Factor, fit, row_norm
 from kerchief.mechanisms.discrete import MAX_SCALE, DiscreteGaussian
 from kerchief.mechanisms.discrete_grid import GridNoise, on_grid, place_of
 from kerchief.mechanisms.mechanism import Vector
-from kerchief.privacy import events
+from kerchief.privacy import discrete_slack, events
 
 __all__ = ["DiscreteBLT", "finest_grid"]
 
 Floats = NDArray[np.float64]
 
-# Pays, many times over, for the slack between the discrete and the continuous curve.
+# Pays for what is left of the slack between the discrete and the continuous curve.
 _MARGIN = 1e-6
 # Of the column norm: weights and norm are float64 numbers.
 _ROUNDED = 1 + 2.0**-40
@@ -145,10 +145,11 @@ class DiscreteBLT:
             dimension=dimension,
         )
         noise = cls(node=node, horizon=horizon, buffers=buffers)
-        # A larger scale brings a little more rounding with it, so this ends after a few passes.
-        while node.scale < (least := math.ceil(noise._reach * noise_multiplier * (1 + _MARGIN))):
-            node = dataclasses.replace(node, scale=least)
-            noise = dataclasses.replace(noise, node=node)
+        for paid in (False, True):
+            # A larger scale brings a little more rounding with it: this ends after a few passes.
+            while node.scale < (least := noise._least(noise_multiplier, slack=paid)):
+                node = dataclasses.replace(node, scale=least)
+                noise = dataclasses.replace(noise, node=node)
         return noise
 
     @classmethod
@@ -192,12 +193,12 @@ class DiscreteBLT:
         return fit(self.horizon, self.buffers)
 
     def prepare(self, vector: Vector) -> Floats:
-        """Round a vector to the grid, and see that a whole stream of such fits a float64.
+        """Round a vector to the grid, and see that as many of them as may come fit a float64.
 
         Raises:
             InvalidValue: the vector does not fit the grid.
         """
-        return on_grid(vector, self.node, places=self.horizon)
+        return on_grid(vector, self.node, places=MAX_HORIZON)
 
     def open(self, size: int) -> Floats:
         """The running sum of seed vectors and the fading ones, in grid steps, all zero."""
@@ -225,7 +226,7 @@ class DiscreteBLT:
         return noise, sums
 
     def std_at(self, count: Any) -> Any:
-        """That of `blt.BLT` with these seed vectors; rounding changes less than 1e-7 of it."""
+        """That of `blt.BLT` with these seed vectors; rounding adds half a step at most."""
         return self.std * row_norm(self.factor, np.asarray(count, np.float64), np)
 
     def event(self) -> events.DiscreteGaussian:
@@ -234,6 +235,15 @@ class DiscreteBLT:
         return events.DiscreteGaussian(
             sensitivity=self._reach, scale=node.scale, dimension=self.horizon * node.dimension
         )
+
+    def _least(self, noise_multiplier: float, *, slack: bool) -> int:
+        """The scale that a multiplier asks for, with what pays for the slack of so many draws.
+
+        The slack is that of the scale at hand, so it is for a scale that is nearly right. A shift
+        of epsilon costs about the multiplier times as large a share of the noise.
+        """
+        shift = discrete_slack.slack(self.event()).shift if slack else 0.0
+        return math.ceil(self._reach * noise_multiplier * (1 + _MARGIN + noise_multiplier * shift))
 
     @property
     def _reach(self) -> float:

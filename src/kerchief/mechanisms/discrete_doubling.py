@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import whole
 from kerchief.mechanisms.blt import MAX_HORIZON
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
@@ -51,6 +52,17 @@ class DiscreteDoubling:
 
     epochs: tuple[DiscreteBLT, ...]
     horizon: int
+
+    def __post_init__(self) -> None:
+        """Check that the epochs are those of the theorem."""
+        whole("horizon", self.horizon, high=MAX_HORIZON)
+        spans = tuple(epoch.horizon for epoch in self.epochs)
+        alike = {(one.grid, one.sensitivity, one.buffers) for one in self.epochs}
+        if not spans or spans != lengths(self.horizon, spans[0]) or len(alike) > 1:
+            raise InvalidValue(
+                f"epochs have lengths {spans}; they must double from the first on, with one grid, "
+                f"and reach {self.horizon}"
+            )
 
     @classmethod
     def matching(
@@ -119,7 +131,7 @@ class DiscreteDoubling:
         Raises:
             InvalidValue: the vector does not fit the grid.
         """
-        return on_grid(vector, self.epochs[0].node, places=self.horizon)
+        return on_grid(vector, self.epochs[0].node, places=MAX_HORIZON)
 
     def open(self, size: int) -> Floats:
         """What finished epochs have left, and the sums of the present one, all zero."""

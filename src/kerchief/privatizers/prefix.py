@@ -19,7 +19,7 @@ from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, 
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.blt import BLT, MAX_HORIZON
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_tree import DiscreteTree
@@ -110,8 +110,12 @@ class PrefixSums:
         """One charge for everyone: all releases together cost each user one event (host only).
 
         Raises:
-            CapacityExceeded: the noise was not made for as many releases as there may be.
+            CapacityExceeded: the noise was not made for so many releases, or so many users.
         """
+        if not self.noise.idealized and horizon > self._most_users:
+            raise CapacityExceeded(
+                f"{horizon} users; exact sums hold {self._most_users}: begin several runs"
+            )
         releases = self.schedule.capacity(horizon)
         if releases > self.noise.horizon:
             raise CapacityExceeded(
@@ -167,6 +171,11 @@ class PrefixSums:
     def clear(self, tally: Tally) -> Tally:
         """Begin the next increment."""
         return Tally(total=0 * tally.total)
+
+    @property
+    def _most_users(self) -> int:
+        """Of how many users a sum has no rounding, as `prepare` sees to it."""
+        return self.noise.horizon if isinstance(self.noise, DiscreteTree) else MAX_HORIZON
 
     def _twin(self) -> ContinualNoise:
         """Exact noise for the same stream, at the same cost."""

@@ -39,7 +39,7 @@ __all__ = ["CohortSums", "Memory", "Tally"]
 class Tally:
     """Reports of the present cohort, already added up (for sums, order carries nothing)."""
 
-    total: Array
+    total: Array = dataclasses.field(repr=False)
 
 
 @struct

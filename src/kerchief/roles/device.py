@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from numpy.typing import NDArray
 
 from kerchief.core.contracts import Arms, Clock, Policy, Query, Tree
 from kerchief.core.errors import InvalidValue
@@ -34,8 +35,8 @@ class _Visit:
     """What the device remembers of its user between the action and the reward."""
 
     post: Post
-    arms: Arms
-    action: int
+    arms: Arms = dataclasses.field(repr=False)
+    action: int = dataclasses.field(repr=False)
 
 
 class Device(Guarded):
@@ -140,13 +141,15 @@ class Device(Guarded):
         if self._reports is None:
             if self._visit is None:
                 raise InvalidValue("there is no action to report on; call act first")
-            # Before anything is charged: a reward that is none must cost nothing.
+            # Before anything is charged: what makes no report must cost nothing.
             reward = _number(reward)
             self._check_stream(stream)
+            told = {name: self._told(name, self._visit, reward) for name in self._privatizers}
             if self._ledger is not None:
                 self._ledger.charge_all(self._bill(int(self._visit.post.clock.round)))
             answers = {
-                name: self._answer(name, self._visit, reward, stream) for name in self._privatizers
+                name: self._answer(name, self._visit, reward, statistic, stream)
+                for name, statistic in told.items()
             }
             self._reports = Reports(ticket=secrets.token_hex(16), answers=answers)
             self._visit = None
@@ -166,12 +169,31 @@ class Device(Guarded):
             if line.cohort.first <= round < line.cohort.last
         )
 
-    def _answer(self, name: str, visit: _Visit, reward: ArrayLike, stream: Stream | None) -> Vector:
-        privatizer, clock = self._privatizers[name], visit.post.clock
+    def _told(self, name: str, visit: _Visit, reward: ArrayLike) -> NDArray[np.float64] | None:
+        """The statistic that exact noise is added to; also where a ledger is about to pay."""
+        privatizer = self._privatizers[name]
+        if not on_host(privatizer) and self._ledger is None:
+            return None
         given = (name, visit.post.model, visit.arms, visit.action, reward)
+        try:
+            return np.asarray(_statistic(self._policy, privatizer.query, *given))
+        except (TypeError, ValueError) as fault:
+            raise InvalidValue(
+                f"the posted model does not fit a record for {name!r}; read the billboard again"
+            ) from fault
+
+    def _answer(
+        self,
+        name: str,
+        visit: _Visit,
+        reward: ArrayLike,
+        statistic: NDArray[np.float64] | None,
+        stream: Stream | None,
+    ) -> Vector:
+        privatizer, clock = self._privatizers[name], visit.post.clock
         if on_host(privatizer):
-            statistic = np.asarray(_statistic(self._policy, privatizer.query, *given))
             return privatizer.report(statistic, clock, None)
+        given = (name, visit.post.model, visit.arms, visit.action, reward)
         number = place(name, self._privatizers)
         at = None if stream is None else stream.at(DEVICE, round=clock.round, query=number)
         return _randomize(self._policy, privatizer, *given, clock, at)

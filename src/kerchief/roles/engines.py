@@ -26,6 +26,7 @@ from kerchief.privatizers.billing import Receipts, pay
 from kerchief.privatizers.privatizer import Noise, Privatizer
 from kerchief.roles.curator import Curator
 from kerchief.roles.device import Device
+from kerchief.roles.guarded import Guarded
 from kerchief.roles.learner import Learner
 from kerchief.roles.packing import Packing
 from kerchief.roles.pool import Pooled
@@ -143,7 +144,7 @@ def _program(policy: Policy, privatizers: Mapping[str, Privatizer], problem: Pro
     return _shared(*parts)
 
 
-class Compiled:
+class Compiled(Guarded):
     """Every step one call of compiled code, for simulated noise and for none.
 
     What a call costs here is its entry, not its arithmetic: so the memory is a few vectors, a
@@ -228,7 +229,7 @@ class Compiled:
         return kept
 
 
-class Apart:
+class Apart(Guarded):
     """Device, curator and learner side by side in one process, for exact noise.
 
     The statistic is encoded in float64 by compiled code, the noise is added on the host, from a

@@ -64,7 +64,7 @@ class Reports:
     """
 
     ticket: str
-    answers: Answers
+    answers: Answers = dataclasses.field(repr=False)
 
     def __post_init__(self) -> None:
         """Check what a stranger may have sent."""
@@ -77,7 +77,7 @@ class Reports:
 class Batch:
     """Shuffler to curator: the reports of many visits, in random order and without tickets."""
 
-    answers: tuple[Answers, ...]
+    answers: tuple[Answers, ...] = dataclasses.field(repr=False)
 
     def __post_init__(self) -> None:
         """Check what a stranger may have sent."""
@@ -99,12 +99,11 @@ class Mixed:
     """
 
     users: int
-    answers: Answers
+    answers: Answers = dataclasses.field(repr=False)
 
     def __post_init__(self) -> None:
         """Check what a stranger may have sent."""
-        whole("users", self.users, high=MOST_ROUNDS)
-        _check(self.answers)
+        _check(self.answers, users=whole("users", self.users, high=MOST_ROUNDS))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,11 +141,11 @@ class Done:
 Message: TypeAlias = Read | Post | Reports | Batch | Mixed | Tick | Ask | Answer | Done
 
 
-def _check(answers: Answers) -> None:
+def _check(answers: Answers, *, users: int = 1) -> None:
     if not isinstance(answers, Mapping) or not all(isinstance(name, str) for name in answers):
         raise InvalidValue("answers are not a mapping; give one report to each query, by its name")
     for name, report in answers.items():
-        as_report(name, report)
+        as_report(name, report, users=users)
 
 
 def _check_clock(clock: Clock) -> None:

@@ -123,13 +123,12 @@ class Mixer(Guarded):
         self._tickets.add(message.ticket)
         self._cohort.append(message.answers)
         if len(self._tickets) in self._ends:
+            cohort, self._cohort = self._cohort, []
             totals = {
-                name: np.sum([np.asarray(one[name]) for one in self._cohort], axis=0)
-                for name in self._cohort[0]
+                name: np.sum([np.asarray(one[name]) for one in cohort], axis=0)
+                for name in cohort[0]
             }
-            mixed = Mixed(users=self.waiting, answers=totals)
-            self._cohort = []
-            self._transport.send(self._to, mixed)
+            self._transport.send(self._to, Mixed(users=len(cohort), answers=totals))
         return Done()
 
 

@@ -114,12 +114,13 @@ def as_arms(arms: Arms) -> Arms:
     return Arms(features=features, allowed=allowed)
 
 
-def as_report(name: str, report: ArrayLike) -> NDArray[np.float64]:
-    """A report as one vector of finite numbers, none of them beyond all that devices send."""
+def as_report(name: str, report: ArrayLike, *, users: int = 1) -> NDArray[np.float64]:
+    """A report, or a total of some, as one vector of numbers that devices may have sent."""
+    most = FARTHEST * users * (1 + _ROUNDING)
     numbers = real_array(f"the numbers of the report to {name!r}", report)
-    if numbers.ndim != 1 or not (np.abs(numbers) <= FARTHEST).all():
+    if numbers.ndim != 1 or not (np.abs(numbers) <= most).all():
         raise InvalidValue(
-            f"the report to {name!r} has shape {numbers.shape}, or a number beyond {FARTHEST:g}; "
+            f"the report to {name!r} has shape {numbers.shape}, or a number beyond {most:g}; "
             "it must be a row of finite numbers"
         )
     return numbers

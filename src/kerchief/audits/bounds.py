@@ -97,7 +97,9 @@ def one_run_lower(
 
 def _given_away(trials: int, delta: float, failure: float) -> int:
     """How many runs δ may have given away, but for this chance: no more than that."""
-    count = 0
-    while count < trials and likely_above(count + 1, trials, failure=failure) < delta:
-        count += 1
-    return count
+    low, high = 0, trials
+    while low < high:
+        count = (low + high) // 2
+        enough = likely_above(count + 1, trials, failure=failure) >= delta
+        low, high = (low, count) if enough else (count + 1, high)
+    return low

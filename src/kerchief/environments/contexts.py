@@ -15,6 +15,7 @@ from kerchief.core.contracts import Clock
 from kerchief.core.random import Stream, normal_pair, open_unit
 from kerchief.core.registry import Registry
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import MOST_ROUNDS
 
 __all__ = [
     "CONTEXTS",
@@ -102,7 +103,7 @@ class Drawn:
     @property
     def rounds(self) -> int:
         """As many as a clock can count."""
-        return 2**31 - 1
+        return MOST_ROUNDS
 
     @property
     def constant(self) -> float:

@@ -78,7 +78,7 @@ class Population:
         return cls(
             dim=validate.whole("dim", dim, high=64),
             count=validate.whole("arms", arms, high=2**24),
-            clients=validate.whole("clients", clients, high=2**31 - 1),
+            clients=validate.whole("clients", clients, high=validate.MOST_ROUNDS),
             fixed=fixed,
             radius=validate.between("radius", radius, 1e-9, 1.0, closed=True),
             spread=validate.between("spread", spread, 0.0, 1e9, closed=True),

@@ -147,7 +147,7 @@ def calibrate(
     validate.between("delta", delta, 0.0, 1.0)
     validate.one_of("trust", trust, ("local", "shuffle", "joint", "central"))
     problem = make_environment(link=link, dim=dim, radius=radius).problem(
-        validate.whole("horizon", horizon, high=2**31 - 1)
+        validate.whole("horizon", horizon, high=validate.MOST_ROUNDS)
     )
     query = Regression.of(problem)
     reach = query.sensitivity if sensitivity is None else sensitivity

@@ -194,7 +194,8 @@ class Comparison(Plan):
                 raise InvalidValue(f"{kind} is empty, or no tuple; give at least one")
 
     def _check_numbers(self) -> None:
-        longest = CONTINUALS[self.continual].longest if Trust.JOINT in self.trusts else 2**31 - 1
+        joint = Trust.JOINT in self.trusts
+        longest = CONTINUALS[self.continual].longest if joint else validate.MOST_ROUNDS
         validate.whole("horizon", self.horizon, high=longest)
         validate.whole("replicates", self.replicates, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)

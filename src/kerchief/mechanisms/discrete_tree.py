@@ -1,4 +1,4 @@
-"""The binary tree with exact noise: the deployed twin of `tree.Tree`.
+"""The binary tree with exact noise: the deployed twin of `tree.Tree`, and of `toeplitz`.
 
 Each block of `tree.Tree` gets discrete Gaussian noise on a grid, from the operating system's
 generator, so every prefix that is released is a whole number of grid steps. Proof note:

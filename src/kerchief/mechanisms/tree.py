@@ -16,14 +16,13 @@ from jax import Array, lax
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import whole
+from kerchief.core.validate import MOST_ROUNDS, whole
 from kerchief.mechanisms.continual import draw, seed_std, stream_event, until
 from kerchief.privacy import events
 
 __all__ = ["Tree"]
 
 # Rounds are counted in int32.
-_MAX_HORIZON = 2**31 - 1
 
 
 @struct
@@ -59,7 +58,7 @@ class Tree:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        norm = _column_norm(whole("horizon", horizon, high=_MAX_HORIZON))
+        norm = _column_norm(whole("horizon", horizon, high=MOST_ROUNDS))
         std = seed_std(noise_multiplier=noise_multiplier, sensitivity=sensitivity, column_norm=norm)
         return cls(std=std, sensitivity=sensitivity, horizon=horizon)
 

@@ -66,7 +66,7 @@ class Entry:
     summary: str
     fit: MakeFits | None = None
     unfit: str = "nobody may hold it under this trust; choose joint"
-    longest: int = 2**31 - 1
+    longest: int = MOST_ROUNDS
     promised: Callable[[BoundedSum, Guarantee, int], Privatizer] | None = None
 
 

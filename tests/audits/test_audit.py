@@ -12,8 +12,8 @@ from kerchief.audits.picture import picture
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
+from kerchief.policies.context_free import CONTEXT_FREE
 from kerchief.policies.phased import PHASED
-from kerchief.policies.plain import PLAIN
 from kerchief.privacy import Guarantee, Trust
 
 RARELY = 1e-3
@@ -81,7 +81,7 @@ def test_views_are_checked() -> None:
 def test_everything_has_an_entry() -> None:
     """Every mechanism, and every deployable bandit under each trust that it claims."""
     listed = {(subject.kind, subject.name, subject.trust) for subject in entries()}
-    names = {"contextual": POLICIES, "phased": PHASED, "plain": PLAIN}
+    names = {"contextual": POLICIES, "phased": PHASED, "plain": CONTEXT_FREE}
     bandits = {
         (kind, name, trust)
         for kind, registry in names.items()

@@ -99,9 +99,9 @@ def coin(noise: Any, outputs: Floats) -> bool:
 
 def privunit(noise: Any, outputs: Floats) -> bool:
     """Beyond the threshold, which is the ball's radius, with p: e^ε = p(1 − q)/((1 − p)q)."""
-    tail = float(stats.norm.sf(noise.reach / noise.std))
+    tail = float(stats.norm.sf(noise.radius / noise.std))
     odds = math.exp(noise.event().epsilon) * tail / (1 - tail)
-    return chance(odds / (1 + odds), outputs, noise.reach)
+    return chance(odds / (1 + odds), outputs, noise.radius)
 
 
 def shortlist(noise: Any, outputs: Floats) -> bool:

@@ -21,29 +21,29 @@ from numpy.typing import NDArray
 import kerchief.audits
 from kerchief.audits import Audit, look
 from kerchief.audits.canaries import Telltale, count_canaries
+from kerchief.audits.context_free import Users, plain_views
 from kerchief.audits.neighbours import neighbours
 from kerchief.audits.phased import Clients, phased_views
-from kerchief.audits.plain import Users, plain_views
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import contextual_views
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Clock, Example, Outlook
-from kerchief.core.game import Game
 from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
-from kerchief.core.random import DEVICE, MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
+from kerchief.policies.context_free import CONTEXT_FREE, Loss
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.phased import PHASED, UnitBall
 from kerchief.policies.phased.elimination import Elimination
-from kerchief.policies.plain import PLAIN, Loss
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
 from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.registry import protect
 from kerchief.privatizers.sums import CohortSums
-from kerchief.simulation import phases, plain
+from kerchief.simulation import context_free, phases
 
 Floats: TypeAlias = NDArray[np.float64]
 Planted: TypeAlias = Callable[[], Audit]
@@ -168,7 +168,7 @@ def _() -> Audit:
 
 @planted("contextual", TRIGGER)
 def _() -> Audit:
-    """A middle that shifts a release when an exact total is above what the first user decides."""
+    """An aggregator that shifts a release when a total is above what the first user decides."""
     policy = linucb()
     model = policy.publish(policy.init({"moments": Outlook(noisy=True)}))
     first, second = (one.told(policy, model) for one in neighbours(policy, FACTS, model))
@@ -297,7 +297,7 @@ def _() -> Audit:
 
 @struct
 class Telling(CohortSums):
-    """A middle that shifts a release when an exact total is above zero."""
+    """An aggregator that shifts a release when an exact total is above zero."""
 
     def release(self, memory: Any, tally: Any, *rest: Any) -> Any:
         release, now = CohortSums.release(self, memory, tally, *rest)
@@ -340,7 +340,7 @@ def _() -> Audit:
 
 # ------------------------------------------------------------------ bandits without contexts
 
-GAME = Game(horizon=8, low=0.0, high=1.0, arms=2)
+GAME = ContextFreeProblem(horizon=8, low=0.0, high=1.0, arms=2)
 
 
 def plainly(
@@ -348,16 +348,17 @@ def plainly(
     *,
     randomizer: str = "one-bit",
     epsilon: float = 4.0,
-    reach: float = 0.5,
+    half_width: float = 0.5,
     runs: int = 16_000,
 ) -> Audit:
     """Audit UCB in a short run, with its protection changed."""
     claim = promise("local", epsilon)
-    policy, privatizers = plain.arrange(
-        partial(PLAIN["ucb"].make, GAME, "tuned"), claim, horizon=8, randomizer=randomizer
+    policy, privatizers = context_free.arrange(
+        partial(CONTEXT_FREE["ucb"].make, GAME, "tuned"), claim, horizon=8, randomizer=randomizer
     )
     one, other = (
-        dataclasses.replace(Users.of(GAME, sign), reach=jnp.float32(reach)) for sign in (1.0, -1.0)
+        dataclasses.replace(Users.of(GAME, sign), half_width=jnp.float32(half_width))
+        for sign in (1.0, -1.0)
     )
     views = plain_views(
         policy=policy,
@@ -398,7 +399,7 @@ def _() -> Audit:
     def change(one: Any) -> Any:
         return dataclasses.replace(one, query=as_kind(Anything, one.query))
 
-    return plainly(change, randomizer="gaussian", reach=20.0)
+    return plainly(change, randomizer="gaussian", half_width=20.0)
 
 
 @planted("plain", TRIGGER)
@@ -429,10 +430,10 @@ def _() -> Audit:
 
 @planted("plain", ADJACENCY)
 def _() -> Audit:
-    """Noise for the distance from the middle."""
+    """Noise for the distance from the aggregator."""
 
     def change(one: Any) -> Any:
-        std = gaussian_noise_multiplier(2.0, 1e-5) * one.query.reach
+        std = gaussian_noise_multiplier(2.0, 1e-5) * one.query.radius
         return one.with_noise(lambda noise: dataclasses.replace(noise, std=std))
 
     return plainly(change, randomizer="gaussian", epsilon=2.0, runs=40_000)
@@ -481,7 +482,7 @@ def _() -> Audit:
     @struct
     class Again(Reused):
         def step(self, state: Array, round: Array, stream: Stream) -> Any:
-            return self.inner.step(state, round, stream.at(MIDDLE, round=0))
+            return self.inner.step(state, round, stream.at(AGGREGATOR, round=0))
 
     return mechanism("tree", lambda noise: Again(inner=noise))
 

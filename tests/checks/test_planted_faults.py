@@ -14,7 +14,7 @@ import pytest
 from jax import Array
 
 from kerchief.checks import Case, CheckFailed, check_registry, yield_policy_checks
-from kerchief.checks.by_hand import hand_of
+from kerchief.checks.reference_player import hand_of
 from kerchief.checks.worst import spots, worst_users
 from kerchief.core.contracts import Arms, Clock, Example, Release, Start, Tree
 from kerchief.core.errors import BudgetExceeded
@@ -25,7 +25,7 @@ from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import struct
 from kerchief.policies.ellipsoid import Model, State
-from kerchief.policies.glm.rarely import RarelySwitching
+from kerchief.policies.glm.rare_switching import RarelySwitching
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import POLICIES, Entry
 from kerchief.privacy import MemoryLedger, Receipt
@@ -143,7 +143,7 @@ class Gossip(LinUCB):
 
 
 @struct
-class Crowd(LinUCB):
+class PopulationProblem(LinUCB):
     """Behaves otherwise in company."""
 
     def publish(self, state: State) -> Model:
@@ -412,7 +412,7 @@ class TrustingLoss(GLMLoss):
 class FreeFits(Fits):
     """Settles as if only one fit had cost anything."""
 
-    def took_part(self, cohort: Any, *, users: int, reach: int, releases: int) -> int:
+    def took_part(self, cohort: Any, *, users: int, covered: int, releases: int) -> int:
         return self.query.minimizer.steps
 
 
@@ -455,7 +455,7 @@ def _bare_matrices(*given: Any, **named: Any) -> Mapping[str, Any]:
     """No noise on the matrices, under a promise."""
     made: Mapping[str, Any] = protect(*given, **named)
     sums = made["curvature"]
-    bare = CohortSums(query=sums.query, schedule=sums.schedule, device=None, middle=None)
+    bare = CohortSums(query=sums.query, schedule=sums.schedule, device=None, aggregator=None)
     return {**made, "curvature": bare}
 
 
@@ -523,7 +523,7 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
     ("same seed same run", "global generator", lambda: _case(GlobalDice)),
     ("update and publish draw nothing", "noise in the model", lambda: _case(NoisyModel)),
     ("replicates are isolated", "average", lambda: _case(Gossip)),
-    ("one replicate is a slice of many", "company", lambda: _case(Crowd)),
+    ("one replicate is a slice of many", "company", lambda: _case(PopulationProblem)),
     ("masked arms are never chosen", "no mask", lambda: _case(Maskless)),
     ("edge sizes run", "one dimension", lambda: _case(Planar)),
     ("learner is blind", "takes a reward", lambda: _case(Curious)),

@@ -205,7 +205,7 @@ def _made(
             query=query,
             schedule=schedule or plain.schedule,
             device=rebuilt(plain.device, query),
-            middle=rebuilt(plain.middle, query),
+            aggregator=rebuilt(plain.aggregator, query),
         )
 
     return Protocol.of(trust, Entry(make=make, summary="a planted fault"))

@@ -16,8 +16,8 @@ from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.privacy import events, gaussian_delta, gaussian_noise_multiplier
 
 Floats = NDArray[np.float64]
-PLAIN = Pair(dim=3, norm=1.5, low=-1.0, high=2.0, balance=0.7)
-SHARED = Pair(dim=3, norm=1.0, low=0.0, high=1.0, center=0.5, constant=0.6)
+CONTEXT_FREE = Pair(dim=3, norm=1.5, low=-1.0, high=2.0, balance=0.7)
+SHARED = Pair(dim=3, norm=1.0, low=0.0, high=1.0, offset=0.5, constant=0.6)
 
 
 def encoded(query: Pair, x: list[float] | Floats, y: float) -> Floats:
@@ -26,15 +26,15 @@ def encoded(query: Pair, x: list[float] | Floats, y: float) -> Floats:
 
 
 def test_the_diameter_is_reached() -> None:
-    apart = encoded(PLAIN, [1.5, 0, 0], 2.0) - encoded(PLAIN, [-1.5, 0, 0], -1.0)
-    assert np.linalg.norm(apart) == pytest.approx(PLAIN.sensitivity, rel=1e-12)
-    assert PLAIN.sensitivity == pytest.approx(math.sqrt(4 * 1.5**2 + 0.7**2 * 9))
+    apart = encoded(CONTEXT_FREE, [1.5, 0, 0], 2.0) - encoded(CONTEXT_FREE, [-1.5, 0, 0], -1.0)
+    assert np.linalg.norm(apart) == pytest.approx(CONTEXT_FREE.sensitivity, rel=1e-12)
+    assert CONTEXT_FREE.sensitivity == pytest.approx(math.sqrt(4 * 1.5**2 + 0.7**2 * 9))
     apart = encoded(SHARED, [0.8, 0, 0.6], 1.0) - encoded(SHARED, [-0.8, 0, 0.6], 0.0)
     assert np.linalg.norm(apart) == pytest.approx(SHARED.sensitivity, rel=1e-12)
     assert SHARED.sensitivity == pytest.approx(math.sqrt(4 * 0.64 + 1))
 
 
-@pytest.mark.parametrize("query", [PLAIN, SHARED])
+@pytest.mark.parametrize("query", [CONTEXT_FREE, SHARED])
 def test_no_record_leaves_the_ball(query: Pair) -> None:
     rng = np.random.default_rng(0)
     wild = [1.0, 10.0, 1e30, math.nan, math.inf, -math.inf]
@@ -42,20 +42,20 @@ def test_no_record_leaves_the_ball(query: Pair) -> None:
     for _ in range(400):
         x = rng.normal(size=3) * rng.choice(wild, size=3)
         y = float(rng.choice([*wild, -1e9, 0.3]))
-        gap = encoded(query, x, y) - query.middle
+        gap = encoded(query, x, y) - query.center
         assert np.isfinite(gap).all()
         farthest = max(farthest, float(np.linalg.norm(gap)))
-    assert 0.9 * query.reach < farthest <= query.reach * (1 + 1e-12)
-    assert query.sensitivity == pytest.approx(2 * query.reach)
-    assert query.middle.shape == (query.size,)
+    assert 0.9 * query.radius < farthest <= query.radius * (1 + 1e-12)
+    assert query.sensitivity == pytest.approx(2 * query.radius)
+    assert query.center.shape == (query.size,)
 
 
-@pytest.mark.parametrize("query", [PLAIN, SHARED])
+@pytest.mark.parametrize("query", [CONTEXT_FREE, SHARED])
 def test_split_takes_back_what_encode_wrote(query: Pair) -> None:
     x = [0.3, -0.2, query.constant or 0.4]
     features, reward = query.split(jnp.asarray(encoded(query, x, 0.8)))
     np.testing.assert_allclose(np.asarray(features), x, rtol=1e-12)
-    assert float(reward) == pytest.approx(0.8 - query.center)
+    assert float(reward) == pytest.approx(0.8 - query.offset)
 
 
 def test_a_public_coordinate_is_not_reported() -> None:
@@ -63,10 +63,10 @@ def test_a_public_coordinate_is_not_reported() -> None:
     assert all((report == reports[0]).all() for report in reports)
     assert len(reports[0]) == SHARED.size == 3
     np.testing.assert_array_equal(SHARED.noisy, [1, 1, 0])
-    np.testing.assert_array_equal(PLAIN.noisy, [1, 1, 1])
+    np.testing.assert_array_equal(CONTEXT_FREE.noisy, [1, 1, 1])
 
 
-@pytest.mark.parametrize("query", [PLAIN, SHARED])
+@pytest.mark.parametrize("query", [CONTEXT_FREE, SHARED])
 def test_the_pair_costs_what_was_promised_and_not_less(query: Pair) -> None:
     """The worst two records, told apart with exactly the stated δ; a third less noise is more."""
     noise = Gaussian.of(
@@ -87,11 +87,11 @@ def test_the_pair_costs_what_was_promised_and_not_less(query: Pair) -> None:
 def test_the_query_fits_the_problem() -> None:
     facts = {"dim": 4, "arms": 2, "norm": 1.0, "radius": 1.0, "low": 0.0, "high": 1.0}
     plain = Pair.of(Problem(**facts, horizon=9))  # type: ignore[arg-type]
-    assert (plain.center, plain.constant, plain.size) == (0.0, 0.0, 5)
+    assert (plain.offset, plain.constant, plain.size) == (0.0, 0.0, 5)
     shared = Pair.of(Problem(**facts, horizon=9, constant=0.5))  # type: ignore[arg-type]
-    assert (shared.center, shared.constant, shared.size) == (0.5, 0.5, 4)
+    assert (shared.offset, shared.constant, shared.size) == (0.5, 0.5, 4)
     whole = Pair.of(Problem(**facts, horizon=9, constant=1.0))  # type: ignore[arg-type]
-    assert (whole.center, whole.constant, whole.size) == (0.5, 0.0, 5)
+    assert (whole.offset, whole.constant, whole.size) == (0.5, 0.0, 5)
 
 
 @pytest.mark.parametrize(

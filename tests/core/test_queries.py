@@ -29,7 +29,7 @@ def query(
     norm: float = 1.0,
     low: float = -1.0,
     high: float = 1.0,
-    center: float = 0.0,
+    offset: float = 0.0,
     balance: float = 1.0,
     weighted: bool = False,
 ) -> Regression:
@@ -38,7 +38,7 @@ def query(
         norm=norm,
         low=low,
         high=high,
-        center=center,
+        offset=offset,
         balance=balance,
         weighted=weighted,
     )
@@ -49,7 +49,7 @@ def query(
     [
         (query(), 3 / math.sqrt(2)),
         (query(low=0.0), 3 / math.sqrt(2)),
-        (query(low=0.0, center=0.5), 1.5909902576697319),
+        (query(low=0.0, offset=0.5), 1.5909902576697319),
         (query(low=-2.0, high=2.0), 4.0),
         (query(low=-math.sqrt(2), high=math.sqrt(2)), 2 * math.sqrt(2)),
         (query(low=0.0, high=0.0), math.sqrt(2)),
@@ -97,7 +97,7 @@ def climbed(asked: Regression, starts: Array) -> Array:
     "asked",
     [
         query(dim=2),
-        query(dim=4, low=0.0, center=0.5),
+        query(dim=4, low=0.0, offset=0.5),
         query(low=-2.0, high=2.0),
         query(norm=3.0, low=-1.0, high=4.0),
         query(dim=2, balance=0.3),
@@ -238,7 +238,7 @@ def test_what_is_not_a_number_counts_as_zero() -> None:
     ],
 )
 def test_rewards_are_clipped_before_they_are_centred(reward: float, kept: float) -> None:
-    asked = query(dim=1, low=0.25, high=1.0, center=0.5)
+    asked = query(dim=1, low=0.25, high=1.0, offset=0.5)
     flat = asked.encode(Example(features=jnp.array([1.0]), reward=jnp.float64(reward)))
     assert flat.tolist() == [1.0, kept - 0.5]
 
@@ -278,11 +278,11 @@ def test_of_a_problem() -> None:
         {"low": 2.0},
         {"high": math.inf},
         {"low": -math.inf},
-        {"center": math.nan},
+        {"offset": math.nan},
     ],
 )
 def test_bad_bounds_are_refused(bad: dict[str, float]) -> None:
-    good = {"dim": 3, "norm": 1.0, "low": -1.0, "high": 1.0, "center": 0.0}
+    good = {"dim": 3, "norm": 1.0, "low": -1.0, "high": 1.0, "offset": 0.0}
     with pytest.raises(InvalidValue):
         Regression(**(good | bad))  # type: ignore[arg-type]
 
@@ -316,21 +316,21 @@ def _spread(query: Any) -> Any:
 
 @pytest.mark.parametrize("query", BALLS)
 def test_no_statistic_leaves_the_ball_and_one_is_at_its_edge(query: Any) -> None:
-    far = np.linalg.norm(_spread(query) - query.middle, axis=1)
-    assert query.middle.shape == (query.size,)
-    assert far.max() <= query.reach * (1 + 1e-9)
-    assert far.max() > query.reach * (1 - 1e-6)
+    far = np.linalg.norm(_spread(query) - query.center, axis=1)
+    assert query.center.shape == (query.size,)
+    assert far.max() <= query.radius * (1 + 1e-9)
+    assert far.max() > query.radius * (1 - 1e-6)
     # No ball is smaller than half the diameter, which is a bound alone in one dimension.
-    assert query.sensitivity / 2 <= query.reach * (1 + 1e-9) or query.dim == 1
+    assert query.sensitivity / 2 <= query.radius * (1 + 1e-9) or query.dim == 1
     # No other multiple of the identity has a smaller ball.
     for shrink in (0.9, 1.1):
-        moved = np.linalg.norm(_spread(query) - shrink * query.middle, axis=1)
-        assert moved.max() > query.reach * (1 - 1e-9)
+        moved = np.linalg.norm(_spread(query) - shrink * query.center, axis=1)
+        assert moved.max() > query.radius * (1 - 1e-9)
 
 
 def test_the_middle_lowers_the_reach() -> None:
     query = Regression(dim=5, norm=1.0, low=-0.5, high=0.5)
-    assert query.reach == pytest.approx(math.sqrt(0.8 + 0.25))
+    assert query.radius == pytest.approx(math.sqrt(0.8 + 0.25))
     assert np.linalg.norm(_spread(query), axis=1).max() == pytest.approx(math.sqrt(1.25))
 
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.core.random import (
+    AGGREGATOR,
     ARMS,
     DEVICE,
-    MIDDLE,
     POLICY,
     REWARD,
     WORLD,
@@ -100,7 +100,7 @@ def test_a_stream_is_the_cipher_at_its_address() -> None:
 
 
 def test_distinct_addresses_give_distinct_words() -> None:
-    values = ((0, 1, MASK), (0, 1, 2), (ARMS, MIDDLE, ARMS + 256), (0, 1, 63), (0, 1))
+    values = ((0, 1, MASK), (0, 1, 2), (ARMS, AGGREGATOR, ARMS + 256), (0, 1, 63), (0, 1))
     places = np.array(list(itertools.product(*values)), np.uint32)
 
     @jax.vmap
@@ -114,8 +114,8 @@ def test_distinct_addresses_give_distinct_words() -> None:
 
 
 def test_streams_have_different_names() -> None:
-    assert len({WORLD, ARMS, REWARD, POLICY, DEVICE, MIDDLE}) == 6
-    assert max(WORLD, ARMS, REWARD, POLICY, DEVICE, MIDDLE) < 256
+    assert len({WORLD, ARMS, REWARD, POLICY, DEVICE, AGGREGATOR}) == 6
+    assert max(WORLD, ARMS, REWARD, POLICY, DEVICE, AGGREGATOR) < 256
 
 
 def test_parts_do_not_nest() -> None:

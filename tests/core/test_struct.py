@@ -10,7 +10,7 @@ from kerchief.core.struct import static, struct
 
 
 @struct
-class Plain:
+class ContextFreePolicy:
     value: float
     size: int = static(default=1)
 
@@ -19,7 +19,7 @@ class Plain:
 
 
 @struct
-class Other(Plain):
+class Other(ContextFreePolicy):
     def grown(self) -> float:
         return self.value - self.size
 
@@ -29,20 +29,20 @@ def _structure(tree: Any) -> Any:
 
 
 def test_structures_of_different_kinds_differ() -> None:
-    plain, other = _structure(Plain(value=1.0)), _structure(Other(value=1.0))
+    plain, other = _structure(ContextFreePolicy(value=1.0)), _structure(Other(value=1.0))
     assert plain != other
     assert hash(plain) != hash(other)
-    assert plain == _structure(Plain(value=2.0))
-    assert plain != _structure(Plain(value=1.0, size=2))
+    assert plain == _structure(ContextFreePolicy(value=2.0))
+    assert plain != _structure(ContextFreePolicy(value=1.0, size=2))
 
 
 def test_compiled_code_of_one_kind_is_never_used_for_the_other() -> None:
     grown = jax.jit(lambda box: box.grown())
     for _ in range(3):
-        assert float(grown(Plain(value=5.0))) == 6.0
+        assert float(grown(ContextFreePolicy(value=5.0))) == 6.0
         assert float(grown(Other(value=5.0))) == 4.0
 
 
 def test_paths_name_the_fields() -> None:
-    ((path, leaf),) = jax.tree_util.tree_leaves_with_path(Plain(value=3.0))
+    ((path, leaf),) = jax.tree_util.tree_leaves_with_path(ContextFreePolicy(value=3.0))
     assert (jax.tree_util.keystr(path), leaf) == (".value", 3.0)

@@ -121,6 +121,12 @@ def test_bad_values_are_refused(change: dict[str, float]) -> None:
 
 
 def test_public_facts() -> None:
-    crowd = Population.of(dim=4, arms=9, clients=77, spread=0.3, radius=0.8).problem(50)
-    assert (crowd.dim, crowd.arms, crowd.clients, crowd.spread) == (4, 9, 77, 0.3)
-    assert (crowd.low, crowd.high, crowd.norm, crowd.radius, crowd.horizon) == (-1, 1, 1, 0.8, 50)
+    problem = Population.of(dim=4, arms=9, clients=77, spread=0.3, radius=0.8).problem(50)
+    assert (problem.dim, problem.arms, problem.clients, problem.spread) == (4, 9, 77, 0.3)
+    assert (problem.low, problem.high, problem.norm, problem.radius, problem.horizon) == (
+        -1,
+        1,
+        1,
+        0.8,
+        50,
+    )

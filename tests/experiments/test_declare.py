@@ -12,7 +12,7 @@ import pytest
 from kerchief.core.errors import KerchiefError
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.plan import player
-from kerchief.experiments.stages import width
+from kerchief.experiments.runner import width
 
 
 def test_yardsticks_and_parents_always_play_along() -> None:

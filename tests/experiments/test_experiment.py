@@ -10,11 +10,11 @@ import pytest
 
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
-from kerchief.experiments.beside import beside
 from kerchief.experiments.claims import at, at_most, below
 from kerchief.experiments.compare import Finished, compare
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.figures import draw
+from kerchief.experiments.paper_table import beside
 from kerchief.experiments.plan import player
 from kerchief.experiments.report import render
 from kerchief.experiments.rows import make_rows

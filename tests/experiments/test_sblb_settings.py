@@ -59,7 +59,7 @@ def test_a_setting_makes_three_promises(one: Paced, model: float) -> None:
 @pytest.mark.parametrize(("one", "wire"), [(LOCAL[0], 1.0), (LOCAL[1], 5.0)])
 def test_the_sums_promise_what_the_wire_makes_of_them(one: Paced, wire: float) -> None:
     """Tuned for the wire: the keep parameter is the largest that keeps its promise."""
-    keep = local_keep(wire, bits=1, dimension=5, reach=math.sqrt(5))
+    keep = local_keep(wire, bits=1, dimension=5, taxicab=math.sqrt(5))
     event = RandomizedBits(
         users=LENGTH, bits=1, keep=keep, sensitivity=1.0, dimension=5, tail=DELTA / 64
     )
@@ -72,7 +72,7 @@ def test_the_papers_own_settings_need_longer_batches_than_there_are_rounds() -> 
     keep = epsilon ** (2 / 3) * HORIZON ** (1 / 6)
     assert keep == pytest.approx(1 / 9)
     assert batch_length(epsilon, DELTA, horizon=HORIZON, dim=2, keep=keep) > HORIZON
-    told = local_epsilon(keep, bits=1, dimension=5, reach=math.sqrt(2) + 1.5)
+    told = local_epsilon(keep, bits=1, dimension=5, taxicab=math.sqrt(2) + 1.5)
     assert told < 5 * math.log((1 + keep) / (1 - keep)) < 6 * 4 * keep
     small = math.tanh(1 / (2 * 5))
     found = batch_length(math.sqrt(math.e - 1), DELTA, horizon=HORIZON, dim=2, keep=small)

@@ -40,7 +40,7 @@ from kerchief.environments import make_environment
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.policies import POLICIES
-from kerchief.policies.glm.rarely import RarelySwitching
+from kerchief.policies.glm.rare_switching import RarelySwitching
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.phased import PHASED
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust

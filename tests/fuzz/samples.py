@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Problem
 from kerchief.core.convex import Ball, Box, Simplex
-from kerchief.core.crowd import Crowd
-from kerchief.core.game import Game
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.pairs import Pair
+from kerchief.core.population import PopulationProblem
 from kerchief.core.queries import Gram, Regression
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete import DiscreteGaussian as GridGaussian
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian as GridGaussian
 from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
+from kerchief.policies.context_free import Channel
 from kerchief.policies.linear.online import descent
-from kerchief.policies.plain import Channel
 from kerchief.privacy import (
     Cohort,
     Composed,
@@ -47,7 +47,7 @@ from kerchief.privacy.randomized_bits import RandomizedBits
 from kerchief.privacy.receipts import write_ledger
 from kerchief.privatizers.schedule import At
 
-__all__ = ["CROWD", "FACTS", "GAME", "OWN", "SAMPLES"]
+__all__ = ["CROWD", "FACTS", "GAME", "OWN", "PROBLEMS", "SAMPLES"]
 
 FACTS: Mapping[str, tuple[Any, ...]] = {
     "dim": (2, 1, 3),
@@ -73,7 +73,7 @@ _PROBLEM = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horiz
 _LOGISTIC = Problem(
     dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60, link="logistic"
 )
-_CROWD = Crowd(
+_CROWD = PopulationProblem(
     dim=2,
     arms=5,
     norm=1.0,
@@ -84,8 +84,8 @@ _CROWD = Crowd(
     clients=50,
     spread=0.1,
 )
-_ARMS = Game(horizon=60, low=0.0, high=1.0, arms=3)
-_SMOOTH = Game(
+_ARMS = ContextFreeProblem(horizon=60, low=0.0, high=1.0, arms=3)
+_SMOOTH = ContextFreeProblem(
     horizon=60,
     low=0.0,
     high=2.0,
@@ -151,7 +151,6 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "cohort": (Cohort(first=0, last=9),),
     "convexity": (0.0, 1.0),
     "count": (1, 2, 0),
-    "crowd": (_CROWD,),
     "data": tuple(event.to_dict() for event in _EVENTS),
     "delta": (1e-5, 0.01),
     "dimension": (2, 1, 5),
@@ -170,7 +169,6 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "first": (0, 2),
     "fits": (3,),
     "fixed": (None, 7),
-    "game": (_ARMS, _SMOOTH),
     "gap": (0.2, 0.0),
     "grid_bits": (10,),
     "groups": (1, 2),
@@ -185,7 +183,6 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "limit": (3,),
     "lipschitz": (2.0,),
     "mean": (0.5,),
-    "middle": (0.0, 0.5),
     "minimizer": (_STEPS, GradientDescent(steps=3, radius=1.0, clip=1.0)),
     "mode": ("tuned", "theory"),
     "node": (
@@ -201,7 +198,6 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "printed": (True, False),
     "problem": (_PROBLEM, _LOGISTIC),
     "query": _SUMS,
-    "reach": (1.0, 0.5),
     "receipts": (_RECEIPTS, _ALL),
     "replicates": (1, 4),
     "reports": (100, 1000),
@@ -243,13 +239,19 @@ _EPOCHS = DiscreteDoubling.matching(
     noise_multiplier=1.0, sensitivity=1.0, horizon=20, first=7, dimension=2
 ).epochs
 
+PROBLEMS: Mapping[str, tuple[Any, ...]] = {
+    "policies.context_free": (_ARMS, _SMOOTH),
+    "policies.phased": (_CROWD,),
+}
+"""The public facts that the targets of a room take, where they are not those of `SAMPLES`."""
+
 OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "mechanisms.discrete_doubling:DiscreteDoubling": {
         "epochs": (_EPOCHS, _EPOCHS[:1]),
         "horizon": (20, 7),
     },
-    "core.game:Game": {"arms": (3,), "domain": (None,), "lipschitz": (0.0,)},
-    "core.game:Game on a domain": {"arms": (0,), "lipschitz": (2.0,)},
+    "core.context_free:ContextFreeProblem": {"arms": (3,), "domain": (None,), "lipschitz": (0.0,)},
+    "core.context_free:ContextFreeProblem on a domain": {"arms": (0,), "lipschitz": (2.0,)},
     "core.convex:Simplex": {"dim": (3, 2)},
     "core.batches:growing": {"first": (10,), "horizon": (100,)},
     "core.links:link_named": {"name": FACTS["link"]},
@@ -272,10 +274,10 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "core.validate:positive": {"name": ("x",), "value": (1.0,), "infinite": (True, False)},
     "core.validate:whole": {"name": ("x",), "value": (3,), "low": (1,), "high": (None, 9)},
     "core.queries:Gram": {"dim": (2, 1, 3)},
-    "environments.plain:Alternating.of": {"arms": (10, 2)},
-    "environments.plain:ChanceArms.of": {"arms": (10, 2)},
-    "environments.plain:CountedArms.of": {"arms": (10, 2)},
-    "environments.plain:Switching.of": {"arms": (10, 2)},
+    "environments.context_free:Alternating.of": {"arms": (10, 2)},
+    "environments.context_free:ChanceArms.of": {"arms": (10, 2)},
+    "environments.context_free:CountedArms.of": {"arms": (10, 2)},
+    "environments.context_free:Switching.of": {"arms": (10, 2)},
     "environments.population:Population.of": {"radius": (1.0, 0.5)},
     "environments.recorded:Recorded.of": {"arms": (np.full((2, 3, 2), 0.5),)},
     "environments.recorded:table_two": {"horizon": (5,), "dim": (3, 2), "arms": (4,)},
@@ -307,16 +309,16 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "mechanisms.discrete_doubling:DiscreteDoubling.matching": {"first": (16,)},
     "mechanisms.doubling:Doubling.of": {"first": (16, 1024)},
     "mechanisms.one_bit:ExactOneBit": {"bias": (2**20,)},
-    "mechanisms.privunit:PrivUnitG.of": {"middle": (0.0, np.array([0.5, 0.0])), "size": (2,)},
-    "mechanisms.shortlist:Shortlist.of": {"middle": (0.0, np.array([0.5, 0.0])), "size": (2,)},
+    "mechanisms.privunit:PrivUnitG.of": {"center": (0.0, np.array([0.5, 0.0])), "size": (2,)},
+    "mechanisms.shortlist:Shortlist.of": {"center": (0.0, np.array([0.5, 0.0])), "size": (2,)},
     "mechanisms.shortlist:ExactShortlist": {
         "units": (2**30,),
-        "middle": ((0.0, 0.0),),
+        "center": ((0.0, 0.0),),
         "candidates": (64,),
         "listed": (8,),
     },
-    "mechanisms.response:Bits": {"users": (1000,), "bits": (8,)},
-    "mechanisms.response:Response.of": {
+    "mechanisms.randomized_bits:Bits": {"users": (1000,), "bits": (8,)},
+    "mechanisms.randomized_bits:Response.of": {
         "event": (
             RandomizedBits(users=1000, bits=8, keep=0.5, sensitivity=1.0, dimension=2, tail=1e-9),
         )
@@ -326,8 +328,8 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "policies.glm.greedy_descent:GreedyDescent.of": {"problem": (_LOGISTIC,)},
     "policies.linear.pairs:Seen.nothing": {"query": (_SUMS[2],)},
     "policies.phased.elimination:Elimination.of": {"clients": (0, 10)},
-    "policies.plain.barrier:Barrier.smooth": {"game": (_SMOOTH,)},
-    "policies.plain.barrier:Barrier.strong": {"game": (_SMOOTH,)},
+    "policies.context_free.barrier:Barrier.smooth": {"problem": (_SMOOTH,)},
+    "policies.context_free.barrier:Barrier.strong": {"problem": (_SMOOTH,)},
     "privacy.composition:discrete_gaussian_noise_multiplier": {"count": (1, 2)},
     "privacy.discrete_slack:slack": {"event": (_EVENTS[5],), "count": (1, 3)},
     "privacy.guarantee:Guarantee.from_dict": {"data": (_PROMISE.to_dict(),)},

@@ -25,16 +25,16 @@ from tests.fuzz.targets import Target
 
 from kerchief.cli.main import main
 from kerchief.core.codec import decode, encode
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Arms, Clock, Outlook, Problem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import CapacityExceeded, InvalidValue, KerchiefError
-from kerchief.core.game import Game
 from kerchief.core.random import Stream
 from kerchief.environments import ChanceArms, Population, make_environment
 from kerchief.experiments.folder import Folder
 from kerchief.policies import POLICIES
+from kerchief.policies.context_free import CONTEXT_FREE
 from kerchief.policies.phased import PHASED
-from kerchief.policies.plain import PLAIN
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import protect
 from kerchief.roles import (
@@ -49,9 +49,9 @@ from kerchief.roles import (
     drive,
 )
 from kerchief.roles.messages import Ask, Batch, Message, Mixed, Post, Reports
-from kerchief.simulation import simulate, simulate_phases, simulate_plain
+from kerchief.simulation import simulate, simulate_context_free, simulate_phases
+from kerchief.simulation.context_free import arrange as arrange_plain
 from kerchief.simulation.phases import arrange as arrange_phases
-from kerchief.simulation.plain import arrange as arrange_plain
 
 __all__ = ["BY_HAND", "sessions"]
 
@@ -321,20 +321,20 @@ class _Middle:
         self.curator.open()
 
 
-_middle = functools.cache(_Middle)
+_aggregator = functools.cache(_Middle)
 
 
 def _curate(*, text: Any, trust: str) -> None:
     """A curator that strangers write to: refused messages change nothing."""
-    middle = _middle(trust)
-    if middle.curator.users > FACTS.horizon - 10:
-        middle.renew()
-    before = middle.curator.users
+    aggregator = _aggregator(trust)
+    if aggregator.curator.users > FACTS.horizon - 10:
+        aggregator.renew()
+    before = aggregator.curator.users
     try:
-        with unchanged(middle.ledger):
-            middle.curator.handle(_message(text))
+        with unchanged(aggregator.ledger):
+            aggregator.curator.handle(_message(text))
     except KerchiefError:
-        assert middle.curator.users == before, "a refused message counted"
+        assert aggregator.curator.users == before, "a refused message counted"
         raise
 
 
@@ -369,11 +369,13 @@ class _Echo:
 
 @functools.cache
 def _questions(name: str) -> tuple[Any, Any]:
-    games = {
-        "tsallis": Game(horizon=2000, low=0.0, high=1.0, arms=3),
-        "two-point": Game(horizon=2000, low=0.0, high=1.0, domain=Ball(dim=2), lipschitz=1.0),
+    problems = {
+        "tsallis": ContextFreeProblem(horizon=2000, low=0.0, high=1.0, arms=3),
+        "two-point": ContextFreeProblem(
+            horizon=2000, low=0.0, high=1.0, domain=Ball(dim=2), lipschitz=1.0
+        ),
     }
-    make = functools.partial(PLAIN[name].make, games[name], "tuned")
+    make = functools.partial(CONTEXT_FREE[name].make, problems[name], "tuned")
     return arrange_plain(make, promise("local"), horizon=2000)
 
 
@@ -443,9 +445,9 @@ def _simulate(**sizes: Any) -> None:
 
 def _simulate_plain(**sizes: Any) -> None:
     world = ChanceArms.of(arms=3)
-    make = functools.partial(PLAIN["uniform"].make, world.game(20), "tuned")
+    make = functools.partial(CONTEXT_FREE["uniform"].make, world.problem(20), "tuned")
     policy, privatizers = arrange_plain(make, promise("none"), horizon=20)
-    simulate_plain(policy=policy, privatizers=privatizers, environment=world, **sizes)
+    simulate_context_free(policy=policy, privatizers=privatizers, environment=world, **sizes)
 
 
 def _simulate_phases(**sizes: Any) -> None:
@@ -573,10 +575,10 @@ def sessions() -> list[Target]:
         ),
         Target(name="core.codec:decode", call=_decode, samples={"text": _texts()}, weight=20),
         Target(name="core.codec:encode", call=_encode, samples={"value": _deep()}, weight=0.5),
-        Target(name="roles.interactive:Bandit.load", call=_load, samples={"text": _saved()}),
+        Target(name="roles.bandit:Bandit.load", call=_load, samples={"text": _saved()}),
         *(_bandit_target(*played) for played in _PLAYED),
         Target(
-            name="roles.interactive:Bandit",
+            name="roles.bandit:Bandit",
             call=_make_bandit,
             samples={
                 "policy": ("linucb", "uniform"),
@@ -656,7 +658,7 @@ def sessions() -> list[Target]:
             Target(name=name, call=_never(call), samples=_SIZES, weight=0.1)
             for name, call in (
                 ("simulation.run:simulate", _sizes(_simulate)),
-                ("simulation.plain:simulate_plain", _sizes(_simulate_plain)),
+                ("simulation.context_free:simulate_context_free", _sizes(_simulate_plain)),
                 ("simulation.phases:simulate_phases", _sizes(_simulate_phases)),
                 ("roles.drive:drive", _sizes(_drive)),
             )
@@ -751,8 +753,8 @@ BY_HAND = {
     "experiments.rows:make_rows": "command:compare",
     "privatizers.registry:protect": "privatizers.registry:protect",
     "roles.drive:drive": "roles.drive:drive",
-    "roles.interactive:Bandit.load": "roles.interactive:Bandit.load",
-    "roles.learner:Learner.beside": "roles.interactive:Bandit",
+    "roles.bandit:Bandit.load": "roles.bandit:Bandit.load",
+    "roles.learner:Learner.beside": "roles.bandit:Bandit",
     "roles.learner:Learner.over": "roles.drive:drive",
     "core.registry:Registry": "environments.worlds:make_environment",
     "privacy.ledger:MemoryLedger": "ledger:charge",
@@ -760,8 +762,8 @@ BY_HAND = {
     "roles.device:Device": "roles.device:Device",
     "roles.engines:Apart": "bandit:linucb local usual",
     "roles.engines:Compiled": "bandit:linucb none usual",
-    "roles.interactive:Bandit": "roles.interactive:Bandit",
-    "roles.learner:Learner": "roles.interactive:Bandit",
+    "roles.bandit:Bandit": "roles.bandit:Bandit",
+    "roles.learner:Learner": "roles.bandit:Bandit",
     "roles.pool:Pooled": "bandit:linucb local usual",
     "roles.questions:Answerer": "roles.questions:Answerer tsallis",
     "roles.questions:Asker": "roles.questions:Asker tsallis",
@@ -772,7 +774,9 @@ BY_HAND = {
     "roles.values:as_report": "roles.curator:Curator local",
     "roles.values:check_rows": "bandit:linucb local usual",
     "simulation.phases:simulate_phases": "simulation.phases:simulate_phases",
-    "simulation.plain:simulate_plain": "simulation.plain:simulate_plain",
+    "simulation.context_free:simulate_context_free": (
+        "simulation.context_free:simulate_context_free"
+    ),
     "simulation.run:simulate": "simulation.run:simulate",
 }
 """Constructors that need more than one call, each with the target that makes it."""

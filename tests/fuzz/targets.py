@@ -23,18 +23,18 @@ from typing import Any
 import jax
 import numpy as np
 from tests.fuzz import hostile
-from tests.fuzz.samples import CROWD, FACTS, GAME, OWN, SAMPLES
+from tests.fuzz.samples import CROWD, FACTS, GAME, OWN, PROBLEMS, SAMPLES
 
 import kerchief
 from kerchief.core.codec import decode, encode
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Problem
-from kerchief.core.crowd import Crowd
 from kerchief.core.errors import KerchiefError
-from kerchief.core.game import Game
 from kerchief.core.links import Link
+from kerchief.core.population import PopulationProblem
 from kerchief.policies import POLICIES
+from kerchief.policies.context_free import CONTEXT_FREE
 from kerchief.policies.phased import PHASED
-from kerchief.policies.plain import PLAIN
 
 __all__ = ["Finding", "Target", "attempt", "constructors", "draw", "shrunk", "targets"]
 
@@ -213,7 +213,8 @@ def _compiled(make: Callable[..., Any]) -> bool:
 
 def _constructor(name: str, make: Callable[..., Any]) -> Target:
     """A target whose samples come from the names of its parameters."""
-    own = OWN.get(name, {})
+    facts = [facts for room, facts in PROBLEMS.items() if name.startswith(room)]
+    own = {**({"problem": facts[0]} if facts else {}), **OWN.get(name, {})}
     samples: dict[str, tuple[Any, ...]] = {}
     closed, held = set(_GUARDED.get(name, ())), set()
     for one in _parameters(make):
@@ -243,7 +244,7 @@ def sound(answer: Any) -> None:
         for field in dataclasses.fields(answer):
             _not_nan(field.name, getattr(answer, field.name))
         if getattr(answer, "dim", 1) <= 64:
-            for name in ("size", "sensitivity", "reach", "taxicab", "middle", "std"):
+            for name in ("size", "sensitivity", "radius", "taxicab", "center", "std"):
                 if hasattr(type(answer), name):
                     _not_nan(name, getattr(answer, name))
         if not isinstance(answer, Link):
@@ -284,7 +285,7 @@ def _policy(name: str) -> Target:
 
 def _phased(name: str) -> Target:
     def build(*, mode: Any, **facts: Any) -> Any:
-        return PHASED[name].make(Crowd(**facts), mode)
+        return PHASED[name].make(PopulationProblem(**facts), mode)
 
     return Target(
         name=f"phased policy:{name}",
@@ -297,10 +298,10 @@ def _phased(name: str) -> Target:
 
 
 def _plain(name: str) -> Target:
-    entry = PLAIN[name]
+    entry = CONTEXT_FREE[name]
 
     def build(*, mode: Any, channel: Any, **facts: Any) -> Any:
-        return entry.make(Game(**facts), mode, channel)
+        return entry.make(ContextFreeProblem(**facts), mode, channel)
 
     on = (
         {"arms": (3, 2)}
@@ -365,5 +366,5 @@ def targets(by_hand: Container[str]) -> dict[str, Target]:
     ]
     made += [_policy(name) for name in POLICIES]
     made += [_phased(name) for name in PHASED]
-    made += [_plain(name) for name in PLAIN]
+    made += [_plain(name) for name in CONTEXT_FREE]
     return {one.name: one for one in made}

@@ -17,10 +17,10 @@ from kerchief.cli.main import main
 from kerchief.core import validate
 from kerchief.core.batches import growing
 from kerchief.core.codec import decode, encode
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Arms, Clock, Outlook, Problem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
-from kerchief.core.game import Game
 from kerchief.core.links import link_named
 from kerchief.core.queries import Gram, Regression
 from kerchief.core.random import Stream
@@ -29,12 +29,12 @@ from kerchief.experiments.declare import Comparison
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.plan import player
 from kerchief.policies import POLICIES
+from kerchief.policies.context_free import CONTEXT_FREE, Channel, Loss
 from kerchief.policies.glm.batched import Batched
 from kerchief.policies.glm.ucb import GLMUCB
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
 from kerchief.policies.phased.elimination import Elimination
-from kerchief.policies.plain import PLAIN, Channel, Loss
 from kerchief.privacy import (
     Gaussian,
     Guarantee,
@@ -56,7 +56,7 @@ from kerchief.roles import Answerer, Asker, Bandit, Curator, Device, Mixer
 from kerchief.roles.messages import Ask, Post, Reports
 from kerchief.roles.transport import InProcess
 from kerchief.roles.values import as_reward, as_rows
-from kerchief.simulation.plain import arrange
+from kerchief.simulation.context_free import arrange
 
 HUGE = 10**400
 LOCAL = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
@@ -72,14 +72,14 @@ def query(**changes: Any) -> Regression:
     return Regression(**usual | changes)
 
 
-def game(**changes: Any) -> Game:
+def problem(**changes: Any) -> ContextFreeProblem:
     usual: dict[str, Any] = {"horizon": 60, "low": 0.0, "high": 1.0}
-    return Game(**usual | changes)
+    return ContextFreeProblem(**usual | changes)
 
 
 def plain(name: str) -> Any:
-    domain = game(domain=Ball(dim=2), lipschitz=1.0)
-    return PLAIN[name].make(domain, "tuned", Channel.clear(low=0.0, high=1.0))
+    domain = problem(domain=Ball(dim=2), lipschitz=1.0)
+    return CONTEXT_FREE[name].make(domain, "tuned", Channel.clear(low=0.0, high=1.0))
 
 
 REFUSED: dict[str, Callable[[], Any]] = {
@@ -96,7 +96,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "batches that go back": lambda: At(ends=(5, 3)),
     "a number as batches": lambda: At(ends=3),  # type: ignore[arg-type]
     "more groups than memory": lambda: Gram(dim=2, norm=1.0, groups=2**40),
-    "a Lipschitz bound that is NaN": lambda: game(arms=3, lipschitz=math.nan),
+    "a Lipschitz bound that is NaN": lambda: problem(arms=3, lipschitz=math.nan),
     "batches that grow at once": lambda: growing(100, first=1, growth=1e308),
     "an array as delta": lambda: Guarantee(
         epsilon=1.0,
@@ -254,7 +254,9 @@ def test_a_device_refuses_arms_that_are_none(arms: Arms) -> None:
 
 def _questions() -> tuple[Any, Any]:
     return arrange(
-        lambda channel: PLAIN["tsallis"].make(game(arms=3), "tuned", channel), LOCAL, horizon=60
+        lambda channel: CONTEXT_FREE["tsallis"].make(problem(arms=3), "tuned", channel),
+        LOCAL,
+        horizon=60,
     )
 
 

@@ -107,8 +107,8 @@ def test_every_query_that_is_made_has_a_finite_sensitivity(
         facts |= {"low": low, "high": min(low + span, 1e9), "balance": balance}
     query = kind(**facts)
     assert 0 < query.sensitivity < math.inf
-    assert 0 < query.reach < math.inf
-    assert np.isfinite(query.middle).all()
+    assert 0 < query.radius < math.inf
+    assert np.isfinite(query.center).all()
 
 
 @given(epsilon=ANYTHING, delta=ANYTHING, trust=st.sampled_from((*Trust, "x", 3)), unit=ANYTHING)

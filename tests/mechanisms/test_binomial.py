@@ -13,7 +13,7 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.random import DEVICE, MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.binomial import Binomial, Coins, heads
 from kerchief.privacy import NonPrivate, epsilon_at, gaussian_noise_multiplier
 
@@ -33,7 +33,7 @@ def noise(**changes: Any) -> Binomial:
 @jax.jit
 def totals(one: Binomial) -> jax.Array:
     def copy(number: jax.Array) -> jax.Array:
-        at = Stream.of(seed=7, replicate=number).at(MIDDLE)
+        at = Stream.of(seed=7, replicate=number).at(AGGREGATOR)
         return one.add(jnp.zeros(SIZE), at)
 
     return jax.vmap(copy)(jnp.arange(COPIES, dtype=jnp.uint32))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
 from kerchief.core.errors import InvalidValue
-from kerchief.core.random import MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.mechanisms.blt import BLT, MAX_BUFFERS, best_continual
 from kerchief.mechanisms.blt import MAX_HORIZON as BLT_MAX
 from kerchief.mechanisms.continual import ContinualNoise
@@ -47,7 +47,7 @@ def play(noise: ContinualNoise, replicate: Array, *, size: int, rounds: int) -> 
     root = Stream.of(seed=5, replicate=replicate)
 
     def one(state: Array, round: Array) -> tuple[Array, Array]:
-        released, state = noise.step(state, round, root.at(MIDDLE, round=round))
+        released, state = noise.step(state, round, root.at(AGGREGATOR, round=round))
         return state, released
 
     return jax.lax.scan(one, noise.open(size), jnp.arange(rounds, dtype=jnp.int32))[1]
@@ -313,7 +313,7 @@ class TestUse:
         root = jax.vmap(lambda r: Stream.of(seed=5, replicate=r))(replicates)
 
         def one(states: Array, round: Array) -> tuple[Array, Array]:
-            at = jax.vmap(lambda stream: stream.at(MIDDLE, round=round))(root)
+            at = jax.vmap(lambda stream: stream.at(AGGREGATOR, round=round))(root)
             released, states = jax.vmap(noise.step, in_axes=(0, None, 0))(states, round, at)
             return states, released
 
@@ -392,7 +392,7 @@ def test_a_million_rounds(kind: Kind) -> None:
     @jax.jit
     def at_the_end() -> Array:
         def one(round: Array, kept: tuple[Array, Array]) -> tuple[Array, Array]:
-            released, state = noise.step(kept[1], round, root.at(MIDDLE, round=round))
+            released, state = noise.step(kept[1], round, root.at(AGGREGATOR, round=round))
             return released, state
 
         first = (jnp.zeros(least_draws()), noise.open(least_draws()))

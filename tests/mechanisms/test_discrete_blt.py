@@ -28,8 +28,8 @@ from kerchief.core.codec import decode, encode
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.mechanisms.blt import BLT, MAX_HORIZON
 from kerchief.mechanisms.blt_fit import fit
-from kerchief.mechanisms.discrete import MAX_SCALE, DiscreteGaussian
 from kerchief.mechanisms.discrete_blt import DiscreteBLT, finest_grid
+from kerchief.mechanisms.discrete_gaussian import MAX_SCALE, DiscreteGaussian
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.privacy import Gaussian, delta_at, epsilon_at, gaussian_noise_multiplier
 from kerchief.privacy.events import DiscreteGaussian as Event

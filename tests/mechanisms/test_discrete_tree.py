@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kerchief.checks.statistics import fits_deviation, precision_range
 from kerchief.core.codec import decode, encode
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import Gaussian, Repeated, epsilon_at, gaussian_noise_multiplier

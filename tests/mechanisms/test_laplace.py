@@ -13,7 +13,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
-from kerchief.mechanisms.discrete import sample_discrete_laplace
+from kerchief.mechanisms.discrete_gaussian import sample_discrete_laplace
 from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.privacy import NonPrivate, epsilon_at

@@ -13,8 +13,8 @@ import pytest
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
+from kerchief.mechanisms.exact_integers import UNITS, word
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
-from kerchief.mechanisms.words import UNITS, word
 from kerchief.privacy import NonPrivate
 
 COPIES = 40_000
@@ -23,7 +23,7 @@ HOSTILE = (math.nan, math.inf, -math.inf, 1e300, -1e300, 3.0)
 
 
 def made(epsilon: float = 1.0) -> OneBit:
-    return OneBit.of(epsilon=epsilon, middle=0.5, reach=0.75)
+    return OneBit.of(epsilon=epsilon, center=0.5, radius=0.75)
 
 
 def simulated(noise: OneBit, value: float) -> Any:
@@ -40,9 +40,9 @@ def chance(noise: ExactOneBit, value: float) -> float:
     """The exact chance of the upper report: the number of words that lead to it, by bisection."""
     low, high = 0, UNITS
     while low < high:
-        middle = (low + high) // 2
-        report = noise.add(np.array([value]), partial(_bytes, middle))
-        low, high = (middle + 1, high) if report[0] > noise.middle else (low, middle)
+        midpoint = (low + high) // 2
+        report = noise.add(np.array([value]), partial(_bytes, midpoint))
+        low, high = (midpoint + 1, high) if report[0] > noise.center else (low, midpoint)
     return low / UNITS
 
 
@@ -54,7 +54,7 @@ def test_the_simulated_report_is_right_on_average_and_as_wide_as_stated(value: f
     deviation = math.sqrt(float(noise.std) ** 2 - (value - 0.5) ** 2)
     assert abs(reports.mean() - value) < 5 * deviation / math.sqrt(COPIES)
     # Two points at a known distance: the mean says all, and noise a third too small does not fit.
-    weak = OneBit(std=noise.std * 2 / 3, middle=0.5, reach=0.75)
+    weak = OneBit(std=noise.std * 2 / 3, center=0.5, radius=0.75)
     assert float(np.abs(simulated(weak, value) - 0.5).max()) < 0.7 * float(noise.std)
 
 
@@ -71,7 +71,7 @@ def test_the_exact_coin_keeps_epsilon_and_little_less(epsilon: float) -> None:
 
 def test_noise_a_third_too_small_costs_more() -> None:
     noise = made(1.0)
-    weak = OneBit(std=noise.std * 2 / 3, middle=0.5, reach=0.75)
+    weak = OneBit(std=noise.std * 2 / 3, center=0.5, radius=0.75)
     assert weak.event().epsilon > 1.5  # type: ignore[attr-defined]
     exact = weak.exact()
     high, low = chance(exact, 1.25), chance(exact, -0.25)
@@ -93,7 +93,7 @@ def test_the_twin_has_the_same_law(value: float) -> None:
 
 
 def test_reports_are_points_of_the_grid() -> None:
-    twin = OneBit.of(epsilon=0.3, middle=1 / 3, reach=0.7).exact()
+    twin = OneBit.of(epsilon=0.3, center=1 / 3, radius=0.7).exact()
     assert all((report / twin.grid).is_integer() for report in twin.reports)
     assert math.frexp(twin.grid)[0] == 0.5
 
@@ -107,21 +107,21 @@ def test_hostile_numbers_are_clipped(value: float) -> None:
 
 
 def test_without_noise_it_is_the_number_and_promises_nothing() -> None:
-    quiet = OneBit(std=0.0, middle=0.5, reach=0.75)
+    quiet = OneBit(std=0.0, center=0.5, radius=0.75)
     assert simulated(quiet, 0.3)[0] == 0.3
     for std in (0.0, 0.5, 0.75):
-        weak = OneBit(std=std, middle=0.5, reach=0.75)
+        weak = OneBit(std=std, center=0.5, radius=0.75)
         assert weak.event() == NonPrivate()
-        with pytest.raises(InvalidValue, match="above the reach"):
+        with pytest.raises(InvalidValue, match="above the radius"):
             weak.exact()
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"reach": 0.0}, {"middle": math.inf}]
+    "wrong", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"radius": 0.0}, {"center": math.inf}]
 )
 def test_values_out_of_bounds_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidValue, match=next(iter(wrong))):
-        OneBit.of(**({"epsilon": 1.0, "middle": 0.0, "reach": 1.0} | wrong))
+        OneBit.of(**({"epsilon": 1.0, "center": 0.0, "radius": 1.0} | wrong))
 
 
 def test_the_twin_refuses_what_is_no_number_and_a_dry_source() -> None:

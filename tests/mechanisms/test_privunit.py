@@ -14,16 +14,16 @@ from scipy import stats  # type: ignore[import-untyped]
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.mechanisms import shortlist
+from kerchief.mechanisms.exact_integers import UNITS, below
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
-from kerchief.mechanisms.words import UNITS, below
 from kerchief.privacy import NonPrivate
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
 
 COPIES = 60_000
-MIDDLE = np.array([0.5, -1.0, 0.0])
-REACH = 2.0
-# In the middle, inside, on the edge.
+CENTER = np.array([0.5, -1.0, 0.0])
+RADIUS = 2.0
+# In the center, inside, on the edge.
 PLACES = [np.zeros(3), np.array([0.3, -0.5, 0.2]), np.array([0.6, 0.0, 0.8])]
 HOSTILE = [
     np.full(3, math.nan),
@@ -34,7 +34,7 @@ HOSTILE = [
 
 
 def made(kind: Any, epsilon: float = 1.0) -> Any:
-    return kind.of(epsilon=epsilon, middle=MIDDLE, reach=REACH, size=3)
+    return kind.of(epsilon=epsilon, center=CENTER, radius=RADIUS, size=3)
 
 
 @jax.jit
@@ -56,7 +56,7 @@ def test_reports_are_right_on_average_and_as_wide_as_stated(
     kind: Any, epsilon: float, place: Any
 ) -> None:
     noise = made(kind, epsilon)
-    vector = MIDDLE + REACH * place
+    vector = CENTER + RADIUS * place
     errors = simulated(noise, vector) - vector
     std = float(noise.std)
     assert (np.abs(errors.mean(0)) < 5 * std / math.sqrt(COPIES)).all()
@@ -95,14 +95,14 @@ def test_the_threshold_of_privunit_keeps_epsilon_exactly(epsilon: float) -> None
 def test_the_simulated_side_is_as_likely_as_it_should_be() -> None:
     """On the sphere's last axis nothing is hidden: how often reports of the edge are beyond γ."""
     noise = made(PrivUnitG, 2.0)
-    std, gamma = float(noise.std), REACH / float(noise.std)
+    std, gamma = float(noise.std), RADIUS / float(noise.std)
     direction = np.array([0.6, 0.0, 0.8])
-    scores = (simulated(noise, MIDDLE + REACH * direction) - MIDDLE) @ direction / std
+    scores = (simulated(noise, CENTER + RADIUS * direction) - CENTER) @ direction / std
     tail = stats.norm.sf(gamma)
     chance = tail * (1 + gamma * (1 - tail) / stats.norm.pdf(gamma))
     seen = (scores > gamma).mean()
     assert abs(seen - chance) < 5 * math.sqrt(chance * (1 - chance) / COPIES)
-    away = (simulated(noise, MIDDLE - REACH * direction) - MIDDLE) @ direction / std
+    away = (simulated(noise, CENTER - RADIUS * direction) - CENTER) @ direction / std
     ratio = math.log(seen / (away > gamma).mean())
     # Two opposite statistics: beyond γ of one is beyond −γ of the other, on the unlikely side.
     assert ratio == pytest.approx(2.0, abs=0.1)
@@ -111,13 +111,13 @@ def test_the_simulated_side_is_as_likely_as_it_should_be() -> None:
 def test_the_price_is_read_off_the_noise() -> None:
     noise = made(PrivUnitG, 1.0)
     assert noise.event().epsilon == pytest.approx(1.0, rel=1e-9)
-    weak = PrivUnitG(std=float(noise.std) * 2 / 3, middle=noise.middle, reach=REACH)
+    weak = PrivUnitG(std=float(noise.std) * 2 / 3, center=noise.center, radius=RADIUS)
     assert weak.event().epsilon > 1.4  # type: ignore[attr-defined]
-    assert PrivUnitG(std=0.0, middle=noise.middle, reach=REACH).event() == NonPrivate()
+    assert PrivUnitG(std=0.0, center=noise.center, radius=RADIUS).event() == NonPrivate()
     listed = made(Shortlist, 1.0)
     assert listed.event().epsilon == pytest.approx(1.0, rel=1e-8)
     bold = ExactShortlist(
-        units=round(UNITS * 0.6), middle=(0.0,), reach=1.0, candidates=256, listed=88
+        units=round(UNITS * 0.6), center=(0.0,), radius=1.0, candidates=256, listed=88
     )
     assert bold.event().epsilon > 1.04
 
@@ -136,7 +136,7 @@ def test_the_list_keeps_epsilon_and_is_within_a_hundredth_of_the_best(epsilon: f
 
 def test_every_candidate_has_its_exact_chance() -> None:
     """For a fixed list of candidates: all words of a small coin and choice, counted."""
-    noise = ExactShortlist(units=3 * 2**30, middle=(0.0, 0.0), reach=1.0, candidates=4, listed=1)
+    noise = ExactShortlist(units=3 * 2**30, center=(0.0, 0.0), radius=1.0, candidates=4, listed=1)
     words = [0, 3 * 2**30 - 1, 3 * 2**30, 2**32 - 1]
 
     def position(*given: int) -> int:
@@ -170,7 +170,7 @@ def test_simulated_and_exact_have_the_same_law(epsilon: float) -> None:
     noise, copies = made(Shortlist, epsilon), 2000
     exact, source = noise.exact(), np.random.default_rng(3).bytes
     direction = np.array([0.6, 0.0, 0.8])
-    vector = MIDDLE + REACH * direction
+    vector = CENTER + RADIUS * direction
     drawn = np.stack([exact.add(vector, source) for _ in range(copies)])
     ideal = simulated(noise, vector)
     for axis in (direction, np.array([0.8, 0.0, -0.6]), np.array([0.0, 1.0, 0.0])):
@@ -214,7 +214,7 @@ def test_hostile_statistics_are_harmless(vector: Any) -> None:
 
 
 def test_far_statistics_count_as_the_edge() -> None:
-    far, edge = MIDDLE + np.array([0.0, 100.0, 0.0]), MIDDLE + np.array([0.0, REACH, 0.0])
+    far, edge = CENTER + np.array([0.0, 100.0, 0.0]), CENTER + np.array([0.0, RADIUS, 0.0])
     for kind in (PrivUnitG, Shortlist):
         noise = made(kind)
         np.testing.assert_allclose(
@@ -226,20 +226,20 @@ def test_without_noise_it_is_the_statistic() -> None:
     for kind in (PrivUnitG, Shortlist):
         noise = made(kind)
         quiet: Any = type(noise)(**(vars(noise) | {"std": 0.0}))
-        np.testing.assert_array_equal(simulated(quiet, MIDDLE + 1, 2), [MIDDLE + 1] * 2)
+        np.testing.assert_array_equal(simulated(quiet, CENTER + 1, 2), [CENTER + 1] * 2)
         assert quiet.event() == NonPrivate()
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="reach"):
-        PrivUnitG.of(epsilon=1.0, middle=0.0, reach=0.0, size=3)
+    with pytest.raises(InvalidValue, match="radius"):
+        PrivUnitG.of(epsilon=1.0, center=0.0, radius=0.0, size=3)
     with pytest.raises(InvalidValue, match="epsilon"):
-        Shortlist.of(epsilon=0.0, middle=0.0, reach=1.0, size=3)
-    with pytest.raises(InvalidValue, match="middle"):
-        PrivUnitG.of(epsilon=1.0, middle=np.zeros(2), reach=1.0, size=3)
+        Shortlist.of(epsilon=0.0, center=0.0, radius=1.0, size=3)
+    with pytest.raises(InvalidValue, match="center"):
+        PrivUnitG.of(epsilon=1.0, center=np.zeros(2), radius=1.0, size=3)
     with pytest.raises(InvalidValue, match="float64 of shape"):
         made(Shortlist).exact().add(np.zeros(2))
     for wrong in ({"units": UNITS // 2}, {"listed": 4}, {"units": UNITS}):
         fields: Any = {"units": 2**31 + 1, "candidates": 4, "listed": 2} | wrong
         with pytest.raises(InvalidValue):
-            ExactShortlist(middle=(0.0,), reach=1.0, **fields)
+            ExactShortlist(center=(0.0,), radius=1.0, **fields)

@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 from jax import Array
 
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.convex import Ball, Box, Domain, Simplex
 from kerchief.core.errors import InvalidValue
-from kerchief.core.game import Game
 from kerchief.core.random import POLICY, WORLD, Stream
-from kerchief.environments.plain_convex import Absolute, Quadratic
-from kerchief.policies.plain.barrier import Barrier, State
-from kerchief.policies.plain.contract import Channel
-from kerchief.policies.plain.registry import PLAIN
+from kerchief.environments.context_free_convex import Absolute, Quadratic
+from kerchief.policies.context_free.barrier import Barrier, State
+from kerchief.policies.context_free.contract import Channel
+from kerchief.policies.context_free.registry import CONTEXT_FREE
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.simulation.plain import arrange, simulate_plain
+from kerchief.simulation.context_free import arrange, simulate_context_free
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 CLEAR = Channel.clear(low=0.0, high=2.0)
 
 
-def _game(*, smoothness: float, convexity: float = 0.0) -> Game:
-    return Game(
+def _game(*, smoothness: float, convexity: float = 0.0) -> ContextFreeProblem:
+    return ContextFreeProblem(
         horizon=10_000,
         low=0.0,
         high=4.0,
@@ -57,7 +57,7 @@ def test_numbers_are_those_of_the_least_bounds() -> None:
 
 
 def test_losses_that_promise_too_little_are_refused() -> None:
-    flat = Absolute.of(domain=Ball(dim=2)).game(10)
+    flat = Absolute.of(domain=Ball(dim=2)).problem(10)
     with pytest.raises(InvalidValue, match="smoothness is 0"):
         Barrier.smooth(flat, channel=CLEAR)
     with pytest.raises(InvalidValue, match="convexity is 0"):
@@ -65,14 +65,14 @@ def test_losses_that_promise_too_little_are_refused() -> None:
     heavy = Channel(low=None, high=None, spread=2.0, heavy=True)
     for name in ("one-point-smooth", "one-point-strong"):
         with pytest.raises(InvalidValue, match="heavier"):
-            PLAIN[name].make(_game(smoothness=1.0, convexity=1.0), "theory", heavy)
+            CONTEXT_FREE[name].make(_game(smoothness=1.0, convexity=1.0), "theory", heavy)
 
 
 @pytest.mark.parametrize("name", ["one-point-smooth", "one-point-strong"])
 def test_estimates_are_right_on_average(name: str) -> None:
     """A quadratic's mean slope over an ellipsoid is its slope in the middle."""
     world = Quadratic.of(domain=Simplex(dim=4), noise=0.0)
-    policy = PLAIN[name].make(world.game(10_000), "tuned", CLEAR)
+    policy = CONTEXT_FREE[name].make(world.problem(10_000), "tuned", CLEAR)
     assert isinstance(policy, Barrier)
     truth = world.init(Stream.of(seed=1, replicate=0).at(WORLD))
     place = jnp.array([0.1, -0.05, 0.02])
@@ -107,7 +107,7 @@ def test_points_stay_in_the_set_and_the_leader_is_followed(name: str, domain: Do
     """Under reports that pull to the boundary for ever, far beyond any loss."""
     rounds = 400
     world = Quadratic.of(domain=domain)
-    policy = PLAIN[name].make(world.game(rounds), "tuned", CLEAR)
+    policy = CONTEXT_FREE[name].make(world.problem(rounds), "tuned", CLEAR)
     assert isinstance(policy, Barrier)
     root = Stream.of(seed=4, replicate=0)
     drift = domain.direction(root.at(WORLD))
@@ -139,9 +139,9 @@ def test_curvature_pays() -> None:
     world, horizon = Quadratic.of(domain=Ball(dim=2)), 10_000
     lost = {}
     for name in ("one-point-smooth", "one-point-strong"):
-        make = partial(PLAIN[name].make, world.game(horizon), "theory")
+        make = partial(CONTEXT_FREE[name].make, world.problem(horizon), "theory")
         policy, privatizers = arrange(make, LOCAL, horizon=horizon)
-        lost[name] = simulate_plain(
+        lost[name] = simulate_context_free(
             policy=policy,
             privatizers=privatizers,
             environment=world,

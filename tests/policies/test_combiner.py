@@ -23,7 +23,7 @@ from kerchief.policies.linear.combiner import (
     printed_constants,
 )
 from kerchief.policies.linear.pairs import PairLinUCB
-from kerchief.policies.pace import ever_rarer
+from kerchief.policies.refresh import ever_rarer
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import protect
 from kerchief.simulation import simulate

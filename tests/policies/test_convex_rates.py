@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from kerchief.core.convex import Ball
-from kerchief.environments.plain_convex import CONVEX
-from kerchief.policies.plain import PLAIN
+from kerchief.environments.context_free_convex import CONVEX
+from kerchief.policies.context_free import CONTEXT_FREE
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.simulation.plain import arrange, simulate_plain
+from kerchief.simulation.context_free import arrange, simulate_context_free
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 HORIZONS = (2_000, 20_000, 200_000)
@@ -19,9 +19,9 @@ HORIZONS = (2_000, 20_000, 200_000)
 
 def _regret(name: str, shape: str, horizon: int) -> float:
     world = CONVEX[shape].of(domain=Ball(dim=2))
-    make = partial(PLAIN[name].make, world.game(horizon), "theory")
+    make = partial(CONTEXT_FREE[name].make, world.problem(horizon), "theory")
     policy, privatizers = arrange(make, LOCAL, horizon=horizon)
-    run = simulate_plain(
+    run = simulate_context_free(
         policy=policy,
         privatizers=privatizers,
         environment=world,

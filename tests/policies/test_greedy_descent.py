@@ -167,7 +167,7 @@ def test_the_sensitivity_is_reached_and_never_exceeded() -> None:
     reports = np.asarray(rows)
     gaps = np.linalg.norm(reports[:, None] - reports[None], axis=-1)
     assert 0.99 * query.sensitivity <= gaps.max() <= query.sensitivity * (1 + 1e-12)
-    assert np.linalg.norm(reports - query.middle, axis=1).max() <= query.reach * (1 + 1e-12)
+    assert np.linalg.norm(reports - query.center, axis=1).max() <= query.radius * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("name", ["dim", "norm", "importance"])

@@ -169,7 +169,7 @@ def test_an_indefinite_gram_matrix_still_gives_an_ellipsoid(mode: Mode) -> None:
 
 def test_centred_rewards_widen_the_radius_in_theory_only() -> None:
     problem = dataclasses.replace(PROBLEM, low=0.0, constant=0.5)
-    assert LinUCB.of(problem, mode="theory").query.center == 0.5
+    assert LinUCB.of(problem, mode="theory").query.offset == 0.5
     assert LinUCB.of(problem, mode="theory").radius == 2.0 + 0.5 / 0.5
     assert LinUCB.of(problem, mode="tuned").radius == 2.0
 
@@ -194,7 +194,7 @@ def test_models_are_posted_within_the_patience() -> None:
 
 
 class Ridge:
-    """Plain ridge LinUCB in NumPy, written from the textbook."""
+    """ContextFreePolicy ridge LinUCB in NumPy, written from the textbook."""
 
     def __init__(self, dim: int, exploration: float) -> None:
         self.v, self.u = np.eye(dim), np.zeros(dim)

@@ -250,7 +250,7 @@ def test_the_sensitivity_is_reached_and_never_exceeded(name: str) -> None:
     rows = np.asarray(jax.vmap(encode)(*map(jnp.asarray, (features, rewards, weights))))
     gaps = np.linalg.norm(rows[:, None] - rows[None], axis=-1)
     assert 0.99 * query.sensitivity <= gaps.max() <= query.sensitivity * (1 + 1e-12)
-    assert np.linalg.norm(rows - query.middle, axis=1).max() <= query.reach * (1 + 1e-12)
+    assert np.linalg.norm(rows - query.center, axis=1).max() <= query.radius * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, 1e300, -1e300])

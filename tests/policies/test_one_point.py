@@ -11,24 +11,26 @@ import numpy as np
 import pytest
 from jax import Array
 
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.convex import Ball, Box, Domain, Simplex
 from kerchief.core.errors import InvalidValue
-from kerchief.core.game import Game
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
-from kerchief.environments.plain_convex import Absolute, Linear, Quadratic
-from kerchief.policies.plain.contract import LOSS, Channel
-from kerchief.policies.plain.domain import Anywhere, BestSeen
-from kerchief.policies.plain.one_point import OnePoint, State
-from kerchief.policies.plain.registry import PLAIN
+from kerchief.environments.context_free_convex import Absolute, Linear, Quadratic
+from kerchief.policies.context_free.contract import LOSS, Channel
+from kerchief.policies.context_free.domain import Anywhere, BestSeen
+from kerchief.policies.context_free.one_point import OnePoint, State
+from kerchief.policies.context_free.registry import CONTEXT_FREE
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.simulation.plain import arrange, simulate_plain
+from kerchief.simulation.context_free import arrange, simulate_context_free
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 
 
 def test_radius_and_step_are_those_of_the_least_bound() -> None:
-    game = Game(horizon=10_000, low=0.0, high=4.0, domain=Ball(dim=3, radius=2.0), lipschitz=1.5)
-    made = OnePoint.of(game, channel=Channel(low=None, high=None, spread=3.0))
+    problem = ContextFreeProblem(
+        horizon=10_000, low=0.0, high=4.0, domain=Ball(dim=3, radius=2.0), lipschitz=1.5
+    )
+    made = OnePoint.of(problem, channel=Channel(low=None, high=None, spread=3.0))
     # R = r = 2, d v = 9, (2 + R/r) G = 4.5: ρ = √(18 / 4.5) / 10, η = 2 ρ / (9 · 100).
     assert made.radius == pytest.approx(0.2)
     assert made.step == pytest.approx(0.4 / 900)
@@ -42,21 +44,23 @@ def test_radius_and_step_are_those_of_the_least_bound() -> None:
 
 
 def test_a_short_game_keeps_the_sphere_in_the_set() -> None:
-    game = Game(horizon=2, low=0.0, high=1.0, domain=Simplex(dim=4), lipschitz=0.1)
-    made = OnePoint.of(game, channel=Channel(low=None, high=None, spread=50.0))
+    problem = ContextFreeProblem(horizon=2, low=0.0, high=1.0, domain=Simplex(dim=4), lipschitz=0.1)
+    made = OnePoint.of(problem, channel=Channel(low=None, high=None, spread=50.0))
     assert made.radius == pytest.approx(Simplex(dim=4).inner / 2)
 
 
 def test_arms_are_refused() -> None:
     with pytest.raises(InvalidValue, match="5 arms and no domain"):
-        PLAIN["one-point"].make(
-            Game(horizon=10, low=0.0, high=1.0, arms=5), "tuned", Channel.clear(low=0.0, high=1.0)
+        CONTEXT_FREE["one-point"].make(
+            ContextFreeProblem(horizon=10, low=0.0, high=1.0, arms=5),
+            "tuned",
+            Channel.clear(low=0.0, high=1.0),
         )
 
 
 def test_estimates_are_right_on_average_whatever_the_mean_taken_off() -> None:
     world = Linear.of(domain=Simplex(dim=4), noise=0.0)
-    policy = OnePoint.of(world.game(10_000), channel=Channel.clear(low=-1.0, high=1.0))
+    policy = OnePoint.of(world.problem(10_000), channel=Channel.clear(low=-1.0, high=1.0))
     truth = world.init(Stream.of(seed=1, replicate=0).at(WORLD))
     state = State(point=world.domain.center(), mean=jnp.float64(0.4))
     count = 16_000
@@ -78,8 +82,8 @@ def test_estimates_are_right_on_average_whatever_the_mean_taken_off() -> None:
 def test_without_noise_it_is_descent_on_the_sphere() -> None:
     rounds, dim, seed = 80, 3, Stream.of(seed=3, replicate=0)
     world = Absolute.of(domain=Ball(dim=dim))
-    game = world.game(rounds)
-    policy = OnePoint.of(game, channel=Channel.clear(low=0.0, high=game.high))
+    problem = world.problem(rounds)
+    policy = OnePoint.of(problem, channel=Channel.clear(low=0.0, high=problem.high))
     truth = world.init(seed.at(WORLD))
 
     def turn(state: State, round: Array) -> tuple[State, tuple[Array, ...]]:
@@ -91,7 +95,7 @@ def test_without_noise_it_is_descent_on_the_sphere() -> None:
 
     _, played = jax.lax.scan(turn, policy.init({}), jnp.arange(rounds))
     radius, step = float(policy.radius), float(policy.step)
-    y, reports = np.zeros(dim), [game.high / 2]
+    y, reports = np.zeros(dim), [problem.high / 2]
     for action, u, loss in zip(*(np.asarray(part) for part in played), strict=True):
         np.testing.assert_allclose(action, y + radius * u, atol=1e-10)
         assert np.linalg.norm(action) <= 1 + 1e-12
@@ -104,7 +108,7 @@ def test_without_noise_it_is_descent_on_the_sphere() -> None:
 @pytest.mark.parametrize("domain", [Simplex(dim=3), Ball(dim=2, radius=0.5)], ids=str)
 def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Domain) -> None:
     world = Quadratic.of(domain=domain)
-    policy = PLAIN[name].make(world.game(200), "tuned", Channel.clear(low=0.0, high=1.0))
+    policy = CONTEXT_FREE[name].make(world.problem(200), "tuned", Channel.clear(low=0.0, high=1.0))
     root = Stream.of(seed=8, replicate=0)
 
     def turn(state: State, round: Array) -> tuple[State, Array]:
@@ -121,9 +125,9 @@ def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Do
 
 def test_it_learns_from_protected_losses() -> None:
     world, horizon = Absolute.of(domain=Ball(dim=2)), 20_000
-    make = partial(PLAIN["one-point"].make, world.game(horizon), "tuned")
+    make = partial(CONTEXT_FREE["one-point"].make, world.problem(horizon), "tuned")
     policy, privatizers = arrange(make, LOCAL, horizon=horizon)
-    run = simulate_plain(
+    run = simulate_context_free(
         policy=policy,
         privatizers=privatizers,
         environment=world,
@@ -147,9 +151,11 @@ def test_it_learns_from_protected_losses() -> None:
 )
 def test_yardsticks_stay_in_the_set(domain: Domain) -> None:
     """Random points are spread over the set; greedy play ends at one of them."""
-    game = Absolute.of(domain=domain).game(50)
+    problem = Absolute.of(domain=domain).problem(50)
     free, channel = Stream.of(seed=1, replicate=0), Channel.clear(low=0.0, high=1.0)
-    uniform, greedy = (PLAIN[name].make(game, "tuned", channel) for name in ("uniform", "greedy"))
+    uniform, greedy = (
+        CONTEXT_FREE[name].make(problem, "tuned", channel) for name in ("uniform", "greedy")
+    )
     assert isinstance(uniform, Anywhere)
     assert isinstance(greedy, BestSeen)
     assert uniform.queries == {}

@@ -93,7 +93,7 @@ def test_two_rounds_by_hand() -> None:
     np.testing.assert_allclose(model.estimate, estimate, rtol=1e-6)
     assert float(model.width) == pytest.approx(3 * (1 + 15 * 0.5), rel=1e-6)
     assert float(model.cap) == pytest.approx(1 + np.linalg.norm(estimate), rel=1e-6)
-    assert float(state.reach) == pytest.approx(1 + (1 + np.linalg.norm(point)) ** 2)
+    assert float(state.distance) == pytest.approx(1 + (1 + np.linalg.norm(point)) ** 2)
 
 
 def test_no_bonus_is_above_what_the_bounds_allow() -> None:

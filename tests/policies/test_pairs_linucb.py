@@ -54,7 +54,7 @@ def users(query: Pair, count: int, parameter: Floats, seed: int) -> tuple[Floats
         x[:, -1] = query.constant
     y = x @ parameter + 0.1 * rng.choice([-1, 1], size=count)
     free = x[:, :-1] if query.constant else x
-    return x, y, jnp.asarray(np.column_stack([free, query.balance * (y - query.center)]))
+    return x, y, jnp.asarray(np.column_stack([free, query.balance * (y - query.offset)]))
 
 
 @pytest.mark.parametrize("problem", [PROBLEM, SHARED])
@@ -65,7 +65,7 @@ def test_the_sums_are_unbiased(problem: Problem) -> None:
     states = jax.vmap(lambda seed: noisy(policy, statistics, 0.5, seed))(jnp.arange(400))
     for seen, wanted in (
         (states.gram, x.T @ x),
-        (states.moment, x.T @ (y - policy.query.center)),
+        (states.moment, x.T @ (y - policy.query.offset)),
     ):
         values = np.asarray(seen, np.float64)
         error = values.std(axis=0, ddof=1) / math.sqrt(400)

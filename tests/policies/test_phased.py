@@ -18,16 +18,16 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.crowd import Crowd
 from kerchief.core.errors import InvalidValue
+from kerchief.core.population import PopulationProblem
 from kerchief.policies.phased import PHASED, Asked, Asking, Elimination, Phase, UnitBall
 from kerchief.policies.phased.elimination import State
-from kerchief.policies.phased.even import Even
+from kerchief.policies.phased.uniform import UniformPopulation
 from kerchief.policies.registry import Mode
 from kerchief.privacy import Trust
 
 Floats = NDArray[np.float64]
-CROWD = Crowd(
+CROWD = PopulationProblem(
     dim=4, arms=30, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100_000, clients=100_000,
     spread=0.1,
 )  # fmt: skip
@@ -40,8 +40,8 @@ def sphere(count: int, dim: int, seed: int = 0) -> Floats:
     return np.asarray(z / np.linalg.norm(z, axis=1, keepdims=True))
 
 
-def policy(crowd: Crowd = CROWD, **choices: Any) -> Elimination:
-    return Elimination.of(crowd, **choices)
+def policy(problem: PopulationProblem = CROWD, **choices: Any) -> Elimination:
+    return Elimination.of(problem, **choices)
 
 
 @partial(jax.jit, static_argnames="noisy")
@@ -79,8 +79,8 @@ def quiet(clients: int) -> float:
 
 
 def test_the_clients_of_the_papers_setting() -> None:
-    crowd = dataclasses.replace(LARGE, clients=50_796)
-    phases = policy(crowd, rule="paper").phases(quiet)
+    problem = dataclasses.replace(LARGE, clients=50_796)
+    phases = policy(problem, rule="paper").phases(quiet)
     assert [phase.number for phase in phases] == list(range(1, 19))
     assert sum(phase.clients for phase in phases) == 50_796
     longer = dataclasses.replace(LARGE, horizon=2**20, clients=88_437)
@@ -88,11 +88,11 @@ def test_the_clients_of_the_papers_setting() -> None:
 
 
 def test_a_population_that_is_too_small_is_refused() -> None:
-    crowd = dataclasses.replace(LARGE, clients=50_795)
+    problem = dataclasses.replace(LARGE, clients=50_795)
     with pytest.raises(InvalidValue, match=r"18 phases ask 50796 clients, .* population has 50795"):
-        policy(crowd, rule="paper").phases(quiet)
+        policy(problem, rule="paper").phases(quiet)
     with pytest.raises(InvalidValue, match="take a larger population"):
-        policy(crowd, rule="paper", clients=3000).phases(quiet)
+        policy(problem, rule="paper", clients=3000).phases(quiet)
 
 
 def test_nobody_is_asked_twice_and_all_phases_fit() -> None:
@@ -159,8 +159,8 @@ def test_designs_are_near_optimal_in_whole_plays() -> None:
 
 
 def test_fewer_actions_than_dimensions() -> None:
-    crowd = dataclasses.replace(CROWD, arms=2)
-    one, x = policy(crowd), sphere(2, 4)
+    problem = dataclasses.replace(CROWD, arms=2)
+    one, x = policy(problem), sphere(2, 4)
     for asked in both_ways(one, x, one.init()):
         vector = asked.encoder[0] @ (jnp.asarray(x)[asked.atoms[0]] @ x[0])
         assert vector.shape == (one.query.size,)
@@ -242,8 +242,8 @@ def by_hand(pulls: float, clients: int, length: float, noise: float) -> Asked:
 
 
 def test_exact_widths_by_hand() -> None:
-    crowd = dataclasses.replace(CROWD, dim=2, arms=2, spread=0.5)
-    one = policy(crowd, width=3.0)
+    problem = dataclasses.replace(CROWD, dim=2, arms=2, spread=0.5)
+    one = policy(problem, width=3.0)
     phase, asked = dataclasses.replace(PHASE, clients=10), by_hand(4.0, 10, math.sqrt(2), 0.1)
     apart = jnp.array([[0.0, 0.0], [1.0, -1.0]])
     widths = one._exact_widths(apart, asked, phase, jnp.float64(0.1))
@@ -301,9 +301,9 @@ def test_widths_are_the_deviation_of_leads(noise: float) -> None:
 
 
 def test_what_lags_is_dropped() -> None:
-    crowd = dataclasses.replace(CROWD, dim=2, arms=3, spread=0.0)
+    problem = dataclasses.replace(CROWD, dim=2, arms=3, spread=0.0)
     x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.7, 0.7]])
-    one, asked = policy(crowd, width=1.0), by_hand(25.0, 4, 1.0, 0.0)
+    one, asked = policy(problem, width=1.0), by_hand(25.0, 4, 1.0, 0.0)
     phase = dataclasses.replace(PHASE, clients=4)
     # The score of an action has deviation 1/√(25·4) = 0.1, and the lead of 0 over 1 has 0.1414.
     for second, survives in ((0.35, True), (0.37, True), (0.355, True), (0.34, False)):
@@ -319,14 +319,14 @@ def test_what_lags_is_dropped() -> None:
 
 
 def test_what_was_not_learned_about_is_kept() -> None:
-    crowd = dataclasses.replace(CROWD, dim=2, arms=2)
+    problem = dataclasses.replace(CROWD, dim=2, arms=2)
     asked = dataclasses.replace(
         by_hand(25.0, 4, 1.0, 0.0),
         inverse=jnp.diag(jnp.array([0.04, 0.0])),
         span=jnp.diag(jnp.array([1.0, 0.0])),
         decoder=jnp.diag(jnp.array([1.0, 0.0])),
     )
-    one = policy(crowd, width=0.0)
+    one = policy(problem, width=0.0)
     after = one.update(jnp.eye(2), one.init(), asked, PHASE, jnp.array([0.5, 0.0]), jnp.float64(0))
     assert after.allowed.tolist() == [True, True]
 
@@ -378,7 +378,10 @@ def test_no_learner_function_takes_a_record() -> None:
     """What clients saw is an argument of `answer` alone."""
     public = {"self", "features", "state", "asked", "phase", "mean", "noise", "noisy"}
     learner = ("phases", "init", "finish")
-    for kind, names in ((Elimination, (*learner, "ask", "update", "settled")), (Even, learner)):
+    for kind, names in (
+        (Elimination, (*learner, "ask", "update", "settled")),
+        (UniformPopulation, learner),
+    ):
         for name in names:
             assert set(inspect.signature(getattr(kind, name)).parameters) <= public
     device = set(inspect.signature(Elimination.answer).parameters)

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from jax import Array
 
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Clock
 from kerchief.core.convex import Ball, Box
 from kerchief.core.errors import InvalidValue
-from kerchief.core.game import Game
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
-from kerchief.environments.plain_convex import Absolute, ConvexWorld, Quadratic
-from kerchief.policies.plain.contract import LOSS, Channel
-from kerchief.policies.plain.registry import PLAIN
-from kerchief.policies.plain.two_point import State, TwoPoint
+from kerchief.environments.context_free_convex import Absolute, ConvexWorld, Quadratic
+from kerchief.policies.context_free.contract import LOSS, Channel
+from kerchief.policies.context_free.registry import CONTEXT_FREE
+from kerchief.policies.context_free.two_point import State, TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.simulation.plain import PlainRun, arrange, simulate_plain
+from kerchief.simulation.context_free import ContextFreeRun, arrange, simulate_context_free
 
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 
@@ -30,10 +30,10 @@ def _local(epsilon: float) -> Guarantee:
     return Guarantee(epsilon=epsilon, delta=0.0, trust=Trust.LOCAL)
 
 
-def _play(name: str, world: ConvexWorld, *, horizon: int, epsilon: float) -> PlainRun:
-    make = partial(PLAIN[name].make, world.game(horizon), "tuned")
+def _play(name: str, world: ConvexWorld, *, horizon: int, epsilon: float) -> ContextFreeRun:
+    make = partial(CONTEXT_FREE[name].make, world.problem(horizon), "tuned")
     policy, privatizers = arrange(make, _local(epsilon), horizon=horizon)
-    return simulate_plain(
+    return simulate_context_free(
         policy=policy,
         privatizers=privatizers,
         environment=world,
@@ -45,8 +45,8 @@ def _play(name: str, world: ConvexWorld, *, horizon: int, epsilon: float) -> Pla
     )
 
 
-def _game(dim: int = 4, horizon: int = 100) -> Game:
-    return Quadratic.of(domain=Ball(dim=dim)).game(horizon)
+def _game(dim: int = 4, horizon: int = 100) -> ContextFreeProblem:
+    return Quadratic.of(domain=Ball(dim=dim)).problem(horizon)
 
 
 CLEAR = Channel.clear(low=-2.0, high=2.0)
@@ -79,10 +79,10 @@ def test_the_papers_steps_know_no_noise() -> None:
 
 
 def test_games_without_a_domain_or_without_curvature_are_refused() -> None:
-    arms = Game(horizon=10, low=0.0, high=1.0, arms=3)
+    arms = ContextFreeProblem(horizon=10, low=0.0, high=1.0, arms=3)
     with pytest.raises(InvalidValue, match="3 arms and no domain"):
         TwoPoint.of(arms, channel=CLEAR)
-    flat = Absolute.of(domain=Ball(dim=2)).game(10)
+    flat = Absolute.of(domain=Ball(dim=2)).problem(10)
     with pytest.raises(InvalidValue, match="convexity is 0"):
         TwoPoint.strong(flat, channel=CLEAR)
 
@@ -91,7 +91,7 @@ def test_games_without_a_domain_or_without_curvature_are_refused() -> None:
 def test_without_noise_it_is_expected_gradient_descent(name: str) -> None:
     rounds, dim, half = 60, 3, 0.7
     world = Quadratic.of(domain=Box(dim=dim, half=half))
-    policy = PLAIN[name].make(world.game(rounds), "tuned", CLEAR)
+    policy = CONTEXT_FREE[name].make(world.problem(rounds), "tuned", CLEAR)
     assert isinstance(policy, TwoPoint)
     root = Stream.of(seed=2, replicate=0)
     truth = world.init(root.at(WORLD))
@@ -121,7 +121,7 @@ def test_without_noise_it_is_expected_gradient_descent(name: str) -> None:
 @pytest.mark.parametrize("lies", [[1e12, -1e12], [-1e300, 1e300], [np.nan, 0.0], [np.inf, -np.inf]])
 def test_a_lying_loss_function_cannot_move_the_report_beyond_the_bound(lies: list[float]) -> None:
     world = Quadratic.of(domain=Ball(dim=2))
-    make = partial(PLAIN["two-point"].make, world.game(100), "tuned")
+    make = partial(CONTEXT_FREE["two-point"].make, world.problem(100), "tuned")
     for guarantee in (FREE, _local(1.0)):
         policy, privatizers = arrange(make, guarantee, horizon=100)
         number = policy.answer(jnp.zeros((2, 2)), jnp.array(lies))
@@ -136,7 +136,7 @@ def test_a_lying_loss_function_cannot_move_the_report_beyond_the_bound(lies: lis
 def test_slopes_of_close_points_keep_their_digits() -> None:
     """At a million rounds the two losses differ by some 1e-5: less than a float32 can tell."""
     world = Quadratic.of(domain=Ball(dim=3))
-    policy = TwoPoint.of(world.game(1_000_000), channel=CLEAR)
+    policy = TwoPoint.of(world.problem(1_000_000), channel=CLEAR)
     root = Stream.of(seed=5, replicate=0)
     truth = world.init(root.at(WORLD))
     point = jnp.array([0.1, -0.3, 0.2])

@@ -57,7 +57,7 @@ def user(x: float, bits: int, keep: float) -> Floats:
     return np.convolve(law, [1 - rest, rest])
 
 
-def crowd(ones: int, count: int, keep: float) -> Floats:
+def problem(ones: int, count: int, keep: float) -> Floats:
     return np.convolve(binomial(ones, (1 + keep) / 2), binomial(count - ones, (1 - keep) / 2))
 
 
@@ -105,7 +105,7 @@ class TestOneReport:
     @pytest.mark.parametrize("keep", [0.1, 0.5, 0.9])
     def test_bound_lies_between_enumeration_and_the_paper(self, dim: int, keep: float) -> None:
         size = dim * (dim + 3) // 2
-        bound = local_epsilon(keep, bits=1, dimension=size, reach=l1(dim))
+        bound = local_epsilon(keep, bits=1, dimension=size, taxicab=l1(dim))
         assert reached(dim, keep) <= bound <= paper_local_epsilon(keep, bits=1, dimension=size)
 
     def test_enumeration_gives_the_known_values(self) -> None:
@@ -126,7 +126,7 @@ class TestOneReport:
             ones[:, pairs[0]] - ones[:, pairs[1]], zeros[:, pairs[0]] - zeros[:, pairs[1]]
         )
         worst = float(gap.sum((0, 2)).max())
-        bound = local_epsilon(keep, bits=bits, dimension=2, reach=2.0)
+        bound = local_epsilon(keep, bits=bits, dimension=2, taxicab=2.0)
         assert 0.5 * bound < worst <= bound
 
     def test_one_coordinate_uses_the_whole_bound_at_every_level(self) -> None:
@@ -138,24 +138,24 @@ class TestOneReport:
         zeros = np.log((1 - keep * (2 * levels - 1)) / 2)
         gap = np.maximum(ones[:, None] - ones, zeros[:, None] - zeros).sum(2)
         shift = bits * np.abs(np.linspace(0, 1, 801)[:, None] - np.linspace(0, 1, 801))
-        corner = local_epsilon(keep, bits=bits, dimension=1, reach=1e-9)
+        corner = local_epsilon(keep, bits=bits, dimension=1, taxicab=1e-9)
         assert (gap <= shift * log + corner + 1e-6).all()
         assert (gap - shift * log).max() == pytest.approx(corner, rel=1e-3)
 
     def test_is_looser_with_more_noise_kept_out(self) -> None:
-        values = [local_epsilon(a, bits=8, dimension=5, reach=3.0) for a in (0.1, 0.3, 0.9)]
+        values = [local_epsilon(a, bits=8, dimension=5, taxicab=3.0) for a in (0.1, 0.3, 0.9)]
         assert values == sorted(values)
 
     @pytest.mark.parametrize(("bits", "expected"), [(1, 0.164), (4, 0.043)])
     def test_keep_is_the_last_that_fits(self, bits: int, expected: float) -> None:
-        keep = local_keep(1.0, bits=bits, dimension=5, reach=l1(2))
+        keep = local_keep(1.0, bits=bits, dimension=5, taxicab=l1(2))
         assert keep == pytest.approx(expected, abs=1e-3)
-        assert local_epsilon(keep, bits=bits, dimension=5, reach=l1(2)) <= 1.0
-        assert local_epsilon(keep + KEEP_UNIT, bits=bits, dimension=5, reach=l1(2)) > 1.0
+        assert local_epsilon(keep, bits=bits, dimension=5, taxicab=l1(2)) <= 1.0
+        assert local_epsilon(keep + KEEP_UNIT, bits=bits, dimension=5, taxicab=l1(2)) > 1.0
 
     def test_refuses_what_no_keep_parameter_can_give(self) -> None:
         with pytest.raises(InvalidValue, match="no keep parameter"):
-            local_keep(1e-9, bits=64, dimension=20, reach=5.0)
+            local_keep(1e-9, bits=64, dimension=20, taxicab=5.0)
 
 
 # The sums of a batch.
@@ -176,7 +176,7 @@ class TestLaws:
         assert law[far] == pytest.approx(exact, rel=1e-11)
 
     def test_the_intervals_cover_every_crowd(self) -> None:
-        """Of the bits of any crowd, no more than one part is missing."""
+        """Of the bits of any problem, no more than one part is missing."""
         variances = [
             float(law @ np.arange(law.size) ** 2 - (law @ np.arange(law.size)) ** 2)
             for law in bit_sums.others(1001, 16, 0.5)
@@ -207,7 +207,7 @@ class TestScan:
             range(0, count + 1, max(1, count // 12)), [*chosen, *ends]
         ):
             x, y = pairs[i]
-            others = crowd(ones, count, keep)
+            others = problem(ones, count, keep)
             p, q = (np.convolve(others, user(z, bits, keep)) for z in (x, y))
             found = [divergence(p, q, order) / (x - y) ** 2 for order in ORDERS]
             worst = np.maximum(worst, found)
@@ -256,7 +256,7 @@ class TestBetweenTheScannedShifts:
             )
             values = bits_renyi(event).values
             ones = int(rng.integers(0, count + 1))
-            others = crowd(ones, count, keep)
+            others = problem(ones, count, keep)
             p, q = (np.convolve(others, user(z, bits, keep)) for z in (x, y))
             for order, value in zip(ORDERS, values, strict=True):
                 if order <= 8:
@@ -280,7 +280,7 @@ class TestBatch:
                 laws = []
                 for record in (f, g):
                     one, two = (
-                        np.convolve(crowd(k, users - 1, a), user((1 + v) / 2, 1, a))
+                        np.convolve(problem(k, users - 1, a), user((1 + v) / 2, 1, a))
                         for k, v in zip((first, second), record, strict=True)
                     )
                     laws.append(np.outer(one, two))

@@ -30,7 +30,7 @@ def test_a_run_is_paid_and_settled_at_the_promise(trust: str) -> None:
     near = 2e-5 if trust == "local" else 1e-6
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=near)
     settle(
-        privatizers, ledger, receipts, users=200, reach={"moments": 200}, releases={"moments": 9}
+        privatizers, ledger, receipts, users=200, covered={"moments": 200}, releases={"moments": 9}
     )
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=near)
     assert all(receipt.used == 1 for receipt in ledger.receipts)

@@ -14,9 +14,9 @@ from kerchief.core.batches import growing
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.queries import Regression
-from kerchief.core.random import DEVICE, MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.environments import make_environment
-from kerchief.mechanisms.response import Bits
+from kerchief.mechanisms.randomized_bits import Bits
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privatizers import At, BitSums, ShuffledSums, protect
@@ -68,7 +68,7 @@ def test_totals_are_right_on_average_and_as_noisy_as_stated(sums: BitSums) -> No
             return sums.report(statistic, _clock(0), root.at(DEVICE, round=user))
 
         tally = sums.collect(tally, jax.vmap(code)(jnp.arange(100)).sum(0))
-        release, _ = sums.release(memory, tally, None, _clock(99), root.at(MIDDLE))
+        release, _ = sums.release(memory, tally, None, _clock(99), root.at(AGGREGATOR))
         return release.total, release.noise
 
     totals, noises = copy(jnp.arange(400, dtype=jnp.uint32))
@@ -93,7 +93,7 @@ def test_the_twin_counts_randomized_bits(sums: BitSums) -> None:
     assert ((report >= 0) & (report <= 8)).all()
     np.testing.assert_array_equal(twin.report(np.zeros(5), _clock(400), None), np.zeros(5))
     assert twin.exact() == twin
-    for call in (twin.middle.prepare, twin.middle.add):  # type: ignore[union-attr]
+    for call in (twin.aggregator.prepare, twin.aggregator.add):  # type: ignore[union-attr]
         with pytest.raises(InvalidValue, match="call the privatizer"):
             call(np.zeros(5), None)
 

@@ -21,7 +21,7 @@ from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import BoundedSum, Clock, Example, Problem
 from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
 from kerchief.core.queries import Regression
-from kerchief.core.random import MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.environments import make_environment
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
@@ -64,7 +64,7 @@ def played(privatizer: EpochSums, rounds: int, source: Any) -> list[Any]:
     for round in range(rounds):
         clock = Clock(round=jnp.int32(round), since={})
         tally = privatizer.collect(tally, privatizer.randomize(RECORD, clock, None))
-        at = source.at(MIDDLE, round=round) if isinstance(source, Stream) else source
+        at = source.at(AGGREGATOR, round=round) if isinstance(source, Stream) else source
         release, memory = privatizer.release(memory, tally, None, clock, at)
         tally = privatizer.clear(tally)
         releases.append(release)
@@ -76,7 +76,7 @@ def draws(made: Doubling, *, size: int, rounds: int) -> Array:
     """The noise on each prefix, drawn as the compiled loop draws it."""
 
     def one(state: Array, round: Array) -> tuple[Array, Array]:
-        released, state = made.step(state, round, ROOT.at(MIDDLE, round=round))
+        released, state = made.step(state, round, ROOT.at(AGGREGATOR, round=round))
         return state, released
 
     return jax.lax.scan(one, made.open(size), jnp.arange(rounds, dtype=jnp.int32))[1]
@@ -209,7 +209,7 @@ class TestBill:
             assert len(charged) == 3
             receipts = ledger.charge_all(charged)
             for receipt in receipts:
-                reached = one.took_part(receipt.cohort, users=2_000, reach=2_000, releases=2_000)
+                reached = one.took_part(receipt.cohort, users=2_000, covered=2_000, releases=2_000)
                 assert reached == (receipt.cohort.first < 2_000)
                 ledger.settle(receipt, used=reached)
         assert [receipt.used for receipt in ledger.receipts] == [1, 1, 0]

@@ -20,8 +20,8 @@ from kerchief.core.contracts import Clock, Example, Fitted, Start
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps
-from kerchief.core.random import MIDDLE, Stream
-from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.core.random import AGGREGATOR, Stream
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.privacy import (
     Cohort,
@@ -96,7 +96,7 @@ def errors(privatizer: Fits, copies: int) -> Any:
     tally = history(privatizer)
 
     def one(replicate: Array) -> Array:
-        stream = Stream.of(seed=3, replicate=replicate).at(MIDDLE, round=USERS - 1)
+        stream = Stream.of(seed=3, replicate=replicate).at(AGGREGATOR, round=USERS - 1)
         return START.point - fitted(privatizer, tally, stream).point
 
     shown = jax.jit(jax.vmap(one))(jnp.arange(copies, dtype=jnp.uint32))
@@ -142,7 +142,7 @@ def test_all_steps_of_all_fits_are_charged_whatever_ran(steps: int) -> None:
         ledger,
         receipts,
         users=HORIZON,
-        reach={"fit": 5},
+        covered={"fit": 5},
         releases={"fit": 2},
     )
     assert ledger.receipts[0].used == 3 * steps
@@ -152,8 +152,8 @@ def test_all_steps_of_all_fits_are_charged_whatever_ran(steps: int) -> None:
 def test_nothing_was_used_where_nobody_came() -> None:
     everyone = Cohort(first=0, last=HORIZON)
     for privatizer, most in ((fits(), 3), (fits(multiplier=None), 1)):
-        assert privatizer.took_part(everyone, users=0, reach=0, releases=0) == 0
-        assert privatizer.took_part(everyone, users=9, reach=9, releases=2) == most
+        assert privatizer.took_part(everyone, users=0, covered=0, releases=0) == 0
+        assert privatizer.took_part(everyone, users=9, covered=9, releases=2) == most
 
 
 def test_a_longer_run_than_the_history_has_room_for_is_refused() -> None:
@@ -191,7 +191,7 @@ def test_noise_is_fresh_in_every_step_and_every_round() -> None:
     watched = dataclasses.replace(privatizer, noise=Watched(**vars(noise)))
     root = Stream.of(seed=4, replicate=0)
     for round in (4, 5):
-        watched.release((), tally, START, clock(round), root.at(MIDDLE, round=round))
+        watched.release((), tally, START, clock(round), root.at(AGGREGATOR, round=round))
     assert len({draw.tobytes() for draw in seen}) == 4
 
 
@@ -206,7 +206,7 @@ def test_the_history_is_kept_and_not_shown() -> None:
     assert privatizer.clear(tally) is tally
     assert "rows" not in repr(tally)
     assert not privatizer.restorable
-    assert privatizer.noisy_middle
+    assert privatizer.noisy_aggregator
     assert not privatizer.noisy_device
 
 

@@ -13,7 +13,7 @@ from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Clock, Example, Release
 from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
 from kerchief.core.queries import Regression
-from kerchief.core.random import MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_tree import DiscreteTree
@@ -45,7 +45,7 @@ def played(privatizer: PrefixSums, ends: list[int], source: Any = ROOT) -> list[
     for round in range(ends[-1]):
         tally = privatizer.collect(tally, privatizer.randomize(RECORD, clock(round), None))
         if round + 1 in ends:
-            at = source.at(MIDDLE, round=round) if isinstance(source, Stream) else source
+            at = source.at(AGGREGATOR, round=round) if isinstance(source, Stream) else source
             release, memory = privatizer.release(memory, tally, None, clock(round), at)
             tally = privatizer.clear(tally)
             releases.append(release)
@@ -66,7 +66,7 @@ def test_the_noise_is_that_of_the_place_among_releases(kind: Any) -> None:
     privatizer, ends = sums(kind), [2, 3, 8]
     state = privatizer.noise.open(QUERY.size)
     for place, release in enumerate(played(privatizer, ends)):
-        at = ROOT.at(MIDDLE, round=ends[place] - 1)
+        at = ROOT.at(AGGREGATOR, round=ends[place] - 1)
         noise, state = privatizer.noise.step(state, jnp.int32(place), at)
         np.testing.assert_allclose(release.total - ends[place] * ENCODED, noise, atol=1e-9)
         assert release.noise == privatizer.noise.std_at(jnp.int32(place + 1))
@@ -87,8 +87,8 @@ def test_everyone_pays_once_for_the_whole_stream() -> None:
     assert isinstance(charge.event, Gaussian)
     assert charge.event.noise_multiplier == pytest.approx(3.0, rel=1e-12)
     assert sums(multiplier=0.0).charges(HORIZON)[0].event == NonPrivate()
-    assert sums().took_part(charge.cohort, users=5, reach=0, releases=0) == 0
-    assert sums().took_part(charge.cohort, users=5, reach=4, releases=1) == 1
+    assert sums().took_part(charge.cohort, users=5, covered=0, releases=0) == 0
+    assert sums().took_part(charge.cohort, users=5, covered=4, releases=1) == 1
 
 
 def test_noise_for_fewer_releases_is_refused_before_it_is_paid_for() -> None:
@@ -108,7 +108,7 @@ def test_what_is_private_is_not_shown() -> None:
 def test_the_outlook_and_where_noise_is_added() -> None:
     privatizer: Privatizer = sums()
     assert privatizer.outlook.noisy
-    assert (privatizer.noisy_device, privatizer.noisy_middle) == (False, True)
+    assert (privatizer.noisy_device, privatizer.noisy_aggregator) == (False, True)
     assert privatizer.idealized
     assert privatizer.noises == (sums().noise,)
 

@@ -18,7 +18,7 @@ from kerchief.core.minimizers import GradientDescent
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.gaussian import Gaussian

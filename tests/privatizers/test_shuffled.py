@@ -97,7 +97,7 @@ def test_cohorts_grow_and_a_short_last_one_is_left_out() -> None:
     assert made.cohort(399) == (200, 400)
     assert sums(horizon=420).cohort(410) is None
     assert sums(horizon=420).bits(410) == 0
-    noise = made.exact().middle
+    noise = made.exact().aggregator
     assert isinstance(noise, Coins)
     assert made.bits(0) == 5 * (2 * noise.levels + -(-noise.trials // 50))
     with pytest.raises(InvalidValue, match="end at times"):
@@ -128,9 +128,9 @@ def test_the_theorem_is_hundreds_of_times_as_noisy() -> None:
     schedule = At(ends=growing(500, first=50, growth=2.0))
     proved = ShuffledSums.by_theorem(QUERY, epsilon=1.0, delta=1e-6, schedule=schedule)
     tight = sums(noise_multiplier=gaussian_noise_multiplier(1.0, 1e-6))
-    assert isinstance(proved.middle, Binomial)
-    assert isinstance(tight.middle, Binomial)
-    assert float(proved.middle.std) > 150 * float(tight.middle.std)
+    assert isinstance(proved.aggregator, Binomial)
+    assert isinstance(tight.aggregator, Binomial)
+    assert float(proved.aggregator.std) > 150 * float(tight.aggregator.std)
     ledger = MemoryLedger(PROMISE)
     ledger.charge_all(proved.charges(500))
     assert ledger.spent().epsilon < 0.02

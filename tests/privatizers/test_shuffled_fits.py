@@ -20,7 +20,7 @@ from scipy import special  # type: ignore[import-untyped]
 from kerchief.core.contracts import Clock, Example, Fitted, Gradient, Start
 from kerchief.core.errors import BudgetExceeded, InvalidValue
 from kerchief.core.losses import GLMLoss
-from kerchief.core.random import DEVICE, MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.privacy import (
     Cohort,
@@ -96,7 +96,7 @@ def play(
         report = privatizer.randomize(record, clock(round), root.at(DEVICE, round=round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ends:
-            at = root.at(MIDDLE, round=round)
+            at = root.at(AGGREGATOR, round=round)
             release, memory = privatizer.release(memory, tally, START, clock(round), at)
             tally = privatizer.clear(tally)
             found.append(release)
@@ -219,7 +219,7 @@ def test_all_sums_of_one_fit_cost_the_promise(steps: int) -> None:
         ledger,
         receipts,
         users=HORIZON,
-        reach={"fit": 7},
+        covered={"fit": 7},
         releases={"fit": 2},
     )
     assert [receipt.used for receipt in ledger.receipts] == [steps, steps, 0]

@@ -19,8 +19,8 @@ from scipy import special  # type: ignore[import-untyped]
 from kerchief.core.contracts import Clock, Example, Problem
 from kerchief.core.errors import BudgetExceeded, UnknownName
 from kerchief.core.queries import Regression
-from kerchief.core.random import DEVICE, MIDDLE, Stream
-from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.core.random import AGGREGATOR, DEVICE, Stream
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, NonPrivate, Trust, epsilon_at
@@ -39,9 +39,11 @@ def sums(
     schedule: Schedule | None = None,
     *,
     device: Gaussian | None = None,
-    middle: Gaussian | None = None,
+    aggregator: Gaussian | None = None,
 ) -> CohortSums:
-    return CohortSums(query=QUERY, schedule=schedule or Every(), device=device, middle=middle)
+    return CohortSums(
+        query=QUERY, schedule=schedule or Every(), device=device, aggregator=aggregator
+    )
 
 
 def clock(round: int | Array) -> Clock:
@@ -57,7 +59,7 @@ def played(privatizer: CohortSums, replicate: Array, ends: tuple[int, ...]) -> t
         report = privatizer.randomize(RECORD, clock(round), root.at(DEVICE, round=round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ends:
-            at = root.at(MIDDLE, round=round)
+            at = root.at(AGGREGATOR, round=round)
             release, memory = privatizer.release(memory, tally, None, clock(round), at)
             tally = privatizer.clear(tally)
     assert release is not None
@@ -65,13 +67,13 @@ def played(privatizer: CohortSums, replicate: Array, ends: tuple[int, ...]) -> t
 
 
 @pytest.mark.parametrize(
-    ("device", "middle", "expected"),
+    ("device", "aggregator", "expected"),
     [(None, None, 0.0), (NOISE, None, math.sqrt(6)), (None, NOISE, math.sqrt(2))],
 )
 def test_the_stated_noise_is_the_noise(
-    device: Gaussian | None, middle: Gaussian | None, expected: float
+    device: Gaussian | None, aggregator: Gaussian | None, expected: float
 ) -> None:
-    privatizer = sums(device=device, middle=middle)
+    privatizer = sums(device=device, aggregator=aggregator)
     draw = jax.jit(jax.vmap(lambda replicate: played(privatizer, replicate, (4, 6))))
     totals, noise = draw(jnp.arange(4000, dtype=jnp.uint32))
     np.testing.assert_allclose(np.asarray(noise), expected * float(NOISE.std), rtol=1e-12)
@@ -107,7 +109,7 @@ def test_a_release_counts_everyone_so_far() -> None:
 
 
 def test_inputs_are_not_edited() -> None:
-    privatizer = sums(middle=NOISE)
+    privatizer = sums(aggregator=NOISE)
     memory, tally = privatizer.open()
     privatizer.collect(tally, jnp.ones(QUERY.size))
     privatizer.release(memory, tally, None, clock(0), Stream.of(seed=0, replicate=0))
@@ -118,7 +120,7 @@ def test_inputs_are_not_edited() -> None:
 def test_the_outlook_says_whether_there_is_noise() -> None:
     assert not sums().outlook.noisy
     assert sums(device=NOISE).outlook.noisy
-    assert sums(middle=NOISE).outlook.noisy
+    assert sums(aggregator=NOISE).outlook.noisy
     assert not sums().idealized
     assert sums(device=NOISE).idealized
 
@@ -132,9 +134,9 @@ def test_who_pays() -> None:
     assert cohorts(sums(), 40) == [(0, 40)]
     assert cohorts(sums(device=NOISE), 40) == [(0, 40)]
     assert cohorts(sums(batches, device=NOISE), 40) == [(0, 40)]
-    assert cohorts(sums(OnDemand(limit=5), middle=NOISE), 40) == [(0, 40)]
-    assert cohorts(sums(batches, middle=NOISE), 100) == [(0, 10), (10, 30), (30, 70)]
-    assert cohorts(sums(batches, middle=NOISE), 70) == [(0, 10), (10, 30), (30, 70)]
+    assert cohorts(sums(OnDemand(limit=5), aggregator=NOISE), 40) == [(0, 40)]
+    assert cohorts(sums(batches, aggregator=NOISE), 100) == [(0, 10), (10, 30), (30, 70)]
+    assert cohorts(sums(batches, aggregator=NOISE), 70) == [(0, 10), (10, 30), (30, 70)]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,7 @@ def test_who_pays() -> None:
     ],
 )
 def test_batches_are_cut_at_the_horizon(horizon: int, expected: list[tuple[int, int]]) -> None:
-    assert cohorts(sums(At(ends=(10, 30, 70)), middle=NOISE), horizon) == expected
+    assert cohorts(sums(At(ends=(10, 30, 70)), aggregator=NOISE), horizon) == expected
 
 
 def test_what_they_pay_is_read_off_the_noise() -> None:
@@ -180,11 +182,11 @@ def test_protect_places_the_noise_by_trust() -> None:
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
     local = protect(policy, promise, horizon=200)["moments"]
     assert local.noisy_device
-    assert not local.noisy_middle
+    assert not local.noisy_aggregator
     assert local.schedule == Every()
     central = protect(policy, dataclasses.replace(promise, trust=Trust.CENTRAL), horizon=200)
     assert not central["moments"].noisy_device
-    assert central["moments"].noisy_middle
+    assert central["moments"].noisy_aggregator
     assert central["moments"].schedule == At(ends=(50, 85, 144))
     joint = protect(policy, dataclasses.replace(promise, trust=Trust.JOINT), horizon=200)
     assert isinstance(joint["moments"], PrefixSums)
@@ -202,7 +204,7 @@ def test_a_trust_that_is_not_built_is_refused() -> None:
             protect(policy, Guarantee(epsilon=1.0, delta=1e-5, trust=trust), horizon=200)
 
 
-@pytest.mark.parametrize("place", ["device", "middle"])
+@pytest.mark.parametrize("place", ["device", "aggregator"])
 def test_the_exact_twin_keeps_the_protocol_and_the_price(place: str) -> None:
     ideal = sums(At(ends=(2,)), **{place: NOISE})
     exact = ideal.exact()
@@ -210,7 +212,7 @@ def test_the_exact_twin_keeps_the_protocol_and_the_price(place: str) -> None:
     assert not exact.idealized
     noise = getattr(exact, place)
     assert isinstance(noise, DiscreteGaussian)
-    assert getattr(exact, "middle" if place == "device" else "device") is None
+    assert getattr(exact, "aggregator" if place == "device" else "device") is None
     assert noise.std == pytest.approx(float(NOISE.std), rel=1e-4)
     assert noise.std >= float(NOISE.std)
     (before,), (after,) = ideal.charges(2), exact.charges(2)
@@ -225,8 +227,8 @@ def test_the_exact_twin_of_no_noise_is_itself() -> None:
 
 
 def test_the_exact_twin_runs_on_its_grid() -> None:
-    for privatizer in (sums(device=NOISE).exact(), sums(middle=NOISE).exact()):
-        noise = privatizer.device or privatizer.middle
+    for privatizer in (sums(device=NOISE).exact(), sums(aggregator=NOISE).exact()):
+        noise = privatizer.device or privatizer.aggregator
         assert isinstance(noise, DiscreteGaussian)
         memory, tally = privatizer.open()
         for _ in range(3):
@@ -241,10 +243,10 @@ def test_the_exact_twin_runs_on_its_grid() -> None:
 
 
 def test_the_exact_twin_rounds_before_it_sums() -> None:
-    privatizer = sums(middle=NOISE).exact()
-    assert isinstance(privatizer.middle, DiscreteGaussian)
+    privatizer = sums(aggregator=NOISE).exact()
+    assert isinstance(privatizer.aggregator, DiscreteGaussian)
     report = np.asarray(privatizer.randomize(RECORD, clock(0), NOTHING))
     np.testing.assert_allclose(
-        report, np.asarray(QUERY.encode(RECORD)), atol=privatizer.middle.grid
+        report, np.asarray(QUERY.encode(RECORD)), atol=privatizer.aggregator.grid
     )
-    assert (report % privatizer.middle.grid == 0).all()
+    assert (report % privatizer.aggregator.grid == 0).all()

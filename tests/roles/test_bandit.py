@@ -25,7 +25,7 @@ from kerchief.core.errors import (
 )
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import make_environment
-from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import protect

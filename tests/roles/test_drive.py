@@ -153,7 +153,7 @@ def test_releases_on_demand_are_served_within_their_limit() -> None:
     policy = asker()
     noise = Gaussian.of(noise_multiplier=1.0, sensitivity=policy.query.sensitivity)
     schedule = OnDemand(limit=3)
-    sums = CohortSums(query=policy.query, schedule=schedule, device=None, middle=noise)
+    sums = CohortSums(query=policy.query, schedule=schedule, device=None, aggregator=noise)
     budget = Guarantee(epsilon=20.0, delta=1e-6, trust=Trust.CENTRAL)
     played = drive(
         policy=policy,
@@ -264,8 +264,10 @@ def test_exact_central_noise_has_the_law_that_was_paid_for() -> None:
     made = protect(policy, promise("central"), horizon=HORIZON)["moments"]
     assert isinstance(made, CohortSums)
     ends = At(ends=tuple(range(1, HORIZON + 1)))
-    sums = CohortSums(query=made.query, schedule=ends, device=None, middle=made.middle).exact()
-    assert sums.middle is not None
+    sums = CohortSums(
+        query=made.query, schedule=ends, device=None, aggregator=made.aggregator
+    ).exact()
+    assert sums.aggregator is not None
     assert isinstance(sums.query, Regression)
     tap = Totals()
     played = drive(
@@ -279,11 +281,11 @@ def test_exact_central_noise_has_the_law_that_was_paid_for() -> None:
     )
     truth = statistics(WORLD_3, sums.query, played.actions, 9)
     released = np.diff(np.stack(tap.totals), axis=0, prepend=0.0)
-    std = float(sums.middle.std)
+    std = float(sums.aggregator.std)
     assert far(released - truth, std) < QUANTILE
     assert far(released - truth, std * 2 / 3) > QUANTILE
     assert far(released - truth, std * 3 / 2) > QUANTILE
-    # Central reports are the clipped statistics, on the grid: no noise before the middle.
+    # Central reports are the clipped statistics, on the grid: no noise before the aggregator.
     assert np.abs(np.stack(tap.reports) - truth).max() < 1e-4
 
 

@@ -19,8 +19,8 @@ from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import protect
 from kerchief.privatizers.fits import Fits
 from kerchief.roles import drive
+from kerchief.roles.bandit import Bandit
 from kerchief.roles.curator import Curator
-from kerchief.roles.interactive import Bandit
 from kerchief.simulation.loop import Scene, advance, begin
 
 HORIZON, SEED = 30, 3

@@ -10,26 +10,28 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
-from kerchief.core.game import Game
-from kerchief.policies.plain import PLAIN, Plain
+from kerchief.policies.context_free import CONTEXT_FREE, ContextFreePolicy
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.questions import Answerer, Asker
-from kerchief.simulation.plain import arrange
+from kerchief.simulation.context_free import arrange
 
 PROMISE = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
-ARMS = Game(horizon=600, low=0.0, high=1.0, arms=3)
+ARMS = ContextFreeProblem(horizon=600, low=0.0, high=1.0, arms=3)
 
 
-def made(name: str, game: Game = ARMS, **words: Any) -> tuple[Plain, Mapping[str, CohortSums]]:
-    make = partial(PLAIN[name].make, game, "tuned")
-    return arrange(make, PROMISE, horizon=game.horizon, **words)
+def made(
+    name: str, problem: ContextFreeProblem = ARMS, **words: Any
+) -> tuple[ContextFreePolicy, Mapping[str, CohortSums]]:
+    make = partial(CONTEXT_FREE[name].make, problem, "tuned")
+    return arrange(make, PROMISE, horizon=problem.horizon, **words)
 
 
-def asker(name: str, game: Game = ARMS) -> tuple[Asker, Answerer]:
-    policy, privatizers = made(name, game)
+def asker(name: str, problem: ContextFreeProblem = ARMS) -> tuple[Asker, Answerer]:
+    policy, privatizers = made(name, problem)
     server = Asker(policy=policy, privatizers=privatizers, ledger=MemoryLedger(PROMISE))
     return server, Answerer(policy=policy, privatizer=privatizers["loss"])
 
@@ -63,8 +65,8 @@ def test_it_stops_when_the_best_arm_is_known() -> None:
 
 def test_two_questions_are_answered_by_one_number() -> None:
     """On a convex set; the number stays within its bounds, whatever the losses are."""
-    game = Game(horizon=50, low=0.0, high=1.0, domain=Ball(dim=2), lipschitz=1.0)
-    server, device = asker("two-point", game)
+    problem = ContextFreeProblem(horizon=50, low=0.0, high=1.0, domain=Ball(dim=2), lipschitz=1.0)
+    server, device = asker("two-point", problem)
     points = server.ask()
     assert points.shape == (2, 2)
     reports = {float(device.answer(i, points, [1e9, np.nan])[0]) for i in range(20)}

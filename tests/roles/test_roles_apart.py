@@ -61,22 +61,22 @@ def report(ticket: str, value: float = 1.0) -> Reports:
 
 
 def post() -> Post:
-    middle = Learner(
+    aggregator = Learner(
         policy=POLICY,
         outlook={"moments": plain().outlook},
         limits={},
-        middle=lambda query, clock, request: None,
+        aggregator=lambda query, clock, request: None,
     )
-    return middle.post()
+    return aggregator.post()
 
 
 def plain(schedule: Every | At | OnDemand | None = None) -> CohortSums:
     chosen = Every() if schedule is None else schedule
-    return CohortSums(query=QUERY, schedule=chosen, device=None, middle=None)
+    return CohortSums(query=QUERY, schedule=chosen, device=None, aggregator=None)
 
 
 def central(schedule: Every | At | OnDemand) -> CohortSums:
-    return CohortSums(query=QUERY, schedule=schedule, device=None, middle=NOISE)
+    return CohortSums(query=QUERY, schedule=schedule, device=None, aggregator=NOISE)
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -114,11 +114,13 @@ def test_simulated_noise_without_a_stream_is_refused() -> None:
     one.act(post(), ARMS, ROOT)
     with pytest.raises(InvalidValue, match="stream"):
         one.reports(0.5, None)
-    middle = Curator(privatizers={"moments": central(Every())}, ledger=ledger("central"), horizon=6)
-    middle.open()
-    middle.handle(report("a"))
+    aggregator = Curator(
+        privatizers={"moments": central(Every())}, ledger=ledger("central"), horizon=6
+    )
+    aggregator.open()
+    aggregator.handle(report("a"))
     with pytest.raises(InvalidValue, match="stream"):
-        middle.release("moments", clock(0))
+        aggregator.release("moments", clock(0))
 
 
 def test_no_receipt_no_release() -> None:
@@ -206,7 +208,7 @@ def test_a_release_of_two_cohorts_is_paid_for_by_both() -> None:
 
 def test_local_reports_are_paid_for_even_if_never_released() -> None:
     books = ledger("local")
-    sums = CohortSums(query=QUERY, schedule=At(ends=(4,)), device=NOISE, middle=None)
+    sums = CohortSums(query=QUERY, schedule=At(ends=(4,)), device=NOISE, aggregator=None)
     one = Curator(privatizers={"moments": sums}, ledger=books, horizon=6, stream=ROOT)
     one.open()
     one.handle(report("a"))
@@ -286,7 +288,7 @@ def test_the_learner_takes_no_report(message: Message) -> None:
         policy=POLICY,
         outlook={"moments": plain().outlook},
         limits={},
-        middle=lambda query, clock, request: None,
+        aggregator=lambda query, clock, request: None,
     )
     with pytest.raises(InvalidValue, match="takes Read and Tick"):
         learner.handle(message)

@@ -190,9 +190,9 @@ def test_a_budget_that_is_too_small_is_refused_before_anything_is_drawn() -> Non
 
 
 def test_a_small_population_is_refused() -> None:
-    crowd = dataclasses.replace(WORLD, clients=100).problem(HORIZON)
+    problem = dataclasses.replace(WORLD, clients=100).problem(HORIZON)
     with pytest.raises(InvalidValue, match="population has 100"):
-        arrange(PHASED["dpe@paper"].make(crowd, "tuned"), promise("central"))
+        arrange(PHASED["dpe@paper"].make(problem, "tuned"), promise("central"))
 
 
 def test_noise_is_calibrated_where_the_classical_formula_is_not() -> None:

@@ -176,9 +176,9 @@ def test_a_client_is_asked_for_one_number_and_once() -> None:
 
 
 def test_a_small_population_is_refused() -> None:
-    crowd = dataclasses.replace(WORLD, clients=500).problem(HORIZON)
+    problem = dataclasses.replace(WORLD, clients=500).problem(HORIZON)
     with pytest.raises(InvalidValue, match="population has 500"):
-        arrange(PHASED["pe"].make(crowd, "tuned"), promise("central"))
+        arrange(PHASED["pe"].make(problem, "tuned"), promise("central"))
 
 
 @pytest.mark.nightly

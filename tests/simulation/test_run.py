@@ -15,7 +15,7 @@ from jax import Array
 from kerchief.core.contracts import Arms, Clock, Example, Outlook, Release
 from kerchief.core.errors import BudgetExceeded, InvalidValue
 from kerchief.core.queries import Regression
-from kerchief.core.random import ARMS, DEVICE, MIDDLE, POLICY, REWARD, WORLD, Stream
+from kerchief.core.random import AGGREGATOR, ARMS, DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import make_environment
 from kerchief.mechanisms.gaussian import Gaussian
@@ -221,7 +221,7 @@ def one_round(root: Stream, model: Array, round: Array) -> tuple[Array, Array]:
 @jax.jit
 def one_release(root: Stream, memory: Memory, tally: Tally, clock: Clock) -> tuple[Release, Memory]:
     """The middle's answer at this time."""
-    at = root.at(MIDDLE, round=clock.round)
+    at = root.at(AGGREGATOR, round=clock.round)
     return sums(OnDemand(limit=3)).release(memory, tally, None, clock, at)
 
 

@@ -90,8 +90,8 @@ def one_run_lower(
     if surprise(low) > failure:
         return 0.0
     for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if surprise(middle) <= failure else (low, middle)
+        midpoint = (low + high) / 2
+        low, high = (midpoint, high) if surprise(midpoint) <= failure else (low, midpoint)
     return low
 
 

@@ -21,7 +21,7 @@ from kerchief.audits.audit import Audit
 from kerchief.audits.bounds import one_run_lower
 from kerchief.core.contracts import BoundedLoss, Clock, Example, Gradient, Start
 from kerchief.core.errors import InvalidValue
-from kerchief.core.random import MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.core.validate import between, whole
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
@@ -103,7 +103,7 @@ def count_canaries(
     tally = dataclasses.replace(tally, rows=rows.astype(tally.rows.dtype), count=jnp.int32(count))
     start = Start(point=jnp.zeros(count), metric=jnp.eye(1), ridge=jnp.float64(1))
     clock = Clock(round=jnp.int32(count - 1), since={})
-    at = Stream.of(seed=seed, replicate=0).at(MIDDLE, round=count - 1)
+    at = Stream.of(seed=seed, replicate=0).at(AGGREGATOR, round=count - 1)
     told, _ = fits.release(memory, tally, start, clock, at)
     # A gradient falls with the reward: the lower a coordinate, the likelier is the high reward.
     scores = -np.asarray(told.point).reshape(-1, count).sum(0)

@@ -94,9 +94,9 @@ def _about(right: NDArray[np.int64], wrong: NDArray[np.int64]) -> Floats:
     """About what so many guesses prove: log odds, less some deviations (Wilson's interval)."""
     count, z = np.maximum(right + wrong, 1), _CAREFUL
     share = right / count
-    middle = share + z**2 / (2 * count)
-    reach = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    chance = np.clip((middle - reach) / (1 + z**2 / count), 1e-9, 1 - 1e-9)
+    midpoint = share + z**2 / (2 * count)
+    margin = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    chance = np.clip((midpoint - margin) / (1 + z**2 / count), 1e-9, 1 - 1e-9)
     odds: Floats = np.log(chance / (1 - chance))
     return odds
 

@@ -12,7 +12,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.audits.views import TOGETHER
-from kerchief.core.crowd import Crowd
+from kerchief.core.population import PopulationProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, World
@@ -35,14 +35,14 @@ class Clients(Population):
     seen: Array
 
     @classmethod
-    def around(cls, crowd: Crowd, seen: float | Floats) -> Clients:
+    def around(cls, problem: PopulationProblem, seen: float | Floats) -> Clients:
         """The population whose first client saw this, on actions that are always the same."""
         usual = Population.of(
-            dim=crowd.dim,
-            arms=crowd.arms,
-            clients=crowd.clients,
-            radius=crowd.radius,
-            spread=crowd.spread,
+            dim=problem.dim,
+            arms=problem.arms,
+            clients=problem.clients,
+            radius=problem.radius,
+            spread=problem.spread,
             fixed=0,
         )
         return cls(**vars(usual), seen=jnp.asarray(seen, jnp.float32))
@@ -109,9 +109,9 @@ def _farthest(policy: Phased, protocol: Protocol) -> tuple[Clients, Clients]:
     One client saw the best where the other one saw the worst.
     """
     assert isinstance(policy, Asking)
-    crowd, privatizer = policy.crowd, protocol.privatizer
+    problem, privatizer = policy.problem, protocol.privatizer
     assert privatizer is not None
-    world = Clients.around(crowd, 0.0).init(Stream.of(seed=0, replicate=0))
+    world = Clients.around(problem, 0.0).init(Stream.of(seed=0, replicate=0))
     phase = jax.tree.map(jnp.int32, phases_seen(protocol)[0])
     asked = policy.ask(world.features, policy.init(), phase, noisy=True)
 
@@ -123,11 +123,11 @@ def _farthest(policy: Phased, protocol: Protocol) -> tuple[Clients, Clients]:
 
     sides = np.array(list(itertools.product((False, True), repeat=asked.pulls.shape[1])))
     ends = [
-        (np.where(side, crowd.high, crowd.low), np.where(side, crowd.low, crowd.high))
+        (np.where(side, problem.high, problem.low), np.where(side, problem.low, problem.high))
         for side in sides
     ]
     one, other = max(ends, key=apart)
-    return Clients.around(crowd, one), Clients.around(crowd, other)
+    return Clients.around(problem, one), Clients.around(problem, other)
 
 
 def _seen(scene: Scene, phases: tuple[Phase, ...], runs: int) -> Floats:

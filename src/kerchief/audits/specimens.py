@@ -1,6 +1,6 @@
 """One specimen of every registered mechanism: how it is built, and its two worst inputs.
 
-Inputs are half the stated sensitivity to either side of the middle, in one coordinate or, for a
+Inputs are half the stated sensitivity to either side of the center, in one coordinate or, for a
 stream, in its first vector; so nothing depends on units. Exact mechanisms get the bytes of a seeded
 generator in place of the operating system's. Where their coordinates are independent, a call draws
 many outputs at once: each coordinate is a mechanism of its own for one number.
@@ -20,13 +20,13 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.audits.views import TOGETHER
-from kerchief.core.random import DEVICE, MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.registry import Registry
 from kerchief.mechanisms.binomial import Binomial, Coins
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.doubling import Doubling
@@ -34,7 +34,7 @@ from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.one_bit import OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
-from kerchief.mechanisms.response import Response
+from kerchief.mechanisms.randomized_bits import Response
 from kerchief.mechanisms.shortlist import Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
@@ -98,7 +98,7 @@ def _sums(noise: Any, rows: Array, numbers: Array, seed: Array) -> Array:
             return sent
 
         users = jnp.arange(rows.shape[0])
-        noisy: Array = noise.add(jax.vmap(send)(rows, users).sum(0), root.at(MIDDLE))
+        noisy: Array = noise.add(jax.vmap(send)(rows, users).sum(0), root.at(AGGREGATOR))
         return noisy
 
     return jax.vmap(one)(numbers)
@@ -117,7 +117,7 @@ def _prefixes(noise: Any, numbers: Array, seed: Array) -> Array:
         root = Stream.of(seed=seed, replicate=number)
 
         def step(state: Array, round: Array) -> tuple[Array, Array]:
-            drawn, state = noise.step(state, round, root.at(MIDDLE, round=round))
+            drawn, state = noise.step(state, round, root.at(AGGREGATOR, round=round))
             return state, drawn
 
         rounds = jnp.arange(noise.horizon, dtype=jnp.int32)
@@ -214,7 +214,7 @@ def _discrete(*, noise_multiplier: float, sensitivity: float) -> DiscreteGaussia
 
 
 _coins = _normal(Binomial.of, dimension=1, users=_USERS)
-_number = {"middle": 0.0, "reach": _SENSITIVITY / 2}
+_number = {"center": 0.0, "radius": _SENSITIVITY / 2}
 _ball = {**_number, "size": _SIZE}
 _in_ball = partial(_sum, size=_SIZE)
 _shared = partial(_sum, users=_USERS)

@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.audits.audit import Audit, check_runs, look
+from kerchief.audits.context_free import plain_views
 from kerchief.audits.phased import phased_views
-from kerchief.audits.plain import plain_views
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import contextual_views
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue, UnknownName
-from kerchief.core.game import Game
 from kerchief.core.registry import Registry
 from kerchief.core.validate import whole
-from kerchief.environments.plain_convex import Quadratic
+from kerchief.environments.context_free_convex import Quadratic
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
+from kerchief.policies.context_free import CONTEXT_FREE
 from kerchief.policies.phased import PHASED
-from kerchief.policies.plain import PLAIN
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.registry import protect
-from kerchief.simulation import phases, plain
+from kerchief.simulation import context_free, phases
 
 __all__ = ["HORIZON", "KINDS", "ROUNDS", "RUNS", "Kind", "Subject", "entries", "find"]
 
@@ -167,18 +167,20 @@ def _contextual(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
 
 
 def _phased(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
-    crowd = Population.of(dim=2, arms=4, clients=10_000).problem(ROUNDS)
-    policy = PHASED[name].make(crowd, "tuned")
+    problem = Population.of(dim=2, arms=4, clients=10_000).problem(ROUNDS)
+    policy = PHASED[name].make(problem, "tuned")
     protocol = phases.arrange(policy, claim)
     return phased_views(policy=policy, protocol=protocol, runs=runs, seed=seed)
 
 
 def _plain(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
-    entry = PLAIN[name]
-    game = Game(horizon=HORIZON, low=0.0, high=1.0, arms=2)
+    entry = CONTEXT_FREE[name]
+    problem = ContextFreeProblem(horizon=HORIZON, low=0.0, high=1.0, arms=2)
     if entry.actions == "domain":
-        game = Quadratic.of(domain=Ball(dim=2)).game(HORIZON)
-    policy, privatizers = plain.arrange(partial(entry.make, game, "tuned"), claim, horizon=HORIZON)
+        problem = Quadratic.of(domain=Ball(dim=2)).problem(HORIZON)
+    policy, privatizers = context_free.arrange(
+        partial(entry.make, problem, "tuned"), claim, horizon=HORIZON
+    )
     return plain_views(policy=policy, privatizers=privatizers, runs=runs, seed=seed)
 
 
@@ -193,5 +195,5 @@ KINDS: Registry[Kind] = Registry("kind of audit")
 
 KINDS.add("contextual", Kind(registry=POLICIES, views=_contextual))
 KINDS.add("phased", Kind(registry=PHASED, views=_phased))
-KINDS.add("plain", Kind(registry=PLAIN, views=_plain))
+KINDS.add("plain", Kind(registry=CONTEXT_FREE, views=_plain))
 KINDS.add("mechanism", Kind(registry=SPECIMENS, views=_mechanism))

@@ -1,6 +1,6 @@
 """The laws as runnable checks, for our own bandits and for yours.
 
-`check_policy`, `check_phased`, `check_plain`, `check_privatizer`, `check_ledger` and
+`check_policy`, `check_phased`, `check_context_free`, `check_privatizer`, `check_ledger` and
 `check_environment` hold a subject to every law of its kind, on fresh copies, and raise one
 `CheckFailed` that lists all failures. The `yield_*` functions give the same laws by name, for a
 test runner::
@@ -15,8 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kerchief.checks.context_free import check_context_free, yield_plain_checks
+from kerchief.checks.context_free_fixture import PlainCase, plain_cases
 from kerchief.checks.environment import World, environment_cases, yield_environment_checks
 from kerchief.checks.errors import CheckFailed, Failure, Law, run_laws
+from kerchief.checks.fixture import Case
 from kerchief.checks.ledger import Ledgers, yield_ledger_checks
 from kerchief.checks.phased import (
     PhasedCase,
@@ -24,13 +27,10 @@ from kerchief.checks.phased import (
     phased_cases,
     yield_phased_checks,
 )
-from kerchief.checks.plain import check_plain, yield_plain_checks
 from kerchief.checks.policy import yield_policy_checks
 from kerchief.checks.privatizer import yield_privatizer_checks
 from kerchief.checks.protocol import Protocol, protocols
 from kerchief.checks.registry import check_registry, policy_cases
-from kerchief.checks.stage import Case
-from kerchief.checks.table import PlainCase, plain_cases
 from kerchief.core.contracts import Environment, Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.policies.registry import POLICIES, Entry
@@ -48,10 +48,10 @@ __all__ = [
     "PlainCase",
     "Protocol",
     "World",
+    "check_context_free",
     "check_environment",
     "check_ledger",
     "check_phased",
-    "check_plain",
     "check_policy",
     "check_privatizer",
     "check_registry",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.checks.errors import Law, expect, laws_of
-from kerchief.checks.stage import HORIZON, SEED, SEGMENT, WIDTH, Case, played, promise
+from kerchief.checks.fixture import HORIZON, SEED, SEGMENT, WIDTH, Case, played, promise
 from kerchief.checks.statistics import ERROR, at_most_as_often, student_bound
 from kerchief.core.contracts import BoundedLoss, Policy
 from kerchief.policies import POLICIES
@@ -135,7 +135,7 @@ def _bare(privatizer: Privatizer) -> Privatizer:
     query, schedule = privatizer.query, privatizer.schedule
     if isinstance(query, BoundedLoss):
         return silenced(privatizer)
-    return CohortSums(query=query, schedule=schedule, device=None, middle=None)
+    return CohortSums(query=query, schedule=schedule, device=None, aggregator=None)
 
 
 def _regret(case: Case, policy: Policy, privatizers: Mapping[str, Privatizer]) -> Floats:

@@ -19,10 +19,10 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.checks.amounts import charged_multiplier
 from kerchief.checks.errors import CheckFailed, Law, expect, laws_of, run_laws
+from kerchief.checks.fixture import SEED, promise
+from kerchief.checks.leakage import charged_multiplier
 from kerchief.checks.search import lengths
-from kerchief.checks.stage import SEED, promise
 from kerchief.checks.statistics import fits_deviation, least_draws
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct

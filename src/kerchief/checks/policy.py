@@ -12,8 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kerchief.checks import conduct, learning
-from kerchief.checks.by_hand import (
+from kerchief.checks import learning, privacy_laws
+from kerchief.checks.errors import Law, expect, laws_of, same
+from kerchief.checks.fixture import SEED, SEGMENT, WIDTH, Case, play, played, promise
+from kerchief.checks.reference_player import (
     TURNS,
     Hand,
     Turn,
@@ -23,8 +25,6 @@ from kerchief.checks.by_hand import (
     read_only,
     turns_by_hand,
 )
-from kerchief.checks.errors import Law, expect, laws_of, same
-from kerchief.checks.stage import SEED, SEGMENT, WIDTH, Case, play, played, promise
 from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.random import POLICY, Stream
@@ -50,7 +50,7 @@ def yield_policy_checks() -> Iterator[tuple[str, Law[Case]]]:
         masked_arms_are_never_chosen,
         edge_sizes_run,
     )
-    yield from conduct.yield_conduct_checks()
+    yield from privacy_laws.yield_conduct_checks()
     yield from learning.yield_learning_checks()
 
 

@@ -18,14 +18,14 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.checks import schedules, twins
-from kerchief.checks.amounts import (
+from kerchief.checks.errors import Law, expect, laws_of
+from kerchief.checks.leakage import (
     attack,
     bill,
     charged_multiplier,
     expect_fresh,
     expect_noise_as_charged,
 )
-from kerchief.checks.errors import Law, expect, laws_of
 from kerchief.checks.learning import silenced
 from kerchief.checks.protocol import (
     ENDS,
@@ -132,14 +132,14 @@ def noise_is_what_was_charged(protocol: Protocol) -> None:
         expect(charge.event == NonPrivate(), seen=charge.event, expected=NonPrivate())
         return
     noise: Any = privatizer.noises[0]
-    reach = sensitivity + protocol.step * math.sqrt(protocol.width)
-    stated = float(noise.std) / (reach * getattr(noise, "column_norm", 1.0))
+    rounded_sensitivity = sensitivity + protocol.step * math.sqrt(protocol.width)
+    stated = float(noise.std) / (rounded_sensitivity * getattr(noise, "column_norm", 1.0))
     charged = charged_multiplier(charge.event)
     close = math.isclose(stated, charged, rel_tol=1e-9)
     expect(close, seen=f"a multiplier of {stated}", expected=f"{charged}, as charged")
     noises, cost = drawn_noise(protocol), bill([charge])
     alone = charge.capacity if protocol.cohorts else None
-    expect_noise_as_charged(noises, cost, reach, turning=protocol.fits, alone=alone)
+    expect_noise_as_charged(noises, cost, rounded_sensitivity, turning=protocol.fits, alone=alone)
 
 
 def successive_releases_differ_by_fresh_noise(protocol: Protocol) -> None:
@@ -150,9 +150,9 @@ def successive_releases_differ_by_fresh_noise(protocol: Protocol) -> None:
     """
     if not protocol.private:
         return
-    reach = protocol.query.sensitivity + protocol.step * math.sqrt(protocol.width)
+    rounded_sensitivity = protocol.query.sensitivity + protocol.step * math.sqrt(protocol.width)
     event = protocol.brief().charges(len(ENDS))[0].event
-    charged = charged_multiplier(event) * reach
+    charged = charged_multiplier(event) * rounded_sensitivity
     expect_fresh(drawn_noise(protocol), charged)
     if not twins.refuses(protocol):
         expect_fresh(twins.twin_noise(protocol), charged)

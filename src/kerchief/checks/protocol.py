@@ -17,7 +17,7 @@ from kerchief.audits.canaries import Telltale
 from kerchief.core.contracts import BoundedLoss, Clock, Example, Released, Start, Tree
 from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
-from kerchief.core.random import DEVICE, MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
 from kerchief.privatizers import At, Privatizer
@@ -223,7 +223,7 @@ def released(
         report = privatizer.report(statistic, clock_at(round), _at(source, DEVICE, round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ends:
-            at, clock = _at(source, MIDDLE, round), clock_at(round)
+            at, clock = _at(source, AGGREGATOR, round), clock_at(round)
             release, memory = privatizer.release(memory, tally, protocol.start, clock, at)
             releases.append(release)
             tally = privatizer.clear(tally)
@@ -239,7 +239,7 @@ def transcript(protocol: Protocol, privatizer: Privatizer, users: list[Example])
         report = privatizer.randomize(user, clock_at(round), root.at(DEVICE, round=round))
         tally = privatizer.collect(tally, report)
         if round + 1 in ENDS:
-            at, clock = root.at(MIDDLE, round=round), clock_at(round)
+            at, clock = root.at(AGGREGATOR, round=round), clock_at(round)
             release, memory = privatizer.release(memory, tally, protocol.start, clock, at)
             shown.append(told(protocol, release))
             tally = privatizer.clear(tally)
@@ -296,7 +296,7 @@ def _released(
     round: Array,
 ) -> tuple[Released, Tree, Tree]:
     def one(memory: Tree, tally: Tree, copy: Array) -> tuple[Released, Tree, Tree]:
-        at = Stream.of(seed=seed, replicate=copy).at(MIDDLE, round=round)
+        at = Stream.of(seed=seed, replicate=copy).at(AGGREGATOR, round=round)
         release, now = privatizer.release(memory, tally, start, clock_at(round), at)
         return release, now, privatizer.clear(tally)
 

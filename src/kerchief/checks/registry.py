@@ -10,7 +10,7 @@ from types import ModuleType
 
 from kerchief import policies
 from kerchief.checks.errors import CheckFailed, Failure
-from kerchief.checks.stage import Case
+from kerchief.checks.fixture import Case
 from kerchief.core.links import LINKS
 from kerchief.core.registry import Registry
 from kerchief.policies.registry import POLICIES, Entry

@@ -13,9 +13,10 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.checks.amounts import charged_multiplier
+from kerchief.checks.context_free_fixture import HORIZON, PlainCase, promised
 from kerchief.checks.errors import expect, same
-from kerchief.checks.stage import SEED
+from kerchief.checks.fixture import SEED
+from kerchief.checks.leakage import charged_multiplier
 from kerchief.checks.statistics import (
     ERROR,
     fits_chance,
@@ -24,14 +25,13 @@ from kerchief.checks.statistics import (
     normal_bound,
     normality,
 )
-from kerchief.checks.table import HORIZON, PlainCase, promised
 from kerchief.core.contracts import Clock
 from kerchief.core.random import DEVICE, Stream
 from kerchief.core.struct import struct
-from kerchief.policies.plain import LOSS
+from kerchief.policies.context_free import LOSS
 from kerchief.privacy import Event, NonPrivate, Trust
 from kerchief.privatizers import CohortSums
-from kerchief.simulation.plain import channel_of
+from kerchief.simulation.context_free import channel_of
 
 __all__ = [
     "deployed_parties_agree_with_the_simulation",
@@ -49,7 +49,7 @@ _CAUGHT = [True, False, False]
 
 
 def noise_is_what_was_charged(case: PlainCase) -> None:
-    """At both ends of the interval and in the middle, reports have the law that was charged.
+    """At both ends of the interval and in the center, reports have the law that was charged.
 
     One bit: its chances, against the epsilon of the event (exact binomial tests). Normal noise: its
     deviation (chi-square) and shape (Kolmogorov-Smirnov). Laplace noise: its scale (chi-square).
@@ -63,9 +63,9 @@ def noise_is_what_was_charged(case: PlainCase) -> None:
 
 
 def _places(privatizer: CohortSums) -> list[float]:
-    """The least number, the middle and the greatest."""
-    middle, reach = float(np.asarray(privatizer.query.middle)), privatizer.query.reach
-    return [middle - reach, middle, middle + reach]
+    """The least number, the center and the greatest."""
+    center, radius = float(np.asarray(privatizer.query.center)), privatizer.query.radius
+    return [center - radius, center, center + radius]
 
 
 def _simulated(privatizer: CohortSums, value: float) -> Floats:
@@ -198,12 +198,12 @@ def _expect_same_learner(case: PlainCase, policy: Any, privatizers: Any) -> None
     server = case.asker(policy=policy, privatizers=privatizers, ledger=ledger)
     state = policy.init({name: one.outlook for name, one in privatizers.items()})
     channel = channel_of(privatizers[LOSS])
-    middle = float(np.asarray(privatizers[LOSS].query.middle))
+    center = float(np.asarray(privatizers[LOSS].query.center))
     rng = np.random.default_rng(SEED)
     for round in range(HORIZON // 4):
         if server.stopped:
             break
-        action, report = server.ask(), middle + float(channel.spread) * rng.choice([-1.0, 1.0], 1)
+        action, report = server.ask(), center + float(channel.spread) * rng.choice([-1.0, 1.0], 1)
         server.learn(report)
         given = jnp.asarray(action), report, jnp.int32(round)
         state, named, over = _learned(policy, state, *given)
@@ -234,9 +234,9 @@ def first_action(policy: Any) -> Any:
 
 
 def _ends(policy: Any) -> list[Floats]:
-    """Losses of each question that lead to the least number, the middle one and the greatest."""
-    signs, middle = _signs(first_action(policy)), policy.queries[LOSS].middle
-    return [-1e12 * signs, np.full(len(signs), middle), 1e12 * signs]
+    """Losses of each question that lead to the least number, the center one and the greatest."""
+    signs, center = _signs(first_action(policy)), policy.queries[LOSS].center
+    return [-1e12 * signs, np.full(len(signs), center), 1e12 * signs]
 
 
 def _seeded(privatizer: CohortSums) -> _Seeded:

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from kerchief.checks.amounts import bill, expect_noise_as_charged
 from kerchief.checks.errors import Law, expect, laws_of
+from kerchief.checks.leakage import bill, expect_noise_as_charged
 from kerchief.checks.protocol import (
     ENDS,
     Noise,
@@ -58,8 +58,10 @@ def exact_twin_has_the_same_law(protocol: Protocol) -> None:
         expect(enough, seen=f"noise of {noise.stated}", expected=f"at least {ideal.stated}")
     cost = bill(protocol.brief().exact().charges(len(ENDS))[:1])
     # Rounding to the grid and its margin make the charged sensitivity a hair wider.
-    reach = protocol.query.sensitivity + protocol.step * math.sqrt(protocol.query.size)
-    expect_noise_as_charged(noises, cost, reach, turning=protocol.fits)
+    rounded_sensitivity = protocol.query.sensitivity + protocol.step * math.sqrt(
+        protocol.query.size
+    )
+    expect_noise_as_charged(noises, cost, rounded_sensitivity, turning=protocol.fits)
 
 
 def _expect_stated(noise: Noise) -> None:

@@ -21,11 +21,17 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.audits.canaries import Telltale
-from kerchief.checks.by_hand import USER, Retold, expect_same_public, kept_turns, with_one_other
 from kerchief.checks.errors import expect
+from kerchief.checks.fixture import HORIZON, SEED, SEGMENT, WIDTH, Case
 from kerchief.checks.learning import silenced
+from kerchief.checks.reference_player import (
+    USER,
+    Retold,
+    expect_same_public,
+    kept_turns,
+    with_one_other,
+)
 from kerchief.checks.search import far_points, lengths
-from kerchief.checks.stage import HORIZON, SEED, SEGMENT, WIDTH, Case
 from kerchief.core.contracts import Arms, BoundedLoss, Clock, Problem, Released, Tree
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.struct import struct

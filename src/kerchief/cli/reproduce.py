@@ -11,10 +11,10 @@ import click
 from kerchief.cli import options
 from kerchief.cli.playing import played, prepare, print_promises
 from kerchief.cli.printing import complain, print_json, print_table
-from kerchief.experiments.beside import beside
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.claims import Outcome, Verdict
 from kerchief.experiments.outputs import Outputs
+from kerchief.experiments.paper_table import beside
 
 __all__ = ["reproduce"]
 

@@ -183,12 +183,12 @@ class BoundedSum(Protocol):
         """Euclidean diameter of the statistics: how far replacing one user moves the sum."""
 
     @property
-    def middle(self) -> float | NDArray[np.float64]:
+    def center(self) -> float | NDArray[np.float64]:
         """A public point amid the statistics: one number for all coordinates, or one each."""
 
     @property
-    def reach(self) -> float:
-        """Every statistic lies within this Euclidean distance of `middle`."""
+    def radius(self) -> float:
+        """Every statistic lies within this Euclidean distance of `center`."""
 
     @property
     def importance(self) -> float:
@@ -209,8 +209,8 @@ class BoundedSum(Protocol):
 class BoundedLoss(Protocol):
     """A query: the minimizer of a sum over users of losses whose gradients are bounded.
 
-    A user's report is a row of numbers that the middle keeps, and every look at the rows is a sum
-    of clipped gradients at one public point.
+    A user's report is a row of numbers that the aggregator keeps, and every look at the rows is
+    a sum of clipped gradients at one public point.
     """
 
     @property

@@ -24,7 +24,7 @@ Constant = Callable[[float], float]
 class Link:
     """A link and its public facts.
 
-    The constants are functions of a public bound on the scores' size, the reach.
+    The constants are functions of a public bound on the scores' size, the largest score.
 
     Attributes:
         name: the word on the command line.
@@ -33,9 +33,9 @@ class Link:
         integral: a convex function whose derivative is `mean`: what a (quasi-)likelihood pays for a
             score z and a reward r is integral(z) - r z.
         rewards: the least and the greatest reward, if scores lie between two bounds.
-        steepest: the greatest slope within the reach.
+        steepest: the greatest slope up to the largest score.
         flattest: the least; its inverse is the κ of the literature.
-        self_concordance: an M with |mean''| <= M slope within the reach.
+        self_concordance: an M with |mean''| <= M slope up to the largest score.
     """
 
     name: str
@@ -47,17 +47,17 @@ class Link:
     flattest: Constant
     self_concordance: Constant
 
-    def kappa(self, reach: float) -> float:
+    def kappa(self, largest_score: float) -> float:
         """The κ of the literature, 1 / flattest (host only).
 
         Raises:
-            InvalidValue: the link is so flat or so steep within the reach that floats end.
+            InvalidValue: the link is so flat or so steep up to the largest score that floats end.
         """
-        least, most = self.flattest(reach), self.steepest(reach)
+        least, most = self.flattest(largest_score), self.steepest(largest_score)
         if least < 1e-300 or not math.isfinite(most):
             raise InvalidValue(
-                f"scores reach {reach:g}, where the slope of {self.name} lies between {least:g} "
-                f"and {most:g}; give a smaller radius or norm"
+                f"scores reach {largest_score:g}, where the slope of {self.name} lies between "
+                f"{least:g} and {most:g}; give a smaller radius or norm"
             )
         return 1 / least
 
@@ -100,21 +100,21 @@ _LINEAR = Link(
     slope=jnp.ones_like,
     integral=lambda score: score * score / 2,
     rewards=lambda least, most: (least, most),
-    steepest=lambda reach: 1.0,
-    flattest=lambda reach: 1.0,
-    self_concordance=lambda reach: 0.0,
+    steepest=lambda largest_score: 1.0,
+    flattest=lambda largest_score: 1.0,
+    self_concordance=lambda largest_score: 0.0,
 )
 
-# |mean''| / slope is tanh(|z| / 2): below one, and near it already for a moderate reach.
+# |mean''| / slope is tanh(|z| / 2): below one, and near it already for a moderate largest score.
 _LOGISTIC = Link(
     name="logistic",
     mean=jax.nn.sigmoid,
     slope=lambda score: jax.nn.sigmoid(score) * jax.nn.sigmoid(-score),
     integral=jax.nn.softplus,
     rewards=lambda least, most: (0.0, 1.0),
-    steepest=lambda reach: 0.25,
-    flattest=lambda reach: math.exp(-reach) / (1 + math.exp(-reach)) ** 2,
-    self_concordance=lambda reach: 1.0,
+    steepest=lambda largest_score: 0.25,
+    flattest=lambda largest_score: math.exp(-largest_score) / (1 + math.exp(-largest_score)) ** 2,
+    self_concordance=lambda largest_score: 1.0,
 )
 
 # Not the likelihood of a Bernoulli reward but a convex quasi-likelihood. Its score has mean zero at
@@ -127,9 +127,9 @@ _PROBIT = Link(
     slope=norm.pdf,
     integral=lambda score: score * norm.cdf(score) + norm.pdf(score),
     rewards=lambda least, most: (0.0, 1.0),
-    steepest=lambda reach: _density(0.0),
+    steepest=lambda largest_score: _density(0.0),
     flattest=_density,
-    self_concordance=lambda reach: max(1.0, reach),
+    self_concordance=lambda largest_score: max(1.0, largest_score),
 )
 
 # A Poisson count has no bound, and clipping one moves its mean off the link. So rewards are bounded
@@ -143,8 +143,8 @@ _POISSON = Link(
     integral=jnp.exp,
     rewards=_counts,
     steepest=_exp,
-    flattest=lambda reach: math.exp(-reach),
-    self_concordance=lambda reach: 1.0,
+    flattest=lambda largest_score: math.exp(-largest_score),
+    self_concordance=lambda largest_score: 1.0,
 )
 
 LINKS = {link.name: link for link in (_LINEAR, _LOGISTIC, _PROBIT, _POISSON)}

@@ -175,14 +175,14 @@ class Maler:
         here, steps = self.point(state), state.steps + 1
         rates = self._rates(state.length, bound)
         slow, fast = rates[0], rates[1 : self.rates + 1, None]
-        reach = 2 * self.radius * bound
+        largest = 2 * self.radius * bound
         gain = (here - state.convex) @ g
         strong_gap, concave_gap = here - state.strong, here - state.concave
         strong_gain, concave_gain = strong_gap @ g, concave_gap @ g
         eta = fast[:, 0]
         surrogates = jnp.concatenate(
             [
-                (-slow * gain + (slow * reach) ** 2)[None],
+                (-slow * gain + (slow * largest) ** 2)[None],
                 -eta * strong_gain + (eta * bound) ** 2 * (strong_gap**2).sum(-1),
                 -eta * concave_gain + (eta * concave_gain) ** 2,
             ]
@@ -204,9 +204,9 @@ class Maler:
 
     def _rates(self, length: Array, bound: Array | float) -> Array:
         """The rates of all experts: one for the convex, then the grid twice."""
-        reach = 2 * self.radius * bound
-        grid = 2.0 ** -np.arange(self.rates) / (5 * reach)
-        return jnp.concatenate([(0.5 / (reach * jnp.sqrt(length)))[None], grid, grid])
+        largest = 2 * self.radius * bound
+        grid = 2.0 ** -np.arange(self.rates) / (5 * largest)
+        return jnp.concatenate([(0.5 / (largest * jnp.sqrt(length)))[None], grid, grid])
 
     def _priors(self, length: Array) -> Array:
         """A third for each kind; rates beyond the grid for so many steps get nothing."""

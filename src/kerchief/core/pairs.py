@@ -33,7 +33,7 @@ class Pair:
         norm: x is scaled into the ball of this radius.
         low: y is clipped to at least this.
         high: y is clipped to at most this.
-        center: subtracted from y after clipping; for arms that hold a constant coordinate.
+        offset: subtracted from y after clipping; for arms that hold a constant coordinate.
         balance: b, how much the reward counts beside the features: less of it, less noise on x and
             more on y.
         constant: the value of the last coordinate where all arms share it: it is public, so it is
@@ -46,7 +46,7 @@ class Pair:
     norm: float
     low: float
     high: float
-    center: float = 0.0
+    offset: float = 0.0
     balance: float = 1.0
     constant: float = 0.0
     importance: float = 1.0
@@ -61,7 +61,7 @@ class Pair:
         whole("dim", self.dim, low=2 if shared else 1, high=MOST_DIM)
         between("low", self.low, -1e9, 1e9, closed=True)
         between("high", self.high, self.low, 1e9, closed=True)
-        between("center", self.center, -1e9, 1e9, closed=True)
+        between("offset", self.offset, -1e9, 1e9, closed=True)
         between("balance", self.balance, 1e-9, 1e9, closed=True)
         between("importance", self.importance, 1e-9, 1e9, closed=True)
         increasing("batches", self.batches)
@@ -69,14 +69,14 @@ class Pair:
     @classmethod
     def of(cls, problem: Problem, *, balance: float = 1.0) -> Pair:
         """The query that fits a problem's public bounds, rewards centred where that is free."""
-        middle = (problem.low + problem.high) / 2
+        midpoint = (problem.low + problem.high) / 2
         shared = 0 < abs(problem.constant) <= (1 - 1e-6) * problem.norm and problem.dim > 1
         return cls(
             dim=problem.dim,
             norm=problem.norm,
             low=problem.low,
             high=problem.high,
-            center=middle if problem.constant else 0.0,
+            offset=midpoint if problem.constant else 0.0,
             balance=balance,
             constant=problem.constant if shared else 0.0,
         )
@@ -98,18 +98,18 @@ class Pair:
         >>> round(Pair(dim=5, norm=1.0, low=0.0, high=1.0, constant=0.5**0.5).sensitivity ** 2, 6)
         3.0
         """
-        return 2 * self.reach
+        return 2 * self.radius
 
     @property
-    def middle(self) -> NDArray[np.float64]:
-        """No features, and the middle of the rewards."""
+    def center(self) -> NDArray[np.float64]:
+        """No features, and the center of the rewards."""
         point = np.zeros(self.size)
-        point[-1] = self.balance * ((self.low + self.high) / 2 - self.center)
+        point[-1] = self.balance * ((self.low + self.high) / 2 - self.offset)
         return point
 
     @property
-    def reach(self) -> float:
-        """The greatest distance from the middle, exactly: half the diameter."""
+    def radius(self) -> float:
+        """The greatest distance from the center, exactly: half the diameter."""
         return math.hypot(self._rest, self.balance * (self.high - self.low) / 2)
 
     @property
@@ -123,7 +123,7 @@ class Pair:
         """Clip x and y, then write them side by side, without what is public."""
         features = record.features[:-1] if self.constant else record.features
         x = clip_features(features, self._rest)
-        y = jnp.clip(finite(record.reward), self.low, self.high) - self.center
+        y = jnp.clip(finite(record.reward), self.low, self.high) - self.offset
         return jnp.append(x, self.balance * y)
 
     def split(self, report: Array) -> tuple[Array, Array]:

@@ -47,7 +47,7 @@ class Regression:
         norm: x is scaled into the ball of this radius.
         low: y is clipped to at least this.
         high: y is clipped to at most this.
-        center: subtracted from y after clipping. A center shifts the regression: it is for arms
+        offset: subtracted from y after clipping. A offset shifts the regression: it is for arms
             that hold a constant coordinate, and for links whose mean at score 0 is not 0.
         balance: a, how much the matrix counts beside the vector: less of it, less noise on both.
         weighted: whether w is the record's own weight, clipped to [0, 1]; otherwise it is 1.
@@ -59,7 +59,7 @@ class Regression:
     norm: float
     low: float
     high: float
-    center: float = 0.0
+    offset: float = 0.0
     balance: float = 1.0
     weighted: bool = False
     importance: float = 1.0
@@ -71,7 +71,7 @@ class Regression:
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         between("low", self.low, -1e9, 1e9, closed=True)
         between("high", self.high, self.low, 1e9, closed=True)
-        between("center", self.center, -1e9, 1e9, closed=True)
+        between("offset", self.offset, -1e9, 1e9, closed=True)
         between("balance", self.balance, 1e-9, 1e9, closed=True)
         between("importance", self.importance, 1e-9, 1e9, closed=True)
         increasing("batches", self.batches)
@@ -79,10 +79,10 @@ class Regression:
     @classmethod
     def of(cls, problem: Problem) -> Regression:
         """The query that fits a problem's public bounds, rewards centred where that is free."""
-        middle, origin = (problem.low + problem.high) / 2, link_named(problem.link).origin
-        center = middle if problem.constant else origin
+        midpoint, origin = (problem.low + problem.high) / 2, link_named(problem.link).origin
+        offset = midpoint if problem.constant else origin
         return cls(
-            dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high, center=center
+            dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high, offset=offset
         )
 
     @property
@@ -123,18 +123,18 @@ class Regression:
         )
 
     @property
-    def middle(self) -> NDArray[np.float64]:
+    def center(self) -> NDArray[np.float64]:
         """A multiple of the identity for the matrix, and nothing for the vector."""
         return np.concatenate([_multiple(self._centre, self.dim), np.zeros(self.dim)])
 
     @property
-    def reach(self) -> float:
-        """The greatest distance from the middle, exactly: at ‖x‖ = L, or else at x = 0 or w = 0.
+    def radius(self) -> float:
+        """The greatest distance from the center, exactly: at ‖x‖ = L, or else at x = 0 or w = 0.
 
         Proof in `queries.md`.
 
-        >>> query = Regression(dim=5, norm=1.0, low=0.0, high=1.0, center=0.5)
-        >>> round(query.reach ** 2, 6)
+        >>> query = Regression(dim=5, norm=1.0, low=0.0, high=1.0, offset=0.5)
+        >>> round(query.radius ** 2, 6)
         1.05
         """
         largest, centre = self.balance * self.norm**2, self._centre
@@ -146,7 +146,7 @@ class Regression:
     def encode(self, record: Example) -> Array:
         """Clip x, y and w, then write the pair as one vector whose norm is the pair's norm."""
         x = clip_features(record.features, self.norm)
-        y = jnp.clip(finite(record.reward), self.low, self.high) - self.center
+        y = jnp.clip(finite(record.reward), self.low, self.high) - self.offset
         weight = jnp.clip(finite(jnp.asarray(record.weight)), 0, 1) if self.weighted else 1
         matrix = (self.balance * weight * x)[:, None] * x[None, :]
         return jnp.concatenate([svec(matrix), y * x])
@@ -168,7 +168,7 @@ class Regression:
     @property
     def _largest_reward(self) -> float:
         """How large a centred reward can be."""
-        return max(abs(self.low - self.center), abs(self.high - self.center))
+        return max(abs(self.low - self.offset), abs(self.high - self.offset))
 
     @property
     def _centre(self) -> float:
@@ -228,17 +228,17 @@ class Gram:
         return math.sqrt(2) * self.norm**2
 
     @property
-    def middle(self) -> NDArray[np.float64]:
+    def center(self) -> NDArray[np.float64]:
         """The same multiple of the identity in every group."""
         return np.tile(_multiple(self._centre, self.dim), self.groups)
 
     @property
-    def reach(self) -> float:
-        """The greatest distance from the middle, exactly: L² √(1 − 1/(g d)), or L²/2 if g d = 1.
+    def radius(self) -> float:
+        """The greatest distance from the center, exactly: L² √(1 − 1/(g d)), or L²/2 if g d = 1.
 
         Proof in `queries.md`.
 
-        >>> round(Gram(dim=3, norm=1.0, groups=2).reach ** 2, 6)
+        >>> round(Gram(dim=3, norm=1.0, groups=2).radius ** 2, 6)
         0.833333
         """
         largest, centre, places = self.norm**2, self._centre, self.groups * self.dim

@@ -4,7 +4,8 @@ Every number is a pure function of its address (seed, replicate, stream, round, 
 that draws more never shifts the world another policy meets. The generator is Philox-4x32 with seven
 rounds (Salmon, Moraes, Dror and Shaw 2011, the fewest that pass their whole battery), because
 deriving JAX keys inside the loop costs more than a bandit's own arithmetic. It is *not*
-cryptographic: deployment draws its noise from the operating system (`mechanisms.discrete`).
+cryptographic: deployment draws its noise from the operating system
+(`mechanisms.discrete_gaussian`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from jax import Array
 from kerchief.core.struct import struct
 
 __all__ = [
+    "AGGREGATOR",
     "ARMS",
     "DEVICE",
-    "MIDDLE",
     "POLICY",
     "REWARD",
     "WORLD",
@@ -32,7 +33,7 @@ __all__ = [
     "philox",
 ]
 
-WORLD, ARMS, REWARD, POLICY, DEVICE, MIDDLE = range(6)
+WORLD, ARMS, REWARD, POLICY, DEVICE, AGGREGATOR = range(6)
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms, Switching
+from kerchief.environments.context_free_convex import CONVEX
 from kerchief.environments.contexts import CONTEXTS
-from kerchief.environments.plain import Alternating, ChanceArms, CountedArms, Switching
-from kerchief.environments.plain_convex import CONVEX
 from kerchief.environments.population import Population
 from kerchief.environments.recorded import Recorded, table_two
 from kerchief.environments.worlds import NOISES, GLMEnvironment, make_environment

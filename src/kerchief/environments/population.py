@@ -14,7 +14,7 @@ from jax import Array
 from jax.scipy.special import ndtr
 
 from kerchief.core import validate
-from kerchief.core.crowd import Crowd
+from kerchief.core.population import PopulationProblem
 from kerchief.core.random import WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments.contexts import on_sphere
@@ -84,9 +84,9 @@ class Population:
             spread=validate.between("spread", spread, 0.0, 1e9, closed=True),
         )
 
-    def problem(self, horizon: int) -> Crowd:
+    def problem(self, horizon: int) -> PopulationProblem:
         """The public facts."""
-        return Crowd(
+        return PopulationProblem(
             dim=self.dim,
             arms=self.count,
             norm=1.0,

@@ -51,8 +51,8 @@ def _binomial(mean: Array, low: Array, high: Array, stream: Stream) -> Array:
 @NOISES.entry("bounded")
 def _bounded(mean: Array, low: Array, high: Array, stream: Stream) -> Array:
     """Uniform around the mean, as widely as the range allows."""
-    reach = jnp.minimum(mean - low, high - mean)
-    return mean + reach * (2 * stream.uniform(1)[0] - 1)
+    room = jnp.minimum(mean - low, high - mean)
+    return mean + room * (2 * stream.uniform(1)[0] - 1)
 
 
 @NOISES.entry("gaussian")

@@ -29,7 +29,7 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.billing import pay
 from kerchief.privatizers.registry import protect
-from kerchief.roles.interactive import Noise
+from kerchief.roles.bandit import Noise
 from kerchief.simulation.loop import Carry, Scene, advance, begin
 
 __all__ = ["INTERACTIVE_ARMS", "Benchmark", "Case", "bench", "one_core"]

@@ -15,8 +15,8 @@ from kerchief.core.queries import Regression
 from kerchief.environments.worlds import make_environment
 from kerchief.mechanisms.binomial import Binomial, Coins, deviation
 from kerchief.mechanisms.blt import best_continual
-from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy.calibration import (
     bun_steinke_rho,
@@ -150,24 +150,26 @@ def calibrate(
         validate.whole("horizon", horizon, high=validate.MOST_ROUNDS)
     )
     query = Regression.of(problem)
-    reach = query.sensitivity if sensitivity is None else sensitivity
-    validate.positive("sensitivity", reach)
+    sensitivity_used = query.sensitivity if sensitivity is None else sensitivity
+    validate.positive("sensitivity", sensitivity_used)
     multiplier = gaussian_noise_multiplier(epsilon, delta)
     privatizer = TRUSTS[trust].make(query, multiplier, horizon)
     if isinstance(privatizer, ShuffledSums):
-        amount = _shuffled(multiplier, reach, privatizer, epsilon, delta)
+        amount = _shuffled(multiplier, sensitivity_used, privatizer, epsilon, delta)
     else:
-        amount = (_continual if trust == Trust.JOINT else _fresh)(multiplier, reach, query, horizon)
+        amount = (_continual if trust == Trust.JOINT else _fresh)(
+            multiplier, sensitivity_used, query, horizon
+        )
     releases = privatizer.schedule.capacity(horizon)
     others = _looser(epsilon, delta, multiplier) + amount.others
     promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon)
     if sensitivity is None:
-        others += _coarser(query, epsilon, delta, multiplier * reach)
+        others += _coarser(query, epsilon, delta, multiplier * sensitivity_used)
     if sensitivity is None and trust == Trust.LOCAL:
         others = _randomizers(query, promise, amount.std) + others
     return Noise(
         guarantee=promise,
-        sensitivity=reach,
+        sensitivity=sensitivity_used,
         size=query.size,
         noise_multiplier=multiplier,
         std=amount.std,
@@ -194,27 +196,33 @@ class _Amount:
     others: tuple[Other, ...] = ()
 
 
-def _fresh(multiplier: float, reach: float, query: Regression, horizon: int) -> _Amount:
+def _fresh(multiplier: float, sensitivity_used: float, query: Regression, horizon: int) -> _Amount:
     """Noise drawn anew for every release."""
-    twin = DiscreteGaussian.matching(multiplier, reach, query.size)
-    return _Amount(std=multiplier * reach, twin=twin, twin_std=twin.std, twin_event=twin.event())
+    twin = DiscreteGaussian.matching(multiplier, sensitivity_used, query.size)
+    return _Amount(
+        std=multiplier * sensitivity_used, twin=twin, twin_std=twin.std, twin_event=twin.event()
+    )
 
 
 def _shuffled(
-    multiplier: float, reach: float, privatizer: ShuffledSums, epsilon: float, delta: float
+    multiplier: float,
+    sensitivity_used: float,
+    privatizer: ShuffledSums,
+    epsilon: float,
+    delta: float,
 ) -> _Amount:
     """Coins for each cohort, beside a trusted curator's noise and the published constants."""
     largest = max(At(ends=privatizer.ends).sizes)
     size = privatizer.query.size
     noise = Binomial.of(
-        noise_multiplier=multiplier, sensitivity=reach, dimension=size, users=largest
+        noise_multiplier=multiplier, sensitivity=sensitivity_used, dimension=size, users=largest
     )
     twin = noise.exact()
     std = deviation(twin, largest)
     published = "Cheu, Joseph, Mao, Peng 2022"
     try:
         proved = vector_sum(users=privatizer.ends[0], size=size, epsilon=epsilon, delta=delta)
-        theorem: Other = ("closed-form constants", published, proved.std * reach / std)
+        theorem: Other = ("closed-form constants", published, proved.std * sensitivity_used / std)
     except InvalidValue:
         theorem = ("closed-form constants", "proved below epsilon 15 and delta 1/2 only", None)
     return _Amount(
@@ -222,19 +230,26 @@ def _shuffled(
         twin=twin,
         twin_std=std,
         twin_event=twin.event(),
-        others=(("a trusted curator's noise", "central trust", multiplier * reach / std), theorem),
+        others=(
+            ("a trusted curator's noise", "central trust", multiplier * sensitivity_used / std),
+            theorem,
+        ),
     )
 
 
-def _continual(multiplier: float, reach: float, query: Regression, horizon: int) -> _Amount:
+def _continual(
+    multiplier: float, sensitivity_used: float, query: Regression, horizon: int
+) -> _Amount:
     """Noise correlated over every prefix; of the tree, the worst prefix has the most ones."""
-    noise = best_continual(noise_multiplier=multiplier, sensitivity=reach, horizon=horizon)
+    noise = best_continual(
+        noise_multiplier=multiplier, sensitivity=sensitivity_used, horizon=horizon
+    )
     twin = DiscreteBLT.twin(noise, dimension=query.size)
     seed: Any = twin.node
     std, worst = float(noise.std_at(jnp.int32(horizon))), 2 ** ((horizon + 1).bit_length() - 1) - 1
-    tree = Tree.of(noise_multiplier=multiplier, sensitivity=reach, horizon=horizon)
+    tree = Tree.of(noise_multiplier=multiplier, sensitivity=sensitivity_used, horizon=horizon)
     tree_std = float(tree.std_at(jnp.int32(worst)))
-    fresh = multiplier * reach * math.sqrt(horizon)
+    fresh = multiplier * sensitivity_used * math.sqrt(horizon)
     return _Amount(
         std=std,
         twin=seed,

@@ -219,9 +219,9 @@ def _slope(rows: Sequence[Row]) -> tuple[float, float]:
     The error follows from those of the means, which are independent up to common worlds.
     """
     places = [math.log(row.cell.horizon) for row in rows]
-    middle = sum(places) / len(places)
-    square = sum((place - middle) ** 2 for place in places)
-    weights = [(place - middle) / square for place in places]
+    mean = sum(places) / len(places)
+    square = sum((place - mean) ** 2 for place in places)
+    weights = [(place - mean) / square for place in places]
     found = sum(w * math.log(row.regret.mean) for w, row in zip(weights, rows, strict=True))
     shares = [_error(row) / row.regret.mean for row in rows]
     return found, math.hypot(*(w * share for w, share in zip(weights, shares, strict=True)))

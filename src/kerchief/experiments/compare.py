@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from kerchief.core import validate
 from kerchief.experiments.plan import Cell, Plan
-from kerchief.experiments.stages import Part, stage_of
-from kerchief.experiments.stages import width as widest
+from kerchief.experiments.runner import Part, stage_of
+from kerchief.experiments.runner import width as widest
 from kerchief.privacy.guarantee import Guarantee
+from kerchief.simulation.context_free import ContextFreeRun
 from kerchief.simulation.phases import PhasedRun
-from kerchief.simulation.plain import PlainRun
 from kerchief.simulation.run import Progress, Run
 
 __all__ = ["Finished", "Watch", "compare"]
@@ -131,7 +131,7 @@ def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Pr
 def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Finished:
     """Chunks side by side; what was spent is what the worst-off user of any was charged."""
     sent = [run.communication for run in runs if isinstance(run, PhasedRun)]
-    right = [run.right for run in runs if isinstance(run, PlainRun)]
+    right = [run.right for run in runs if isinstance(run, ContextFreeRun)]
     return Finished(
         cell=cell,
         rounds=runs[0].rounds,

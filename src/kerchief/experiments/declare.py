@@ -12,7 +12,7 @@ from kerchief.core.links import LINKS
 from kerchief.core.registry import Registry
 from kerchief.environments.worlds import GLMEnvironment, make_environment
 from kerchief.experiments.plan import YARDSTICKS, Cell, Plan, Player, Spot, player
-from kerchief.experiments.stages import MOST_FEATURES
+from kerchief.experiments.runner import MOST_FEATURES
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import BEST, CONTINUALS, RANDOMIZERS, SHUFFLES

@@ -23,7 +23,7 @@ from kerchief.experiments.plan import (
     player,
 )
 from kerchief.experiments.rows import Row
-from kerchief.experiments.stages import stage_of
+from kerchief.experiments.runner import stage_of
 
 __all__ = ["EXPERIMENTS", "Experiment", "Reproduction", "Setting", "Size", "enter"]
 

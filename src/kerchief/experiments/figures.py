@@ -125,10 +125,10 @@ def _over_epsilon(axes: Axes, cells: Sequence[Finished], pen: _Pen) -> None:
     for one in flat:
         colour, dashes = pen.style(one.cell)
         axes.axhline(_mean(one)[-1], color=colour, linestyle=dashes, linewidth=1.1)
-    reach = pen.epsilons or [1.0]
+    shown = pen.epsilons or [1.0]
     _regret_axis(axes, cells)
-    axes.set(xscale="log", xlabel="ε asked for", xlim=(reach[0] / 1.6, reach[-1] * 1.6))
-    axes.set_xticks(reach, [f"{epsilon:g}" for epsilon in reach])
+    axes.set(xscale="log", xlabel="ε asked for", xlim=(shown[0] / 1.6, shown[-1] * 1.6))
+    axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
     axes.set_xticks([], minor=True)
     _tidy(axes)
     _name_ends(axes, flat, pen)

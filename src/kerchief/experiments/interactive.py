@@ -10,7 +10,7 @@ import numpy as np
 
 from kerchief.core.contracts import Problem
 from kerchief.privacy.guarantee import Guarantee
-from kerchief.roles.interactive import Bandit, Noise
+from kerchief.roles.bandit import Bandit, Noise
 
 __all__ = ["interactive_timer"]
 

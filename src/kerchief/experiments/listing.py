@@ -13,8 +13,8 @@ from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.proofs import proofs
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
+from kerchief.policies.context_free import CONTEXT_FREE
 from kerchief.policies.phased import PHASED
-from kerchief.policies.plain import PLAIN
 from kerchief.privatizers.registry import TRUSTS
 
 __all__ = ["LISTINGS", "Line"]
@@ -23,7 +23,7 @@ Line = dict[str, object]
 
 # Those that go round by round, those that go phase by phase over a population, and those without
 # contexts; yardsticks are among all of them.
-_BANDITS = dict(PLAIN.items()) | dict(PHASED.items()) | dict(POLICIES.items())
+_BANDITS = dict(CONTEXT_FREE.items()) | dict(PHASED.items()) | dict(POLICIES.items())
 
 LISTINGS: Registry[Callable[[], list[Line]]] = Registry("listing")
 

@@ -12,15 +12,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from kerchief.core.context_free import ContextFreeEnvironment, ContextFreeProblem
 from kerchief.core.contracts import Environment, Policy, Problem
-from kerchief.core.crowd import Crowd
 from kerchief.core.errors import InvalidValue
-from kerchief.core.game import Game, PlainWorld
+from kerchief.core.population import PopulationProblem
 from kerchief.core.validate import one_of, positive
 from kerchief.environments.population import Population
 from kerchief.policies import POLICIES, Mode
+from kerchief.policies.context_free import CONTEXT_FREE, Channel, ContextFreePolicy
 from kerchief.policies.phased import PHASED, Phased
-from kerchief.policies.plain import PLAIN, Channel, Plain
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.registry import BEST, CONTINUALS, RANDOMIZERS, SHUFFLES, makers_of
 
@@ -41,14 +41,14 @@ __all__ = [
     "player",
 ]
 
-P = TypeVar("P", Policy, Phased, Plain)
+P = TypeVar("P", Policy, Phased, ContextFreePolicy)
 
 YARDSTICKS = ("uniform", "greedy")
 """Policies that play without protection in every plan, asked for or not."""
 
 Panel: TypeAlias = Literal["rounds", "epsilon"]
 
-Place: TypeAlias = Environment | Population | PlainWorld
+Place: TypeAlias = Environment | Population | ContextFreeEnvironment
 """A world: met round by round, phase by phase as a population is, or without contexts."""
 
 
@@ -118,27 +118,31 @@ class Player:
         makers_of(policy, self.trust, continual=self.continual)
         return _replaced(policy, dict(self.numbers))
 
-    def make_phased(self, crowd: Crowd) -> Phased:
+    def make_phased(self, problem: PopulationProblem) -> Phased:
         """Build a policy for a population from public facts alone.
 
         Raises:
             KerchiefError: no policy for populations is called so, or it has no such number.
         """
-        return _replaced(PHASED[self.policy].make(crowd, self.mode), dict(self.numbers))
+        return _replaced(PHASED[self.policy].make(problem, self.mode), dict(self.numbers))
 
-    def make_plain(self, game: Game, channel: Channel) -> Plain:
+    def make_context_free(self, problem: ContextFreeProblem, channel: Channel) -> ContextFreePolicy:
         """Build a policy without contexts from public facts alone.
 
         Raises:
             KerchiefError: no such policy, no such number, or it cannot learn from such reports.
         """
-        return _replaced(PLAIN[self.policy].make(game, self.mode, channel), dict(self.numbers))
+        return _replaced(
+            CONTEXT_FREE[self.policy].make(problem, self.mode, channel), dict(self.numbers)
+        )
 
     def parents(self) -> tuple[Player, ...]:
         """The non-private bandit behind a protected one: tuned, and with its published widths."""
         if self.trust is Trust.NONE:
             return ()
-        (entry,) = [kind[self.policy] for kind in (POLICIES, PHASED, PLAIN) if self.policy in kind]
+        (entry,) = [
+            kind[self.policy] for kind in (POLICIES, PHASED, CONTEXT_FREE) if self.policy in kind
+        ]
         return player(entry.parent), player(entry.parent, mode="theory")
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import kerchief
+from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Query
 from kerchief.core.convex import Ball
-from kerchief.core.game import Game
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
+from kerchief.mechanisms.randomized_bits import Bits, Response
 from kerchief.mechanisms.registry import MECHANISMS
-from kerchief.mechanisms.response import Bits, Response
 from kerchief.policies import POLICIES
+from kerchief.policies.context_free import CONTEXT_FREE, Channel
 from kerchief.policies.phased import PHASED
-from kerchief.policies.plain import PLAIN, Channel
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.fits import Fits
@@ -125,14 +125,14 @@ def proofs() -> Iterator[Proof]:
         offered: Status = "proved" if entry.deployable else "for study"
         private = entry.trusts != ("none",)
         yield from _of_queries(name, queries, offered if private else "not private")
-    crowd = Population.of(dim=2, arms=3, clients=1000).problem(1000)
+    population = Population.of(dim=2, arms=3, clients=1000).problem(1000)
     for name, phased in PHASED.items():
         status = "for study" if name.endswith("@paper") else "proved"
-        yield from _of_queries(name, phased.make(crowd, "tuned").queries, status)
-    for name, plain in PLAIN.items():
+        yield from _of_queries(name, phased.make(population, "tuned").queries, status)
+    for name, plain in CONTEXT_FREE.items():
         status = "for study" if name.endswith("@paper") else "proved"
-        game = _game(plain.actions)
-        asked = plain.make(game, "tuned", Channel.clear(low=0.0, high=1.0)).queries
+        problem = _game(plain.actions)
+        asked = plain.make(problem, "tuned", Channel.clear(low=0.0, high=1.0)).queries
         yield from _of_queries(name, asked, status)
 
 
@@ -169,11 +169,11 @@ def _note(thing: type) -> Path:
     return Path(inspect.getfile(thing)).with_suffix(".md").relative_to(_ROOT)
 
 
-def _game(actions: str) -> Game:
-    """A small game of one kind."""
+def _game(actions: str) -> ContextFreeProblem:
+    """A small problem of one kind."""
     if actions == "arms":
-        return Game(horizon=1000, low=0.0, high=1.0, arms=3)
-    return Game(
+        return ContextFreeProblem(horizon=1000, low=0.0, high=1.0, arms=3)
+    return ContextFreeProblem(
         horizon=1000,
         low=0.0,
         high=1.0,

@@ -8,9 +8,9 @@ import itertools
 from collections.abc import Sequence
 from importlib import resources
 
-from kerchief.experiments.beside import beside
 from kerchief.experiments.compare import Finished
 from kerchief.experiments.extras import require_report
+from kerchief.experiments.paper_table import beside
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.rows import HEADINGS, make_rows
 from kerchief.experiments.versions import machine, versions

@@ -28,8 +28,8 @@ def play_numpy(features: NDArray[np.float64], rewards: NDArray[np.float64]) -> N
         bonus = np.sqrt(np.einsum("ij,ij->i", arms @ inverse, arms))
         action = np.argmax(arms @ (inverse @ moment) + bonus)
         x = arms[action]
-        reach = inverse @ x
-        inverse -= np.outer(reach, reach) / (1 + x @ reach)
+        direction = inverse @ x
+        inverse -= np.outer(direction, direction) / (1 + x @ direction)
         moment += reward[action] * x
     return np.asarray(inverse @ moment)
 

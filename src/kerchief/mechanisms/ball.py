@@ -15,7 +15,7 @@ from kerchief.core.validate import real_array, whole
 __all__ = ["beside", "lifted", "spread_out"]
 
 
-def spread_out(middle: float | NDArray[np.float64], size: int) -> tuple[float, ...]:
+def spread_out(center: float | NDArray[np.float64], size: int) -> tuple[float, ...]:
     """The ball's center, a number a coordinate.
 
     Raises:
@@ -24,24 +24,24 @@ def spread_out(middle: float | NDArray[np.float64], size: int) -> tuple[float, .
     >>> spread_out(0.5, 2)
     (0.5, 0.5)
     """
-    numbers, whole_size = real_array("middles", middle), whole("size", size, high=2**24)
+    numbers, whole_size = real_array("centers", center), whole("size", size, high=2**24)
     if numbers.shape not in ((), (whole_size,)) or not np.isfinite(numbers).all():
         raise InvalidValue(
-            f"middle has shape {numbers.shape}; it must be a finite number, or {size} of them"
+            f"center has shape {numbers.shape}; it must be a finite number, or {size} of them"
         )
     return tuple(np.broadcast_to(numbers, (size,)).tolist())
 
 
-def lifted(vector: Array, middle: Array, reach: float) -> Array:
+def lifted(vector: Array, center: Array, radius: float) -> Array:
     """The unit vector of one more dimension that stands for a vector in a ball.
 
-    It is centred, scaled into the unit ball (what is not finite becomes the middle), and the last
+    It is centred, scaled into the unit ball (what is not finite becomes the center), and the last
     coordinate is what it lacks to length one.
 
     >>> lifted(jnp.array([1.0, 4.0]), jnp.ones(2), 3.0).tolist()
     [0.0, 1.0, 0.0]
     """
-    unit = clip_features((vector - middle) / reach, 1.0)
+    unit = clip_features((vector - center) / radius, 1.0)
     return jnp.append(unit, jnp.sqrt(jnp.maximum(0, 1 - unit @ unit)))
 
 

@@ -27,7 +27,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, between, positive, whole
-from kerchief.mechanisms.discrete import Randomness
+from kerchief.mechanisms.discrete_gaussian import Randomness
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
 
@@ -79,8 +79,8 @@ class Grid:
         enough = max(_LEAST_SCALE, math.sqrt(users / (4 * _ROUNDING)))
         levels = max(_FINE * root, enough / m)
         step = 2.0 ** math.floor(math.log2(sensitivity / levels))
-        reach = _reach(sensitivity, step, dimension)
-        scale = math.ceil(m * reach * (1 + _margin(m, reach, dimension)))
+        grid_sensitivity = _grid_sensitivity(sensitivity, step, dimension)
+        scale = math.ceil(m * grid_sensitivity * (1 + _margin(m, grid_sensitivity, dimension)))
         if scale > _MAX_SCALE:
             raise InvalidValue(
                 f"a noise multiplier of {m:.4g} on {dimension} coordinates needs coins of "
@@ -278,7 +278,7 @@ class Coins:
     def event(self) -> events.Event:
         """What one cohort's total costs, with lengths in steps."""
         return events.Binomial(
-            sensitivity=_reach(self.sensitivity, self.step, self.dimension),
+            sensitivity=_grid_sensitivity(self.sensitivity, self.step, self.dimension),
             scale=self.scale,
             dimension=self.dimension,
         )
@@ -321,7 +321,7 @@ def _source(stream: object) -> Callable[[int], bytes]:
     return stream if callable(stream) else os.urandom
 
 
-def _reach(sensitivity: float, step: float, dimension: int) -> float:
+def _grid_sensitivity(sensitivity: float, step: float, dimension: int) -> float:
     """Bound, in steps, how far one user moves the rounded vector: a step a coordinate more.
 
     2**-40 pays for float64 arithmetic in the encoding and in this line.
@@ -329,12 +329,14 @@ def _reach(sensitivity: float, step: float, dimension: int) -> float:
     return (sensitivity / step + math.sqrt(dimension)) * (1 + 2.0**-40)
 
 
-def _margin(m: float, reach: float, dimension: int) -> float:
+def _margin(m: float, grid_sensitivity: float, dimension: int) -> float:
     """How much more noise pays, twice over, for the slack between coins and the Gaussian.
 
     ε is at least about 1/m, so a shift of it is at most `shift` · m of it, and e^stretch on δ
     moves it by less than a part of `stretch`.
     """
-    event = events.Binomial(sensitivity=reach, scale=math.ceil(m * reach), dimension=dimension)
+    event = events.Binomial(
+        sensitivity=grid_sensitivity, scale=math.ceil(m * grid_sensitivity), dimension=dimension
+    )
     stretch, shift, _ = binomial_slack(event)
     return 2 * (shift * m + stretch) + 1e-6

@@ -25,7 +25,7 @@ Numbers = NDArray[Any]
 
 _STEP = 1e-30
 # How far the search may go from its start: far enough, and the largest gap never rounds to 1.
-_FIRST_REACH, _RISE_REACH = 4.0, 1.0
+_FIRST_SPAN, _RISE_SPAN = 4.0, 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,14 +59,14 @@ def fit(horizon: int, buffers: int) -> Factor:
     """
     optimize: Any = importlib.import_module("scipy.optimize")
     start = _start(horizon, buffers)
-    reach = np.append(_FIRST_REACH, np.full(start.size - 1, _RISE_REACH))
+    span = np.append(_FIRST_SPAN, np.full(start.size - 1, _RISE_SPAN))
     found = optimize.minimize(
         _value_and_gradient,
         start,
         args=(horizon,),
         jac=True,
         method="L-BFGS-B",
-        bounds=np.stack([start - reach, start + reach], axis=1),
+        bounds=np.stack([start - span, start + span], axis=1),
         options={"maxiter": 500, "ftol": 1e-9, "gtol": 1e-6},
     )
     return factor_of(_gaps(found.x), horizon)

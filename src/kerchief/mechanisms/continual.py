@@ -89,8 +89,8 @@ def stream_event(noise: ContinualNoise) -> events.Event:
     """One Gaussian event for the whole stream, read off the noise that is really added."""
     if float(noise.std) == 0.0:
         return events.NonPrivate()
-    reach = noise.sensitivity * noise.column_norm
-    return events.Gaussian(noise_multiplier=float(noise.std) / reach)
+    stream_sensitivity = noise.sensitivity * noise.column_norm
+    return events.Gaussian(noise_multiplier=float(noise.std) / stream_sensitivity)
 
 
 def draw(std: float | Array, size: int, stream: Stream) -> Array:

@@ -20,7 +20,7 @@ from kerchief.core.errors import CapacityExceeded
 from kerchief.core.validate import between, positive, whole
 from kerchief.mechanisms.blt import BLT, MAX_BUFFERS, MAX_HORIZON
 from kerchief.mechanisms.blt_fit import Factor, fit, row_norm
-from kerchief.mechanisms.discrete import MAX_SCALE, DiscreteGaussian
+from kerchief.mechanisms.discrete_gaussian import MAX_SCALE, DiscreteGaussian
 from kerchief.mechanisms.discrete_grid import GridNoise, on_grid, place_of
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy import discrete_slack, events

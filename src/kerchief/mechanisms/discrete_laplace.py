@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import between, whole
-from kerchief.mechanisms.discrete import MAX_SCALE, Randomness, sample_discrete_laplace
+from kerchief.mechanisms.discrete_gaussian import MAX_SCALE, Randomness, sample_discrete_laplace
 from kerchief.privacy import events
 
 __all__ = ["DiscreteLaplace"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.validate import MOST_ROUNDS, positive, whole
-from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.discrete_grid import GridNoise, on_grid, place_of
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy import events

@@ -25,7 +25,7 @@ class Gaussian:
         With real numbers, adding this noise to a vector of Euclidean sensitivity Δ costs the event
         `privacy.events.Gaussian(noise_multiplier=std / Δ)`: see `gaussian.md`. Floating-point noise
         leaks through its low bits, so `idealized` is True and only simulation may use it;
-        `mechanisms.discrete.DiscreteGaussian` is the twin for deployment.
+        `mechanisms.discrete_gaussian.DiscreteGaussian` is the twin for deployment.
 
     Attributes:
         std: standard deviation of the noise on each coordinate.

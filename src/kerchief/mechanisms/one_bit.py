@@ -25,8 +25,8 @@ from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, whole
-from kerchief.mechanisms.discrete import Randomness
-from kerchief.mechanisms.words import UNITS, word
+from kerchief.mechanisms.discrete_gaussian import Randomness
+from kerchief.mechanisms.exact_integers import UNITS, word
 from kerchief.privacy import events
 
 __all__ = ["ExactOneBit", "OneBit"]
@@ -40,21 +40,21 @@ _GUARD = 2.0**-40
 
 @struct
 class OneBit:
-    """Replace a number within `reach` of `middle` by middle ± std, right on average.
+    """Replace a number within `radius` of `center` by center ± std, right on average.
 
     Formal guarantees:
-        With real numbers, one report is ε-differentially private, tanh(ε/2) = reach/std, whatever
+        With real numbers, one report is ε-differentially private, tanh(ε/2) = radius/std, whatever
         the number: see `one_bit.md`. The coin is floating point with a published seed, so
         `idealized` is True and only simulation may use it; `ExactOneBit` is the twin for
         deployment.
 
     Attributes:
-        std: how far from the middle both reports are: a bound on the report's deviation, which is
-            √(std² − (y − middle)²) at y, and its sub-Gaussian constant. 0 is no noise.
-        middle: the middle of the interval.
-        reach: half of its length.
+        std: how far from the center both reports are: a bound on the report's deviation, which is
+            √(std² − (y − center)²) at y, and its sub-Gaussian constant. 0 is no noise.
+        center: the center of the interval.
+        radius: half of its length.
 
-    >>> noise = OneBit.of(epsilon=1.0, middle=0.5, reach=0.5)
+    >>> noise = OneBit.of(epsilon=1.0, center=0.5, radius=0.5)
     >>> round(noise.std, 4), noise.reports == (0.5 - noise.std, 0.5 + noise.std)
     (1.082, True)
     >>> round(noise.event().epsilon, 6)
@@ -64,30 +64,30 @@ class OneBit:
     idealized: ClassVar[bool] = True
 
     std: float | Array
-    middle: float = static()
-    reach: float = static()
+    center: float = static()
+    radius: float = static()
 
     @classmethod
-    def of(cls, *, epsilon: float, middle: float, reach: float) -> OneBit:
+    def of(cls, *, epsilon: float, center: float, radius: float) -> OneBit:
         """The coin that keeps epsilon: never more than it, and less by a part in 2**31 at most.
 
         Raises:
             InvalidValue: a value is out of its bound.
         """
         at_least("epsilon", epsilon, _LEAST_EPSILON)
-        between("middle", middle, -1e18, 1e18, closed=True)
-        between("reach", reach, 1e-18, 1e18, closed=True)
-        return cls(std=reach * (_HALF / _bias(epsilon)), middle=middle, reach=reach)
+        between("center", center, -1e18, 1e18, closed=True)
+        between("radius", radius, 1e-18, 1e18, closed=True)
+        return cls(std=radius * (_HALF / _bias(epsilon)), center=center, radius=radius)
 
     @property
     def sensitivity(self) -> float:
         """How far apart two numbers can be."""
-        return 2 * self.reach
+        return 2 * self.radius
 
     @property
     def reports(self) -> tuple[float, float]:
         """The two reports that there are."""
-        return self.middle - float(self.std), self.middle + float(self.std)
+        return self.center - float(self.std), self.center + float(self.std)
 
     @property
     def subgaussian(self) -> float:
@@ -100,15 +100,15 @@ class OneBit:
 
     def add(self, vector: Array, stream: Stream) -> Array:
         """One of the two reports, for a vector of one number."""
-        place = jnp.clip(finite((vector - self.middle) / self.reach), -1, 1)
-        # No coin is likelier than it would be with as much bias as there is: reach / std.
-        chance = 0.5 + 0.5 * place * self.reach / self.std
+        place = jnp.clip(finite((vector - self.center) / self.radius), -1, 1)
+        # No coin is likelier than it would be with as much bias as there is: radius / std.
+        chance = 0.5 + 0.5 * place * self.radius / self.std
         side = jnp.where(stream.uniform(1) <= chance, 1.0, -1.0)
-        return jnp.where(self.std > 0, self.middle + self.std * side, vector)
+        return jnp.where(self.std > 0, self.center + self.std * side, vector)
 
     def event(self) -> events.Event:
         """What one report costs; a coin that can be certain protects nothing."""
-        bias = self.reach / float(self.std) if float(self.std) > 0 else 1.0
+        bias = self.radius / float(self.std) if float(self.std) > 0 else 1.0
         if bias >= 1:
             return events.NonPrivate()
         return events.RandomizedResponse(epsilon=2 * math.atanh(bias) * (1 + _GUARD / 16))
@@ -119,13 +119,13 @@ class OneBit:
         Raises:
             InvalidValue: there is no noise, or too little for any privacy.
         """
-        if float(self.std) <= self.reach:
+        if float(self.std) <= self.radius:
             raise InvalidValue(
-                f"std is {float(self.std)}; it must be above the reach, {self.reach}: build it "
+                f"std is {float(self.std)}; it must be above the radius, {self.radius}: build it "
                 f"with OneBit.of"
             )
-        bias = min(math.floor(_HALF * (self.reach / float(self.std)) * (1 + _GUARD)), _HALF - 1)
-        return ExactOneBit(bias=bias, middle=self.middle, reach=self.reach)
+        bias = min(math.floor(_HALF * (self.radius / float(self.std)) * (1 + _GUARD)), _HALF - 1)
+        return ExactOneBit(bias=bias, center=self.center, radius=self.radius)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,53 +134,53 @@ class ExactOneBit:
 
     Attributes:
         bias: how far from one half the chance is at the ends of the interval, in units of 2**-32.
-        middle: the middle of the interval.
-        reach: half of its length.
+        center: the center of the interval.
+        radius: half of its length.
 
     Formal guarantees:
         With the default source every report is ε-differentially private for the ε of `event`,
         whatever floating point does to the number (`one_bit.md`).
 
-    >>> noise = OneBit.of(epsilon=2.0, middle=0.0, reach=1.0).exact()
+    >>> noise = OneBit.of(epsilon=2.0, center=0.0, radius=1.0).exact()
     >>> abs(noise.add(np.array([0.3])).item()) == noise.std
     True
     """
 
     bias: int
-    middle: float
-    reach: float
+    center: float
+    radius: float
 
     idealized: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check every field."""
         whole("bias", self.bias, high=_HALF - 1)
-        between("middle", self.middle, -1e18, 1e18, closed=True)
-        between("reach", self.reach, 1e-18, 1e18, closed=True)
+        between("center", self.center, -1e18, 1e18, closed=True)
+        between("radius", self.radius, 1e-18, 1e18, closed=True)
 
     @property
     def std(self) -> float:
-        """How far from the middle both reports are, on the grid."""
+        """How far from the center both reports are, on the grid."""
         return self._steps * self.grid
 
     @property
     def sensitivity(self) -> float:
         """How far apart two numbers can be."""
-        return 2 * self.reach
+        return 2 * self.radius
 
     @property
     def grid(self) -> float:
         """The distance between two values that can be reported: a power of two.
 
-        So fine that the middle and the reports are off by a part in 2**30 of the noise at most.
+        So fine that the center and the reports are off by a part in 2**30 of the noise at most.
         """
         return 2.0 ** (math.frexp(self._far)[1] - 30)
 
     @property
     def reports(self) -> tuple[float, float]:
         """The two reports that there are."""
-        centre = round(self.middle / self.grid) * self.grid
-        return centre - self.std, centre + self.std
+        rounded = round(self.center / self.grid) * self.grid
+        return rounded - self.std, rounded + self.std
 
     @property
     def subgaussian(self) -> float:
@@ -194,7 +194,7 @@ class ExactOneBit:
     def add(
         self, vector: NDArray[np.float64], stream: Randomness | None = None
     ) -> NDArray[np.float64]:
-        """One of the two reports, for a vector of one number; what is not finite is the middle.
+        """One of the two reports, for a vector of one number; what is not finite is the center.
 
         Args:
             vector: one number in float64.
@@ -208,7 +208,7 @@ class ExactOneBit:
             raise InvalidValue(
                 f"vector is {array.dtype} of shape {array.shape}; it must be float64 of shape (1,)"
             )
-        place = (float(array[0]) - self.middle) / self.reach
+        place = (float(array[0]) - self.center) / self.radius
         place = min(1.0, max(-1.0, place)) if math.isfinite(place) else 0.0
         # Rounded towards one half, so that no chance is more extreme than `bias` says.
         chance = _HALF + math.trunc(self.bias * place)
@@ -221,7 +221,7 @@ class ExactOneBit:
 
     @property
     def _far(self) -> float:
-        return self.reach * (_HALF / self.bias)
+        return self.radius * (_HALF / self.bias)
 
     @property
     def _steps(self) -> int:

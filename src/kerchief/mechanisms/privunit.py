@@ -34,8 +34,9 @@ class PrivUnitG:
     """Report a normal vector, more often from beyond a threshold along the statistic.
 
     The statistic is centred, scaled into the unit ball and lifted to the unit sphere of one more
-    dimension. Along it the report is a normal number that is above the threshold γ = reach/std with
-    probability p instead of q; across it, the report is plain normal noise. The lift is dropped.
+    dimension. Along it the report is a normal number that is above the threshold γ = radius/std
+    with probability p instead of q; across it, the report is plain normal noise. The lift is
+    dropped.
 
     Formal guarantees:
         With real numbers, one report is ε-differentially private, e^ε = p(1 − q)/((1 − p)q), and
@@ -44,10 +45,10 @@ class PrivUnitG:
 
     Attributes:
         std: standard deviation of a report in every direction; 0 is no noise.
-        middle: the ball's center.
-        reach: the ball's radius.
+        center: the ball's center.
+        radius: the ball's radius.
 
-    >>> noise = PrivUnitG.of(epsilon=1.0, middle=0.0, reach=2**0.5, size=3)
+    >>> noise = PrivUnitG.of(epsilon=1.0, center=0.0, radius=2**0.5, size=3)
     >>> round(noise.std, 3), round(noise.event().epsilon, 6)
     (3.558, 1.0)
     """
@@ -55,25 +56,25 @@ class PrivUnitG:
     idealized: ClassVar[bool] = True
 
     std: float | Array
-    middle: tuple[float, ...] = static()
-    reach: float = static()
+    center: tuple[float, ...] = static()
+    radius: float = static()
 
     @classmethod
     def of(
-        cls, *, epsilon: float, middle: float | NDArray[np.float64], reach: float, size: int
+        cls, *, epsilon: float, center: float | NDArray[np.float64], radius: float, size: int
     ) -> PrivUnitG:
         """The noise with which a report is ε-private (less noise beyond ε = 30 is not drawn).
 
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        between("reach", reach, 1e-18, 1e18, closed=True)
-        return cls(std=reach * unit_noise(epsilon), middle=spread_out(middle, size), reach=reach)
+        between("radius", radius, 1e-18, 1e18, closed=True)
+        return cls(std=radius * unit_noise(epsilon), center=spread_out(center, size), radius=radius)
 
     @property
     def sensitivity(self) -> float:
         """How far apart two statistics can be."""
-        return 2 * self.reach
+        return 2 * self.radius
 
     def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
         """What a user would add to a sum: the vector itself."""
@@ -81,16 +82,16 @@ class PrivUnitG:
 
     def add(self, vector: Array, stream: Stream) -> Array:
         """The report."""
-        middle = jnp.asarray(self.middle)
-        unit = lifted(vector, middle, self.reach)
+        center = jnp.asarray(self.center)
+        unit = lifted(vector, center, self.radius)
         drawn = beside(unit, self._along(stream.split(1)), stream)
-        return jnp.where(self.std > 0, middle + self.std * drawn[:-1], vector)
+        return jnp.where(self.std > 0, center + self.std * drawn[:-1], vector)
 
     def event(self) -> events.Event:
         """What one report costs; without noise there is no privacy."""
         if float(self.std) == 0.0:
             return events.NonPrivate()
-        return events.RandomizedResponse(epsilon=unit_epsilon(self.reach / float(self.std)))
+        return events.RandomizedResponse(epsilon=unit_epsilon(self.radius / float(self.std)))
 
     def exact(self) -> ExactShortlist:
         """The twin for deployment, at the same epsilon.
@@ -98,15 +99,15 @@ class PrivUnitG:
         Its noise is within a hundredth of this one's up to an epsilon of 13.
         """
         return Shortlist.of(
-            epsilon=unit_epsilon(self.reach / float(self.std)),
-            middle=np.array(self.middle),
-            reach=self.reach,
-            size=len(self.middle),
+            epsilon=unit_epsilon(self.radius / float(self.std)),
+            center=np.array(self.center),
+            radius=self.radius,
+            size=len(self.center),
         ).exact()
 
     def _along(self, stream: Stream) -> Array:
         """A normal number, above the threshold with probability p, by its tail probability."""
-        threshold = self.reach / jnp.asarray(self.std)
+        threshold = self.radius / jnp.asarray(self.std)
         tail = jax.scipy.stats.norm.sf(threshold)
         density = jax.scipy.stats.norm.pdf(threshold)
         chance = tail * (1 + threshold * (1 - tail) / density)

@@ -7,9 +7,9 @@ import dataclasses
 from kerchief.core.registry import Registry
 from kerchief.mechanisms.binomial import Binomial, Coins
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.doubling import Doubling
@@ -17,7 +17,7 @@ from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
-from kerchief.mechanisms.response import Bits, Response
+from kerchief.mechanisms.randomized_bits import Bits, Response
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree

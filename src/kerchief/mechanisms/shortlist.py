@@ -29,8 +29,8 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, real_array, whole
 from kerchief.mechanisms.ball import beside, lifted, spread_out
-from kerchief.mechanisms.discrete import Randomness
-from kerchief.mechanisms.words import UNITS, below, word
+from kerchief.mechanisms.discrete_gaussian import Randomness
+from kerchief.mechanisms.exact_integers import UNITS, below, word
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 
@@ -63,12 +63,12 @@ class Shortlist:
         std: the greatest standard deviation of a report in any direction; 0 is no noise.
         factor: what a candidate is multiplied by.
         chance: p, with which one of the best is reported: a multiple of 2**-32.
-        middle: the center of the ball that the statistics lie in.
-        reach: its radius.
+        center: the center of the ball that the statistics lie in.
+        radius: its radius.
         candidates: how many there are.
         listed: how many of them are the best.
 
-    >>> noise = Shortlist.of(epsilon=1.0, middle=0.0, reach=2**0.5, size=3)
+    >>> noise = Shortlist.of(epsilon=1.0, center=0.0, radius=2**0.5, size=3)
     >>> noise.candidates, noise.listed, round(noise.std, 2), round(noise.event().epsilon, 6)
     (256, 88, 3.57, 1.0)
     """
@@ -78,27 +78,27 @@ class Shortlist:
     std: float | Array
     factor: float | Array
     chance: float | Array
-    middle: tuple[float, ...] = static()
-    reach: float = static()
+    center: tuple[float, ...] = static()
+    radius: float = static()
     candidates: int = static()
     listed: int = static()
 
     @classmethod
-    def of(cls, *, epsilon: float, middle: float | Floats, reach: float, size: int) -> Shortlist:
+    def of(cls, *, epsilon: float, center: float | Floats, radius: float, size: int) -> Shortlist:
         """As few candidates as come within a hundredth of the least noise (65536 at the most).
 
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        between("reach", reach, 1e-18, 1e18, closed=True)
+        between("radius", radius, 1e-18, 1e18, closed=True)
         candidates, listed, units = _design(between("epsilon", epsilon, 1e-6, 1e9, closed=True))
         mean, deviation = _moments(candidates, listed, units)
         return cls(
-            std=reach * deviation / mean,
-            factor=reach / mean,
+            std=radius * deviation / mean,
+            factor=radius / mean,
             chance=units / UNITS,
-            middle=spread_out(middle, size),
-            reach=reach,
+            center=spread_out(center, size),
+            radius=radius,
             candidates=candidates,
             listed=listed,
         )
@@ -106,7 +106,7 @@ class Shortlist:
     @property
     def sensitivity(self) -> float:
         """How far apart two statistics can be."""
-        return 2 * self.reach
+        return 2 * self.radius
 
     def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
         """What a user would add to a sum: the vector itself."""
@@ -114,10 +114,10 @@ class Shortlist:
 
     def add(self, vector: Array, stream: Stream) -> Array:
         """The report."""
-        middle = jnp.asarray(self.middle)
-        unit = lifted(vector, middle, self.reach)
+        center = jnp.asarray(self.center)
+        unit = lifted(vector, center, self.radius)
         drawn = beside(unit, self._along(stream.split(1)), stream)
-        return jnp.where(self.std > 0, middle + self.factor * drawn[:-1], vector)
+        return jnp.where(self.std > 0, center + self.factor * drawn[:-1], vector)
 
     def event(self) -> events.Event:
         """What one report costs; without noise there is no privacy."""
@@ -127,8 +127,8 @@ class Shortlist:
         """The twin for deployment."""
         return ExactShortlist(
             units=round(float(self.chance) * UNITS),
-            middle=self.middle,
-            reach=self.reach,
+            center=self.center,
+            radius=self.radius,
             candidates=self.candidates,
             listed=self.listed,
         )
@@ -153,8 +153,8 @@ class ExactShortlist:
 
     Attributes:
         units: the chance that one of the best is reported, in units of 2**-32.
-        middle: the center of the ball that the statistics lie in.
-        reach: its radius.
+        center: the center of the ball that the statistics lie in.
+        radius: its radius.
         candidates: how many are drawn for every report.
         listed: how many of them are the best.
 
@@ -162,15 +162,15 @@ class ExactShortlist:
         With the default source every report is ε-differentially private for the ε of `event`,
         for any statistic and any rounding (`shortlist.md`).
 
-    >>> noise = Shortlist.of(epsilon=1.0, middle=0.0, reach=1.0, size=3).exact()
+    >>> noise = Shortlist.of(epsilon=1.0, center=0.0, radius=1.0, size=3).exact()
     >>> report = noise.add(np.zeros(3))
     >>> report.shape, bool((report % noise.grid == 0).all())
     ((3,), True)
     """
 
     units: int
-    middle: tuple[float, ...]
-    reach: float
+    center: tuple[float, ...]
+    radius: float
     candidates: int
     listed: int
 
@@ -183,21 +183,21 @@ class ExactShortlist:
         # The best must be likelier than the others: else reports point away from the statistic.
         least = UNITS * self.listed // self.candidates + 1
         whole("units", self.units, low=least, high=UNITS - 1)
-        between("reach", self.reach, 1e-18, 1e18, closed=True)
-        if not isinstance(self.middle, tuple):
-            raise InvalidValue("middle is no tuple; give one number a coordinate")
-        spread_out(real_array("middles", self.middle), len(self.middle))
+        between("radius", self.radius, 1e-18, 1e18, closed=True)
+        if not isinstance(self.center, tuple):
+            raise InvalidValue("center is no tuple; give one number a coordinate")
+        spread_out(real_array("centers", self.center), len(self.center))
 
     @property
     def std(self) -> float:
         """The greatest standard deviation of a report in any direction."""
         mean, deviation = _moments(self.candidates, self.listed, self.units)
-        return self.reach * deviation / mean
+        return self.radius * deviation / mean
 
     @property
     def sensitivity(self) -> float:
         """How far apart two statistics can be."""
-        return 2 * self.reach
+        return 2 * self.radius
 
     @property
     def grid(self) -> float:
@@ -212,13 +212,13 @@ class ExactShortlist:
         """A report: one candidate, scaled and written on the grid.
 
         Args:
-            vector: the statistic, in float64; what is not finite counts as the middle.
+            vector: the statistic, in float64; what is not finite counts as the center.
             stream: a source of bytes for tests; else the operating system's.
 
         Raises:
             InvalidValue: the vector has another shape or type.
         """
-        array, size = np.asarray(vector), len(self.middle)
+        array, size = np.asarray(vector), len(self.center)
         if array.shape != (size,) or array.dtype != np.float64:
             raise InvalidValue(
                 f"vector is {array.dtype} of shape {array.shape}; "
@@ -229,7 +229,7 @@ class ExactShortlist:
         ranked = np.argpartition(drawn @ self._unit(array), self.candidates - self.listed)
         chosen = drawn[ranked[self._position(source)], :-1]
         mean, _ = _moments(self.candidates, self.listed, self.units)
-        report = np.array(self.middle) + (self.reach / mean) * chosen
+        report = np.array(self.center) + (self.radius / mean) * chosen
         written: Floats = np.rint(report / self.grid) * self.grid
         return written
 
@@ -247,7 +247,7 @@ class ExactShortlist:
 
     def _unit(self, vector: Floats) -> Floats:
         """The unit vector that stands for the statistic; see `ball.lifted`."""
-        centred = (vector - np.array(self.middle)) / self.reach
+        centred = (vector - np.array(self.center)) / self.radius
         centred = np.clip(np.where(np.isfinite(centred), centred, 0.0), -1e150, 1e150)
         unit = centred / max(1.0, float(np.linalg.norm(centred)))
         return np.append(unit, math.sqrt(max(0.0, 1 - float(unit @ unit))))
@@ -315,8 +315,8 @@ def _cuts(candidates: int, listed: int) -> Floats:
     rows = []
     for one, other in ((listed + 1, candidates - listed), (listed, candidates - listed + 1)):
         scores, weights = _cut(one, other)
-        middles = np.cumsum(weights) - weights / 2
-        rows.append(_special.ndtr(-np.interp(places, middles, scores)))
+        centers = np.cumsum(weights) - weights / 2
+        rows.append(_special.ndtr(-np.interp(places, centers, scores)))
     return np.stack(rows)
 
 

@@ -12,7 +12,7 @@ from kerchief.core.linalg import floored, inverse
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.pace import ever_rarer
+from kerchief.policies.refresh import ever_rarer
 
 __all__ = ["Ellipsoid", "Model", "State", "lengths"]
 

@@ -96,9 +96,9 @@ def unshuffled_epsilon(epsilon: float, reports: int, delta: float) -> float:
     low, high = positive("epsilon", epsilon), max(_MOST_LOCAL, epsilon)
     between("delta", delta, 0.0, 1.0)
     # The lower end was tried, or is ε: rounding can make it too small, never too large.
-    while low < (middle := low + (high - low) / 2) < high:
-        keeps = shuffled_delta(epsilon, middle, reports) <= delta
-        low, high = (middle, high) if keeps else (low, middle)
+    while low < (midpoint := low + (high - low) / 2) < high:
+        keeps = shuffled_delta(epsilon, midpoint, reports) <= delta
+        low, high = (midpoint, high) if keeps else (low, midpoint)
     return low
 
 

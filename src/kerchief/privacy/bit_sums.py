@@ -46,8 +46,8 @@ def binomial_law(trials: int, chance: float) -> tuple[int, Floats]:
         return 0, np.ones(1)
     mean, third = trials * chance, _LEFT_OUT / 3
     # Bernstein's inequality.
-    reach = math.sqrt(2 * _LEFT_OUT * mean * (1 - chance) + third**2) + third
-    low, high = max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach))
+    half_width = math.sqrt(2 * _LEFT_OUT * mean * (1 - chance) + third**2) + third
+    low, high = max(0, math.floor(mean - half_width)), min(trials, math.ceil(mean + half_width))
     mode, odds = min(trials, math.floor((trials + 1) * chance)), chance / (1 - chance)
     up = np.arange(mode, high, dtype=np.float64)
     down = np.arange(mode, low, -1, dtype=np.float64)
@@ -102,15 +102,15 @@ def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float,
         if both averages are multiples of 1/`fineness(bits)`, whatever all other bits are.
     """
     worst = np.zeros(len(ORDERS))
-    for crowd in others(users, bits, keep):
-        worst = np.maximum(worst, _costs(crowd, bits, keep, tail))
+    for problem in others(users, bits, keep):
+        worst = np.maximum(worst, _costs(problem, bits, keep, tail))
     return tuple(float(cost) for cost in worst)
 
 
-def _costs(crowd: Floats, bits: int, keep: float, tail: float) -> Floats:
+def _costs(problem: Floats, bits: int, keep: float, tail: float) -> Floats:
     """Scan all shifts from φ up to full − 1 + f ones, where 0 ≤ φ < 1 and 0 < f ≤ 1."""
     full, phi, f = _shifts(bits)
-    ones, zeros = _sums(crowd, bits, (1 + keep) / 2), _sums(crowd, bits, (1 - keep) / 2)
+    ones, zeros = _sums(problem, bits, (1 + keep) / 2), _sums(problem, bits, (1 - keep) / 2)
     # The lowest law of all lies above the first row, the highest one place above the last.
     width = ones.shape[1] + 1
     near = slice(_cut(ones[0], _SPARE * tail), width - _cut(ones[-1, ::-1], _SPARE * tail))
@@ -119,7 +119,7 @@ def _costs(crowd: Floats, bits: int, keep: float, tail: float) -> Floats:
     squares = (full - 1 + f - phi) ** 2
     worst = []
     for order, moments in zip(ORDERS, _moments(after, before, tail), strict=True):
-        logs = np.log(moments) + 2 * order * _error(crowd, bits)
+        logs = np.log(moments) + 2 * order * _error(problem, bits)
         worst.append(float((logs / squares).max()) / (order - 1))
     return np.array(worst)
 
@@ -156,10 +156,10 @@ def _one_more(rows: Floats, chances: Floats) -> Floats:
     return longer
 
 
-def _sums(crowd: Floats, bits: int, chance: float) -> Floats:
-    """The laws of the crowd plus 0, 1, ..., `bits` − 1 further bits of that chance of a one."""
-    rows = np.zeros((bits, crowd.size + bits - 1))
-    rows[0, : crowd.size] = crowd
+def _sums(problem: Floats, bits: int, chance: float) -> Floats:
+    """The laws of the problem plus 0, 1, ..., `bits` − 1 further bits of that chance of a one."""
+    rows = np.zeros((bits, problem.size + bits - 1))
+    rows[0, : problem.size] = problem
     for j in range(1, bits):
         rows[j] = (1 - chance) * rows[j - 1]
         rows[j, 1:] += chance * rows[j - 1, :-1]
@@ -179,6 +179,6 @@ def _cut(law: Floats, tail: float) -> int:
     return int(np.searchsorted(np.cumsum(law), tail / 2, side="right"))
 
 
-def _error(crowd: Floats, bits: int) -> float:
+def _error(problem: Floats, bits: int) -> float:
     """Bound the relative rounding error of a law: 16 roundings a point are more than there are."""
-    return (crowd.size + bits) * 2.0**-49
+    return (problem.size + bits) * 2.0**-49

@@ -119,12 +119,12 @@ def bits_renyi(event: RandomizedBits) -> Renyi:
     """
     costs = np.array(shift_costs(event.users, event.bits, event.keep, event.tail / event.dimension))
     parts, root = fineness(event.bits), math.sqrt(event.dimension)
-    reach = parts * (event.bits * event.sensitivity / 2 * _ENCODING + root * 2 * GRID)
+    shift = parts * (event.bits * event.sensitivity / 2 * _ENCODING + root * 2 * GRID)
     cost = costs / parts**2
     # Where a shift lies between two that were scanned: the mean of their moments, or the worse one.
-    spread = (np.array(ORDERS) - 1) * cost * (2 * reach + root) ** 2 / 8
-    mixed = cost * (reach**2 + event.dimension / 4 + spread)
-    values = np.minimum(mixed, cost * (reach + root) ** 2)
+    spread = (np.array(ORDERS) - 1) * cost * (2 * shift + root) ** 2 / 8
+    mixed = cost * (shift**2 + event.dimension / 4 + spread)
+    values = np.minimum(mixed, cost * (shift + root) ** 2)
     alone = _told(event.keep, event.bits, event.dimension, root * event.sensitivity / 2)
     values = np.minimum(values, np.minimum(alone, np.array(ORDERS) * pure_rho(alone)))
     return Renyi(values=tuple(float(value) for value in values), tail=event.tail)
@@ -196,39 +196,39 @@ def paper_local_epsilon(keep: float, *, bits: int, dimension: int) -> float:
     return bits * dimension * _log_odds(keep)
 
 
-def local_epsilon(keep: float, *, bits: int, dimension: int, reach: float) -> float:
+def local_epsilon(keep: float, *, bits: int, dimension: int, taxicab: float) -> float:
     """Return a bound on ε of one user's randomized bits, seen by themselves.
 
     Args:
         keep: the keep parameter a.
         bits: bits a coordinate.
         dimension: number of coordinates.
-        reach: the largest ‖f‖₁ of a record; for (r x, the lower half of x xᵀ) with ‖x‖ ≤ 1 and
+        taxicab: the largest ‖f‖₁ of a record; for (r x, the lower half of x xᵀ) with ‖x‖ ≤ 1 and
             |r| ≤ 1 in d dimensions it is √d + (d + 1)/2.
 
     Formal guarantees:
         `randomized_bits.md`, theorem 1.
 
-    >>> round(local_epsilon(0.5, bits=1, dimension=5, reach=2**0.5 + 1.5), 3)
+    >>> round(local_epsilon(0.5, bits=1, dimension=5, taxicab=2**0.5 + 1.5), 3)
     3.477
     """
-    moved = _moved(positive("reach", reach), dimension)
+    moved = _moved(positive("taxicab", taxicab), dimension)
     single = moved * (keep - math.log1p(-keep)) if bits == 1 else math.inf
-    return min(single, _told(keep, bits, dimension, reach))
+    return min(single, _told(keep, bits, dimension, taxicab))
 
 
-def local_keep(epsilon: float, *, bits: int, dimension: int, reach: float) -> float:
+def local_keep(epsilon: float, *, bits: int, dimension: int, taxicab: float) -> float:
     """Return the largest keep parameter with which one report is ε-locally private.
 
-    >>> keep = local_keep(1.0, bits=1, dimension=5, reach=2**0.5 + 1.5)
-    >>> round(keep, 3), local_epsilon(keep, bits=1, dimension=5, reach=2**0.5 + 1.5) <= 1.0
+    >>> keep = local_keep(1.0, bits=1, dimension=5, taxicab=2**0.5 + 1.5)
+    >>> round(keep, 3), local_epsilon(keep, bits=1, dimension=5, taxicab=2**0.5 + 1.5) <= 1.0
     (0.164, True)
     """
     positive("epsilon", epsilon)
 
     def fits(units: int) -> bool:
         keep = units * KEEP_UNIT
-        return local_epsilon(keep, bits=bits, dimension=dimension, reach=reach) <= epsilon
+        return local_epsilon(keep, bits=bits, dimension=dimension, taxicab=taxicab) <= epsilon
 
     return _last(fits, epsilon) * KEEP_UNIT
 
@@ -283,8 +283,8 @@ def batch_length(
         high *= 2
     low = high // 2
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if long_enough(middle) else (middle, high)
+        midpoint = (low + high) // 2
+        low, high = (low, midpoint) if long_enough(midpoint) else (midpoint, high)
     return high
 
 
@@ -358,8 +358,8 @@ def _last(fits: Callable[[int], bool], epsilon: float) -> int:
     """The largest number of keep units for which `fits` holds."""
     low, high = 0, round(1 / KEEP_UNIT)
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        midpoint = (low + high) // 2
+        low, high = (midpoint, high) if fits(midpoint) else (low, midpoint)
     if low == 0:
         raise InvalidValue(f"epsilon is {epsilon}; no keep parameter is small enough for it")
     return low

@@ -29,6 +29,6 @@ def least(ok: Callable[[float], bool]) -> float:
     low = high / 2.0
     while low > _SMALLEST and ok(low):
         high, low = low, low / 2.0
-    while low < (middle := low + (high - low) / 2.0) < high:
-        low, high = (low, middle) if ok(middle) else (middle, high)
+    while low < (midpoint := low + (high - low) / 2.0) < high:
+        low, high = (low, midpoint) if ok(midpoint) else (midpoint, high)
     return high

@@ -39,7 +39,7 @@ def settle(
     receipts: Receipts,
     *,
     users: int,
-    reach: Mapping[str, int],
+    covered: Mapping[str, int],
     releases: Mapping[str, int],
 ) -> None:
     """Settle each receipt for what its users really took part in.
@@ -49,13 +49,13 @@ def settle(
         ledger: who was paid.
         receipts: from `pay`.
         users: how many users have reported.
-        reach: for each query, how many users its last release spoke about.
+        covered: for each query, how many users its last release spoke about.
         releases: for each query, how often it was released.
     """
     for name, paid in receipts.items():
         for receipt in paid:
             used = privatizers[name].took_part(
-                receipt.cohort, users=users, reach=reach[name], releases=releases[name]
+                receipt.cohort, users=users, covered=covered[name], releases=releases[name]
             )
             ledger.settle(receipt, used=used)
 

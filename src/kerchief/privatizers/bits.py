@@ -24,7 +24,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.mechanism import Vector
-from kerchief.mechanisms.response import Bits, Response
+from kerchief.mechanisms.randomized_bits import Bits, Response
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.randomized_bits import (
     RandomizedBits,
@@ -72,7 +72,7 @@ class _Deployed:
 
 @struct
 class BitSums(CohortSums):
-    """Noisy totals from randomized bits; `middle` holds the responses of all batches."""
+    """Noisy totals from randomized bits; `aggregator` holds the responses of all batches."""
 
     @classmethod
     def of(
@@ -102,11 +102,11 @@ class BitSums(CohortSums):
             sensitivity=query.sensitivity,
             dimension=query.size,
         )
-        return cls(query=query, schedule=schedule, device=None, middle=noise)
+        return cls(query=query, schedule=schedule, device=None, aggregator=noise)
 
     @property
-    def noisy_middle(self) -> bool:
-        """Only a simulation draws the bits in the middle."""
+    def noisy_aggregator(self) -> bool:
+        """Only a simulation draws the bits in the aggregator."""
         return self.idealized
 
     @property
@@ -132,11 +132,11 @@ class BitSums(CohortSums):
     @property
     def batches(self) -> tuple[Bits, ...]:
         """The exact response of every batch (host only)."""
-        if isinstance(self.middle, _Deployed):
-            return self.middle.batches
-        assert isinstance(self.middle, Response)
+        if isinstance(self.aggregator, _Deployed):
+            return self.aggregator.batches
+        assert isinstance(self.aggregator, Response)
         return tuple(
-            self.middle.batch(j).exact() for j in range(len(np.asarray(self.middle.users)))
+            self.aggregator.batch(j).exact() for j in range(len(np.asarray(self.aggregator.users)))
         )
 
     def exact(self) -> BitSums:
@@ -159,9 +159,9 @@ class BitSums(CohortSums):
         the models made from it: the promise of the sums of a batch.
         """
         # A statistic of norm at most the bound has a sum of absolute values within its root.
-        reach = math.sqrt(self.query.size)
+        taxicab = math.sqrt(self.query.size)
         alone = max(
-            local_epsilon(one.keep, bits=one.bits, dimension=one.dimension, reach=reach)
+            local_epsilon(one.keep, bits=one.bits, dimension=one.dimension, taxicab=taxicab)
             for one in self.batches
         )
         together = max(bits_epsilon(one.event(), delta) for one in self.batches)
@@ -173,12 +173,12 @@ class BitSums(CohortSums):
 
     def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
         """Device: how many of its bits are ones; in deployment, after each was randomized."""
-        if not isinstance(self.middle, _Deployed):
+        if not isinstance(self.aggregator, _Deployed):
             return super().report(statistic, clock, stream)
         place = int(np.searchsorted(self.ends, int(clock.round), side="right"))
-        if place == len(self.middle.batches):
+        if place == len(self.aggregator.batches):
             return np.zeros(self.query.size)
-        return self.middle.batches[place].prepare(np.asarray(statistic), stream)
+        return self.aggregator.batches[place].prepare(np.asarray(statistic), stream)
 
     def release(
         self,
@@ -190,22 +190,22 @@ class BitSums(CohortSums):
     ) -> tuple[Release, Memory]:
         """Analyzer: add the batch's estimate to the running total."""
         batch: Array | NDArray[np.float64]
-        if isinstance(self.middle, _Deployed):
+        if isinstance(self.aggregator, _Deployed):
             place = int(np.searchsorted(self.ends, int(clock.round), side="right"))
-            batch = self.middle.batches[place].add(np.asarray(tally.total))
+            batch = self.aggregator.batches[place].add(np.asarray(tally.total))
         else:
-            assert isinstance(self.middle, Response)
+            assert isinstance(self.aggregator, Response)
             assert stream is not None
             number = jnp.searchsorted(jnp.asarray(self.ends), clock.round, side="right")
-            batch = self.middle.batch(number).add(tally.total, stream)
+            batch = self.aggregator.batch(number).add(tally.total, stream)
         now = Memory(total=memory.total + batch, releases=memory.releases + 1)
         users = clock.round + 1
         return Release(total=now.total, count=users, noise=self._noise(users, now.releases)), now
 
     def _noise(self, users: Array, releases: Array) -> Array:
         """The bits of all batches so far, rounding included."""
-        if isinstance(self.middle, _Deployed):
-            stds = np.asarray([one.std for one in self.middle.batches])
+        if isinstance(self.aggregator, _Deployed):
+            stds = np.asarray([one.std for one in self.aggregator.batches])
             return np.sqrt((stds**2).cumsum()[releases - 1])  # type: ignore[no-any-return]
-        assert isinstance(self.middle, Response)
-        return jnp.sqrt(jnp.cumsum(jnp.asarray(self.middle.std) ** 2)[releases - 1])
+        assert isinstance(self.aggregator, Response)
+        return jnp.sqrt(jnp.cumsum(jnp.asarray(self.aggregator.std) ** 2)[releases - 1])

@@ -23,7 +23,7 @@ from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, positive, whole
-from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.mechanism import Mechanism, Vector
 from kerchief.privacy.events import NonPrivate
@@ -95,7 +95,7 @@ class Fits:
         return False
 
     @property
-    def noisy_middle(self) -> bool:
+    def noisy_aggregator(self) -> bool:
         """The curator adds all the noise."""
         return self.noise is not None
 
@@ -142,7 +142,7 @@ class Fits:
         sums = self.schedule.capacity(horizon) * self.query.minimizer.steps
         return (Charge(event=self.noise.event(), cohort=everyone, capacity=sums),)
 
-    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
+    def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
         """In every step of every fit that there might have been (host only).
 
         How many there were depends on the users, through releases: a promise about one user cannot
@@ -151,7 +151,7 @@ class Fits:
         Args:
             cohort: whom a charge was for.
             users: how many users have reported; exact rows cost nothing before a fit.
-            reach: how many users the last fit spoke about.
+            covered: how many users the last fit spoke about.
             releases: how many fits there were.
         """
         if self.noise is None:

@@ -74,7 +74,7 @@ class PrefixSums:
         return False
 
     @property
-    def noisy_middle(self) -> bool:
+    def noisy_aggregator(self) -> bool:
         """The curator adds all the noise."""
         return True
 
@@ -124,16 +124,16 @@ class PrefixSums:
             )
         return (Charge(event=self.noise.event(), cohort=Cohort(first=0, last=horizon)),)
 
-    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
+    def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
         """Once, if anything was released (host only).
 
         Args:
             cohort: whom a charge was for.
             users: how many users have reported; exact reports cost nothing before a release.
-            reach: how many users the last release spoke about.
+            covered: how many users the last release spoke about.
             releases: how many releases there were; each user is in one of them, or in one event.
         """
-        return int(cohort.first < reach)
+        return int(cohort.first < covered)
 
     def open(self) -> tuple[Prefix, Tally]:
         """Nothing released, nothing collected."""
@@ -181,9 +181,9 @@ class PrefixSums:
         """Exact noise for the same stream, at the same cost."""
         if isinstance(self.noise, BLT):
             return DiscreteBLT.twin(self.noise, dimension=self.query.size)
-        reach = self.noise.sensitivity * self.noise.column_norm
+        stream_sensitivity = self.noise.sensitivity * self.noise.column_norm
         return DiscreteTree.matching(
-            noise_multiplier=float(self.noise.std) / reach,
+            noise_multiplier=float(self.noise.std) / stream_sensitivity,
             sensitivity=self.noise.sensitivity,
             horizon=self.noise.horizon,
             dimension=self.query.size,

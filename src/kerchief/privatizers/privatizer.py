@@ -20,9 +20,9 @@ Noise: TypeAlias = Mechanism | ContinualNoise
 class Privatizer(Protocol):
     """Answers one query: where noise is added, when answers are released, what they cost.
 
-    Device functions see one user, the middle sees reports, and only a release goes on to the
-    learner. A tally holds reports that were not released yet; a memory holds what the middle needs
-    from one release to the next. Either may be private: see the privatizer's own words.
+    Device functions see one user, the aggregator sees reports, and only a release goes on to the
+    learner. A tally holds reports that were not released yet; a memory holds what the aggregator
+    needs from one release to the next. Either may be private: see the privatizer's own words.
     """
 
     @property
@@ -46,8 +46,8 @@ class Privatizer(Protocol):
         """Whether a device adds noise, so that its user has taken part by reporting."""
 
     @property
-    def noisy_middle(self) -> bool:
-        """Whether the middle adds noise, and so needs a source of it."""
+    def noisy_aggregator(self) -> bool:
+        """Whether the aggregator adds noise, and so needs a source of it."""
 
     @property
     def idealized(self) -> bool:
@@ -69,13 +69,13 @@ class Privatizer(Protocol):
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """What a run of this length costs, before it begins (host only)."""
 
-    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
+    def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
         """How often a cohort's users really took part, for settling (host only).
 
         Args:
             cohort: whom a charge was for.
             users: how many users have reported.
-            reach: how many users the last release spoke about.
+            covered: how many users the last release spoke about.
             releases: how many releases there were.
         """
 
@@ -89,7 +89,7 @@ class Privatizer(Protocol):
         """Device: what leaves it, for a statistic that is clipped and encoded."""
 
     def collect(self, tally: Tree, report: Vector) -> Tree:
-        """Middle: add one report to the tally."""
+        """Aggregator: add one report to the tally."""
 
     def release(
         self,
@@ -99,7 +99,7 @@ class Privatizer(Protocol):
         clock: Clock,
         stream: Stream | None,
     ) -> tuple[Released, Tree]:
-        """Middle: the noisy total or fit, and the memory for the next one."""
+        """Aggregator: the noisy total or fit, and the memory for the next one."""
 
     def clear(self, tally: Tree) -> Tree:
-        """Middle: the tally after a release."""
+        """Aggregator: the tally after a release."""

@@ -62,16 +62,16 @@ def _laplace(query: BoundedSum, epsilon: float) -> Laplace:
 
 
 def _privunit(query: BoundedSum, epsilon: float) -> PrivUnitG:
-    return PrivUnitG.of(epsilon=epsilon, middle=query.middle, reach=query.reach, size=query.size)
+    return PrivUnitG.of(epsilon=epsilon, center=query.center, radius=query.radius, size=query.size)
 
 
 def _shortlist(query: BoundedSum, epsilon: float) -> Shortlist:
-    return Shortlist.of(epsilon=epsilon, middle=query.middle, reach=query.reach, size=query.size)
+    return Shortlist.of(epsilon=epsilon, center=query.center, radius=query.radius, size=query.size)
 
 
 def _one_bit(query: BoundedSum, epsilon: float) -> OneBit:
-    middle = np.asarray(query.middle).item()
-    return OneBit.of(epsilon=epsilon, middle=middle, reach=query.reach)
+    center = np.asarray(query.center).item()
+    return OneBit.of(epsilon=epsilon, center=center, radius=query.radius)
 
 
 RANDOMIZERS.add(

@@ -78,7 +78,7 @@ SHUFFLES: Registry[Entry] = Registry("shuffle protocol")
 
 
 def _none(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
-    return CohortSums(query=query, schedule=Every(), device=None, middle=None)
+    return CohortSums(query=query, schedule=Every(), device=None, aggregator=None)
 
 
 def _local(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
@@ -87,7 +87,7 @@ def _local(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSu
 
 
 def _reports(query: BoundedSum, noise: Mechanism) -> CohortSums:
-    return CohortSums(query=query, schedule=Every(), device=noise, middle=None)
+    return CohortSums(query=query, schedule=Every(), device=noise, aggregator=None)
 
 
 def _prefixes(noise: Callable[..., ContinualNoise]) -> Make:
@@ -110,7 +110,7 @@ def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> EpochSu
 def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
     noise = Gaussian.of(noise_multiplier=noise_multiplier, sensitivity=query.sensitivity)
     schedule = _cohorts(query, horizon)
-    return CohortSums(query=query, schedule=schedule, device=None, middle=noise)
+    return CohortSums(query=query, schedule=schedule, device=None, aggregator=noise)
 
 
 def _shuffle(query: BoundedSum, noise_multiplier: float, horizon: int) -> ShuffledSums:

@@ -31,7 +31,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.binomial import Binomial, Coins, deviation
-from kerchief.mechanisms.discrete import Randomness
+from kerchief.mechanisms.discrete_gaussian import Randomness
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.vector_sum import vector_sum
 from kerchief.privatizers.schedule import At
@@ -42,7 +42,7 @@ __all__ = ["Bits", "ShuffledSums", "analyze", "mix", "to_bits"]
 
 @struct
 class ShuffledSums(CohortSums):
-    """Noisy totals over cohorts of devices behind a shuffler; `middle` is the coins of a cohort.
+    """Noisy totals over cohorts of devices behind a shuffler; `aggregator` is a cohort's coins.
 
     A simulation draws a cohort's coins at once; the exact twin has every device toss its share.
     """
@@ -56,7 +56,7 @@ class ShuffledSums(CohortSums):
             dimension=query.size,
             users=max(schedule.sizes),
         )
-        return cls(query=query, schedule=schedule, device=None, middle=noise)
+        return cls(query=query, schedule=schedule, device=None, aggregator=noise)
 
     @classmethod
     def by_theorem(
@@ -83,11 +83,11 @@ class ShuffledSums(CohortSums):
             noises.append((scale * step, step))
         std, step = max(noises)
         noise = Binomial(std=std, step=step, sensitivity=query.sensitivity, dimension=query.size)
-        return cls(query=query, schedule=schedule, device=None, middle=noise)
+        return cls(query=query, schedule=schedule, device=None, aggregator=noise)
 
     @property
-    def noisy_middle(self) -> bool:
-        """Only a simulation adds the coins in the middle."""
+    def noisy_aggregator(self) -> bool:
+        """Only a simulation adds the coins in the aggregator."""
         return self.idealized
 
     @property
@@ -109,7 +109,9 @@ class ShuffledSums(CohortSums):
     @property
     def coins(self) -> Coins:
         """The coins of a cohort, as devices toss them (host only)."""
-        noise = self.middle.exact() if isinstance(self.middle, Binomial) else self.middle
+        noise = (
+            self.aggregator.exact() if isinstance(self.aggregator, Binomial) else self.aggregator
+        )
         assert isinstance(noise, Coins)
         return noise
 
@@ -128,13 +130,13 @@ class ShuffledSums(CohortSums):
 
         A device whose cohort is never mixed says nothing.
         """
-        if not isinstance(self.middle, Coins):
-            assert self.middle is not None
-            return self.middle.prepare(statistic, stream)
+        if not isinstance(self.aggregator, Coins):
+            assert self.aggregator is not None
+            return self.aggregator.prepare(statistic, stream)
         cohort = self.cohort(int(clock.round))
         if cohort is None:
-            return np.zeros(self.middle.dimension)
-        return self.middle.share(
+            return np.zeros(self.aggregator.dimension)
+        return self.aggregator.share(
             np.asarray(statistic),
             place=int(clock.round) - cohort[0],
             users=cohort[1] - cohort[0],
@@ -143,9 +145,9 @@ class ShuffledSums(CohortSums):
 
     def _noise(self, users: Array, releases: Array) -> Array:
         """The coins of all cohorts, and the most that rounding at random may add."""
-        assert isinstance(self.middle, Binomial | Coins)
+        assert isinstance(self.aggregator, Binomial | Coins)
         stated: Array = deviation(
-            self.middle, users.astype(np.float64), releases.astype(np.float64)
+            self.aggregator, users.astype(np.float64), releases.astype(np.float64)
         )
         return stated
 

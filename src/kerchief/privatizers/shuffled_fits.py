@@ -116,17 +116,17 @@ class ShuffledFits(Fits):
         event, sums = self.noise.event(), self.query.minimizer.steps
         return tuple(Charge(event=event, cohort=cohort, capacity=sums) for cohort in cohorts)
 
-    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
+    def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
         """In every step of the one fit that spoke about them (host only).
 
         Args:
             cohort: whom a charge was for.
             users: how many users have reported; a row costs nothing before a fit.
-            reach: how many users the last fit came after.
+            covered: how many users the last fit came after.
             releases: how many fits there were.
         """
         sums = 1 if self.noise is None else self.query.minimizer.steps
-        return sums if cohort.first < reach else 0
+        return sums if cohort.first < covered else 0
 
     def collect(self, tally: History, report: Vector) -> History:
         """Keep one row, in a simulation, where the oldest was if there is no room."""

@@ -3,7 +3,7 @@
 One protocol serves three trusts; what differs is where noise is added:
 
 ======= ===================== ======================= ==============================
-trust   device                middle                 analyzer
+trust   device                aggregator                 analyzer
 ======= ===================== ======================= ==============================
 none    statistic             adds up                adds the cohort to the total
 local   randomized statistic  adds up                adds the cohort to the total
@@ -26,7 +26,7 @@ from jax import Array
 from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.mechanisms.discrete import DiscreteGaussian
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.mechanism import Mechanism, Twinned, Vector
 from kerchief.privacy.events import Event, NonPrivate
 from kerchief.privacy.receipts import Charge, Cohort
@@ -57,7 +57,7 @@ class CohortSums:
     query: BoundedSum = static()
     schedule: Schedule = static()
     device: Mechanism | None
-    middle: Mechanism | None
+    aggregator: Mechanism | None
 
     @property
     def outlook(self) -> Outlook:
@@ -66,8 +66,8 @@ class CohortSums:
 
     @property
     def noises(self) -> tuple[Mechanism, ...]:
-        """The device's noise and the middle's, as far as there is any."""
-        return tuple(noise for noise in (self.device, self.middle) if noise is not None)
+        """The device's noise and the aggregator's, as far as there is any."""
+        return tuple(noise for noise in (self.device, self.aggregator) if noise is not None)
 
     @property
     def noisy_device(self) -> bool:
@@ -75,9 +75,9 @@ class CohortSums:
         return self.device is not None
 
     @property
-    def noisy_middle(self) -> bool:
-        """Whether the middle adds noise."""
-        return self.middle is not None
+    def noisy_aggregator(self) -> bool:
+        """Whether the aggregator adds noise."""
+        return self.aggregator is not None
 
     @property
     def idealized(self) -> bool:
@@ -95,8 +95,8 @@ class CohortSums:
 
     def with_noise(self, change: Callable[[Any], Any]) -> Self:
         """The same protocol with every noise in it changed."""
-        device, middle = (n if n is None else change(n) for n in (self.device, self.middle))
-        return dataclasses.replace(self, device=device, middle=middle)
+        device, aggregator = (n if n is None else change(n) for n in (self.device, self.aggregator))
+        return dataclasses.replace(self, device=device, aggregator=aggregator)
 
     def with_schedule(self, schedule: Schedule) -> Self:
         """The same protocol, released at other times."""
@@ -114,16 +114,16 @@ class CohortSums:
             cohorts = self.schedule.cohorts(horizon)
         return tuple(Charge(event=self._event(), cohort=cohort) for cohort in cohorts)
 
-    def took_part(self, cohort: Cohort, *, users: int, reach: int, releases: int) -> int:
+    def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
         """How often a cohort's users really took part, for settling (host only).
 
         Args:
             cohort: whom a charge was for.
             users: how many users have reported; with noise of their own, that is taking part.
-            reach: how many users the last release spoke about; else, that is.
+            covered: how many users the last release spoke about; else, that is.
             releases: how many releases there were; each user is in one of them, or in one event.
         """
-        return int(cohort.first < (reach if self.device is None else users))
+        return int(cohort.first < (covered if self.device is None else users))
 
     def open(self) -> tuple[Memory, Tally]:
         """Nothing released, nothing collected."""
@@ -135,13 +135,13 @@ class CohortSums:
         return self.report(self.query.encode(record), clock, stream)
 
     def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
-        """Device: its own noise, if it has any; else the statistic as the middle wants it."""
+        """Device: its own noise, if it has any; else the statistic as the aggregator wants it."""
         if self.device is not None:
             return self.device.add(statistic, stream)
-        return statistic if self.middle is None else self.middle.prepare(statistic, stream)
+        return statistic if self.aggregator is None else self.aggregator.prepare(statistic, stream)
 
     def collect(self, tally: Tally, report: Vector) -> Tally:
-        """Middle: add one report to the cohort."""
+        """Aggregator: add one report to the cohort."""
         return Tally(total=tally.total + report)
 
     def release(
@@ -152,8 +152,10 @@ class CohortSums:
         clock: Clock,
         stream: Stream | None,
     ) -> tuple[Release, Memory]:
-        """Middle: add noise, if it has any; analyzer: add the cohort to the running total."""
-        cohort = tally.total if self.middle is None else self.middle.add(tally.total, stream)
+        """Aggregator: add noise, if it has any; analyzer: add the cohort to the running total."""
+        cohort = (
+            tally.total if self.aggregator is None else self.aggregator.add(tally.total, stream)
+        )
         now = Memory(total=memory.total + cohort, releases=memory.releases + 1)
         # Cohorts partition the past, so a release always speaks about everyone who has arrived.
         users = clock.round + 1
@@ -165,15 +167,17 @@ class CohortSums:
 
     def _event(self) -> Event:
         """What one user's part in one release costs, read off the noise that is really added."""
-        noise = self.middle if self.device is None else self.device
+        noise = self.aggregator if self.device is None else self.device
         return NonPrivate() if noise is None else noise.event()
 
     def _noise(self, users: Array, releases: Array) -> Array:
         """Standard deviation of the total's noise: one share a report, or one a release."""
         device = 0.0 if self.device is None else self.device.std
-        middle = 0.0 if self.middle is None else self.middle.std
+        aggregator = 0.0 if self.aggregator is None else self.aggregator.std
         # Plain operators: they stay in NumPy on the host, where a call of JAX costs far more.
-        variance = device**2 * users.astype(np.float64) + middle**2 * releases.astype(np.float64)
+        variance = device**2 * users.astype(np.float64) + aggregator**2 * releases.astype(
+            np.float64
+        )
         return variance**0.5
 
     def _twin(self, noise: Mechanism) -> Mechanism:

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
+from kerchief.roles.bandit import Bandit
 from kerchief.roles.curator import Curator
 from kerchief.roles.device import Device
 from kerchief.roles.drive import drive
-from kerchief.roles.interactive import Bandit
 from kerchief.roles.learner import Learner
 from kerchief.roles.questions import Answerer, Asker
 from kerchief.roles.shuffler import Mixer, Shuffler

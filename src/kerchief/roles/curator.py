@@ -1,4 +1,4 @@
-"""The curator: the middle, which adds up reports and releases totals that were paid for."""
+"""The curator: the aggregator, which adds up reports and releases totals that were paid for."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 
 from kerchief.core.contracts import BoundedLoss, Clock, Query, Released, Start, Tree
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.core.random import MIDDLE, Stream
+from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.core.validate import real_array, whole
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import Receipts, pay, settle
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At
 from kerchief.roles.device import on_host
-from kerchief.roles.guarded import Guarded
 from kerchief.roles.messages import Answer, Answers, Ask, Batch, Done, Message, Mixed, Reports
 from kerchief.roles.round import place
+from kerchief.roles.uncopyable import Guarded
 
 __all__ = ["Curator", "Desk"]
 
@@ -33,13 +33,13 @@ class Desk:
         memory: what its privatizer keeps: released totals, or under joint trust the exact one.
         tally: the reports of the present cohort, added up.
         used: how many releases there were.
-        reach: how many users the last one spoke about.
+        covered: how many users the last one spoke about.
     """
 
     memory: Tree = dataclasses.field(repr=False)
     tally: Tree = dataclasses.field(repr=False)
     used: int = 0
-    reach: int = 0
+    covered: int = 0
 
 
 class Curator(Guarded):
@@ -207,7 +207,7 @@ class Curator(Guarded):
         release, memory = privatizer.release(desk.memory, desk.tally, request, clock, source)
         tally = _on_host(privatizer.clear(desk.tally))
         self._desks[name] = Desk(
-            memory=_on_host(memory), tally=tally, used=desk.used + 1, reach=self.users
+            memory=_on_host(memory), tally=tally, used=desk.used + 1, covered=self.users
         )
         return release
 
@@ -216,13 +216,13 @@ class Curator(Guarded):
 
         A device's own noise is used as soon as its report is out, released or not.
         """
-        reach = {name: desk.reach for name, desk in self._desks.items()}
+        covered = {name: desk.covered for name, desk in self._desks.items()}
         settle(
             self._privatizers,
             self._ledger,
             self._paid(),
             users=self.users,
-            reach=reach,
+            covered=covered,
             releases=self.releases,
         )
         self._receipts = None
@@ -242,12 +242,12 @@ class Curator(Guarded):
                 raise InvalidValue(f"the report to {name!r} must be {size} finite numbers")
 
     def _source(self, name: str, privatizer: Privatizer, round: int) -> Stream | None:
-        """Where the middle's noise comes from."""
-        if on_host(privatizer) or not privatizer.noisy_middle:
+        """Where the aggregator's noise comes from."""
+        if on_host(privatizer) or not privatizer.noisy_aggregator:
             return None
         if self._stream is None:
             raise InvalidValue(f"the noise of {name!r} is simulated; give the curator a stream")
-        return self._stream.at(MIDDLE, round=round, query=place(name, self._privatizers))
+        return self._stream.at(AGGREGATOR, round=round, query=place(name, self._privatizers))
 
 
 def _opened(privatizer: Privatizer) -> Desk:

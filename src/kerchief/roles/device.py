@@ -22,9 +22,9 @@ from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.roles.guarded import Guarded
 from kerchief.roles.messages import Post, Reports
 from kerchief.roles.round import place
+from kerchief.roles.uncopyable import Guarded
 from kerchief.roles.values import as_arms
 
 __all__ = ["Device", "on_host"]
@@ -132,7 +132,7 @@ class Device(Guarded):
                 which comes from the operating system.
 
         Returns:
-            The message to the middle.
+            The message to the aggregator.
 
         Raises:
             InvalidValue: there was no action, or simulated noise has no stream to come from.

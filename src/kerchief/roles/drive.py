@@ -67,7 +67,7 @@ def drive(
     batch: int | None = None,
     transport: InProcess | None = None,
 ) -> Played:
-    """Play one bandit with all roles apart: devices, the middle, the learner and a transport.
+    """Play one bandit with all roles apart: devices, the aggregator, the learner and a transport.
 
     Randomness has the same addresses as in `simulation.simulate`, so that the same seed and
     replicate give the same run up to rounding. Privatizers may be in their exact form, whose noise
@@ -111,17 +111,17 @@ def drive(
     learner = Learner.over(carrier, policy=policy, privatizers=privatizers, curator="curator")
     carrier.register("learner", learner)
     carrier.register("curator", curator)
-    middle = "curator"
+    aggregator = "curator"
     ends = _mixed(privatizers)
     if ends is not None:
-        middle = "mixer"
-        carrier.register(middle, Mixer(ends=ends, transport=carrier, to="curator"))
+        aggregator = "mixer"
+        carrier.register(aggregator, Mixer(ends=ends, transport=carrier, to="curator"))
     elif batch is not None:
-        middle = "shuffler"
-        carrier.register(middle, Shuffler(size=batch, transport=carrier, to="curator"))
+        aggregator = "shuffler"
+        carrier.register(aggregator, Shuffler(size=batch, transport=carrier, to="curator"))
     stage = _Stage(environment=environment, world=_world(environment, root.at(WORLD)), root=root)
     device = Device(policy=policy, privatizers=privatizers)
-    rounds = [stage.play(device, carrier, middle) for _ in range(horizon)]
+    rounds = [stage.play(device, carrier, aggregator) for _ in range(horizon)]
     curator.settle()
     return Played(
         regret=np.array([lost for lost, _ in rounds]),
@@ -157,7 +157,7 @@ class _Stage:
     world: Tree
     root: Stream
 
-    def play(self, device: Device, transport: InProcess, middle: str) -> tuple[float, int]:
+    def play(self, device: Device, transport: InProcess, aggregator: str) -> tuple[float, int]:
         """One user's round: the regret and the action, for the recorder."""
         post = transport.send("learner", Read())
         if not isinstance(post, Post):
@@ -167,7 +167,7 @@ class _Stage:
         action = device.act(post, arms, self.root)
         at = self.root.at(REWARD, round=clock.round)
         reward, lost = _outcome(self.environment, self.world, arms, action, at)
-        transport.send(middle, device.reports(reward, self.root))
+        transport.send(aggregator, device.reports(reward, self.root))
         transport.send("learner", Tick())
         return float(lost), action
 

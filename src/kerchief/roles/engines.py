@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import Arms, Policy, Problem, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.mechanisms.discrete import DiscreteGaussian
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import Receipts, pay
 from kerchief.privatizers.privatizer import Noise, Privatizer
 from kerchief.roles.curator import Curator
 from kerchief.roles.device import Device
-from kerchief.roles.guarded import Guarded
 from kerchief.roles.learner import Learner
 from kerchief.roles.packing import Packing
 from kerchief.roles.pool import Pooled
 from kerchief.roles.round import Carry, Round
+from kerchief.roles.uncopyable import Guarded
 from kerchief.roles.values import check_rows, longest
 
 __all__ = ["Apart", "Compiled", "Engine"]

@@ -18,20 +18,21 @@ from kerchief.roles.transport import Transport
 
 __all__ = ["Learner"]
 
-Middle = Callable[[str, Clock, Start | None], Released | None]
+Aggregator = Callable[[str, Clock, Start | None], Released | None]
 
 
 class Learner:
     """Keeps the policy's state and posts its model at public times.
 
     It is blind: no parameter of any method, and no message that it accepts, could hold a context,
-    an action or a reward. Releases come in by asking the middle, and all it knows may be published.
+    an action or a reward. Releases come in by asking the aggregator, and all it knows may be
+    published.
 
     >>> from kerchief.core.contracts import Problem
     >>> from kerchief.policies import POLICIES
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=9)
     >>> learner = Learner(policy=POLICIES["uniform"].make(facts, "tuned"), outlook={}, limits={},
-    ...                   middle=lambda query, clock, request: None)
+    ...                   aggregator=lambda query, clock, request: None)
     >>> learner.handle(Tick()), int(learner.post().clock.round)
     (Done(), 1)
     """
@@ -42,7 +43,7 @@ class Learner:
         policy: Policy,
         outlook: Mapping[str, Outlook],
         limits: Mapping[str, int],
-        middle: Middle,
+        aggregator: Aggregator,
     ) -> None:
         """Begin with an empty state and post its model.
 
@@ -50,11 +51,11 @@ class Learner:
             policy: whose learner functions run here.
             outlook: what may be known about each query's answers beforehand.
             limits: for each query that is released on demand, how often at most.
-            middle: gives the release of a query at a time, or None where it is not ready.
+            aggregator: gives the release of a query at a time, or None where it is not ready.
         """
         self._policy = policy
         self._limits = dict(limits)
-        self._middle = middle
+        self._aggregator = aggregator
         self._round = 0
         self._last = dict.fromkeys(outlook, -1)
         self._used = dict.fromkeys(outlook, 0)
@@ -76,9 +77,9 @@ class Learner:
 
     @classmethod
     def beside(
-        cls, middle: Middle, *, policy: Policy, privatizers: Mapping[str, Privatizer]
+        cls, aggregator: Aggregator, *, policy: Policy, privatizers: Mapping[str, Privatizer]
     ) -> Learner:
-        """A learner that asks a middle; of the privatizers it keeps public facts alone."""
+        """A learner that asks an aggregator; of the privatizers it keeps public facts alone."""
         return cls(
             policy=policy,
             outlook={name: privatizer.outlook for name, privatizer in privatizers.items()},
@@ -87,7 +88,7 @@ class Learner:
                 for name, privatizer in privatizers.items()
                 if isinstance(privatizer.schedule, OnDemand)
             },
-            middle=middle,
+            aggregator=aggregator,
         )
 
     @property
@@ -126,7 +127,7 @@ class Learner:
             self._model = _publish(self._policy, self._state)
         wanted = [name for name in self._limits if self._wants(name, clock)]
         for name in wanted:
-            # Wishes beyond the limit are not made: the middle would refuse them.
+            # Wishes beyond the limit are not made: the aggregator would refuse them.
             if self._used[name] < self._limits[name]:
                 self._take(name, self.clock)
                 self._model = _publish(self._policy, self._state)
@@ -152,7 +153,7 @@ class Learner:
         return bool(np.asarray(_due(self._policy, self._state, clock)[name]))
 
     def _take(self, name: str, clock: Clock) -> None:
-        release = self._middle(name, clock, _request(self._policy, self._state, name))
+        release = self._aggregator(name, clock, _request(self._policy, self._state, name))
         if release is None:
             return
         self._state = _update(self._policy, self._state, name, release)

@@ -56,7 +56,7 @@ class Post:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reports:
-    """Device to the middle: one visit's report to each query.
+    """Device to the aggregator: one visit's report to each query.
 
     Attributes:
         ticket: drawn at random for this visit, so that a report sent twice counts once.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.mechanisms.discrete import DiscreteGaussian, sample_discrete_gaussian
+from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian, sample_discrete_gaussian
 from kerchief.privacy import events
 
 __all__ = ["Pooled"]

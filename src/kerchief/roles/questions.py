@@ -2,7 +2,7 @@
 
 The server proposes an action and learns from one protected number. The device knows its user's
 losses, and only the protected number leaves it. Together they are Algorithm 1 of Zheng, Cai, Huang,
-Li and Wang 2020 with exact noise; the proof is in `policies/plain/contract.md`.
+Li and Wang 2020 with exact noise; the proof is in `policies/context_free/contract.md`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from kerchief.core.contracts import Clock, Outlook, Tree
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.validate import MOST_ROUNDS, real_array, whole
-from kerchief.policies.plain import Plain
+from kerchief.policies.context_free import ContextFreePolicy
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Cohort
 from kerchief.privatizers.billing import pay, settle
 from kerchief.privatizers.sums import CohortSums
-from kerchief.roles.guarded import Guarded
+from kerchief.roles.uncopyable import Guarded
 from kerchief.roles.values import FARTHEST
 
 __all__ = ["Answerer", "Asker"]
@@ -40,13 +40,13 @@ class Asker:
     come from the operating system.
 
     >>> from functools import partial
-    >>> from kerchief.core.game import Game
-    >>> from kerchief.policies.plain import PLAIN
+    >>> from kerchief.core.context_free import ContextFreeProblem
+    >>> from kerchief.policies.context_free import CONTEXT_FREE
     >>> from kerchief.privacy import MemoryLedger, Trust
-    >>> from kerchief.simulation.plain import arrange
+    >>> from kerchief.simulation.context_free import arrange
     >>> promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
-    >>> game = Game(horizon=100, low=0.0, high=1.0, arms=3)
-    >>> make = partial(PLAIN["tsallis"].make, game, "tuned")
+    >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=1.0, arms=3)
+    >>> make = partial(CONTEXT_FREE["tsallis"].make, problem, "tuned")
     >>> policy, privatizers = arrange(make, promise, horizon=100)
     >>> server = Asker(policy=policy, privatizers=privatizers, ledger=MemoryLedger(promise))
     >>> device = Answerer(policy=policy, privatizer=privatizers["loss"])
@@ -57,12 +57,13 @@ class Asker:
     """
 
     def __init__(
-        self, *, policy: Plain, privatizers: Mapping[str, CohortSums], ledger: Ledger
+        self, *, policy: ContextFreePolicy, privatizers: Mapping[str, CohortSums], ledger: Ledger
     ) -> None:
         """Pay for the whole horizon.
 
         Args:
-            policy: the bandit, and the privatizers that `simulation.plain.arrange` gives with it.
+            policy: the bandit, and the privatizers that `simulation.context_free.arrange`
+                gives with it.
             privatizers: one a query.
             ledger: pays, or refuses before anything is asked.
 
@@ -76,12 +77,12 @@ class Asker:
         self._action: Array | None = None
         words = secrets.randbits(32), secrets.randbits(32)
         self._root = Stream.of(seed=words[0], replicate=words[1])
-        self._receipts = pay(self._privatizers, ledger, horizon=policy.game.horizon)
+        self._receipts = pay(self._privatizers, ledger, horizon=policy.problem.horizon)
 
     @property
     def stopped(self) -> bool:
         """Whether nothing more is asked."""
-        done = self.round >= self._policy.game.horizon
+        done = self.round >= self._policy.problem.horizon
         return done or bool(_stopped(self._policy, self._state))
 
     def ask(self) -> NDArray[np.generic]:
@@ -126,14 +127,14 @@ class Asker:
 
     def settle(self) -> Guarantee:
         """End the run: the bill is then for the users who were really asked."""
-        reach = dict.fromkeys(self._privatizers, self.round)
+        covered = dict.fromkeys(self._privatizers, self.round)
         settle(
             self._privatizers,
             self._ledger,
             self._receipts,
             users=self.round,
-            reach=reach,
-            releases=reach,
+            covered=covered,
+            releases=covered,
         )
         return self._ledger.spent()
 
@@ -148,7 +149,7 @@ class Answerer(Guarded):
     """
 
     def __init__(
-        self, *, policy: Plain, privatizer: CohortSums, ledger: Ledger | None = None
+        self, *, policy: ContextFreePolicy, privatizer: CohortSums, ledger: Ledger | None = None
     ) -> None:
         """Give the device its code and exact noise.
 
@@ -193,30 +194,32 @@ class Answerer(Guarded):
 
 
 @partial(jax.jit, static_argnums=1)
-def _init(policy: Plain, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
+def _init(policy: ContextFreePolicy, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
     return policy.init(dict(outlook))
 
 
 @jax.jit
-def _stopped(policy: Plain, state: Tree) -> Array:
+def _stopped(policy: ContextFreePolicy, state: Tree) -> Array:
     return policy.stopped(state)
 
 
 @jax.jit
-def _propose(policy: Plain, state: Tree, round: Array, stream: Stream) -> Array:
+def _propose(policy: ContextFreePolicy, state: Tree, round: Array, stream: Stream) -> Array:
     return policy.propose(state, round, stream)
 
 
 @jax.jit
-def _answer(policy: Plain, action: Array, losses: Array) -> Array:
+def _answer(policy: ContextFreePolicy, action: Array, losses: Array) -> Array:
     return policy.answer(action, losses)
 
 
 @jax.jit
-def _update(policy: Plain, state: Tree, action: Array, report: Array, round: Array) -> Tree:
+def _update(
+    policy: ContextFreePolicy, state: Tree, action: Array, report: Array, round: Array
+) -> Tree:
     return policy.update(state, action, report, round)
 
 
 @jax.jit
-def _recommend(policy: Plain, state: Tree) -> Array:
+def _recommend(policy: ContextFreePolicy, state: Tree) -> Array:
     return policy.recommend(state)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Clock, Policy, Tree
-from kerchief.core.random import DEVICE, MIDDLE, POLICY, Stream
+from kerchief.core.random import AGGREGATOR, DEVICE, POLICY, Stream
 from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, OnDemand
@@ -29,7 +29,7 @@ C = TypeVar("C", bound="Carry")
 
 @struct
 class Carry:
-    """What a bandit remembers between two rounds; what the middle of it holds may be private."""
+    """What a bandit remembers between two rounds; `memory` and `tally` may hold private data."""
 
     state: Tree
     model: Tree
@@ -135,7 +135,7 @@ class Round:
     def _release(self, carry: Carry, clock: Clock, name: str, root: Stream) -> Touched:
         """One release of one query, and the learner's update."""
         privatizer = self.privatizers[name]
-        at = root.at(MIDDLE, round=clock.round, query=place(name, self.privatizers))
+        at = root.at(AGGREGATOR, round=clock.round, query=place(name, self.privatizers))
         request = self.policy.request(carry.state, name)
         release, memory = privatizer.release(
             carry.memory[name], carry.tally[name], request, clock, at

@@ -10,9 +10,9 @@ import numpy as np
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import increasing, whole
-from kerchief.roles.guarded import Guarded
 from kerchief.roles.messages import Answers, Batch, Done, Message, Mixed, Reports
 from kerchief.roles.transport import Transport
+from kerchief.roles.uncopyable import Guarded
 
 __all__ = ["Mixer", "Shuffler", "permuted"]
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from kerchief.simulation.context_free import ContextFreeRun, simulate_context_free
 from kerchief.simulation.phases import PhasedRun, simulate_phases
-from kerchief.simulation.plain import PlainRun, simulate_plain
 from kerchief.simulation.run import Run, simulate
 
-__all__ = ["PhasedRun", "PlainRun", "Run", "simulate", "simulate_phases", "simulate_plain"]
+__all__ = [
+    "ContextFreeRun",
+    "PhasedRun",
+    "Run",
+    "simulate",
+    "simulate_context_free",
+    "simulate_phases",
+]

@@ -21,7 +21,7 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core.contracts import Clock, Release, Tree
-from kerchief.core.random import DEVICE, MIDDLE, REWARD, WORLD, Stream
+from kerchief.core.random import AGGREGATOR, DEVICE, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, World
 from kerchief.policies.phased.contract import ANSWERS, Asked, Asking, Phase, Phased
@@ -110,9 +110,9 @@ def arrange(policy: Phased, guarantee: Guarantee) -> Protocol:
         UnknownName: no privatizer for this trust.
 
     >>> from kerchief.policies.phased import PHASED
-    >>> crowd = Population.of(dim=2, arms=5, clients=1000).problem(1000)
+    >>> problem = Population.of(dim=2, arms=5, clients=1000).problem(1000)
     >>> promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.CENTRAL)
-    >>> policy = PHASED["dpe@paper"].make(crowd, "tuned")
+    >>> policy = PHASED["dpe@paper"].make(problem, "tuned")
     >>> [phase.clients for phase in arrange(policy, promise).phases]
     [2, 4, 6, 10, 16, 28, 49, 85]
     """
@@ -121,7 +121,7 @@ def arrange(policy: Phased, guarantee: Guarantee) -> Protocol:
     private = guarantee.trust is not Trust.NONE
     multiplier = gaussian_noise_multiplier(guarantee.epsilon, guarantee.delta) if private else 0.0
     make = TRUSTS[guarantee.trust].make
-    privatizer = make(policy.queries[ANSWERS], multiplier, policy.crowd.clients)
+    privatizer = make(policy.queries[ANSWERS], multiplier, policy.problem.clients)
     assert isinstance(privatizer, CohortSums)
     phases = policy.phases(partial(_noise, privatizer))
     ends = tuple(itertools.accumulate(int(phase.clients) for phase in phases))
@@ -132,11 +132,11 @@ def arrange(policy: Phased, guarantee: Guarantee) -> Protocol:
 
 def _noise(privatizer: CohortSums, clients: int) -> float:
     """Standard deviation of the noise on the mean of so many answers, without rounding."""
-    device, middle = (
+    device, aggregator = (
         0.0 if noise is None else float(noise.std)
-        for noise in (privatizer.device, privatizer.middle)
+        for noise in (privatizer.device, privatizer.aggregator)
     )
-    return math.hypot(device * math.sqrt(clients), middle) / clients
+    return math.hypot(device * math.sqrt(clients), aggregator) / clients
 
 
 def simulate_phases(
@@ -202,13 +202,13 @@ def simulate_phases(
     carry = recorder.play(begin(scene, numbers))
     releases = np.asarray(carry.releases, np.int64)
     most = int(releases.max())
-    reach = sum(int(phase.clients) for phase in protocol.phases[:most])
+    covered = sum(int(phase.clients) for phase in protocol.phases[:most])
     settle(
         privatizers,
         ledger,
         receipts,
-        users=reach,
-        reach={ANSWERS: reach},
+        users=covered,
+        covered={ANSWERS: covered},
         releases={ANSWERS: most},
     )
     rounds = _ticks(horizon, ticks)
@@ -307,7 +307,7 @@ def finish(scene: Scene, carry: Carry) -> Array:
     def finish_one(carry: Carry) -> Array:
         weights = scene.policy.finish(carry.world.features, carry.state)
         losses: Array = scene.population.losses(carry.world)
-        left = scene.policy.crowd.horizon - carry.rounds
+        left = scene.policy.problem.horizon - carry.rounds
         return carry.regret + left * (weights * losses).sum()
 
     return jax.vmap(finish_one)(carry)
@@ -331,7 +331,7 @@ def _play(scene: Scene, phase: Phase, carry: Carry) -> Carry:
     policy, privatizer = scene.asking
     features = carry.world.features
     asked = policy.ask(features, carry.state, phase, noisy=privatizer.outlook.noisy)
-    fits = ~carry.done & (carry.rounds + asked.rounds <= policy.crowd.horizon)
+    fits = ~carry.done & (carry.rounds + asked.rounds <= policy.problem.horizon)
 
     def go(carry: Carry) -> Carry:
         release = _release(scene, phase, carry, asked)
@@ -394,7 +394,7 @@ def _release(scene: Scene, phase: Phase, carry: Carry, asked: Asked) -> Release:
 
     def release(tally: Tree, users: Array, group: Array) -> Release:
         """Every group is a cohort of its own: its total begins with nobody."""
-        clock, stream = Clock(round=users - 1, since={}), root.at(MIDDLE, round=phase.number)
+        clock, stream = Clock(round=users - 1, since={}), root.at(AGGREGATOR, round=phase.number)
         memory, _ = privatizer.open()
         return privatizer.release(memory, tally, None, clock, stream.split(group))[0]
 
@@ -419,7 +419,7 @@ class _Recorder:
 
     def play(self, carry: Carry) -> Carry:
         """All phases until every replicate is done, then the rounds that are left."""
-        horizon, count = self.scene.policy.crowd.horizon, carry.replicate.shape[0]
+        horizon, count = self.scene.policy.problem.horizon, carry.replicate.shape[0]
         self.sent = {"reals": np.zeros(count), "bits": np.zeros(count)}
         self._keep(np.zeros(count), np.zeros(count))
         for phase in self.protocol.phases:

@@ -137,9 +137,9 @@ def simulate(
     recorder = _Recorder(scene=scene, report=report)
     carry = recorder.play(carry, horizon=horizon, length=max(1, horizon // ticks))
     releases = {name: np.asarray(used, np.int64) for name, used in carry.used.items()}
-    reach = {name: int(last.max()) + 1 for name, last in carry.last.items()}
+    covered = {name: int(last.max()) + 1 for name, last in carry.last.items()}
     most = {name: int(used.max()) for name, used in releases.items()}
-    settle(privatizers, ledger, receipts, users=horizon, reach=reach, releases=most)
+    settle(privatizers, ledger, receipts, users=horizon, covered=covered, releases=most)
     return Run(
         rounds=np.asarray(recorder.rounds, np.int64),
         regret=np.stack(recorder.regret),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kerchief.environments.plain import CountedArms
+from kerchief.environments.context_free import CountedArms
 from kerchief.experiments.claims import all_of, at, at_most, below, falling, names_best
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
 from kerchief.experiments.plan import player

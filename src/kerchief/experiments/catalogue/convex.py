@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kerchief.core.convex import Ball
-from kerchief.environments.plain_convex import Absolute, Quadratic
+from kerchief.environments.context_free_convex import Absolute, Quadratic
 from kerchief.experiments.claims import all_of, at, at_most, below, falling, slope
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
 from kerchief.experiments.plan import player

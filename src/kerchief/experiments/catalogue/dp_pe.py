@@ -26,7 +26,7 @@ CENTRAL, SHUFFLE, LOCAL = (
 PAPER = tuple(
     player("pe@paper", trust=trust, epsilon=5.0) for trust in ("central", "shuffle", "local")
 )
-PLAIN, PUBLISHED, UNIFORM = player("pe"), player("pe@paper"), player("uniform")
+CONTEXT_FREE, PUBLISHED, UNIFORM = player("pe"), player("pe@paper"), player("uniform")
 
 EXPERIMENT = enter(
     Experiment(
@@ -45,13 +45,13 @@ EXPERIMENT = enter(
         full=Size(horizon=HORIZON, replicates=100),
         quick=Size(horizon=20_000, replicates=8, players=(CENTRAL[2],)),
         claims=(
-            at_most(at(PLAIN, WORLD), 10_500),
+            at_most(at(CONTEXT_FREE, WORLD), 10_500),
             *(at_most(at(one[1], WORLD), 11_500) for one in (CENTRAL, SHUFFLE)),
             *(falling([at(one, WORLD) for one in ladder]) for ladder in (CENTRAL[:2], LOCAL)),
             all_of(
                 "at epsilon 5, central and shuffle trust cost at most a fifth of the regret",
                 [
-                    below(at(one[2], WORLD), at(PLAIN, WORLD), times=1.2)
+                    below(at(one[2], WORLD), at(CONTEXT_FREE, WORLD), times=1.2)
                     for one in (CENTRAL, SHUFFLE)
                 ],
             ),
@@ -78,7 +78,7 @@ EXPERIMENT = enter(
                 [
                     below(at(ours, WORLD), at(paper, WORLD), times=0.4)
                     for ours, paper in (
-                        (PLAIN, PUBLISHED),
+                        (CONTEXT_FREE, PUBLISHED),
                         *zip((CENTRAL[2], SHUFFLE[2], LOCAL[2]), PAPER, strict=True),
                     )
                 ],

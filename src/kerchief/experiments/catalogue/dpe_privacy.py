@@ -21,7 +21,7 @@ CENTRAL, SHUFFLE, LOCAL = (
 PAPER = tuple(
     player("dpe@paper", trust=trust, epsilon=10.0) for trust in ("central", "shuffle", "local")
 )
-PLAIN, PUBLISHED, UNIFORM = player("dpe"), player("dpe@paper"), player("uniform")
+CONTEXT_FREE, PUBLISHED, UNIFORM = player("dpe"), player("dpe@paper"), player("uniform")
 
 
 def _most(one: Player, bound: float) -> Claim:
@@ -58,7 +58,7 @@ def _orders() -> tuple[Claim, ...]:
                 for ours, paper in zip((CENTRAL, SHUFFLE, LOCAL), PAPER, strict=True)
             ],
         ),
-        below(at(PLAIN, WORLD), at(PUBLISHED, WORLD), times=0.3),
+        below(at(CONTEXT_FREE, WORLD), at(PUBLISHED, WORLD), times=0.3),
         below(at(CENTRAL[2], WORLD), at(UNIFORM, WORLD), times=0.015, quick=True),
     )
 
@@ -85,8 +85,11 @@ _figure(
     0.25,
     "regret against epsilon and rounds: 20 dimensions, 1000 actions, clients that differ",
     (
-        _most(PLAIN, 804),
-        *(below(at(one[2], WORLD), at(PLAIN, WORLD), times=1.5) for one in (CENTRAL, SHUFFLE)),
+        _most(CONTEXT_FREE, 804),
+        *(
+            below(at(one[2], WORLD), at(CONTEXT_FREE, WORLD), times=1.5)
+            for one in (CENTRAL, SHUFFLE)
+        ),
         *(_most(one, 1100) for one in (CENTRAL[2], SHUFFLE[2])),
         *(_most(one, 2000) for one in (CENTRAL[0], SHUFFLE[0])),
     ),

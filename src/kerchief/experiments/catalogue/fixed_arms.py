@@ -11,7 +11,7 @@ from kerchief.experiments.plan import player
 
 __all__ = ["EXPERIMENT"]
 
-LOW, MIDDLE, HIGH = OURS = tuple(
+LOW, AGGREGATOR, HIGH = OURS = tuple(
     player("glm", trust="joint", epsilon=epsilon) for epsilon in (0.2, 1.0, 4.0)
 )
 FITS = player("glm-rare", trust="joint", epsilon=4.0)
@@ -38,7 +38,7 @@ EXPERIMENT = enter(
         quick=Size(horizon=800, replicates=8, players=(HIGH,)),
         claims=(
             at_most(at(HIGH, "fixed"), 75),
-            at_most(at(MIDDLE, "fixed"), 150),
+            at_most(at(AGGREGATOR, "fixed"), 150),
             all_of(
                 "far from uniform play at every epsilon",
                 [

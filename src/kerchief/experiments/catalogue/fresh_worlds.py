@@ -13,7 +13,7 @@ __all__ = ["EXPERIMENT"]
 
 RADII = (2.0, 2.5, 3.0)
 WORLDS = tuple(f"S={radius:g}" for radius in RADII)
-LOW, MIDDLE, HIGH = OURS = tuple(
+LOW, AGGREGATOR, HIGH = OURS = tuple(
     player("glm", trust="joint", epsilon=epsilon) for epsilon in (0.2, 1.0, 4.0)
 )
 TREE = player("glm", trust="joint", epsilon=4.0, continual="tree")
@@ -40,7 +40,7 @@ EXPERIMENT = enter(
         quick=Size(horizon=800, replicates=8, settings=("S=2",), players=(HIGH,)),
         claims=(
             at_most(at(HIGH, "S=2"), 45),
-            at_most(at(MIDDLE, "S=2"), 120),
+            at_most(at(AGGREGATOR, "S=2"), 120),
             all_of(
                 "at epsilon 0.2 it is far from uniform play in every world",
                 [below(at(LOW, w), at(player("uniform"), w), times=0.5) for w in WORLDS],

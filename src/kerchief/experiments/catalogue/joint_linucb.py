@@ -13,7 +13,7 @@ __all__ = ["EXPERIMENT"]
 
 WORLDS = ("intercept", "fixed")
 UNIFORM = player("uniform")
-LOW, MIDDLE, HIGH = JOINT = tuple(
+LOW, AGGREGATOR, HIGH = JOINT = tuple(
     player("linucb", trust="joint", epsilon=epsilon) for epsilon in (0.2, 1.0, 10.0)
 )
 PRIVATE = [at(one, world) for world in WORLDS for one in JOINT]
@@ -34,7 +34,7 @@ EXPERIMENT = enter(
         quick=Size(horizon=1000, replicates=16, settings=("intercept",), players=JOINT),
         claims=(
             at_most(at(LOW, "intercept"), 2600),
-            at_most(at(MIDDLE, "intercept"), 820),
+            at_most(at(AGGREGATOR, "intercept"), 820),
             at_most(at(HIGH, "intercept"), 150),
             all_of(
                 "every private row stays below uniform play",

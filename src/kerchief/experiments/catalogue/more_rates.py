@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kerchief.environments.plain import ChanceArms
+from kerchief.environments.context_free import ChanceArms
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.claims import at, at_most, below, no_steeper
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kerchief.environments.plain import Alternating, ChanceArms
+from kerchief.environments.context_free import Alternating, ChanceArms
 from kerchief.experiments.claims import all_of, at, at_most, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
 from kerchief.experiments.plan import player

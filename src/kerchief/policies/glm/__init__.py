@@ -11,9 +11,9 @@ from kerchief.policies.glm import (
     local_descent,
     local_paper,
     online,
-    paper,
-    rarely,
-    rs,
+    rare_switching,
+    rare_switching_paper,
+    rs_glincb,
     ucb,
 )
 
@@ -26,8 +26,8 @@ __all__ = [
     "local_descent",
     "local_paper",
     "online",
-    "paper",
-    "rarely",
-    "rs",
+    "rare_switching",
+    "rare_switching_paper",
+    "rs_glincb",
     "ucb",
 ]

@@ -167,7 +167,7 @@ class Batched:
             clip: tuned: bound on one user's gradient, in units of the longest there is.
             changes: numbers in place of the mode's own.
         """
-        link, reach = link_named(problem.link), problem.radius * problem.norm
+        link, largest_score = link_named(problem.link), problem.radius * problem.norm
         spread = problem.high - problem.low
         usual = growing(problem.horizon, first=_first(problem), growth=_GROWTH)
         batches = usual if batches is None else increasing("batches", batches) or usual
@@ -188,8 +188,8 @@ class Batched:
             curvature=Gram(dim=problem.dim, norm=problem.norm, batches=batches),
             loss=loss,
             radius=problem.radius,
-            steepest=link.steepest(reach),
-            bend=link.self_concordance(reach),
+            steepest=link.steepest(largest_score),
+            bend=link.self_concordance(largest_score),
             spread=spread,
             confidence=_FAILURE,
             mode=mode,
@@ -295,9 +295,9 @@ class Batched:
 
     def _weights(self, model: Model, x: Array) -> Array:
         """w(x): the slope at the first estimate, less where that is in doubt, within [0, 1]."""
-        reach = self.radius * self.curvature.norm
-        score = jnp.clip(x @ model.estimate[0], -reach, reach)
-        unsure = jnp.minimum(2 * reach, model.width[0] * lengths(x, model.shape[0]))
+        largest_score = self.radius * self.curvature.norm
+        score = jnp.clip(x @ model.estimate[0], -largest_score, largest_score)
+        unsure = jnp.minimum(2 * largest_score, model.width[0] * lengths(x, model.shape[0]))
         known = jnp.exp(-self.doubt * jnp.where(model.known > 0, unsure, 0))
         return jnp.clip(known * link_named(self.loss.link).slope(score) / self.steepest, 0, 1)
 
@@ -341,9 +341,9 @@ def survivors(model: Model, arms: Arms) -> Array:
     x, kept = arms.features, arms.allowed
     for batch in range(model.estimate.shape[0]):
         score = x @ model.estimate[batch]
-        reach = model.width[batch] * lengths(x, model.shape[batch])
-        best = jnp.max(jnp.where(kept, score - reach, -jnp.inf))
-        kept = kept & ((score + reach >= best) | (batch >= model.known))
+        width = model.width[batch] * lengths(x, model.shape[batch])
+        best = jnp.max(jnp.where(kept, score - width, -jnp.inf))
+        kept = kept & ((score + width >= best) | (batch >= model.known))
     return kept
 
 
@@ -379,9 +379,9 @@ def _first(problem: Problem) -> int:
 
 def _theory(problem: Problem, batches: int) -> dict[str, float]:
     """The constants behind the radius of `batched.md`, section 3."""
-    link, reach, dim = link_named(problem.link), problem.radius * problem.norm, problem.dim
+    link, largest_score, dim = link_named(problem.link), problem.radius * problem.norm, problem.dim
     spread, log = problem.high - problem.low, math.log(4 * batches / _FAILURE)
-    most = problem.horizon * link.steepest(reach) * problem.norm**2
+    most = problem.horizon * link.steepest(largest_score) * problem.norm**2
     tail = dim * math.log(2) + log + dim / 2 * math.log1p(most / dim)
     with jax.ensure_compile_time_eval():
         level = float(link.slope(jnp.float64(0)))
@@ -392,8 +392,8 @@ def _theory(problem: Problem, batches: int) -> dict[str, float]:
         "shrinkage": 1.0,
         "allowance": 0.0,
         "exploration": 1.0,
-        "rough": math.sqrt(level * link.kappa(reach)),
-        "doubt": link.self_concordance(reach),
+        "rough": math.sqrt(level * link.kappa(largest_score)),
+        "doubt": link.self_concordance(largest_score),
     }
 
 

@@ -77,12 +77,12 @@ class Surprises:
         return 2 * self.norm
 
     @property
-    def middle(self) -> float:
+    def center(self) -> float:
         """The centre of the ball that holds every statistic."""
         return 0.0
 
     @property
-    def reach(self) -> float:
+    def radius(self) -> float:
         """Its radius."""
         return self.norm
 
@@ -170,14 +170,14 @@ class GreedyDescent:
                 squared norm; by default 1/(4d) in theory, and 0.3/d of the norm when tuned.
             changes: numbers in place of the mode's own.
         """
-        link, reach = link_named(problem.link), problem.radius * problem.norm
+        link, largest_score = link_named(problem.link), problem.radius * problem.norm
         spread = problem.high - problem.low
         if mode == "theory":
             part = or_default("diversity", diversity, 1 / (4 * problem.dim))
-            slope = 1 / (link.kappa(reach) * spread)
+            slope = 1 / (link.kappa(largest_score) * spread)
         else:
             part = or_default("diversity", diversity, _DIVERSITY / problem.dim)
-            slope = 2 * link.steepest(reach) / spread
+            slope = 2 * link.steepest(largest_score) / spread
         numbers = _THEORY if mode == "theory" else _TUNED
         return cls(
             query=Surprises(dim=problem.dim, norm=problem.norm),

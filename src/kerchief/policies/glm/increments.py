@@ -75,18 +75,18 @@ class Increments:
         return self.norm**2 * math.sqrt(2 + (2 * self.balance) ** 2)
 
     @property
-    def middle(self) -> NDArray[np.float64]:
+    def center(self) -> NDArray[np.float64]:
         """The matrices' middle (see `Gram`), and no step."""
-        return np.concatenate([self._gram.middle, np.zeros(self.steps)])
+        return np.concatenate([self._gram.center, np.zeros(self.steps)])
 
     @property
-    def reach(self) -> float:
-        """The matrices' reach (see `Gram`) and that of the steps, at right angles.
+    def radius(self) -> float:
+        """The matrices' radius (see `Gram`) and that of the steps, at right angles.
 
-        >>> round(Increments(dim=3, norm=1.0, steps=4, stride=7.0).reach ** 2, 6)
+        >>> round(Increments(dim=3, norm=1.0, steps=4, stride=7.0).radius ** 2, 6)
         0.669167
         """
-        return math.hypot(self._gram.reach, self.balance * self.norm**2)
+        return math.hypot(self._gram.radius, self.balance * self.norm**2)
 
     def encode(self, record: Example) -> Array:
         """Clip x, w and the steps, then write them side by side."""

@@ -141,9 +141,9 @@ class LocalDescent:
             mode: the width that is proved, or the documented multipliers.
             changes: numbers in place of the mode's own.
         """
-        link, reach = link_named(problem.link), problem.radius * problem.norm
+        link, largest_score = link_named(problem.link), problem.radius * problem.norm
         # In theory no gradient is cut; a tuned bandit cuts what surprises more than at score 0.
-        farthest = reach if mode == "theory" else 0.0
+        farthest = largest_score if mode == "theory" else 0.0
         least, most = (float(link.mean(jnp.float64(z))) for z in (-farthest, farthest))
         bound = max(problem.high - least, most - problem.low)
         numbers = _THEORY if mode == "theory" else _TUNED[learner]
@@ -158,7 +158,9 @@ class LocalDescent:
             learner=learner,
             link=problem.link,
             radius=problem.radius,
-            flattest=1 / link.kappa(reach) if mode == "theory" else link.flattest(reach),
+            flattest=1 / link.kappa(largest_score)
+            if mode == "theory"
+            else link.flattest(largest_score),
             spread=(problem.high - problem.low) / 2,
             confidence=0.05,
             mode=mode,
@@ -230,8 +232,8 @@ class LocalDescent:
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The arm played, and the slope of its loss at the posted iterate."""
-        x, reach = arms.features[action], self.radius * self.query.norm
-        score = jnp.clip(x @ model.iterate, -reach, reach)
+        x, largest_score = arms.features[action], self.radius * self.query.norm
+        score = jnp.clip(x @ model.iterate, -largest_score, largest_score)
         return {"gradients": Example(features=x, reward=link_named(self.link).mean(score) - reward)}
 
     def _descent(

@@ -85,12 +85,12 @@ class ThreeBlocks:
         return math.sqrt(8)
 
     @property
-    def middle(self) -> float:
+    def center(self) -> float:
         """The centre of a ball that holds every statistic."""
         return 0.0
 
     @property
-    def reach(self) -> float:
+    def radius(self) -> float:
         """Its radius: one block each, of length one."""
         return math.sqrt(3)
 
@@ -232,18 +232,18 @@ def printed_deviation(epsilon: float, delta: float) -> float:
 
 def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> PrintedDescent:
     """The algorithm for a promise, which sets its ridge and its width."""
-    link, reach = link_named(problem.link), problem.radius * problem.norm
-    least, most = (float(link.mean(jnp.float64(z))) for z in (-reach, reach))
+    link, largest_score = link_named(problem.link), problem.radius * problem.norm
+    least, most = (float(link.mean(jnp.float64(z))) for z in (-largest_score, largest_score))
     return PrintedDescent(
         query=ThreeBlocks(
             dim=problem.dim,
             norm=problem.norm,
-            score=reach,
+            score=largest_score,
             slope=max(problem.high - least, most - problem.low),
         ),
         link=problem.link,
         radius=problem.radius,
-        flattest=1 / link.kappa(reach),
+        flattest=1 / link.kappa(largest_score),
         largest=max(abs(least), abs(most)),
         step=1 / math.sqrt(problem.horizon),
         deviation=printed_deviation(epsilon, delta),

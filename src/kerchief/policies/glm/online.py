@@ -74,11 +74,13 @@ class OnlineGLM(Ellipsoid):
             problem: the public bounds; its link is the model.
             mode: a width that is proved, or the documented multipliers.
         """
-        link, reach = link_named(problem.link), problem.radius * problem.norm
-        steepest, span = link.steepest(reach), problem.high - problem.low
+        link, largest_score = link_named(problem.link), problem.radius * problem.norm
+        steepest, span = link.steepest(largest_score), problem.high - problem.low
         # Around score 0 no response is cut; around others a tuned bandit cuts surprising ones.
-        slack = 0.0 if mode == "tuned" else span + steepest * reach
-        flattest = link.flattest(reach) if mode == "tuned" else 1 / link.kappa(reach)
+        slack = 0.0 if mode == "tuned" else span + steepest * largest_score
+        flattest = (
+            link.flattest(largest_score) if mode == "tuned" else 1 / link.kappa(largest_score)
+        )
         low, high = problem.low - link.origin - slack, problem.high - link.origin + slack
         return cls(
             query=Regression(
@@ -93,7 +95,7 @@ class OnlineGLM(Ellipsoid):
             radius=problem.radius,
             steepest=steepest,
             flattest=flattest,
-            bend=2 * link.self_concordance(reach) * steepest * reach**2,
+            bend=2 * link.self_concordance(largest_score) * steepest * largest_score**2,
             spread=span / 2,
             regularizer=steepest,
             exploration=1.0 if mode == "theory" else 1.5,
@@ -106,8 +108,8 @@ class OnlineGLM(Ellipsoid):
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The reward, linearized around the posted estimate."""
         x, link = arms.features[action], link_named(self.link)
-        reach = self.radius * self.query.norm
-        score = jnp.clip(x @ model.estimate, -reach, reach)
+        largest_score = self.radius * self.query.norm
+        score = jnp.clip(x @ model.estimate, -largest_score, largest_score)
         slope = link.slope(score)
         response = reward - link.mean(score) + slope * score
         return {"moments": Example(features=x, reward=response, weight=slope / self.steepest)}

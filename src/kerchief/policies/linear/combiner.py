@@ -32,7 +32,7 @@ from kerchief.core.validate import between
 from kerchief.policies.linear.online import OnlineLinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
 from kerchief.policies.linear.pairs import PairLinUCB, Seen
-from kerchief.policies.pace import ever_rarer
+from kerchief.policies.refresh import ever_rarer
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = ["Combiner", "Constants", "Model", "PrintedCombiner", "State", "printed_constants"]

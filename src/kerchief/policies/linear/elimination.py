@@ -63,12 +63,12 @@ class Elimination(LinUCB):
 
 def survivors(model: Model, arms: Arms) -> Array:
     """The allowed arms whose upper bound reaches the best lower one: at least one."""
-    score, reach = (
+    score, width = (
         arms.features @ model.estimate,
         model.width * lengths(arms.features, model.inverse),
     )
-    best = jnp.max(jnp.where(arms.allowed, score - reach, -jnp.inf))
-    return arms.allowed & (score + reach >= best)
+    best = jnp.max(jnp.where(arms.allowed, score - width, -jnp.inf))
+    return arms.allowed & (score + width >= best)
 
 
 def _elimination(problem: Problem, mode: Mode) -> Elimination:

@@ -83,7 +83,7 @@ class LinUCB(Ellipsoid):
         query = Regression.of(problem)
         # Centred rewards belong to a parameter that is shifted along the shared coordinate.
         centred = mode == "theory" and problem.constant != 0.0
-        shift = abs(query.center / problem.constant) if centred else 0.0
+        shift = abs(query.offset / problem.constant) if centred else 0.0
         default = 1.0 if mode == "theory" else 0.5
         return cls(
             query=query,

@@ -33,7 +33,7 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.linear.pairs import Report, Seen, shift_of
-from kerchief.policies.pace import ever_rarer
+from kerchief.policies.refresh import ever_rarer
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = ["Model", "OnlineLinUCB", "State", "descent"]
@@ -48,14 +48,14 @@ class State:
         learner: of the online learner.
         gram: Σ x̃ x̃ᵀ.
         moment: Σ x̃ x̃ᵀ θ_t.
-        reach: Σ ‖x̃‖² (‖θ_t‖ + S)², a bound on how far the points may be from the truth.
+        distance: Σ ‖x̃‖² (‖θ_t‖ + S)², a bound on how far the points may be from the truth.
     """
 
     seen: Seen
     learner: Tree
     gram: Array
     moment: Array
-    reach: Array
+    distance: Array
 
 
 @struct
@@ -151,7 +151,7 @@ class OnlineLinUCB:
             learner=self.learner.begin(jnp.zeros(dim, jnp.float64), self.length),
             gram=jnp.zeros((dim, dim), jnp.float64),
             moment=jnp.zeros(dim, jnp.float64),
-            reach=jnp.float64(0),
+            distance=jnp.float64(0),
         )
 
     def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
@@ -173,7 +173,7 @@ class OnlineLinUCB:
             ),
             gram=state.gram + x[:, None] * x[None, :],
             moment=state.moment + (x @ point) * x,
-            reach=state.reach + square * (jnp.linalg.norm(point) + self.radius) ** 2,
+            distance=state.distance + square * (jnp.linalg.norm(point) + self.radius) ** 2,
         )
 
     def gradient(self, report: Report, point: Array) -> Array:
@@ -215,7 +215,7 @@ class OnlineLinUCB:
     def _width(self, state: State) -> Array:
         """Tuned, 1 + 15 σ; in theory what holds for certain, `online.md`, section 2."""
         if self.mode == "theory":
-            return jnp.sqrt(self.regularizer * self.radius**2 + state.reach)
+            return jnp.sqrt(self.regularizer * self.radius**2 + state.distance)
         return 1 + 15 * jnp.sqrt(state.seen.variance / jnp.maximum(1, state.seen.count))
 
 

@@ -24,7 +24,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Model, lengths
-from kerchief.policies.pace import ever_rarer
+from kerchief.policies.refresh import ever_rarer
 from kerchief.policies.registry import POLICIES, Entry, Mode
 
 __all__ = ["PairLinUCB", "Report", "Seen", "State", "shift_of"]
@@ -250,7 +250,7 @@ _NINES, _FIVES = 2 * jnp.log(9.0).item(), jnp.log(5.0).item()
 
 def shift_of(query: Pair, problem: Problem) -> float:
     """How far centred rewards shift the parameter, along the coordinate that all arms share."""
-    return abs(query.center / problem.constant) if problem.constant else 0.0
+    return abs(query.offset / problem.constant) if problem.constant else 0.0
 
 
 def _pairs(problem: Problem, mode: Mode) -> PairLinUCB:

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from jax import Array
 
 from kerchief.core.contracts import Tree
-from kerchief.core.crowd import Crowd
+from kerchief.core.population import PopulationProblem
 from kerchief.core.queries import clip_features
 from kerchief.core.struct import struct
 from kerchief.core.validate import between, increasing, whole
@@ -54,12 +54,12 @@ class UnitBall:
         return 2.0
 
     @property
-    def middle(self) -> float:
+    def center(self) -> float:
         """The ball's center."""
         return 0.0
 
     @property
-    def reach(self) -> float:
+    def radius(self) -> float:
         """The ball's radius."""
         return 1.0
 
@@ -128,7 +128,7 @@ class Phased(Protocol):
     """A bandit that goes by phases, or that needs none: frozen parameters and pure functions."""
 
     @property
-    def crowd(self) -> Crowd:
+    def problem(self) -> PopulationProblem:
         """The public facts that it was built from."""
 
     @property

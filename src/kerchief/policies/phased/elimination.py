@@ -30,9 +30,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.crowd import Crowd
 from kerchief.core.design import Design, near_optimal
 from kerchief.core.errors import InvalidValue
+from kerchief.core.population import PopulationProblem
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, or_default, whole
 from kerchief.policies.phased.contract import ANSWERS, Asked, Phase, UnitBall
@@ -66,7 +66,7 @@ class Elimination:
 
     Attributes:
         query: what clients are asked for.
-        crowd: the public facts.
+        problem: the public facts.
         width: z, how many standard deviations an action must lag to be dropped; 0 is greedy.
         growth: α, phase l asks ⌈2^(αl)⌉ clients.
         clients: how many every phase asks, if above 0, whatever the growth (DPE-FixedU).
@@ -77,18 +77,18 @@ class Elimination:
         once: whether every round is another client's (DP-PE); then growth, clients and margin mean
             nothing.
 
-    >>> crowd = Crowd(dim=2, arms=5, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=1000,
-    ...               clients=600, spread=0.1)
-    >>> policy = Elimination.of(crowd, rule="paper")
+    >>> problem = PopulationProblem(dim=2, arms=5, norm=1.0, radius=1.0, low=-1.0, high=1.0,
+    ...                             horizon=1000, clients=600, spread=0.1)
+    >>> policy = Elimination.of(problem, rule="paper")
     >>> [(phase.pulls, phase.clients) for phase in policy.phases(lambda clients: 0.0)][-2:]
     [(128, 49), (256, 85)]
-    >>> alone = Elimination.of(crowd, rule="paper", once=True)
+    >>> alone = Elimination.of(problem, rule="paper", once=True)
     >>> [(phase.pulls, phase.clients) for phase in alone.phases(lambda clients: 0.0)]
     [(17, 21), (34, 38), (68, 72), (136, 140), (272, 276)]
     """
 
     query: UnitBall = static()
-    crowd: Crowd = static()
+    problem: PopulationProblem = static()
     rule: Rule = static()
     once: bool = static()
     width: float | Array
@@ -100,7 +100,7 @@ class Elimination:
     @classmethod
     def of(
         cls,
-        crowd: Crowd,
+        problem: PopulationProblem,
         *,
         mode: Mode = "tuned",
         rule: Rule = "exact",
@@ -111,7 +111,7 @@ class Elimination:
         """Build it from public facts alone.
 
         Args:
-            crowd: the public facts.
+            problem: the public facts.
             mode: widths from the theorem, or the documented multipliers.
             rule: our widths, or the paper's.
             width: z in place of the mode's.
@@ -119,16 +119,16 @@ class Elimination:
             once: whether every round is another client's.
         """
         theory = mode == "theory"
-        usual = _union_width(crowd) if theory else 4.75
+        usual = _union_width(problem) if theory else 4.75
         return cls(
-            query=UnitBall(size=1 if once else _MOST * crowd.dim),
-            crowd=crowd,
+            query=UnitBall(size=1 if once else _MOST * problem.dim),
+            problem=problem,
             rule=rule,
             once=once,
             width=or_default("width", width, usual),
             growth=0.8,
             clients=float(whole("clients", clients, low=0, high=MOST_ROUNDS)),
-            margin=math.log(2 * crowd.clients * crowd.horizon) if theory else 1.0,
+            margin=math.log(2 * problem.clients * problem.horizon) if theory else 1.0,
             hope=0.5,
         )
 
@@ -153,20 +153,20 @@ class Elimination:
         number = 1 if self.rule == "paper" else self._start(noise)
         phases: list[Phase] = []
         rounds = first = 0
-        while rounds + self._length(number) <= self.crowd.horizon:
+        while rounds + self._length(number) <= self.problem.horizon:
             pulls, clients = self._pulls(number), self._clients(number)
             phases.append(Phase(number=number, pulls=pulls, first=first, clients=clients))
             rounds, first, number = rounds + self._length(number), first + clients, number + 1
-        if first > self.crowd.clients:
+        if first > self.problem.clients:
             raise InvalidValue(
                 f"{len(phases)} phases ask {first} clients, each of them once, and the population "
-                f"has {self.crowd.clients}; take a larger population, fewer rounds or less growth"
+                f"has {self.problem.clients}; take a larger population, fewer rounds or less growth"
             )
         return tuple(phases)
 
     def init(self) -> State:
         """Every action survives."""
-        return State(allowed=jnp.ones(self.crowd.arms, bool), best=jnp.int32(0))
+        return State(allowed=jnp.ones(self.problem.arms, bool), best=jnp.int32(0))
 
     def ask(self, features: Array, state: State, phase: Phase, *, noisy: bool) -> Asked:
         """A design on the survivors in whole plays, and what each client is asked about it."""
@@ -200,7 +200,7 @@ class Elimination:
 
     def answer(self, asked: Asked, group: Array | int, averages: Array) -> Array:
         """The client's averages, clipped to the public bounds, through the encoder."""
-        clipped = jnp.clip(averages, self.crowd.low, self.crowd.high)
+        clipped = jnp.clip(averages, self.problem.low, self.problem.high)
         return asked.encoder[group].astype(averages.dtype) @ clipped
 
     def update(
@@ -223,11 +223,11 @@ class Elimination:
         """All on the action that looks best; the paper goes on with its design."""
         if self.rule == "paper":
             return self._design(features, state).weights
-        return jax.nn.one_hot(state.best, self.crowd.arms, dtype=jnp.float64)
+        return jax.nn.one_hot(state.best, self.problem.arms, dtype=jnp.float64)
 
     def _design(self, features: Array, state: State) -> Design:
         """On at most twice as many actions as dimensions: a start, and as many steps again."""
-        return near_optimal(features, state.allowed, most_steps=self.crowd.dim)
+        return near_optimal(features, state.allowed, most_steps=self.problem.dim)
 
     def _one_reward(
         self, atoms: Array, plays: Array, inverse: Array, span: Array, solve: Array
@@ -258,12 +258,12 @@ class Elimination:
 
         It is clipped to a length that all but few estimates keep (`elimination.md`, section 2).
         """
-        scatter = self._reward**2 * inverse + self.crowd.spread**2 * span
-        largest, radius, t = jnp.linalg.eigvalsh(scatter)[-1], self.crowd.radius, self.margin
+        scatter = self._reward**2 * inverse + self.problem.spread**2 * span
+        largest, radius, t = jnp.linalg.eigvalsh(scatter)[-1], self.problem.radius, self.margin
         along = 2 * radius * jnp.sqrt(2 * largest * t)
         around = 2 * jnp.sqrt((scatter**2).sum() * t) + 2 * largest * t
         length = jnp.sqrt(radius**2 + along + jnp.trace(scatter) + around)
-        rest = self.query.size - self.crowd.dim
+        rest = self.query.size - self.problem.dim
         encoder = jnp.pad(solve / length, ((0, rest), (0, 0)))
         return encoder, jnp.pad(length * span, ((0, 0), (0, rest))), rank
 
@@ -271,13 +271,13 @@ class Elimination:
         """Widths: z standard deviations of the estimated lead of one action over another."""
         heard = self._reward**2 * asked.inverse
         if not self.once:
-            heard = (heard + self.crowd.spread**2 * asked.span) / phase.clients
+            heard = (heard + self.problem.spread**2 * asked.span) / phase.clients
         total = heard + (noise**2 * asked.decoder) @ asked.decoder.T
         return self.width * jnp.sqrt(((apart @ total) * apart).sum(1))
 
     def _paper_width(self, apart: Array, asked: Asked, phase: Phase, noise: Array) -> Array:
         """Twice W of the paper's equation 3 or 54, with the true noise in place of its formulas."""
-        dim, crowd = self.crowd.dim, self.crowd
+        dim, problem = self.problem.dim, self.problem
         if self.once:
             played = (asked.users > 0).sum()
             sums = self._bound * (noise * asked.users).max()
@@ -287,30 +287,30 @@ class Elimination:
         else:
             average = self._bound * noise.max() * jnp.sqrt(asked.reals.astype(jnp.float64))
             inner = jnp.sqrt(2 * dim / (phase.clients * phase.pulls))
-            inner += crowd.spread / jnp.sqrt(phase.clients)
+            inner += problem.spread / jnp.sqrt(phase.clients)
             inner += 2 * average * math.sqrt(self._support * dim)
-        return 2 * inner * math.sqrt(2 * math.log(crowd.arms * crowd.horizon))
+        return 2 * inner * math.sqrt(2 * math.log(problem.arms * problem.horizon))
 
     def _start(self, noise: Callable[[int], float]) -> int:
         """The first phase whose width, on a balanced design, is below the largest gap."""
-        crowd, number = self.crowd, 1
+        problem, number = self.problem, 1
         while (
-            2 ** (number + 2) <= crowd.horizon
+            2 ** (number + 2) <= problem.horizon
             and float(self.width) * math.sqrt(self._balanced(number, noise))
-            >= float(self.hope) * crowd.radius * crowd.norm
+            >= float(self.hope) * problem.radius * problem.norm
         ):
             number += 1
         return number
 
     def _balanced(self, number: int, noise: Callable[[int], float]) -> float:
         """Variance of an action's score in a phase, were the design balanced on all of them."""
-        crowd, clients, pulls = self.crowd, self._clients(number), self._pulls(number)
-        leverage: float = self._reward**2 * 2 * crowd.dim / pulls
+        problem, clients, pulls = self.problem, self._clients(number), self._pulls(number)
+        leverage: float = self._reward**2 * 2 * problem.dim / pulls
         if self.once:
-            return leverage + (self._bound * noise(max(1, pulls // (_MOST * crowd.dim)))) ** 2
-        estimate = crowd.radius**2 + crowd.dim * (crowd.spread**2 + leverage)
-        answers = min(_MOST * crowd.dim * self._bound**2, estimate)
-        return (leverage + crowd.spread**2) / clients + noise(clients) ** 2 * answers
+            return leverage + (self._bound * noise(max(1, pulls // (_MOST * problem.dim)))) ** 2
+        estimate = problem.radius**2 + problem.dim * (problem.spread**2 + leverage)
+        answers = min(_MOST * problem.dim * self._bound**2, estimate)
+        return (leverage + problem.spread**2) / clients + noise(clients) ** 2 * answers
 
     def _pulls(self, number: int) -> int:
         """h, which doubles; in DP-PE, the paper begins with its bound on the support."""
@@ -331,29 +331,29 @@ class Elimination:
     @property
     def _atoms(self) -> int:
         """The most actions that a design plays."""
-        return min(_MOST * self.crowd.dim, self.crowd.arms)
+        return min(_MOST * self.problem.dim, self.problem.arms)
 
     @property
     def _support(self) -> float:
         """S, the paper's bound on the same."""
-        dim = self.crowd.dim
+        dim = self.problem.dim
         return 4 * dim * math.log(math.log(max(dim, 3))) + 16
 
     @property
     def _bound(self) -> float:
         """B: no reward is larger."""
-        return max(abs(self.crowd.low), abs(self.crowd.high))
+        return max(abs(self.problem.low), abs(self.problem.high))
 
     @property
     def _reward(self) -> float:
         """Sub-Gaussian constant of a reward."""
-        return (self.crowd.high - self.crowd.low) / 2
+        return (self.problem.high - self.problem.low) / 2
 
 
-def _union_width(crowd: Crowd) -> float:
+def _union_width(problem: PopulationProblem) -> float:
     """The z with which the best action is dropped in some phase with a chance of at most 1/T."""
-    phases = math.ceil(math.log2(crowd.horizon + 1))
-    return math.sqrt(2 * math.log(crowd.arms * phases * crowd.horizon))
+    phases = math.ceil(math.log2(problem.horizon + 1))
+    return math.sqrt(2 * math.log(problem.arms * phases * problem.horizon))
 
 
 def _inverse(matrix: Array, design: Design) -> Array:

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-from kerchief.core.crowd import Crowd
+from kerchief.core.population import PopulationProblem
 from kerchief.core.registry import Registry
 from kerchief.policies.phased.contract import Phased
 from kerchief.policies.phased.elimination import Elimination, Rule
-from kerchief.policies.phased.even import Even
+from kerchief.policies.phased.uniform import UniformPopulation
 from kerchief.policies.registry import Mode
 
 __all__ = ["PHASED", "Entry"]
@@ -28,7 +28,7 @@ class Entry:
         parent: the name of the non-private bandit behind it.
     """
 
-    make: Callable[[Crowd, Mode], Phased]
+    make: Callable[[PopulationProblem, Mode], Phased]
     summary: str
     source: str
     trusts: tuple[str, ...]
@@ -42,12 +42,12 @@ _ONCE = "Li, Zhou, Ji 2022, Algorithm 3"
 _TRUSTS = ("none", "local", "shuffle", "central")
 
 
-def _even(crowd: Crowd, mode: Mode) -> Phased:
-    return Even(crowd=crowd)
+def _even(problem: PopulationProblem, mode: Mode) -> Phased:
+    return UniformPopulation(problem=problem)
 
 
 def _eliminate(
-    crowd: Crowd,
+    problem: PopulationProblem,
     mode: Mode,
     *,
     rule: Rule = "exact",
@@ -55,7 +55,7 @@ def _eliminate(
     clients: int = 0,
     once: bool = False,
 ) -> Phased:
-    return Elimination.of(crowd, mode=mode, rule=rule, width=width, clients=clients, once=once)
+    return Elimination.of(problem, mode=mode, rule=rule, width=width, clients=clients, once=once)
 
 
 PHASED.add(

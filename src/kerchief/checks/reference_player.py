@@ -1,0 +1,374 @@
+"""One bandit by hand: a user at a time, on read-only NumPy arrays, with everything kept.
+
+No compiler stands between the policy and its inputs here, so editing an input, a hidden memory or a
+draw from a global generator shows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kerchief.checks.errors import expect, same
+from kerchief.checks.fixture import Case
+from kerchief.core.contracts import Arms, Clock, Environment, Policy, Released, Start, Tree
+from kerchief.core.random import AGGREGATOR, ARMS, DEVICE, POLICY, REWARD, WORLD, Stream
+from kerchief.privatizers import At, OnDemand, Privatizer
+from kerchief.roles.round import place
+
+__all__ = [
+    "TURNS",
+    "USER",
+    "Hand",
+    "Retold",
+    "Turn",
+    "as_earned",
+    "as_made",
+    "as_shown",
+    "expect_same_public",
+    "expect_same_times",
+    "hand_of",
+    "kept_turns",
+    "other_data",
+    "read_only",
+    "scripted",
+    "turns_by_hand",
+    "with_one_other",
+]
+
+TURNS = 8
+# Who is replaced in a run: someone early, so that others come after.
+USER = 2
+_BATCH = 3
+
+# Only the policy is watched, so the rooms around it may be compiled.
+_world = jax.jit(lambda environment, stream: environment.init(stream))
+_arms = jax.jit(lambda environment, world, clock, stream: environment.arms(world, clock, stream))
+_reward = jax.jit(lambda environment, *rest: environment.reward(*rest))
+_randomize = jax.jit(lambda privatizer, *given: privatizer.randomize(*given))
+_release = jax.jit(lambda privatizer, *rest: privatizer.release(*rest))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One round: what was chosen, asked, released and posted.
+
+    Attributes:
+        allowed: which arms there were.
+        action: which one was played.
+        wanted: for each query, whether the learner asked for a release.
+        refreshes: whether public time called for a new model.
+        requests: what each release was asked for with, in the order in which they came.
+        releases: what the learner was given, in that order.
+        posted: the very object that the policy published.
+        model: a copy of it, made at once.
+    """
+
+    allowed: Any
+    action: int
+    wanted: Mapping[str, bool]
+    refreshes: bool
+    requests: Mapping[str, Start | None]
+    releases: Mapping[str, Released]
+    posted: Tree
+    model: Tree
+
+
+def read_only(tree: Tree) -> Tree:
+    """Copy every leaf into a NumPy array that cannot be written."""
+    return jax.tree.map(_locked, tree)
+
+
+def _locked(leaf: Any) -> Any:
+    array = np.array(leaf)
+    array.setflags(write=False)
+    return array
+
+
+def as_shown(arms: Arms, round: int) -> Arms:
+    """Show the arms as the world drew them."""
+    return arms
+
+
+def as_earned(reward: Any, round: int) -> Any:
+    """Give the user the reward that the world drew."""
+    return reward
+
+
+def as_made(name: str, release: Released) -> Released:
+    """Give the learner what the privatizer released."""
+    return release
+
+
+@dataclasses.dataclass(kw_only=True)
+class Hand:
+    """Plays one bandit and remembers every input that it gave to the policy.
+
+    Attributes:
+        policy: the bandit.
+        privatizers: one a query.
+        environment: the world.
+        seed: of everything random.
+        show: what the user of a round sees in place of the arms that the world drew.
+        earn: what the user of a round gets in place of the reward that the world drew.
+        inputs: each tree that the policy was given, beside a copy made before the call.
+    """
+
+    policy: Policy
+    privatizers: Mapping[str, Privatizer]
+    environment: Environment
+    seed: int
+    show: Callable[[Arms, int], Arms] = as_shown
+    earn: Callable[[Any, int], Any] = as_earned
+    inputs: list[tuple[Tree, Tree]] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Open everything before the first round."""
+        self.privatizers = {name: _hastened(p) for name, p in self.privatizers.items()}
+        self.stream = Stream.of(seed=self.seed, replicate=0)
+        self.world = _world(self.environment, self.stream.at(WORLD))
+        self.state = self.policy.init({name: p.outlook for name, p in self.privatizers.items()})
+        self.model = self.policy.publish(self._given(self.state))
+        opened = {name: p.open() for name, p in self.privatizers.items()}
+        self.memory = {name: memory for name, (memory, _) in opened.items()}
+        self.tally = {name: tally for name, (_, tally) in opened.items()}
+        self.last = dict.fromkeys(opened, -1)
+        self.used = dict.fromkeys(opened, 0)
+
+    def turn(self, round: int, give: Callable[[str, Released], Released] = as_made) -> Turn:
+        """Play one round, as `roles.learner` does; `give` may replace what the learner is given."""
+        arms, action = self._device(self._clock(round), round)
+        wanted, requests, releases = {}, {}, {}
+
+        def ask(name: str, due: bool) -> bool:
+            """Take one release, if it is due and the schedule lets it through."""
+            wanted[name] = due
+            if not due or not self._ready(name, round):
+                return False
+            requests[name] = self.policy.request(self._state(), name)
+            releases[name] = give(name, self._released(name, requests[name], round))
+            self.take(name, releases[name], round)
+            return True
+
+        at_times = [name for name in self.privatizers if not self._on_demand(name)]
+        for name in at_times:
+            ask(name, self._due(round)[name])
+        refreshes = bool(self.policy.refreshes(self._clock(round)))
+        if refreshes:
+            self.post()
+        wishes = self._due(round)
+        for name in self.privatizers:
+            if self._on_demand(name) and ask(name, wishes[name]):
+                self.post()
+        return Turn(
+            allowed=arms.allowed,
+            action=action,
+            wanted=wanted,
+            refreshes=refreshes,
+            requests=read_only(requests),
+            releases=releases,
+            posted=self.model,
+            model=read_only(self.model),
+        )
+
+    def replay(self, round: int, turn: Turn) -> None:
+        """Give the learner a turn's releases and nothing else: no user comes."""
+        for name in (name for name in turn.releases if not self._on_demand(name)):
+            self.take(name, turn.releases[name], round)
+        if turn.refreshes:
+            self.post()
+        for name in (name for name in turn.releases if self._on_demand(name)):
+            self.take(name, turn.releases[name], round)
+            self.post()
+
+    def take(self, name: str, release: Released, round: int) -> None:
+        """Learner: take in one release."""
+        self.state = self.policy.update(self._state(), name, self._given(release))
+        self.last[name] = round
+        self.used[name] += 1
+
+    def post(self) -> None:
+        """Learner: post a model."""
+        self.model = self.policy.publish(self._state())
+
+    def _device(self, clock: Clock, round: int) -> tuple[Arms, int]:
+        """What happens on the user's device, and how its reports are added up."""
+        at = self.stream.at
+        model = self._given(self.model)
+        arms = _arms(self.environment, self.world, clock, at(ARMS, round=round))
+        arms = self._given(self.show(arms, round))
+        action = int(self.policy.act(model, arms, clock, at(POLICY, round=round)))
+        reward = _reward(
+            self.environment, self.world, arms, jnp.int32(action), at(REWARD, round=round)
+        )
+        reward = self._given(self.earn(reward, round))
+        records = self.policy.record(model, arms, jnp.int32(action), reward)
+        for name, p in self.privatizers.items():
+            number = place(name, self.privatizers)
+            report = _randomize(p, records[name], clock, at(DEVICE, round=round, query=number))
+            self.tally[name] = p.collect(self.tally[name], report)
+        return arms, action
+
+    def _on_demand(self, name: str) -> bool:
+        return isinstance(self.privatizers[name].schedule, OnDemand)
+
+    def _due(self, round: int) -> Mapping[str, bool]:
+        due = self.policy.due(self._state(), self._clock(round))
+        return {name: bool(wanted) for name, wanted in due.items()}
+
+    def _ready(self, name: str, round: int) -> bool:
+        """Whether the schedule lets a release through."""
+        schedule = self.privatizers[name].schedule
+        if isinstance(schedule, At):
+            return bool(schedule.ready(self._clock(round)))
+        return not isinstance(schedule, OnDemand) or bool(schedule.room(jnp.int32(self.used[name])))
+
+    def _released(self, name: str, request: Start | None, round: int) -> Released:
+        """Middle: make one release."""
+        p, clock = self.privatizers[name], self._clock(round)
+        at = self.stream.at(AGGREGATOR, round=round, query=place(name, self.privatizers))
+        release, self.memory[name] = _release(
+            p, self.memory[name], self.tally[name], request, clock, at
+        )
+        self.tally[name] = p.clear(self.tally[name])
+        return read_only(release)
+
+    def _clock(self, round: int) -> Clock:
+        since = {name: jnp.int32(round - last) for name, last in self.last.items()}
+        clock: Clock = self._given(Clock(round=jnp.int32(round), since=since))
+        return clock
+
+    def _state(self) -> Tree:
+        return self._given(self.state)
+
+    def _given(self, tree: Tree) -> Tree:
+        """A read-only copy for the policy, remembered beside another."""
+        copy = read_only(tree)
+        self.inputs.append((copy, read_only(tree)))
+        return copy
+
+
+def _hastened(privatizer: Privatizer) -> Privatizer:
+    """The same protocol with batches short enough for a run by hand."""
+    if not isinstance(privatizer.schedule, At):
+        return privatizer
+    return privatizer.with_schedule(At(ends=tuple(_BATCH * (i + 1) for i in range(64))))
+
+
+def hand_of(case: Case, *, seed: int, epsilon: float = 20.0) -> Hand:
+    """A fresh hand for a case."""
+    return Hand(
+        policy=case.policy(),
+        privatizers=case.privatizers(epsilon),
+        environment=case.environment,
+        seed=seed,
+    )
+
+
+def turns_by_hand(
+    case: Case, *, seed: int = 1, script: Sequence[Turn] | None = None
+) -> tuple[Turn, ...]:
+    """Play a fresh copy of the case from the first round on.
+
+    With a script the learner is given the releases of those turns, wherever there is one.
+    """
+    hand = hand_of(case, seed=seed)
+    given = [as_made] * TURNS if script is None else [scripted(turn) for turn in script]
+    return tuple(hand.turn(round, given[round]) for round in range(TURNS))
+
+
+def scripted(turn: Turn) -> Callable[[str, Released], Released]:
+    """Give the learner what another run was given in this round."""
+
+    def give(name: str, release: Released) -> Released:
+        return turn.releases.get(name, release)
+
+    return give
+
+
+kept_turns = lru_cache(maxsize=64)(turns_by_hand)
+
+
+@lru_cache(maxsize=64)
+def other_data(case: Case) -> tuple[Turn, ...]:
+    """A play with other data, whose learner is given the releases of `kept_turns`."""
+    return turns_by_hand(case, seed=2, script=kept_turns(case))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Retold:
+    """The usual run with one other user, whose learner is given the usual run's noisy releases.
+
+    Attributes:
+        privatizers: that made the releases.
+        turns: all rounds.
+        told: round, query and release of all that was really released.
+    """
+
+    privatizers: Mapping[str, Privatizer]
+    turns: tuple[Turn, ...]
+    told: tuple[tuple[int, str, Released], ...]
+
+
+def with_one_other(
+    case: Case,
+    *,
+    show: Callable[[Arms], Arms],
+    earn: Callable[[Any], Any] = lambda reward: reward,
+    change: Callable[[Privatizer], Privatizer] = lambda privatizer: privatizer,
+) -> Retold:
+    """A run like `kept_turns`, but for one user.
+
+    What carries noise is given to the learner as the usual run had it; what carries none stays as
+    it is, since nothing hides it.
+
+    Args:
+        case: who plays.
+        show: what the user sees in place of the usual arms.
+        earn: what the user gets in place of the usual reward.
+        change: what is done to the privatizers.
+    """
+    usual = hand_of(case, seed=1)
+    hand = dataclasses.replace(
+        usual,
+        privatizers={name: change(p) for name, p in usual.privatizers.items()},
+        show=lambda arms, round: show(arms) if round == USER else arms,
+        earn=lambda reward, round: earn(reward) if round == USER else reward,
+    )
+    turns, told = list[Turn](), list[tuple[int, str, Released]]()
+    for round, turn in enumerate(kept_turns(case)):
+
+        def give(name: str, release: Released, round: int = round, turn: Turn = turn) -> Released:
+            told.append((round, name, release))
+            kept = name in turn.releases
+            expect(kept, seen=f"a release of {name} in round {round}", expected="none")
+            return turn.releases[name] if hand.privatizers[name].outlook.noisy else release
+
+        turns.append(hand.turn(round, give))
+    return Retold(privatizers=hand.privatizers, turns=tuple(turns), told=tuple(told))
+
+
+def expect_same_public(seen: Sequence[Turn], usual: Sequence[Turn], whose: str) -> None:
+    """Times, requests, models and everyone else's actions are the same, whatever one user does."""
+    expect_same_times(seen, usual)
+    for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
+        where = f"with {whose}, in round {round}"
+        alike = same(now.model, then.model)
+        expect(alike, seen=f"another model {where}", expected="the same")
+        others = round == USER or now.action == then.action
+        expect(others, seen=f"another's action {where}", expected="the same")
+
+
+def expect_same_times(seen: Sequence[Turn], usual: Sequence[Turn]) -> None:
+    """Two runs ask, and ask for the same, and post at the same times."""
+    for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
+        times = [(turn.wanted, list(turn.releases), turn.refreshes) for turn in (now, then)]
+        expect(times[0] == times[1], seen=f"{times[0]} in round {round}", expected=times[1])
+        alike = same(now.requests, then.requests)
+        expect(alike, seen=f"another request in round {round}", expected="the same")

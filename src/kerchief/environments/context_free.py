@@ -1,0 +1,195 @@
+"""Worlds without contexts on finitely many arms: chance, and two adversaries.
+
+A loss is 0 or 1, with a mean that depends on the arm and, against an adversary, on the round. Which
+arms are special is drawn anew in each run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core import validate
+from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+
+__all__ = ["Alternating", "ChanceArms", "CountedArms", "Switching", "World"]
+
+
+@struct
+class World:
+    """The truth of one run.
+
+    Attributes:
+        best: the arm with the least loss over all rounds.
+        other: another arm, which some worlds treat apart too.
+    """
+
+    best: Array
+    other: Array
+
+
+@struct
+class _Arms:
+    """What the worlds here share.
+
+    Attributes:
+        arms: how many there are.
+        gap: how much less the best arm loses, on average, than the others.
+    """
+
+    arms: int = static()
+    gap: float | Array
+
+    def problem(self, horizon: int) -> ContextFreeProblem:
+        """The public facts."""
+        return ContextFreeProblem(horizon=horizon, low=0.0, high=1.0, arms=self.arms)
+
+    def init(self, stream: Stream) -> World:
+        """Draw two different arms."""
+        first, second = stream.uniform(2)
+        best = _whole(first, self.arms)
+        other = (best + 1 + _whole(second, self.arms - 1)) % self.arms
+        return World(best=best, other=other)
+
+    def means(self, world: World, action: Array, round: Array) -> Array:
+        """The expected loss of an arm in a round."""
+        raise NotImplementedError
+
+    def losses(self, world: World, action: Array, round: Array, stream: Stream) -> Array:
+        """A coin that shows 1 with the arm's mean as its chance."""
+        mean = self.means(world, action, round)
+        return (stream.uniform(1) <= mean).astype(jnp.float32)
+
+    def regret(self, world: World, action: Array, round: Array) -> Array:
+        """Expected loss above that of the best fixed arm; in some rounds it may be below."""
+        return self.means(world, action, round) - self.means(world, world.best, round)
+
+    def right(self, world: World, action: Array) -> Array:
+        """Whether an arm is the best."""
+        return action == world.best
+
+
+@struct
+class ChanceArms(_Arms):
+    """Losses of one mean for all arms but the best, which has the gap less: the stochastic world.
+
+    Attributes:
+        mean: the expected loss of the other arms.
+
+    >>> ChanceArms.of(arms=10, gap=0.2).problem(100).arms
+    10
+    """
+
+    mean: float | Array
+
+    @classmethod
+    def of(cls, *, arms: int = 10, gap: float = 0.2, mean: float = 0.5) -> Self:
+        """Check every value."""
+        return cls(
+            arms=validate.whole("arms", arms, low=2, high=2**20),
+            gap=validate.between("gap", gap, 0.0, 1.0, closed=True),
+            mean=validate.between("mean", mean, gap, 1.0, closed=True),
+        )
+
+    def means(self, world: World, action: Array, round: Array) -> Array:
+        """The expected loss of an arm: the same in all rounds."""
+        return self.mean - jnp.where(action == world.best, self.gap, 0.0)
+
+
+@struct
+class CountedArms(ChanceArms):
+    """The same, where every user who is asked costs one: the price of naming the best arm."""
+
+    def regret(self, world: World, action: Array, round: Array) -> Array:
+        """One user."""
+        return jnp.ones(())
+
+
+@struct
+class Alternating(_Arms):
+    """All means swing between low and high together, and the gap stays: hard for UCB.
+
+    In even phases the best arm has mean 0 and the others the gap; in odd phases the best has 1 less
+    the gap and the others 1. Phase n has growthⁿ rounds or so. This is the stochastically
+    constrained adversary of Zimmert and Seldin (2021), section 5.
+
+    Attributes:
+        growth: how much longer each phase is than the one before.
+    """
+
+    growth: float = static()
+
+    @classmethod
+    def of(cls, *, arms: int = 10, gap: float = 0.2, growth: float = 1.6) -> Self:
+        """Check every value.
+
+        >>> Alternating.of(gap=0.2).growth
+        1.6
+        """
+        return cls(
+            arms=validate.whole("arms", arms, low=2, high=2**20),
+            gap=validate.between("gap", gap, 0.0, 0.5, closed=True),
+            growth=validate.between("growth", growth, 1.0, 10.0),
+        )
+
+    def means(self, world: World, action: Array, round: Array) -> Array:
+        """The expected loss of an arm, by the phase."""
+        grown = jnp.log1p((self.growth - 1) * round) / math.log(self.growth)
+        low = jnp.where(grown.astype(jnp.int32) % 2 == 0, 0.0, 1 - self.gap)
+        return low + jnp.where(action == world.best, 0.0, self.gap)
+
+
+@struct
+class Switching(_Arms):
+    """Another arm is the good one until the turn; from then on it is the best arm.
+
+    The good arm has mean ½ less the gap, and all others ½. Regret is measured against the arm that
+    is best over all rounds, so it falls below zero before the turn.
+
+    Attributes:
+        turn: in which round the good arm changes.
+    """
+
+    turn: int = static()
+
+    @classmethod
+    def of(cls, *, arms: int = 10, gap: float = 0.2, turn: int = 1000) -> Self:
+        """Check every value."""
+        return cls(
+            arms=validate.whole("arms", arms, low=2, high=2**20),
+            gap=validate.between("gap", gap, 0.0, 0.5, closed=True),
+            turn=validate.whole("turn", turn, high=2**30),
+        )
+
+    def problem(self, horizon: int) -> ContextFreeProblem:
+        """The public facts.
+
+        Raises:
+            InvalidValue: the arm that is good after the turn is not the best over all rounds.
+
+        >>> Switching.of(turn=60).problem(100)
+        Traceback (most recent call last):
+        ...
+        kerchief.core.errors.InvalidValue: turn is 60; it must come before half of the 100 rounds
+        """
+        if 2 * self.turn >= horizon:
+            raise InvalidValue(
+                f"turn is {self.turn}; it must come before half of the {horizon} rounds"
+            )
+        return super().problem(horizon)
+
+    def means(self, world: World, action: Array, round: Array) -> Array:
+        """The expected loss of an arm, before or after the turn."""
+        good = jnp.where(round < self.turn, world.other, world.best)
+        return 0.5 - jnp.where(action == good, self.gap, 0.0)
+
+
+def _whole(uniform: Array, below: int) -> Array:
+    """A whole number below a bound, from a number in (0, 1]."""
+    return jnp.minimum((uniform * below).astype(jnp.int32), below - 1)

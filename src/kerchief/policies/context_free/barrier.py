@@ -1,0 +1,206 @@
+"""Smooth convex losses with one question a user: gradients from losses on ellipsoids.
+
+The ellipsoids are those of a self-concordant barrier: wide where there is room, thin near the
+boundary. For strongly convex losses they also shrink with time.
+
+A. Saha, A. Tewari, "Improved regret guarantees for online smooth convex optimization with bandit
+feedback" (2011); E. Hazan, K. Levy, "Bandit convex optimization: towards tight bounds" (2014); both
+as black boxes of K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differentially private
+(contextual) bandits learning" (2020), Algorithm 1 and Corollary 4. Proofs: `barrier.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.contracts import Outlook
+from kerchief.core.linalg import inverse
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.core.validate import positive
+from kerchief.policies.context_free.contract import Channel
+from kerchief.policies.context_free.domain import OnDomain, domain_of
+from kerchief.policies.context_free.one_point import taken_in
+from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
+from kerchief.policies.registry import Mode
+
+__all__ = ["NEWTON", "Barrier", "State"]
+
+NEWTON = 3
+"""Damped Newton steps a round: each starts where the last round ended."""
+
+_MARGIN = 1e-6
+
+
+@struct
+class State:
+    """What the learner keeps, in coordinates of the set's span.
+
+    Attributes:
+        place: where it stands, from the center.
+        pull: step times the sum of gradient estimates, less growth times the sum of places.
+        mean: the mean report so far.
+    """
+
+    place: Array
+    pull: Array
+    mean: Array
+
+
+@struct
+class Barrier(OnDomain):
+    """Follow the leader, with a barrier as its regularizer.
+
+    Round t, from 1, stands at the minimum of η Σ⟨g, y⟩ + (ηα/2) Σ|y - y_s|² + barrier(y) over the
+    rounds before. Its question lies on the ellipsoid y + radius · H^(-1/2) · sphere, where H is the
+    Hessian of that sum with round t in it. Then g = rank/radius · (report - mean) · H^(1/2) u.
+
+    Attributes:
+        radius: size of the ellipsoid; at 1 it touches the boundary.
+        step: η.
+        growth: ηα, with the losses' strong convexity α; 0 for losses that have none.
+
+    >>> from kerchief.core.convex import Ball
+    >>> problem = ContextFreeProblem(horizon=10_000, low=-1.0, high=1.0, domain=Ball(dim=3),
+    ...                              lipschitz=1.0, smoothness=1.0)
+    >>> round(Barrier.smooth(problem, channel=Channel.clear(low=-1.0, high=1.0)).radius, 4)
+    0.4411
+    """
+
+    radius: float | Array
+    step: float | Array
+    growth: float | Array
+
+    @classmethod
+    def smooth(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
+        """For smooth convex losses: the radius is (2√2 d v √(ν log T / T) / (3 β R²))^⅓.
+
+        Args:
+            problem: the public facts.
+            mode: whether reports must have the light tails that the theorem asks for.
+            channel: what reports will be like.
+
+        Raises:
+            InvalidValue: the problem has no domain or no smoothness, or the tails are too heavy.
+        """
+        if mode == "theory":
+            channel.need_light("one-point-smooth")
+        domain, bend = domain_of(problem), positive("smoothness", problem.smoothness)
+        length = domain.rank * float(channel.spread)
+        slow = math.sqrt(domain.nu * max(math.log(problem.horizon), 1.0) / (2 * problem.horizon))
+        radius = (4 * length * slow / (3 * bend * domain.outer**2)) ** (1 / 3)
+        radius = min(radius, 1.0)
+        return cls(problem=problem, radius=radius, step=radius / length * slow, growth=0.0)
+
+    @classmethod
+    def strong(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
+        """For smooth and strongly convex losses: the step is √((ν + 3β/2α) log T / 2T) / (d v).
+
+        Args:
+            problem: the public facts.
+            mode: whether reports must have the light tails that the theorem asks for.
+            channel: what reports will be like.
+
+        Raises:
+            InvalidValue: the problem has no domain, smoothness or strong convexity, or the tails
+                are too heavy.
+        """
+        if mode == "theory":
+            channel.need_light("one-point-strong")
+        domain, bend = domain_of(problem), positive("smoothness", problem.smoothness)
+        curve = positive("convexity", problem.convexity)
+        length = domain.rank * float(channel.spread)
+        logs = (domain.nu + 1.5 * bend / curve) * max(math.log(problem.horizon), 1.0)
+        step = math.sqrt(logs / (2 * problem.horizon)) / length
+        return cls(problem=problem, radius=1.0, step=step, growth=step * curve)
+
+    def init(self, outlook: Mapping[str, Outlook]) -> State:
+        """Begin at the center, where the barrier is least, and expect a loss at the midpoint."""
+        zero, midpoint = jnp.zeros(self.domain.rank), (self.problem.low + self.problem.high) / 2
+        return State(place=zero, pull=zero, mean=jnp.float64(midpoint))
+
+    def propose(self, state: State, round: Array, stream: Stream) -> Array:
+        """A point of the ellipsoid around where it stands."""
+        sphere = self.domain.basis().T @ self.domain.direction(stream)
+        # Any root will do, since directions are uniform: H = L Lᵀ, and L⁻ᵀ for H^(-1/2).
+        root = jnp.linalg.cholesky(self._hessian(state.place, round + 1))
+        aside = jax.scipy.linalg.solve_triangular(root, sphere, trans=1, lower=True)
+        return self._point(state.place + self.radius * aside)[None]
+
+    def update(self, state: State, action: Array, report: Array, round: Array) -> State:
+        """Add the gradient estimate, and go to the new minimum."""
+        aside = self.domain.basis().T @ (action[0] - self.domain.center()) - state.place
+        # H^(1/2) u = H · aside / radius.
+        along = self._hessian(state.place, round + 1) @ aside / self.radius
+        gradient = self.domain.rank / self.radius * (report[0] - state.mean) * along
+        pull = state.pull + self.step * gradient - self.growth * state.place
+        return State(
+            place=self._descend(state.place, pull, round + 1),
+            pull=pull,
+            mean=taken_in(self.problem, state.mean, report[0], round),
+        )
+
+    def recommend(self, state: State) -> Array:
+        """The point it stands at."""
+        return self._point(state.place)
+
+    def _point(self, place: Array) -> Array:
+        """A place as a point of the set."""
+        return self.domain.center() + self.domain.basis() @ place
+
+    def _hessian(self, place: Array, rounds: Array) -> Array:
+        """Hessian, in the span, of the barrier and of what so many rounds add."""
+        basis = self.domain.basis()
+        barrier = basis.T @ self.domain.barrier_hessian(self._point(place)) @ basis
+        return barrier + self.growth * rounds * jnp.eye(self.domain.rank)
+
+    def _descend(self, place: Array, pull: Array, rounds: Array) -> Array:
+        """Damped Newton steps, none of which leaves the set."""
+        for _ in range(NEWTON):
+            barrier = self.domain.basis().T @ self.domain.barrier_gradient(self._point(place))
+            gradient = pull + self.growth * rounds * place + barrier
+            newton = inverse(self._hessian(place, rounds)) @ gradient
+            decrement = jnp.sqrt(jnp.maximum(gradient @ newton, 0))
+            place = place - newton / (1 + decrement)
+        # Rounding has no say at the boundary: a millionth of the set is left free.
+        inside = self.domain.project(self._point(place), 1 - _MARGIN)
+        return self.domain.basis().T @ (inside - self.domain.center())
+
+
+def _smooth(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> Barrier:
+    return Barrier.smooth(problem, mode=mode, channel=channel)
+
+
+def _strong(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> Barrier:
+    return Barrier.strong(problem, mode=mode, channel=channel)
+
+
+CONTEXT_FREE.add(
+    "one-point-smooth",
+    Entry(
+        make=_smooth,
+        kind=Barrier,
+        summary="smooth convex losses: ellipsoids of a barrier, T^(2/3)",
+        source="Saha, Tewari 2011; Zheng et al. 2020, Algorithm 1, Corollary 4",
+        actions="domain",
+        parent="one-point-smooth",
+    ),
+)
+CONTEXT_FREE.add(
+    "one-point-strong",
+    Entry(
+        make=_strong,
+        kind=Barrier,
+        summary="smooth and strongly convex losses: ellipsoids that shrink, √T",
+        source="Hazan, Levy 2014; Zheng et al. 2020, Algorithm 1, Corollary 4",
+        actions="domain",
+        parent="one-point-strong",
+    ),
+)

@@ -1,0 +1,263 @@
+"""Find the best arm: with a chance of failure that is fixed, or with a number of users that is.
+
+K. Jamieson, M. Malloy, R. Nowak, S. Bubeck, "lil'UCB: an optimal exploration algorithm for
+multi-armed bandits" (2014), with the spread of the reports in its width, as in Zheng et al. (2020),
+section B; and Z. Karnin, T. Koren, O. Somekh, "Almost optimal exploration in multi-armed bandits"
+(2013), sequential halving.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Self
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.contracts import Outlook
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.core.validate import between
+from kerchief.policies.context_free.armed import Counting, Counts, arms_of
+from kerchief.policies.context_free.contract import Channel
+from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
+from kerchief.policies.registry import Mode
+
+__all__ = ["Halving", "HalvingState", "LilUCB", "Stage"]
+
+
+@struct
+class LilUCB(Counting):
+    """Play by confidence bounds of the iterated logarithm; stop when one arm dwarfs the others.
+
+    The arm with the least mean less (1 + β)(1 + √ε) √(2 s² (1 + ε) ln(ln((1 + ε) n) / δ) / n) is
+    played, and an arm that was played more than λ times as often as all others together is the
+    answer. With the parameters of the theorem it is wrong with at most the stated chance (Theorem 2
+    of Jamieson et al.; Theorem 12 of Zheng et al.); the documented ones are the authors' heuristic.
+
+    Attributes:
+        wide: (1 + β)(1 + √ε).
+        slack: 1 + ε.
+        delta: δ.
+        share: λ.
+
+    >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=10)
+    >>> LilUCB.of(problem, channel=Channel.clear(low=0.0, high=1.0)).share
+    2.0
+    """
+
+    wide: float | Array
+    slack: float | Array
+    delta: float | Array
+    share: float | Array
+
+    @classmethod
+    def of(
+        cls,
+        problem: ContextFreeProblem,
+        *,
+        mode: Mode = "tuned",
+        channel: Channel,
+        failure: float = 0.05,
+    ) -> Self:
+        """Build it from public facts alone.
+
+        Args:
+            problem: the public facts.
+            mode: the parameters of the theorem, or the heuristic ones.
+            channel: what reports will be like.
+            failure: with which chance the answer may be wrong.
+
+        Raises:
+            InvalidValue: in theory mode, the reports are not sub-Gaussian.
+        """
+        between("failure", failure, 0.0, 1.0)
+        if mode == "tuned":
+            return cls(
+                problem=problem,
+                channel=channel,
+                wide=1.5,
+                slack=1.0,
+                delta=failure / 5,
+                share=1 + 10 / arms_of(problem),
+            )
+        channel.need_light("lil-ucb")
+        slack, beta = 1.01, 1.0
+        constant = (1 + slack) / (slack - 1) * (1 / math.log(slack)) ** slack
+        return cls(
+            problem=problem,
+            channel=channel,
+            wide=(1 + beta) * (1 + math.sqrt(slack - 1)),
+            slack=slack,
+            delta=(math.sqrt(1 + failure) - 1) ** 2 / (4 * constant),
+            share=((2 + beta) / beta) ** 2,
+        )
+
+    def propose(self, state: Counts, round: Array, stream: Stream) -> Array:
+        """The arm with the least optimistic loss, after each was played three times."""
+        pulls = jnp.maximum(state.pulls, 3)
+        level = jnp.log(jnp.log(self.slack * pulls) / self.delta)
+        width = self.channel.spread * jnp.sqrt(2 * self.slack * level / pulls)
+        index = jnp.where(state.pulls < 3, -jnp.inf, state.means - self.wide * width)
+        return jnp.argmin(index).astype(jnp.int32)
+
+    def stopped(self, state: Counts) -> Array:
+        """Whether one arm was played more than λ times as often as all others together."""
+        most, all_of_them = state.pulls.max(), state.pulls.sum()
+        return (most >= 1 + self.share * (all_of_them - most)) & (state.pulls.min() >= 3)
+
+    def recommend(self, state: Counts) -> Array:
+        """The arm that was played most."""
+        return jnp.argmax(state.pulls).astype(jnp.int32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A stage of halving, all of it public.
+
+    Attributes:
+        first: the round in which it begins.
+        arms: how many arms are played in it, in turns.
+        pulls: how often each of them is.
+    """
+
+    first: int
+    arms: int
+    pulls: int
+
+    @property
+    def last(self) -> int:
+        """One past its last round."""
+        return self.first + self.arms * self.pulls
+
+
+@struct
+class HalvingState(Counts):
+    """Counts of the present stage, the arms from best to worst, and whether all stages are over."""
+
+    order: Array
+    over: Array
+
+
+@struct
+class Halving(Counting):
+    """Sequential halving: equal parts of the horizon to stages, each keeping the better half.
+
+    Reports of earlier stages are forgotten, as in the theorem of Karnin et al.: the answer is wrong
+    with chance at most 3 log₂ K exp(-T / (8 H log₂ K) · (½/s)²), H = max i/Δᵢ² (Theorem 4.1, for
+    s-sub-Gaussian reports in place of s = ½).
+
+    >>> problem = ContextFreeProblem(horizon=240, low=0.0, high=1.0, arms=8)
+    >>> policy = Halving.of(problem, channel=Channel.clear(low=0.0, high=1.0))
+    >>> [(stage.arms, stage.pulls) for stage in policy.stages]
+    [(8, 10), (4, 20), (2, 40)]
+    """
+
+    @classmethod
+    def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
+        """Build it from public facts alone; there is nothing to tune.
+
+        Raises:
+            InvalidValue: the horizon is too short to play every arm once a stage.
+        """
+        built = cls(problem=problem, channel=channel)
+        if built.stages[0].pulls < 1:
+            least = problem.arms * len(built.stages)
+            raise InvalidValue(
+                f"horizon is {problem.horizon}; it must be at least {least} to halve "
+                f"{problem.arms} arms"
+            )
+        return built
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages."""
+        number = max(1, math.ceil(math.log2(self.problem.arms)))
+        stages: list[Stage] = []
+        arms, first = self.problem.arms, 0
+        for _ in range(number):
+            pulls = self.problem.horizon // (number * arms)
+            stages.append(Stage(first=first, arms=arms, pulls=pulls))
+            arms, first = math.ceil(arms / 2), stages[-1].last
+        return tuple(stages)
+
+    def init(self, outlook: Mapping[str, Outlook]) -> HalvingState:
+        """No reports yet, and all arms are alike."""
+        counts, order = super().init(outlook), jnp.arange(self.problem.arms, dtype=jnp.int32)
+        return HalvingState(
+            pulls=counts.pulls, total=counts.total, order=order, over=jnp.bool_(False)
+        )
+
+    def propose(self, state: HalvingState, round: Array, stream: Stream) -> Array:
+        """The survivors of the last stage in turns."""
+        first, arms = self._now(round)
+        return state.order[(round - first) % arms]
+
+    def update(self, state: Counts, action: Array, report: Array, round: Array) -> HalvingState:
+        """Count the report; where a stage ends, order its arms and begin anew."""
+        assert isinstance(state, HalvingState)
+        now = super().update(state, action, report, round)
+        ends = (round + 1 == jnp.array([stage.last for stage in self.stages])).any()
+        # Arms that the stage did not play keep their places behind it.
+        played = now.pulls[state.order] > 0
+        ranks = jnp.argsort(jnp.where(played, now.means[state.order], jnp.inf), stable=True)
+        keep = jnp.where(ends, 0.0, 1.0)
+        return HalvingState(
+            pulls=keep * now.pulls,
+            total=keep * now.total,
+            order=jnp.where(ends, state.order[ranks], state.order),
+            over=round + 1 >= self.stages[-1].last,
+        )
+
+    def stopped(self, state: Counts) -> Array:
+        """Whether all stages are over."""
+        assert isinstance(state, HalvingState)
+        return state.over
+
+    def recommend(self, state: Counts) -> Array:
+        """The best of the last stage."""
+        assert isinstance(state, HalvingState)
+        return state.order[0]
+
+    def _now(self, round: Array) -> tuple[Array, Array]:
+        """Where the present stage begins, and how many arms it plays."""
+        begun = (round >= jnp.array([stage.first for stage in self.stages])).sum() - 1
+        firsts = jnp.array([stage.first for stage in self.stages], jnp.int32)
+        arms = jnp.array([stage.arms for stage in self.stages], jnp.int32)
+        return firsts[begun], arms[begun]
+
+
+def _lil(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> LilUCB:
+    return LilUCB.of(problem, mode=mode, channel=channel)
+
+
+def _halving(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> Halving:
+    return Halving.of(problem, mode=mode, channel=channel)
+
+
+CONTEXT_FREE.add(
+    "lil-ucb",
+    Entry(
+        make=_lil,
+        kind=LilUCB,
+        summary="ask until the best arm is known but for a fixed chance of failure",
+        source="Jamieson, Malloy, Nowak, Bubeck 2014; Zheng et al. 2020, Theorem 12",
+        aim="best arm",
+        parent="lil-ucb",
+    ),
+)
+CONTEXT_FREE.add(
+    "halving",
+    Entry(
+        make=_halving,
+        kind=Halving,
+        summary="sequential halving: the best arm from a fixed number of users",
+        source="Karnin, Koren, Somekh 2013; Zheng et al. 2020, Algorithm 1",
+        aim="best arm",
+        parent="halving",
+    ),
+)

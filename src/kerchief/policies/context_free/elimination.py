@@ -1,0 +1,115 @@
+"""Successive elimination on arms: play in turns, and drop what is clearly worse.
+
+E. Even-Dar, S. Mannor, Y. Mansour, "Action elimination and stopping conditions for the multi-armed
+bandit and reinforcement learning problems" (2006), with the spread of the reports in the widths: a
+black box for the reduction of Zheng et al. (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.contracts import Outlook
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.policies.context_free.armed import Counting, Counts
+from kerchief.policies.context_free.contract import Channel
+from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
+from kerchief.policies.registry import Mode
+
+__all__ = ["State", "SuccessiveElimination"]
+
+
+@struct
+class State(Counts):
+    """Counts, and which arms survive."""
+
+    alive: Array
+
+
+@struct
+class SuccessiveElimination(Counting):
+    """Play the survivors in turns; drop an arm that lags the best by both their widths.
+
+    The width of n reports is √(w s² ln(c n²) / n). With w = 2 and c = 4KT/3 all widths of all arms
+    hold at once but for a chance of 2 Σₙ K / (c n²) < 3/T, and then the best arm is never dropped.
+
+    Attributes:
+        width: w.
+        union: c.
+
+    >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=2)
+    >>> policy = SuccessiveElimination.of(problem, channel=Channel.clear(low=0.0, high=1.0))
+    >>> policy.init({}).alive.tolist()
+    [True, True]
+    """
+
+    width: float | Array
+    union: float | Array
+
+    @classmethod
+    def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
+        """Build it from public facts alone.
+
+        Args:
+            problem: the public facts.
+            mode: widths of the theorem, or the documented ones, chosen on seed 1000.
+            channel: what reports will be like.
+
+        Raises:
+            InvalidValue: in theory mode, the reports are not sub-Gaussian.
+        """
+        if mode == "tuned":
+            return cls(problem=problem, channel=channel, width=0.6, union=float(problem.arms))
+        channel.need_light("successive-elimination")
+        union = 4 * problem.arms * problem.horizon / 3
+        return cls(problem=problem, channel=channel, width=2.0, union=union)
+
+    def init(self, outlook: Mapping[str, Outlook]) -> State:
+        """No reports yet, and every arm survives."""
+        counts = super().init(outlook)
+        alive = jnp.ones(self.problem.arms, bool)
+        return State(pulls=counts.pulls, total=counts.total, alive=alive)
+
+    def propose(self, state: State, round: Array, stream: Stream) -> Array:
+        """The survivor that was played least; of several, the first."""
+        return jnp.argmin(jnp.where(state.alive, state.pulls, jnp.inf)).astype(jnp.int32)
+
+    def update(self, state: Counts, action: Array, report: Array, round: Array) -> State:
+        """Count the report, then drop every arm whose best case is above another's worst."""
+        assert isinstance(state, State)
+        now = super().update(state, action, report, round)
+        pulls = jnp.maximum(now.pulls, 1)
+        level = self.width * jnp.log(self.union * pulls**2)
+        width = self.channel.spread * jnp.sqrt(level / pulls)
+        known = now.pulls > 0
+        worst = jnp.where(known & state.alive, now.means + width, jnp.inf)
+        alive = state.alive & ~(known & (now.means - width > worst.min()))
+        return State(pulls=now.pulls, total=now.total, alive=alive)
+
+    def recommend(self, state: Counts) -> Array:
+        """The survivor with the least mean report."""
+        assert isinstance(state, State)
+        known = state.alive & (state.pulls > 0)
+        return jnp.argmin(jnp.where(known, state.means, jnp.inf)).astype(jnp.int32)
+
+
+def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> SuccessiveElimination:
+    return SuccessiveElimination.of(problem, mode=mode, channel=channel)
+
+
+CONTEXT_FREE.add(
+    "successive-elimination",
+    Entry(
+        make=_make,
+        kind=SuccessiveElimination,
+        summary="play the survivors in turns, and drop what is clearly worse",
+        source="Even-Dar, Mannor, Mansour 2006; Zheng et al. 2020, Algorithm 1",
+        parent="successive-elimination",
+    ),
+)

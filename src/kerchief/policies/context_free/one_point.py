@@ -1,0 +1,120 @@
+"""Convex losses with one question a user: gradients from losses on a small sphere.
+
+A. Flaxman, A. Kalai, H. McMahan, "Online convex optimization in the bandit setting" (2005), as the
+black box of K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differentially private
+(contextual) bandits learning" (2020), Algorithm 1 and Theorem 3. Proof: `one_point.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Self
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.contracts import Outlook
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.policies.context_free.contract import Channel
+from kerchief.policies.context_free.domain import OnDomain, domain_of
+from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
+from kerchief.policies.registry import Mode
+
+__all__ = ["OnePoint", "State"]
+
+
+@struct
+class State:
+    """What the learner keeps: where it stands, and the mean report so far."""
+
+    point: Array
+    mean: Array
+
+
+@struct
+class OnePoint(OnDomain):
+    """Gradient descent on rank/radius · (report - mean) · direction.
+
+    The mean of the reports so far, kept within the bounds of losses, is taken off: directions have
+    mean 0 and do not know it, so this changes no expectation, and it makes the estimates shorter.
+
+    Attributes:
+        radius: how far from the point the question lies.
+        step: the length of a step, a unit of gradient.
+
+    >>> from kerchief.core.convex import Ball
+    >>> problem = ContextFreeProblem(horizon=10_000, low=-1.0, high=1.0, domain=Ball(dim=3),
+    ...                              lipschitz=1.0)
+    >>> OnePoint.of(problem, channel=Channel.clear(low=-1.0, high=1.0)).radius  # 1 / T^¼
+    0.1
+    """
+
+    radius: float | Array
+    step: float | Array
+
+    @classmethod
+    def of(cls, problem: ContextFreeProblem, *, channel: Channel) -> Self:
+        """The radius, √(R d v / ((2 + R/r) G)) / T^¼, and the step that make the bound least.
+
+        Args:
+            problem: the public facts.
+            channel: what reports will be like.
+
+        Raises:
+            InvalidValue: the problem has no domain.
+        """
+        domain = domain_of(problem)
+        length = domain.rank * float(channel.spread)
+        bias = (2 + domain.outer / domain.inner) * problem.lipschitz
+        radius = math.sqrt(domain.outer * length / bias) / problem.horizon**0.25
+        radius = min(radius, domain.inner / 2)
+        step = domain.outer * radius / (length * math.sqrt(problem.horizon))
+        return cls(problem=problem, radius=radius, step=step)
+
+    def init(self, outlook: Mapping[str, Outlook]) -> State:
+        """Begin at the center, and expect a loss at the midpoint."""
+        midpoint = (self.problem.low + self.problem.high) / 2
+        return State(point=self.domain.center(), mean=jnp.float64(midpoint))
+
+    def propose(self, state: State, round: Array, stream: Stream) -> Array:
+        """A point of the sphere around where it stands."""
+        return (state.point + self.radius * self.domain.direction(stream))[None]
+
+    def update(self, state: State, action: Array, report: Array, round: Array) -> State:
+        """One step, and back into the set, as far inside as the questions need."""
+        direction = (action[0] - state.point) / self.radius
+        gradient = self.domain.rank / self.radius * (report[0] - state.mean) * direction
+        share = 1 - self.radius / self.domain.inner
+        return State(
+            point=self.domain.project(state.point - self.step * gradient, share),
+            mean=taken_in(self.problem, state.mean, report[0], round),
+        )
+
+    def recommend(self, state: State) -> Array:
+        """The point it stands at."""
+        return state.point
+
+
+def taken_in(problem: ContextFreeProblem, mean: Array, report: Array, round: Array) -> Array:
+    """The mean of all reports after one more, and of one at the midpoint, within the bounds."""
+    return jnp.clip(mean + (report - mean) / (round + 2), problem.low, problem.high)
+
+
+def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> OnePoint:
+    return OnePoint.of(problem, channel=channel)
+
+
+CONTEXT_FREE.add(
+    "one-point",
+    Entry(
+        make=_make,
+        kind=OnePoint,
+        summary="convex losses: descent on losses from a small sphere, T^(3/4)",
+        source="Flaxman, Kalai, McMahan 2005; Zheng et al. 2020, Algorithm 1",
+        actions="domain",
+        parent="one-point",
+    ),
+)

@@ -1,0 +1,215 @@
+"""Convex losses with two questions a user: one protected difference quotient a round.
+
+The learner asks for the losses of two close points; the device divides their difference by the
+distance, clips the slope to the Lipschitz bound, and protects that one number.
+
+A. Agarwal, O. Dekel, L. Xiao, "Optimal algorithms for online convex optimization with multi-point
+bandit feedback" (2010); K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differentially private
+(contextual) bandits learning" (2020), Algorithms 2 and 4, Theorems 5 and 6. Proofs: `two_point.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Self
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.contracts import Outlook
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.core.validate import positive
+from kerchief.policies.context_free.contract import LOSS, Channel, Loss
+from kerchief.policies.context_free.domain import OnDomain, domain_of
+from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
+from kerchief.policies.registry import Mode
+
+__all__ = ["State", "TwoPoint"]
+
+
+@struct
+class State:
+    """What the learner keeps: the point that both questions lie around."""
+
+    point: Array
+
+
+@struct
+class TwoPoint(OnDomain):
+    """Gradient descent on protected slopes in random directions.
+
+    Round t, from 1, steps by 1/(`firmness` + `growth` t) against rank · slope · direction.
+
+    Attributes:
+        radius: how far from the point both questions lie.
+        firmness: the part of a step's inverse that stays.
+        growth: the part that grows with every round: the losses' strong convexity, or 0.
+
+    >>> from kerchief.core.convex import Ball
+    >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=2.0, domain=Ball(dim=4),
+    ...                              lipschitz=2.0)
+    >>> clear = Channel.clear(low=-2.0, high=2.0)
+    >>> TwoPoint.of(problem, channel=clear).firmness     # √(T d) G / R
+    40.0
+    """
+
+    radius: float | Array
+    firmness: float | Array
+    growth: float | Array
+
+    @classmethod
+    def of(cls, problem: ContextFreeProblem, *, channel: Channel) -> Self:
+        """Steps for convex losses that know the noise: R / (d v √T).
+
+        Raises:
+            InvalidValue: the problem has no domain.
+        """
+        domain = domain_of(problem)
+        firmness = math.sqrt(problem.horizon) * _length(problem, channel) / domain.outer
+        return cls(problem=problem, radius=_radius(problem), firmness=firmness, growth=0.0)
+
+    @classmethod
+    def strong(cls, problem: ContextFreeProblem, *, channel: Channel) -> Self:
+        """Steps for strongly convex losses that know the noise: 1 / (α(t + t₀)).
+
+        Raises:
+            InvalidValue: the problem has no domain or no strong convexity.
+        """
+        domain, curve = domain_of(problem), positive("convexity", problem.convexity)
+        noisy = _length(problem, channel) / (curve * domain.outer)
+        # t₀(T + t₀) = (d v / αR)² T: the least bound on regret.
+        half = problem.horizon / 2
+        first = math.sqrt(half**2 + noisy**2 * problem.horizon) - half
+        return cls(problem=problem, radius=_radius(problem), firmness=curve * first, growth=curve)
+
+    @classmethod
+    def paper(cls, problem: ContextFreeProblem) -> Self:
+        """The paper's steps for convex losses, whatever the noise: 1 / √T."""
+        return cls(
+            problem=problem,
+            radius=_radius(problem),
+            firmness=math.sqrt(problem.horizon),
+            growth=0.0,
+        )
+
+    @classmethod
+    def strong_paper(cls, problem: ContextFreeProblem) -> Self:
+        """The paper's steps for strongly convex losses, whatever the noise: 1 / (αt)."""
+        curve = positive("convexity", problem.convexity)
+        return cls(problem=problem, radius=_radius(problem), firmness=0.0, growth=curve)
+
+    @property
+    def queries(self) -> Mapping[str, Loss]:
+        """A slope within the Lipschitz bound, which clips whatever a device computes."""
+        return {LOSS: Loss(low=-self.problem.lipschitz, high=self.problem.lipschitz)}
+
+    def init(self, outlook: Mapping[str, Outlook]) -> State:
+        """Begin at the center."""
+        return State(point=self.domain.center())
+
+    def propose(self, state: State, round: Array, stream: Stream) -> Array:
+        """Two points on opposite sides."""
+        aside = self.radius * self.domain.direction(stream)
+        return jnp.stack([state.point + aside, state.point - aside])
+
+    def answer(self, action: Array, losses: Array) -> Array:
+        """The slope between them, in float64: the difference may be tiny."""
+        losses = losses.astype(jnp.float64)
+        return (losses[0] - losses[1]) / (2 * self.radius)
+
+    def update(self, state: State, action: Array, report: Array, round: Array) -> State:
+        """One step, and back into the set, as far inside as the questions need."""
+        direction = (action[0] - action[1]) / (2 * self.radius)
+        gradient = self.domain.rank * report[0] * direction
+        step = 1 / (self.firmness + self.growth * (round + 1.0))
+        share = 1 - self.radius / self.domain.inner
+        return State(point=self.domain.project(state.point - step * gradient, share))
+
+    def recommend(self, state: State) -> Array:
+        """The point it stands at."""
+        return state.point
+
+
+def _radius(problem: ContextFreeProblem) -> float:
+    """Log T / T of the inner radius: so small that it costs O(log T) in all."""
+    return domain_of(problem).inner * max(math.log(problem.horizon), 1.0) / problem.horizon
+
+
+def _length(problem: ContextFreeProblem, channel: Channel) -> float:
+    """Root mean square length of a gradient estimate, d v, from public facts.
+
+    A slope along a random direction has a mean square of at most G²/d, instead of G², and noise
+    adds to it. Bounded reports beyond G are coins: their squares are alike for every slope.
+    """
+    rank, most = domain_of(problem).rank, problem.lipschitz
+    if channel.high is not None and channel.high > most:
+        return float(rank * channel.high)
+    noise = max(float(channel.spread) ** 2 - most**2, 0.0)
+    return rank * math.sqrt(most**2 / rank + noise)
+
+
+def _convex(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> TwoPoint:
+    return TwoPoint.of(problem, channel=channel)
+
+
+def _strong(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> TwoPoint:
+    return TwoPoint.strong(problem, channel=channel)
+
+
+def _convex_paper(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> TwoPoint:
+    return TwoPoint.paper(problem)
+
+
+def _strong_paper(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> TwoPoint:
+    return TwoPoint.strong_paper(problem)
+
+
+_SOURCE = "Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 2, Theorem 6"
+
+CONTEXT_FREE.add(
+    "two-point",
+    Entry(
+        make=_convex,
+        kind=TwoPoint,
+        summary="convex losses: descent on one protected slope a user, √T",
+        source=_SOURCE,
+        actions="domain",
+        parent="two-point",
+    ),
+)
+CONTEXT_FREE.add(
+    "two-point-strong",
+    Entry(
+        make=_strong,
+        kind=TwoPoint,
+        summary="strongly convex losses: the same with falling steps, log T",
+        source=_SOURCE,
+        actions="domain",
+        parent="two-point-strong",
+    ),
+)
+CONTEXT_FREE.add(
+    "two-point@paper",
+    Entry(
+        make=_convex_paper,
+        kind=TwoPoint,
+        summary="convex losses: the paper's steps, which do not know the noise",
+        source=_SOURCE,
+        actions="domain",
+        parent="two-point@paper",
+    ),
+)
+CONTEXT_FREE.add(
+    "two-point-strong@paper",
+    Entry(
+        make=_strong_paper,
+        kind=TwoPoint,
+        summary="strongly convex losses: the paper's steps, which do not know the noise",
+        source=_SOURCE,
+        actions="domain",
+        parent="two-point-strong@paper",
+    ),
+)

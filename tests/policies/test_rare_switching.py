@@ -1,0 +1,173 @@
+"""The rarely switching bandit: when it fits, what it asks, and how Criterion I plays."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.core.contracts import Arms, Clock, Fitted, Outlook, Release
+from kerchief.core.linalg import svec
+from kerchief.core.random import Stream
+from kerchief.environments import make_environment
+from kerchief.policies.glm.rare_switching import RarelySwitching, State
+from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import protect
+from kerchief.simulation import simulate
+
+WORLD = make_environment(link="probit", dim=2, arms=4, radius=1.5)
+NOW = Clock(round=jnp.int32(9), since={})
+COINS = Stream.of(seed=0, replicate=0)
+
+
+def bandit(*, explore: bool = False, **numbers: Any) -> RarelySwitching:
+    policy = RarelySwitching.of(WORLD.problem(1000), explore=explore)
+    return dataclasses.replace(policy, **numbers)
+
+
+def begun(policy: RarelySwitching, *, noisy: bool = False) -> State:
+    return policy.init({name: Outlook(noisy=noisy) for name in policy.queries})
+
+
+def shown(policy: RarelySwitching, state: State, *grams: Any, noise: float = 0.0) -> State:
+    total = jnp.concatenate([svec(jnp.asarray(gram, jnp.float64)) for gram in grams])
+    release = Release(total=total, count=jnp.int32(10), noise=jnp.float64(noise))
+    return policy.update(state, "curvature", release)
+
+
+def fitted(policy: RarelySwitching, state: State, name: str, point: Any) -> State:
+    release = Fitted(point=jnp.asarray(point), count=jnp.int32(10), noise=jnp.float64(0))
+    return policy.update(state, name, release)
+
+
+def test_a_fit_is_due_when_one_direction_has_grown_by_the_factor() -> None:
+    policy = bandit(ridge=1.0, factor=2.0, steepest=1.0)
+    state = begun(policy)
+    assert not policy.due(state, NOW)["fit"]
+    grown = shown(policy, state, np.diag([0.9, 0.9]))
+    assert not policy.due(grown, NOW)["fit"]
+    grown = shown(policy, state, np.diag([0.0, 1.1]))
+    assert policy.due(grown, NOW)["fit"]
+    anchored = fitted(policy, grown, "fit", [0.1, 0.2])
+    assert not policy.due(anchored, NOW)["fit"]
+    # Twice of 1 + 1.1 is 4.2: one direction may grow to 3.2, and not beyond.
+    assert not policy.due(shown(policy, anchored, np.diag([0.5, 3.1])), NOW)["fit"]
+    assert policy.due(shown(policy, anchored, np.diag([0.5, 3.3])), NOW)["fit"]
+
+
+def test_volume_counts_all_directions_together() -> None:
+    policy = bandit(ridge=1.0, factor=2.0, steepest=1.0, growth="volume")
+    state = begun(policy)
+    assert not policy.due(shown(policy, state, np.diag([0.9, 0.0])), NOW)["fit"]
+    assert policy.due(shown(policy, state, np.diag([0.9, 0.1])), NOW)["fit"]
+
+
+def test_the_anchor_is_a_copy_of_its_day() -> None:
+    """The matrix of the last fit does not follow the matrix of today."""
+    policy = bandit(ridge=1.0, factor=2.0, steepest=1.0)
+    state = fitted(policy, shown(policy, begun(policy), np.eye(2)), "fit", [0.0, 0.0])
+    before = np.array(state.fit.gram)
+    for size in (2.0, 4.0, 8.0):
+        state = shown(policy, state, size * np.eye(2))
+    assert (np.asarray(state.fit.gram) == before).all()
+    assert policy.due(state, NOW)["fit"]
+
+
+def test_a_fit_begins_at_the_last_estimate_in_a_positive_metric() -> None:
+    policy = bandit()
+    state = shown(policy, begun(policy, noisy=True), np.diag([-50.0, 9.0]), noise=3.0)
+    state = fitted(policy, state, "fit", [0.3, -0.2])
+    start = policy.request(state, "fit")
+    assert start is not None
+    assert np.asarray(start.point) == pytest.approx([0.3, -0.2])
+    assert (np.linalg.eigvalsh(np.asarray(start.metric)) > 0).all()
+    assert policy.request(state, "curvature") is None
+
+
+def test_estimates_stay_in_the_ball() -> None:
+    policy = bandit()
+    state = fitted(policy, begun(policy), "fit", [30.0, 40.0])
+    assert np.asarray(state.fit.estimate) == pytest.approx([0.9, 1.2])
+
+
+def test_users_count_by_their_slope_or_as_one() -> None:
+    arms = Arms(features=jnp.eye(4, 2, dtype=jnp.float32), allowed=jnp.ones(4, bool))
+    for weighing, weight in (("slope", np.exp(-0.5)), ("flat", 1.0)):
+        policy = bandit(weighing=weighing)
+        state = fitted(policy, begun(policy), "fit", [1.0, 0.0])
+        record = policy.record(policy.publish(state), arms, jnp.int32(0), jnp.float32(1.0))
+        assert float(record["curvature"].weight) == pytest.approx(weight, rel=1e-6)
+
+
+def test_criterion_one_plays_the_widest_arm_and_says_so_to_the_right_block() -> None:
+    policy = bandit(explore=True, threshold=0.5, ridge=1.0)
+    state = begun(policy)
+    x = jnp.array([[0.9, 0.0], [0.0, 0.3], [0.1, 0.1], [0.99, 0.0]], jnp.float32)
+    arms = Arms(features=x, allowed=jnp.array([True, True, True, False]))
+    model = policy.publish(state)
+    action = policy.act(model, arms, NOW, COINS)
+    assert int(action) == 0
+    record = policy.record(model, arms, action, jnp.float32(1.0))
+    assert np.asarray(record["curvature"].weight).tolist() == [0.0, 1.0]
+    assert np.asarray(record["warm"].features) == pytest.approx([0.9, 0.0])
+    known = shown(policy, state, np.zeros((2, 2)), 100 * np.eye(2))
+    model = policy.publish(known)
+    record = policy.record(model, arms, jnp.int32(1), jnp.float32(1.0))
+    assert float(np.asarray(record["curvature"].weight)[1]) == 0.0
+    assert np.asarray(record["warm"].features).tolist() == [0.0, 0.0]
+
+
+def test_the_warm_estimate_rules_out_arms() -> None:
+    policy = bandit(explore=True, threshold=0.5, warm_width=1.0, width=1e3)
+    state = shown(policy, begun(policy), np.zeros((2, 2)), 1e4 * np.eye(2))
+    state = fitted(policy, state, "warm", [1.0, 0.0])
+    x = jnp.array([[0.9, 0.0], [-0.9, 0.4], [0.88, 0.1], [0.0, 0.0]], jnp.float32)
+    arms = Arms(features=x, allowed=jnp.ones(4, bool))
+    # Without being ruled out, the widest arm would win at this width.
+    assert int(policy.act(policy.publish(state), arms, NOW, COINS)) in (0, 2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("explore", [False, True])
+def test_fits_are_few_and_go_on(explore: bool) -> None:
+    """O(d log T) fits: more of them on longer runs, and never one that freezes."""
+    fits = {}
+    policy = RarelySwitching.of(WORLD.problem(800), explore=explore)
+    policy = dataclasses.replace(policy, loss=dataclasses.replace(policy.loss, fits=40))
+    for horizon in (100, 800):
+        free = Guarantee(epsilon=float("inf"), delta=0.0, trust=Trust.NONE)
+        run = simulate(
+            policy=policy,
+            privatizers=protect(policy, free, horizon=horizon),
+            environment=WORLD,
+            ledger=MemoryLedger(free),
+            horizon=horizon,
+            replicates=4,
+            seed=3,
+            ticks=1,
+        )
+        fits[horizon] = run.releases["fit"]
+    assert (fits[100] >= 2).all()
+    assert (fits[800] > fits[100]).all()
+    assert fits[800].max() < policy.loss.fits
+
+
+def test_a_run_pays_for_all_the_fits_that_it_may_ask_for() -> None:
+    policy = RarelySwitching.of(WORLD.problem(200))
+    promise = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.JOINT)
+    ledger = MemoryLedger(promise)
+    run = simulate(
+        policy=policy,
+        privatizers=protect(policy, promise, horizon=200),
+        environment=WORLD,
+        ledger=ledger,
+        horizon=200,
+        replicates=4,
+        seed=3,
+        ticks=1,
+    )
+    assert [receipt.used for receipt in ledger.receipts] == [1, policy.loss.fits]
+    assert run.spent.epsilon == pytest.approx(2.0, rel=1e-6)

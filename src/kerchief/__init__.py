@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kerchief.core.contracts import Problem
+from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust

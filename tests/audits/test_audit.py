@@ -12,8 +12,8 @@ from kerchief.audits.picture import picture
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
-from kerchief.policies.context_free import CONTEXT_FREE
-from kerchief.policies.phased import PHASED
+from kerchief.policies.registry import POLICIES
+from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, Trust
 
 RARELY = 1e-3

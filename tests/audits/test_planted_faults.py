@@ -26,7 +26,7 @@ from kerchief.audits.neighbours import neighbours
 from kerchief.audits.phased import Clients, phased_views
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import contextual_views
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.contracts import Clock, Example, Outlook
 from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
@@ -35,9 +35,11 @@ from kerchief.core.struct import struct
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
-from kerchief.policies.context_free import CONTEXT_FREE, Loss
+from kerchief.policies.registry import POLICIES
+from kerchief.core.queries import Loss
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.phased import PHASED, UnitBall
+from kerchief.policies.phased import UnitBall
+from kerchief.policies.registry import POLICIES
 from kerchief.policies.phased.elimination import Elimination
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
 from kerchief.privatizers.fits import Fits

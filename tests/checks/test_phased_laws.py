@@ -17,8 +17,9 @@ from kerchief.core.contracts import Clock, Release, Start, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.policies.phased import PHASED, Phase
-from kerchief.policies.phased.contract import UnitBall
+from kerchief.core.phases import Phase
+from kerchief.policies.registry import POLICIES
+from kerchief.core.queries import UnitBall
 from kerchief.privacy import Guarantee
 from kerchief.privatizers import CohortSums
 from kerchief.privatizers.sums import Memory, Tally

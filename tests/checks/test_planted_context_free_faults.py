@@ -14,7 +14,7 @@ import pytest
 from jax import Array
 
 from kerchief.checks import CheckFailed, PlainCase, yield_plain_checks
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.errors import BudgetExceeded
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
@@ -22,7 +22,10 @@ from kerchief.core.struct import struct
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
-from kerchief.policies.context_free import CONTEXT_FREE, LOSS, Channel, Loss, Tsallis, TwoPoint
+from kerchief.policies.context_free import (LOSS, Tsallis, TwoPoint)
+from kerchief.policies.registry import POLICIES
+from kerchief.core.queries import Loss
+from kerchief.core.channel import Channel
 from kerchief.policies.context_free.tsallis import State
 from kerchief.policies.context_free.two_point import State as Place
 from kerchief.privacy import Guarantee, MemoryLedger, Trust

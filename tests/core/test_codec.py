@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import Clock, Problem, Release
+from kerchief.core.contracts import (Clock, Release)
+from kerchief.core.problems import Problem
 from kerchief.core.errors import CodecError
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue
 

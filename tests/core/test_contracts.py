@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kerchief.core.contracts import Problem
+from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
 
 FACTS: dict[str, Any] = {

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import BoundedLoss, Example, Problem, Start
+from kerchief.core.contracts import (BoundedLoss, Example, Start)
+from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.losses import GLMLoss

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Example, Problem
+from kerchief.core.contracts import Example
+from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
 from kerchief.core.pairs import Pair
 from kerchief.mechanisms.gaussian import Gaussian

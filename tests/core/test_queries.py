@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import Array
 
-from kerchief.core.contracts import Example, Problem
+from kerchief.core.contracts import Example
+from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
 from kerchief.core.linalg import svec_size
 from kerchief.core.queries import Gram, Regression, clip_features

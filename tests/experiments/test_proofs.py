@@ -8,8 +8,8 @@ import kerchief
 from kerchief.experiments.proofs import page, proofs
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
-from kerchief.policies.context_free import CONTEXT_FREE
-from kerchief.policies.phased import PHASED
+from kerchief.policies.registry import POLICIES
+from kerchief.policies.registry import POLICIES
 
 ROOT = Path(kerchief.__file__).parent
 NOTHING_ASKED = {"uniform"}

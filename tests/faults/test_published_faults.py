@@ -42,7 +42,7 @@ from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.policies import POLICIES
 from kerchief.policies.glm.rare_switching import RarelySwitching
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.phased import PHASED
+from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust
 from kerchief.privacy import events as what
 from kerchief.privatizers import TRUSTS, CohortSums, PrefixSums, protect

@@ -195,7 +195,7 @@ _BOMBS = (
     '{"class":"kerchief.cli.__main__:main","fields":{}}',
     '{"class":"kerchief.core.codec:_TAGS","fields":{}}',
     '{"class":"kerchief:","fields":{}}',
-    '{"class":"kerchief.core.contracts:Problem","fields":[]}',
+    '{"class":"kerchief.core.problems:Problem","fields":[]}',
     '{"array":"","dtype":"float64","shape":[0,9999999999]}',
     '{"array":"AAAA","dtype":"O","shape":[1]}',
     '{"array":"AAAA","dtype":"a","shape":[]}',

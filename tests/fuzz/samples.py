@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from kerchief.core.context_free import ContextFreeProblem
-from kerchief.core.contracts import Problem
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.problems import Problem
 from kerchief.core.convex import Ball, Box, Simplex
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.pairs import Pair
-from kerchief.core.population import PopulationProblem
+from kerchief.core.problems import PopulationProblem
 from kerchief.core.queries import Gram, Regression
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
 from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian as GridGaussian
 from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
-from kerchief.policies.context_free import Channel
+from kerchief.core.channel import Channel
 from kerchief.policies.linear.online import descent
 from kerchief.privacy import (
     Cohort,
@@ -250,8 +250,8 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "epochs": (_EPOCHS, _EPOCHS[:1]),
         "horizon": (20, 7),
     },
-    "core.context_free:ContextFreeProblem": {"arms": (3,), "domain": (None,), "lipschitz": (0.0,)},
-    "core.context_free:ContextFreeProblem on a domain": {"arms": (0,), "lipschitz": (2.0,)},
+    "core.problems:ContextFreeProblem": {"arms": (3,), "domain": (None,), "lipschitz": (0.0,)},
+    "core.problems:ContextFreeProblem on a domain": {"arms": (0,), "lipschitz": (2.0,)},
     "core.convex:Simplex": {"dim": (3, 2)},
     "core.batches:growing": {"first": (10,), "horizon": (100,)},
     "core.links:link_named": {"name": FACTS["link"]},

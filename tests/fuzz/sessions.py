@@ -25,16 +25,17 @@ from tests.fuzz.targets import Target
 
 from kerchief.cli.main import main
 from kerchief.core.codec import decode, encode
-from kerchief.core.context_free import ContextFreeProblem
-from kerchief.core.contracts import Arms, Clock, Outlook, Problem
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.contracts import (Arms, Clock, Outlook)
+from kerchief.core.problems import Problem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import CapacityExceeded, InvalidValue, KerchiefError
 from kerchief.core.random import Stream
 from kerchief.environments import ChanceArms, Population, make_environment
 from kerchief.experiments.folder import Folder
 from kerchief.policies import POLICIES
-from kerchief.policies.context_free import CONTEXT_FREE
-from kerchief.policies.phased import PHASED
+from kerchief.policies.registry import POLICIES
+from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import protect
 from kerchief.roles import (

@@ -17,8 +17,9 @@ from kerchief.cli.main import main
 from kerchief.core import validate
 from kerchief.core.batches import growing
 from kerchief.core.codec import decode, encode
-from kerchief.core.context_free import ContextFreeProblem
-from kerchief.core.contracts import Arms, Clock, Outlook, Problem
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.contracts import (Arms, Clock, Outlook)
+from kerchief.core.problems import Problem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
 from kerchief.core.links import link_named
@@ -29,7 +30,9 @@ from kerchief.experiments.declare import Comparison
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.plan import player
 from kerchief.policies import POLICIES
-from kerchief.policies.context_free import CONTEXT_FREE, Channel, Loss
+from kerchief.policies.registry import POLICIES
+from kerchief.core.queries import Loss
+from kerchief.core.channel import Channel
 from kerchief.policies.glm.batched import Batched
 from kerchief.policies.glm.ucb import GLMUCB
 from kerchief.policies.linear.linucb import LinUCB

@@ -115,13 +115,13 @@ def test_a_finding_is_shrunk_to_what_it_needs() -> None:
 
 def test_inputs_have_addresses() -> None:
     """The same seed and number give the same input; others give others."""
-    target = TARGETS["core.contracts:Problem"]
+    target = TARGETS["core.problems:Problem"]
     inputs = [repr(draw(target, random.Random(f"{seed}/x/3"))) for seed in (0, 0, 1)]
     assert inputs[0] == inputs[1] != inputs[2]
 
 
 def test_hostile_texts_differ_from_the_sample() -> None:
     dice = random.Random(0)
-    sample = '{"class": "kerchief.core.contracts:Problem", "fields": {"dim": 2}}'
+    sample = '{"class": "kerchief.core.problems:Problem", "fields": {"dim": 2}}'
     changed = [hostile.text(dice, sample) != sample for _ in range(300)]
     assert sum(changed) > 250

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import Problem
+from kerchief.core.problems import Problem
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
 from kerchief.core.pairs import Pair
 from kerchief.core.queries import Gram, Regression

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.convex import Ball, Box, Domain, Simplex
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import POLICY, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, Quadratic
 from kerchief.policies.context_free.barrier import Barrier, State
-from kerchief.policies.context_free.contract import Channel
+from kerchief.core.channel import Channel
 from kerchief.policies.context_free.registry import CONTEXT_FREE
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.simulation.context_free import arrange, simulate_context_free

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Problem, Release, Tree
+from kerchief.core.contracts import (Arms, Clock, Outlook, Release, Tree)
+from kerchief.core.problems import Problem
 from kerchief.core.online import Descent
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct

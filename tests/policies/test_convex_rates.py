@@ -9,7 +9,7 @@ import pytest
 
 from kerchief.core.convex import Ball
 from kerchief.environments.context_free_convex import CONVEX
-from kerchief.policies.context_free import CONTEXT_FREE
+from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.simulation.context_free import arrange, simulate_context_free
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Arms, Clock, Fitted, Outlook, Problem, Release, Start
+from kerchief.core.contracts import (Arms, Clock, Fitted, Outlook, Release, Start)
+from kerchief.core.problems import Problem
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.random import POLICY, Stream
 from kerchief.environments import make_environment

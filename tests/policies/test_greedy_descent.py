@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.checks import Case, CheckFailed, yield_policy_checks
-from kerchief.core.contracts import Arms, Environment, Example, Outlook, Policy, Problem, Tree
+from kerchief.core.contracts import (Arms, Environment, Example, Outlook, Policy, Tree)
+from kerchief.core.problems import Problem
 from kerchief.core.contracts import Release as Released
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS, link_named

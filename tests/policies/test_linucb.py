@@ -16,7 +16,8 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Problem, Release
+from kerchief.core.contracts import (Arms, Clock, Outlook, Release)
+from kerchief.core.problems import Problem
 from kerchief.core.linalg import svec
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import make_environment

@@ -7,7 +7,8 @@ import math
 import jax.numpy as jnp
 import pytest
 
-from kerchief.core.contracts import Outlook, Problem, Release
+from kerchief.core.contracts import (Outlook, Release)
+from kerchief.core.problems import Problem
 from kerchief.policies.linear.linucb_paper import PaperLinUCB
 
 FACTS = Problem(dim=4, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=10_000)

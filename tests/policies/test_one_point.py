@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.convex import Ball, Box, Domain, Simplex
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, Linear, Quadratic
-from kerchief.policies.context_free.contract import LOSS, Channel
+from kerchief.policies.context_free.base import LOSS
+from kerchief.core.channel import Channel
 from kerchief.policies.context_free.domain import Anywhere, BestSeen
 from kerchief.policies.context_free.one_point import OnePoint, State
 from kerchief.policies.context_free.registry import CONTEXT_FREE

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.contracts import Arms, Outlook, Problem, Release
+from kerchief.core.contracts import (Arms, Outlook, Release)
+from kerchief.core.problems import Problem
 from kerchief.core.links import LINKS, link_named
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES

@@ -13,16 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import (
-    Arms,
-    Clock,
-    Environment,
-    Outlook,
-    Policy,
-    Problem,
-    Release,
-    Tree,
-)
+from kerchief.core.contracts import (Arms, Clock, Environment, Outlook, Policy, Release, Tree)
+from kerchief.core.problems import Problem
 from kerchief.core.online import Descent, Doubling, Maler
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment

@@ -13,7 +13,8 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Environment, Outlook, Policy, Problem, Release, Tree
+from kerchief.core.contracts import (Environment, Outlook, Policy, Release, Tree)
+from kerchief.core.problems import Problem
 from kerchief.core.pairs import Pair
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.contracts import Clock
 from kerchief.core.convex import Ball, Box
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, ConvexWorld, Quadratic
-from kerchief.policies.context_free.contract import LOSS, Channel
+from kerchief.policies.context_free.base import LOSS
+from kerchief.core.channel import Channel
 from kerchief.policies.context_free.registry import CONTEXT_FREE
 from kerchief.policies.context_free.two_point import State, TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kerchief.core.contracts import Problem
+from kerchief.core.problems import Problem
 from kerchief.core.errors import BudgetExceeded, InvalidValue
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES

@@ -18,7 +18,8 @@ from kerchief.checks.errors import Broken, Law
 from kerchief.checks.privatizer import noise_has_the_stated_deviation, noise_is_what_was_charged
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
 from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import BoundedSum, Clock, Example, Problem
+from kerchief.core.contracts import (BoundedSum, Clock, Example)
+from kerchief.core.problems import Problem
 from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, Stream

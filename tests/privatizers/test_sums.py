@@ -16,7 +16,8 @@ import pytest
 from jax import Array
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import Clock, Example, Problem
+from kerchief.core.contracts import (Clock, Example)
+from kerchief.core.problems import Problem
 from kerchief.core.errors import BudgetExceeded, UnknownName
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream

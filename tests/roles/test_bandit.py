@@ -15,7 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from kerchief.core.codec import decode
-from kerchief.core.contracts import Clock, Problem
+from kerchief.core.contracts import Clock
+from kerchief.core.problems import Problem
 from kerchief.core.errors import (
     BudgetExceeded,
     CapacityExceeded,

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
-from kerchief.policies.context_free import CONTEXT_FREE, ContextFreePolicy
+from kerchief.policies.context_free import ContextFreePolicy
+from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.questions import Answerer, Asker

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Problem
+from kerchief.core.contracts import (Arms, Clock)
+from kerchief.core.problems import Problem
 from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue, UnknownName
 from kerchief.core.random import Stream
 from kerchief.mechanisms.gaussian import Gaussian

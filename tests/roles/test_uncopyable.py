@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kerchief.core.context_free import ContextFreeProblem
-from kerchief.core.contracts import Problem
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
-from kerchief.policies.context_free import CONTEXT_FREE
+from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers.sums import Tally
 from kerchief.roles import Answerer, Bandit, Curator, Device, InProcess, Mixer, Shuffler

@@ -23,7 +23,10 @@ from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free import Alternating, ChanceArms
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.one_bit import OneBit
-from kerchief.policies.context_free import CONTEXT_FREE, LOSS, Channel, Loss
+from kerchief.policies.context_free import LOSS
+from kerchief.policies.registry import POLICIES
+from kerchief.core.queries import Loss
+from kerchief.core.channel import Channel
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers.billing import settle
 from kerchief.privatizers.schedule import Every

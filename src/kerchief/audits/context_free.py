@@ -11,11 +11,11 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.audits.views import TOGETHER
-from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Outlook, Tree
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.context_free.contract import ContextFreePolicy, Loss
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation.context_free import Scene, advance, begin
 

@@ -10,7 +10,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Arms, BoundedLoss, Clock, Policy, Problem, Tree
+from kerchief.core.contracts import Arms, BoundedLoss, Clock, Policy, Tree
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 

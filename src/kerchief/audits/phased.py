@@ -12,11 +12,11 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.audits.views import TOGETHER
-from kerchief.core.population import PopulationProblem
+from kerchief.core.phases import Phase
+from kerchief.core.problems import PopulationProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, World
-from kerchief.policies.phased.contract import Asking, Phase, Phased
 from kerchief.simulation.phases import Protocol, Scene, begin, play
 
 __all__ = ["Clients", "phased_views", "phases_seen"]

@@ -15,17 +15,16 @@ from kerchief.audits.context_free import plain_views
 from kerchief.audits.phased import phased_views
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import contextual_views
-from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.registry import Registry
 from kerchief.core.validate import whole
 from kerchief.environments.context_free_convex import Quadratic
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
-from kerchief.policies.context_free import CONTEXT_FREE
-from kerchief.policies.phased import PHASED
+from kerchief.policies.registry import POLICIES
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.registry import protect
 from kerchief.simulation import context_free, phases

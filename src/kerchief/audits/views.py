@@ -12,7 +12,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.audits.neighbours import Population, neighbours
-from kerchief.core.contracts import BoundedLoss, Clock, Outlook, Policy, Problem, Start, Tree
+from kerchief.core.contracts import BoundedLoss, Clock, Outlook, Policy, Start, Tree
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.privatizers.privatizer import Privatizer

@@ -43,9 +43,10 @@ from kerchief.checks.reports import (
     noise_is_what_was_charged,
     wild_losses,
 )
+from kerchief.core.channel import Channel
 from kerchief.core.codec import decode, encode
 from kerchief.core.errors import BudgetExceeded
-from kerchief.policies.context_free import CONTEXT_FREE, LOSS, Channel, ContextFreePolicy
+from kerchief.policies.context_free import LOSS, ContextFreePolicy
 from kerchief.privacy import Guarantee, Ledger, Trust
 from kerchief.privacy.rules import ROUNDING
 from kerchief.simulation.context_free import Carry, channel_of

@@ -17,15 +17,16 @@ import numpy as np
 from jax import Array
 
 from kerchief.checks.fixture import DELTA, SEED
-from kerchief.core.context_free import ContextFreeEnvironment, ContextFreeProblem
+from kerchief.core.context_free import ContextFreeEnvironment
 from kerchief.core.contracts import Clock, Tree
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import DEVICE, POLICY, REWARD, Stream
 from kerchief.core.struct import struct
 from kerchief.environments.context_free import ChanceArms
 from kerchief.environments.context_free_convex import Quadratic
-from kerchief.policies.context_free import CONTEXT_FREE, ContextFreePolicy, Entry
+from kerchief.policies.context_free import ContextFreePolicy
 from kerchief.policies.registry import Mode
 from kerchief.privacy import Guarantee, Ledger, MemoryLedger, Trust
 from kerchief.privatizers import CohortSums

@@ -24,10 +24,11 @@ from kerchief.checks.fixture import SEED, promise
 from kerchief.checks.leakage import charged_multiplier
 from kerchief.checks.search import lengths
 from kerchief.checks.statistics import fits_deviation, least_draws
+from kerchief.core.phases import Asked, Phase
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, World
-from kerchief.policies.phased import PHASED, Asked, Asking, Entry, Phase
+from kerchief.policies.phased import Entry
 from kerchief.policies.registry import Mode
 from kerchief.privacy import MemoryLedger
 from kerchief.privatizers import CohortSums

@@ -32,7 +32,8 @@ from kerchief.checks.reference_player import (
     with_one_other,
 )
 from kerchief.checks.search import far_points, lengths
-from kerchief.core.contracts import Arms, BoundedLoss, Clock, Problem, Released, Tree
+from kerchief.core.contracts import Arms, BoundedLoss, Clock, Released, Tree
+from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.binomial import Binomial

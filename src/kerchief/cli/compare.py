@@ -26,12 +26,14 @@ __all__ = ["compare"]
 @options.fewest_arms
 @options.radius
 @options.reward_noise
+@options.option
 @options.horizon
 @options.policies
 @options.trusts
 @options.continual
 @options.shuffling
 @options.randomizer
+@options.number
 @options.epsilons
 @options.delta
 @options.replicates

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.environments.worlds import NOISES
 from kerchief.experiments.declare import Comparison
+from kerchief.privacy.guarantee import Trust
+from kerchief.privatizers.registry import CONTINUALS, RANDOMIZERS, SHUFFLES
 
 __all__ = [
     "arms",
@@ -26,6 +32,8 @@ __all__ = [
     "many_arms",
     "many_replicates",
     "mode",
+    "number",
+    "option",
     "out",
     "out_or_own",
     "policies",
@@ -58,57 +66,99 @@ def _many(
     return _option(flag, target, default, f"{help} Repeatable.", multiple=True, **more)
 
 
-env = _option("--env", "link", _DEFAULTS.link, "Rewards.", metavar="linear|logistic|probit|poisson")
+def _pair(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
+    """NAME=VALUE, where the value is a number if it can be read as one."""
+    pairs = [one.partition("=") for one in given]
+    for name, sign, value in pairs:
+        if not (name and sign and value):
+            raise click.BadParameter(f"{name + sign + value!r} is no NAME=VALUE")
+    return tuple((name, _number(value)) for name, _, value in pairs)
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _own(flag: str, target: str, kind: type, help: str) -> Callable[[Decorated], Decorated]:
+    """An option whose default is the world's own."""
+    return click.option(flag, target, type=kind, help=f"{help}  [default: the world's own]")
+
+
+env = click.option(
+    "--env",
+    "env",
+    metavar="|".join(ENVIRONMENTS),
+    help="The world.  [default: the policy's own]",
+)
+option = click.option(
+    "--option",
+    "options",
+    multiple=True,
+    callback=_pair,
+    metavar="NAME=VALUE",
+    help="A further option of the world, such as clients=5000, gap=0.1 or growth=1.6. Repeatable.",
+)
+number = click.option(
+    "--number",
+    "numbers",
+    multiple=True,
+    callback=_pair,
+    metavar="NAME=VALUE",
+    help="A parameter of the policies, such as exploration=0.5. Repeatable.",
+)
 contexts = _many(
     "--contexts",
     "contexts",
     _DEFAULTS.contexts,
     "Where arms come from.",
-    metavar="ball|intercept|fixed|starved",
+    metavar="|".join(CONTEXTS),
 )
-dim = _option("--dim", "dim", _DEFAULTS.dim, "Length of an arm's feature vector.")
-arms = _option("--arms", "arms", _DEFAULTS.arms, "The most arms in a round.")
+dim = _own("--dim", "dim", int, "Length of an arm's feature vector.")
+arms = _own("--arms", "arms", int, "The most arms in a round.")
 many_arms = _many("--arms", "arms", (20, 100), "The most arms in a round.", type=int)
-radius = _option("--radius", "radius", _DEFAULTS.radius, "Norm of the unknown parameter.")
+radius = _own("--radius", "radius", float, "Norm of the unknown parameter.")
 fewest_arms = click.option(
     "--fewest-arms", "fewest", type=int, help="The fewest arms in a round.  [default: all]"
 )
-reward_noise = _option(
+reward_noise = click.option(
     "--reward-noise",
     "noise",
-    _DEFAULTS.noise,
-    "How rewards fall around their mean.",
-    metavar="bernoulli|binomial|bounded|gaussian",
+    metavar="|".join(NOISES),
+    help="How rewards fall around their mean.  [default: the world's own]",
 )
 horizon = _option("--horizon", "horizon", _DEFAULTS.horizon, "Number of rounds.")
 policies = _many("--policy", "policies", _DEFAULTS.policies, "A bandit's own name.", metavar="NAME")
-trusts = _many(
+trusts = click.option(
     "--trust",
     "trusts",
-    _DEFAULTS.trusts,
-    "Whom users must trust.",
-    metavar="none|local|shuffle|joint|central",
+    multiple=True,
+    callback=lambda context, parameter, given: given or None,
+    metavar="|".join(Trust),
+    help="Whom users must trust. Repeatable.  [default: all that the policy supports]",
 )
 continual = _option(
     "--continual",
     "continual",
     _DEFAULTS.continual,
-    "Noise on running totals, for rows of joint trust; others do without.",
-    metavar="best|blt|tree|toeplitz|doubling",
+    "Noise on running totals, for rows of joint trust.",
+    metavar="|".join(CONTINUALS),
 )
 shuffling = _option(
     "--shuffling",
     "shuffling",
     _DEFAULTS.shuffling,
-    "What devices add to reports, for rows of shuffle trust; others do without.",
-    metavar="best|bits|byte|bit|theorem",
+    "What devices add to reports, for rows of shuffle trust.",
+    metavar="|".join(SHUFFLES),
 )
 randomizer = _option(
     "--randomizer",
     "randomizer",
     _DEFAULTS.randomizer,
-    "What devices do to their reports, for rows of local trust; others do without.",
-    metavar="best|gaussian|laplace|privunit|shortlist|one-bit",
+    "What devices do to their reports, for rows of local trust.",
+    metavar="|".join(RANDOMIZERS),
 )
 epsilons = _many("--epsilon", "epsilons", _DEFAULTS.epsilons, "Privacy asked for.", type=float)
 epsilon = _option("--epsilon", "epsilon", 1.0, "Privacy asked for.")

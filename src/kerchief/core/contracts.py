@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core import validate
-from kerchief.core.links import link_named
+from kerchief.core.problems import AnyProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 
@@ -26,64 +26,24 @@ __all__ = [
     "Clock",
     "Environment",
     "Example",
+    "Feedback",
     "Fitted",
     "Gradient",
+    "Judges",
     "Minimizer",
     "Outlook",
     "Policy",
-    "Problem",
     "Query",
+    "Recommends",
     "Release",
     "Released",
     "Start",
+    "Stops",
+    "Tree",
 ]
 
 # States, models, memories, worlds: pytrees whose form only their owner knows.
 Tree: TypeAlias = Any
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Problem:
-    """The public facts about a problem, fixed before the first user arrives.
-
-    Nothing here may be read from private data: a bound that is too small clips, one that is too
-    large costs noise, and neither costs privacy.
-
-    Attributes:
-        dim: length of an arm's feature vector.
-        arms: the most arms a user may meet.
-        norm: bound on the Euclidean norm of a feature vector.
-        radius: bound on the norm of the unknown parameter.
-        low: least reward.
-        high: greatest reward.
-        horizon: number of rounds.
-        constant: the value of the last coordinate where all arms share it (0 for none): with one, a
-            constant may be taken off all rewards without changing which arm is best.
-        link: how a score ⟨x, θ⟩ becomes an expected reward (`core.links`): a choice of model.
-    """
-
-    dim: int
-    arms: int
-    norm: float
-    radius: float
-    low: float
-    high: float
-    horizon: int
-    constant: float = 0.0
-    link: str = "linear"
-
-    def __post_init__(self) -> None:
-        """Check the facts: noise and clipping rest on them."""
-        validate.whole("dim", self.dim, high=validate.MOST_DIM)
-        validate.whole("arms", self.arms, high=2**24)
-        validate.whole("horizon", self.horizon, high=validate.MOST_ROUNDS)
-        validate.between("norm", self.norm, 1e-9, 1e9, closed=True)
-        validate.between("radius", self.radius, 1e-9, 1e9, closed=True)
-        validate.between("low", self.low, -1e9, 1e9, closed=True)
-        validate.between("high", self.high, self.low, 1e9, closed=True)
-        validate.at_least("high - low", self.high - self.low, 1e-9)
-        validate.between("constant", self.constant, -1e9, 1e9, closed=True)
-        link_named(self.link)
 
 
 @struct
@@ -92,6 +52,11 @@ class Arms:
 
     features: Array
     allowed: Array
+
+    @classmethod
+    def none(cls) -> Self:
+        """Of a user who brings no arms, as the action is the learner's."""
+        return cls(features=jnp.zeros((0, 0), jnp.float32), allowed=jnp.zeros(0, bool))
 
 
 @struct
@@ -113,17 +78,20 @@ class Example:
 
 @struct
 class Release:
-    """A noisy total over all users so far.
+    """A noisy total over all users so far, or the noisy report of the last of them.
 
     Attributes:
         total: the sum of the statistics, with noise.
-        count: how many users it speaks about (public).
+        count: how many users have come (public).
         noise: standard deviation of the noise on each coordinate of `total` (public).
+        action: what this round's user was asked about, where the learner chose it (public); None
+            where each user chose, and the learner must not know.
     """
 
     total: Array
     count: Array
     noise: Array
+    action: Array | None = None
 
 
 @struct
@@ -278,8 +246,20 @@ class Minimizer(Protocol):
 Query: TypeAlias = BoundedSum | BoundedLoss
 
 
+Feedback: TypeAlias = Literal["totals", "reports", "phases"]
+"""What a bandit hears: running totals, each user's own report, or totals over phases."""
+
+
 class Policy(Protocol):
-    """A bandit: frozen parameters and pure functions, for the device and for the learner."""
+    """A bandit: frozen parameters and pure functions, for the device and for the learner.
+
+    Bandits derive from this class and inherit what is usual. One that hears totals (the contextual
+    kind) lets each user choose among arms of their own, and the choice stays on the device. One
+    that hears reports (`ContextFreeProblem`) makes a public choice, and a release says which.
+    Populations are met phase by phase, by `PhasePolicy`.
+    """
+
+    feedback: ClassVar[Feedback] = "totals"
 
     @property
     def queries(self) -> Mapping[str, Query]:
@@ -290,40 +270,68 @@ class Policy(Protocol):
 
     def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
         """Learner: the releases it wants now, from public facts; a plain True means always."""
+        return dict.fromkeys(self.queries, True)
 
     def request(self, state: Tree, name: str) -> Start | None:
         """Learner: what a fit shall begin with; a sum needs nothing."""
+        return None
 
     def update(self, state: Tree, name: str, release: Released) -> Tree:
         """Learner: take in one release. Draws nothing."""
 
     def refreshes(self, clock: Clock) -> Array | bool:
         """Learner: whether a new model is posted after this round (public time alone)."""
+        return True
 
     def publish(self, state: Tree) -> Tree:
         """Learner: the model, which anyone may read."""
+        return state
 
     def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """Device: choose one of the allowed arms."""
+        """Device: choose one of the allowed arms; learner: propose, where it hears reports."""
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """Device: what this user would answer to each query, before clipping and noise."""
 
 
+@runtime_checkable
+class Stops(Protocol):
+    """A bandit that may stop before the horizon; from then on nobody is asked."""
+
+    def stopped(self, state: Tree) -> Array:
+        """Learner: whether nothing more is asked."""
+
+
+@runtime_checkable
+class Recommends(Protocol):
+    """A bandit that can name the one action that it would take for good."""
+
+    def recommend(self, state: Tree) -> Array:
+        """Learner: the arm or the point that it would name now."""
+
+
 class Environment(Protocol):
     """A simulated world: the only thing that knows the truth."""
 
-    def problem(self, horizon: int) -> Problem:
+    def problem(self, horizon: int) -> AnyProblem:
         """The public facts that a policy may be built from."""
 
     def init(self, stream: Stream) -> Tree:
         """Draw what stays the same for the whole run: the parameter, a fixed arm set."""
 
     def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
-        """The arms of this round's user, within the declared norm."""
+        """The arms of this round's user, within the declared norm; `Arms.none()` without any."""
 
-    def reward(self, world: Tree, arms: Arms, action: Array, stream: Stream) -> Array:
-        """Draw the reward of an action."""
+    def reward(self, world: Tree, arms: Arms, action: Array, clock: Clock, stream: Stream) -> Array:
+        """Draw the reward of an action; in a problem of losses, the loss of each question."""
 
-    def regret(self, world: Tree, arms: Arms, action: Array) -> Array:
-        """Expected reward lost against the best allowed arm; for the recorder only."""
+    def regret(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
+        """What an action loses on average against the best; for the recorder only."""
+
+
+@runtime_checkable
+class Judges(Protocol):
+    """A world in which one action is the best for all."""
+
+    def right(self, world: Tree, action: Array) -> Array:
+        """Whether that one was named; for the recorder only."""

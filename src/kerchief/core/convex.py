@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
+from kerchief.core.registry import Registry
 from kerchief.core.validate import MOST_DIM, between, whole
 
 __all__ = ["Ball", "Box", "Domain", "Simplex"]
@@ -318,3 +320,11 @@ class Simplex:
     def barrier_hessian(self, point: Array) -> Array:
         """1/x² on the diagonal."""
         return jnp.diag(1 / point**2)
+
+
+DOMAINS: Registry[Callable[..., Domain]] = Registry("domain")
+"""Convex sets by name; each is built from its dimension."""
+
+DOMAINS.add("ball", Ball)
+DOMAINS.add("box", Box)
+DOMAINS.add("simplex", Simplex)

@@ -28,6 +28,7 @@ class Link:
 
     Attributes:
         name: the word on the command line.
+        summary: what an expected reward is.
         mean: the expected reward of a score.
         slope: the derivative of `mean`.
         integral: a convex function whose derivative is `mean`: what a (quasi-)likelihood pays for a
@@ -39,6 +40,7 @@ class Link:
     """
 
     name: str
+    summary: str
     mean: Curve
     slope: Curve
     integral: Curve
@@ -96,6 +98,7 @@ def _density(score: float) -> float:
 
 _LINEAR = Link(
     name="linear",
+    summary="the expected reward is the score",
     mean=lambda score: score,
     slope=jnp.ones_like,
     integral=lambda score: score * score / 2,
@@ -108,6 +111,7 @@ _LINEAR = Link(
 # |mean''| / slope is tanh(|z| / 2): below one, and near it already for a moderate largest score.
 _LOGISTIC = Link(
     name="logistic",
+    summary="the expected reward is the logistic function of the score",
     mean=jax.nn.sigmoid,
     slope=lambda score: jax.nn.sigmoid(score) * jax.nn.sigmoid(-score),
     integral=jax.nn.softplus,
@@ -123,6 +127,7 @@ _LOGISTIC = Link(
 # same constant stands for the bound on their noise.
 _PROBIT = Link(
     name="probit",
+    summary="the expected reward is the normal distribution function of the score",
     mean=norm.cdf,
     slope=norm.pdf,
     integral=lambda score: score * norm.cdf(score) + norm.pdf(score),
@@ -138,6 +143,7 @@ _PROBIT = Link(
 # slope, as a Poisson count does.
 _POISSON = Link(
     name="poisson",
+    summary="the expected reward is the exponential of the score",
     mean=jnp.exp,
     slope=jnp.exp,
     integral=jnp.exp,

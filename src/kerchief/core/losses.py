@@ -7,9 +7,10 @@ import dataclasses
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Example, Minimizer, Problem, Start
+from kerchief.core.contracts import Example, Minimizer, Start
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import newton
+from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.validate import MOST_DIM, MOST_ROUNDS, between, increasing, whole
 

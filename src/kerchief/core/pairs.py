@@ -14,7 +14,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Example, Problem
+from kerchief.core.contracts import Example
+from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.validate import MOST_DIM, between, increasing, whole
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Example, Problem
+from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.links import link_named
-from kerchief.core.validate import MOST_DIM, between, increasing, whole
+from kerchief.core.problems import ContextFreeProblem, Problem
+from kerchief.core.validate import MOST_DIM, at_least, between, increasing, whole
 
-__all__ = ["Gram", "Regression", "clip_features", "finite"]
+__all__ = ["Gram", "Loss", "Regression", "UnitBall", "clip_features", "finite"]
 
 
 def finite(value: Array) -> Array:
@@ -266,3 +268,104 @@ def _multiple(factor: float, dim: int) -> NDArray[np.float64]:
     """The flat form of a multiple of the identity."""
     rows, columns = np.triu_indices(dim)
     return np.where(rows == columns, factor, 0.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loss:
+    """The sum over users of one number in an interval.
+
+    Attributes:
+        low: the number is clipped to at least this.
+        high: the number is clipped to at most this.
+        importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: none: there is one report a round.
+
+    >>> Loss(low=0.0, high=1.0).encode(jnp.array(7.0)).tolist()
+    [1.0]
+    """
+
+    low: float
+    high: float
+    importance: float = 1.0
+    batches: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the bounds: privacy rests on them."""
+        between("low", self.low, -1e9, 1e9, closed=True)
+        between("high", self.high, self.low, 1e9, closed=True)
+        at_least("high - low", self.high - self.low, 1e-9)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
+
+    @classmethod
+    def of(cls, problem: ContextFreeProblem) -> Self:
+        """The loss of one action."""
+        return cls(low=problem.low, high=problem.high)
+
+    @property
+    def size(self) -> int:
+        """One number."""
+        return 1
+
+    @property
+    def sensitivity(self) -> float:
+        """The length of the interval, which its two ends attain."""
+        return self.high - self.low
+
+    @property
+    def center(self) -> float:
+        """The middle of the interval."""
+        return (self.low + self.high) / 2
+
+    @property
+    def radius(self) -> float:
+        """Every number lies within this distance of the center."""
+        return (self.high - self.low) / 2
+
+    def encode(self, record: Array) -> Array:
+        """Clip the number, always."""
+        return jnp.clip(finite(jnp.reshape(record, (1,))), self.low, self.high)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnitBall:
+    """The sum over clients of a vector in the unit ball.
+
+    Attributes:
+        size: length of the vector.
+        importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: none here: the phases, and with them the cohorts, depend on the noise level.
+
+    >>> import jax.numpy as jnp
+    >>> UnitBall(size=2).encode(jnp.array([0.0, 2.0])).tolist()
+    [0.0, 1.0]
+    """
+
+    size: int
+    importance: float = 1.0
+    batches: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        whole("size", self.size, high=2**24)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
+
+    @property
+    def sensitivity(self) -> float:
+        """The diameter of the ball, which opposite vectors attain."""
+        return 2.0
+
+    @property
+    def center(self) -> float:
+        """The ball's center."""
+        return 0.0
+
+    @property
+    def radius(self) -> float:
+        """The ball's radius."""
+        return 1.0
+
+    def encode(self, record: Array) -> Array:
+        """Scale a vector that is too long into the ball."""
+        return clip_features(record, 1.0)

@@ -13,16 +13,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core import validate
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
-__all__ = ["Alternating", "ChanceArms", "CountedArms", "Switching", "World"]
+__all__ = ["Alternating", "BestArms", "ChanceArms", "CountedArms", "Switching"]
 
 
 @struct
-class World:
+class BestArms:
     """The truth of one run.
 
     Attributes:
@@ -39,38 +40,45 @@ class _Arms:
     """What the worlds here share.
 
     Attributes:
-        arms: how many there are.
+        count: how many arms there are.
         gap: how much less the best arm loses, on average, than the others.
     """
 
-    arms: int = static()
+    count: int = static()
     gap: float | Array
 
     def problem(self, horizon: int) -> ContextFreeProblem:
         """The public facts."""
-        return ContextFreeProblem(horizon=horizon, low=0.0, high=1.0, arms=self.arms)
+        return ContextFreeProblem(horizon=horizon, low=0.0, high=1.0, arms=self.count)
 
-    def init(self, stream: Stream) -> World:
+    def init(self, stream: Stream) -> BestArms:
         """Draw two different arms."""
         first, second = stream.uniform(2)
-        best = _whole(first, self.arms)
-        other = (best + 1 + _whole(second, self.arms - 1)) % self.arms
-        return World(best=best, other=other)
+        best = _whole(first, self.count)
+        other = (best + 1 + _whole(second, self.count - 1)) % self.count
+        return BestArms(best=best, other=other)
 
-    def means(self, world: World, action: Array, round: Array) -> Array:
+    def arms(self, world: BestArms, clock: Clock, stream: Stream) -> Arms:
+        """Users bring none."""
+        return Arms.none()
+
+    def means(self, world: BestArms, action: Array, round: Array) -> Array:
         """The expected loss of an arm in a round."""
         raise NotImplementedError
 
-    def losses(self, world: World, action: Array, round: Array, stream: Stream) -> Array:
-        """A coin that shows 1 with the arm's mean as its chance."""
-        mean = self.means(world, action, round)
+    def reward(
+        self, world: BestArms, arms: Arms, action: Array, clock: Clock, stream: Stream
+    ) -> Array:
+        """A loss: a coin that shows 1 with the arm's mean as its chance."""
+        mean = self.means(world, action, clock.round)
         return (stream.uniform(1) <= mean).astype(jnp.float32)
 
-    def regret(self, world: World, action: Array, round: Array) -> Array:
+    def regret(self, world: BestArms, arms: Arms, action: Array, clock: Clock) -> Array:
         """Expected loss above that of the best fixed arm; in some rounds it may be below."""
-        return self.means(world, action, round) - self.means(world, world.best, round)
+        least = self.means(world, world.best, clock.round)
+        return self.means(world, action, clock.round) - least
 
-    def right(self, world: World, action: Array) -> Array:
+    def right(self, world: BestArms, action: Array) -> Array:
         """Whether an arm is the best."""
         return action == world.best
 
@@ -92,12 +100,12 @@ class ChanceArms(_Arms):
     def of(cls, *, arms: int = 10, gap: float = 0.2, mean: float = 0.5) -> Self:
         """Check every value."""
         return cls(
-            arms=validate.whole("arms", arms, low=2, high=2**20),
+            count=validate.whole("arms", arms, low=2, high=2**20),
             gap=validate.between("gap", gap, 0.0, 1.0, closed=True),
             mean=validate.between("mean", mean, gap, 1.0, closed=True),
         )
 
-    def means(self, world: World, action: Array, round: Array) -> Array:
+    def means(self, world: BestArms, action: Array, round: Array) -> Array:
         """The expected loss of an arm: the same in all rounds."""
         return self.mean - jnp.where(action == world.best, self.gap, 0.0)
 
@@ -106,7 +114,7 @@ class ChanceArms(_Arms):
 class CountedArms(ChanceArms):
     """The same, where every user who is asked costs one: the price of naming the best arm."""
 
-    def regret(self, world: World, action: Array, round: Array) -> Array:
+    def regret(self, world: BestArms, arms: Arms, action: Array, clock: Clock) -> Array:
         """One user."""
         return jnp.ones(())
 
@@ -133,12 +141,12 @@ class Alternating(_Arms):
         1.6
         """
         return cls(
-            arms=validate.whole("arms", arms, low=2, high=2**20),
+            count=validate.whole("arms", arms, low=2, high=2**20),
             gap=validate.between("gap", gap, 0.0, 0.5, closed=True),
             growth=validate.between("growth", growth, 1.0, 10.0),
         )
 
-    def means(self, world: World, action: Array, round: Array) -> Array:
+    def means(self, world: BestArms, action: Array, round: Array) -> Array:
         """The expected loss of an arm, by the phase."""
         grown = jnp.log1p((self.growth - 1) * round) / math.log(self.growth)
         low = jnp.where(grown.astype(jnp.int32) % 2 == 0, 0.0, 1 - self.gap)
@@ -162,7 +170,7 @@ class Switching(_Arms):
     def of(cls, *, arms: int = 10, gap: float = 0.2, turn: int = 1000) -> Self:
         """Check every value."""
         return cls(
-            arms=validate.whole("arms", arms, low=2, high=2**20),
+            count=validate.whole("arms", arms, low=2, high=2**20),
             gap=validate.between("gap", gap, 0.0, 0.5, closed=True),
             turn=validate.whole("turn", turn, high=2**30),
         )
@@ -184,7 +192,7 @@ class Switching(_Arms):
             )
         return super().problem(horizon)
 
-    def means(self, world: World, action: Array, round: Array) -> Array:
+    def means(self, world: BestArms, action: Array, round: Array) -> Array:
         """The expected loss of an arm, before or after the turn."""
         good = jnp.where(round < self.turn, world.other, world.best)
         return 0.5 - jnp.where(action == good, self.gap, 0.0)

@@ -12,17 +12,18 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core import validate
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Domain
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import static, struct
 
-__all__ = ["CONVEX", "Absolute", "ConvexWorld", "Linear", "Quadratic", "World"]
+__all__ = ["CONVEX", "Absolute", "BestPoint", "ConvexWorld", "Linear", "Quadratic"]
 
 
 @struct
-class World:
+class BestPoint:
     """The truth of one run.
 
     Attributes:
@@ -74,33 +75,39 @@ class ConvexWorld:
         """The public facts."""
         raise NotImplementedError
 
-    def init(self, stream: Stream) -> World:
+    def init(self, stream: Stream) -> BestPoint:
         """Draw the best point."""
         slope = self.domain.direction(stream)
-        return World(slope=slope, best=self.find(slope))
+        return BestPoint(slope=slope, best=self.find(slope))
 
     def find(self, slope: Array) -> Array:
         """The best point."""
         return self.domain.center() + self.away * slope
 
-    def losses(self, world: World, action: Array, round: Array, stream: Stream) -> Array:
+    def arms(self, world: BestPoint, clock: Clock, stream: Stream) -> Arms:
+        """Users bring none."""
+        return Arms.none()
+
+    def reward(
+        self, world: BestPoint, arms: Arms, action: Array, clock: Clock, stream: Stream
+    ) -> Array:
         """What one user loses at each of the points."""
         own = self.noise * self.domain.direction(stream)
         return jax.vmap(lambda point: self.loss(world, point, own))(action)
 
-    def loss(self, world: World, point: Array, own: Array) -> Array:
+    def loss(self, world: BestPoint, point: Array, own: Array) -> Array:
         """What a user with this vector loses at a point."""
         raise NotImplementedError
 
-    def regret(self, world: World, action: Array, round: Array) -> Array:
+    def regret(self, world: BestPoint, arms: Arms, action: Array, clock: Clock) -> Array:
         """Expected loss above the least, as a mean over the points."""
         return jax.vmap(lambda point: self.excess(world, point))(action).mean()
 
-    def excess(self, world: World, point: Array) -> Array:
+    def excess(self, world: BestPoint, point: Array) -> Array:
         """Expected loss at a point above the least."""
         raise NotImplementedError
 
-    def right(self, world: World, action: Array) -> Array:
+    def right(self, world: BestPoint, action: Array) -> Array:
         """Never: no point is the best exactly."""
         return jnp.asarray(False)
 
@@ -131,12 +138,12 @@ class Quadratic(ConvexWorld):
             convexity=1.0,
         )
 
-    def loss(self, world: World, point: Array, own: Array) -> Array:
+    def loss(self, world: BestPoint, point: Array, own: Array) -> Array:
         """½|x - a|²."""
         apart = point - world.best - own
         return apart @ apart / 2
 
-    def excess(self, world: World, point: Array) -> Array:
+    def excess(self, world: BestPoint, point: Array) -> Array:
         """½|x - x*|²."""
         apart = point - world.best
         return apart @ apart / 2
@@ -163,12 +170,12 @@ class Absolute(ConvexWorld):
             lipschitz=steepest,
         )
 
-    def loss(self, world: World, point: Array, own: Array) -> Array:
+    def loss(self, world: BestPoint, point: Array, own: Array) -> Array:
         """|x - x*| + ⟨n, x - x*⟩, which is at least 0 as |n| is at most 1."""
         apart = point - world.best
         return self.excess(world, point) + own @ apart
 
-    def excess(self, world: World, point: Array) -> Array:
+    def excess(self, world: BestPoint, point: Array) -> Array:
         """|x - x*|."""
         distance: Array = jnp.linalg.norm(point - world.best)
         return distance
@@ -196,10 +203,10 @@ class Linear(ConvexWorld):
         """On the boundary, against the slope."""
         return self.domain.lowest(slope)
 
-    def loss(self, world: World, point: Array, own: Array) -> Array:
+    def loss(self, world: BestPoint, point: Array, own: Array) -> Array:
         """⟨s + n, x - center⟩."""
         return (world.slope + own) @ (point - self.domain.center())
 
-    def excess(self, world: World, point: Array) -> Array:
+    def excess(self, world: BestPoint, point: Array) -> Array:
         """⟨s, x - x*⟩."""
         return world.slope @ (point - world.best)

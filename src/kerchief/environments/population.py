@@ -14,19 +14,19 @@ from jax import Array
 from jax.scipy.special import ndtr
 
 from kerchief.core import validate
-from kerchief.core.population import PopulationProblem
+from kerchief.core.problems import PopulationProblem
 from kerchief.core.random import WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments.contexts import on_sphere
 
-__all__ = ["EXACT", "Population", "World"]
+__all__ = ["EXACT", "Population", "PopulationTruth"]
 
 EXACT = 16
 """Averages of at most so many rewards are drawn from their exact law."""
 
 
 @struct
-class World:
+class PopulationTruth:
     """The truth of one run: the common parameter, and the public actions, one a row."""
 
     parameter: Array
@@ -98,15 +98,17 @@ class Population:
             spread=float(self.spread),
         )
 
-    def init(self, stream: Stream) -> World:
+    def init(self, stream: Stream) -> PopulationTruth:
         """Draw the parameter and the actions."""
         at = stream if self.fixed is None else Stream.of(seed=self.fixed, replicate=0).at(WORLD)
-        return World(
+        return PopulationTruth(
             parameter=on_sphere(at.split(0), 1, self.dim)[0] * jnp.float32(self.radius),
             features=on_sphere(at.split(1), self.count, self.dim),
         )
 
-    def averages(self, world: World, features: Array, pulls: Array, stream: Stream) -> Array:
+    def averages(
+        self, world: PopulationTruth, features: Array, pulls: Array, stream: Stream
+    ) -> Array:
         """What one client saw: its average reward on each of these actions, 0 for no pulls.
 
         Averages of at most `EXACT` rewards have their exact, binomial law. Longer ones are normal
@@ -120,7 +122,7 @@ class Population:
         few = 2 * _successes((1 + mean) / 2, times, ndtr(normal)) / times - 1
         return jnp.where(pulls > 0, jnp.where(times > EXACT, many, few), 0)
 
-    def losses(self, world: World) -> Array:
+    def losses(self, world: PopulationTruth) -> Array:
         """Expected reward lost by each action against the best; for the recorder only."""
         means = world.features.astype(jnp.float64) @ world.parameter.astype(jnp.float64)
         return means.max() - means

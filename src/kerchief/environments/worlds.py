@@ -10,14 +10,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core import validate
-from kerchief.core.contracts import Arms, Clock, Problem
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.links import LINKS, link_named
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import static, struct
 from kerchief.environments.contexts import CONTEXTS, Contexts
 
-__all__ = ["NOISES", "GLMEnvironment", "World", "make_environment"]
+__all__ = ["NOISES", "GLMEnvironment", "GLMTruth", "make_environment"]
 
 Draw = Callable[[Array, Array, Array, Stream], Array]
 NOISES: Registry[Draw] = Registry("reward noise")
@@ -62,7 +63,7 @@ def _gaussian(mean: Array, low: Array, high: Array, stream: Stream) -> Array:
 
 
 @struct
-class World:
+class GLMTruth:
     """The truth of one run: the parameter, and the arm set where it is fixed."""
 
     parameter: Array
@@ -136,12 +137,12 @@ class GLMEnvironment:
             link=self.link,
         )
 
-    def init(self, stream: Stream) -> World:
+    def init(self, stream: Stream) -> GLMTruth:
         """Draw the parameter, and the arm set where it is fixed."""
         parameter = self.contexts.parameter(stream.split(0)) * jnp.float32(self.radius)
-        return World(parameter=parameter, kept=self.contexts.init(stream.split(1)))
+        return GLMTruth(parameter=parameter, kept=self.contexts.init(stream.split(1)))
 
-    def arms(self, world: World, clock: Clock, stream: Stream) -> Arms:
+    def arms(self, world: GLMTruth, clock: Clock, stream: Stream) -> Arms:
         """This round's arms and which of them may be chosen."""
         features = self.contexts.features(world.kept, clock, stream)
         count = self.contexts.count
@@ -153,17 +154,19 @@ class GLMEnvironment:
         rank = jnp.argsort(jnp.argsort(stream.split(3).uniform(count)))
         return Arms(features=features, allowed=rank < size)
 
-    def reward(self, world: World, arms: Arms, action: Array, stream: Stream) -> Array:
+    def reward(
+        self, world: GLMTruth, arms: Arms, action: Array, clock: Clock, stream: Stream
+    ) -> Array:
         """Draw the reward of an action."""
         mean = self._means(world, arms.features[action])
         return NOISES[self.noise](mean, jnp.float32(self.low), jnp.float32(self.high), stream)
 
-    def regret(self, world: World, arms: Arms, action: Array) -> Array:
+    def regret(self, world: GLMTruth, arms: Arms, action: Array, clock: Clock) -> Array:
         """Expected reward lost against the best allowed arm."""
         means = self._means(world, arms.features)
         return jnp.where(arms.allowed, means, -jnp.inf).max() - means[action]
 
-    def _means(self, world: World, features: Array) -> Array:
+    def _means(self, world: GLMTruth, features: Array) -> Array:
         """Expected rewards of feature vectors."""
         return link_named(self.link).mean((features * world.parameter).sum(-1))
 

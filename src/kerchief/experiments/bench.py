@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from kerchief.core import validate
+from kerchief.core.phases import PhasePolicy
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.interactive import interactive_timer
 from kerchief.experiments.versions import machine, versions
@@ -28,9 +29,10 @@ from kerchief.policies import POLICIES
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.billing import pay
-from kerchief.privatizers.registry import protect
+from kerchief.privatizers.protect import Protection
+from kerchief.roles.arrange import arrange
 from kerchief.roles.bandit import Noise
-from kerchief.simulation.loop import Carry, Scene, advance, begin
+from kerchief.simulation.loop import Replicate, Scene, advance, begin
 
 __all__ = ["INTERACTIVE_ARMS", "Benchmark", "Case", "bench", "one_core"]
 
@@ -51,7 +53,7 @@ _START = 1500
 _DECISIONS = 32_000
 INTERACTIVE_ARMS = 20
 
-_finish: Callable[[Carry], Carry] = jax.block_until_ready
+_finish: Callable[[Replicate], Replicate] = jax.block_until_ready
 
 Watch: TypeAlias = Callable[[str, float], None]
 Timer: TypeAlias = Callable[[], float]
@@ -238,9 +240,12 @@ def _scene(case: Case) -> Scene:
     """The players of a case, their whole run charged to a ledger."""
     entry, guarantee = POLICIES[case.policy], case.guarantee()
     environment = make_environment(link=entry.home or "linear", dim=_DIM, arms=case.arms)
-    policy = entry.make(environment.problem(_HORIZON), "tuned")
-    privatizers = dict(protect(policy, guarantee, horizon=_HORIZON))
-    pay(privatizers, MemoryLedger(guarantee), horizon=_HORIZON)
+    made = arrange(case.policy, environment.problem(_HORIZON), Protection(guarantee=guarantee))
+    pay(made.privatizers, MemoryLedger(guarantee), horizon=_HORIZON)
+    assert not isinstance(made.policy, PhasePolicy)
     return Scene(
-        policy=policy, privatizers=privatizers, environment=environment, seed=jnp.uint32(0)
+        policy=made.policy,
+        privatizers=dict(made.privatizers),
+        environment=environment,
+        seed=jnp.uint32(0),
     )

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from kerchief.core import validate
 from kerchief.experiments.plan import Cell, Plan
-from kerchief.experiments.runner import Part, stage_of
+from kerchief.experiments.runner import Part
+from kerchief.experiments.runner import play as play_part
 from kerchief.experiments.runner import width as widest
 from kerchief.privacy.guarantee import Guarantee
-from kerchief.simulation.context_free import ContextFreeRun
-from kerchief.simulation.phases import PhasedRun
-from kerchief.simulation.run import Progress, Run
+from kerchief.simulation.recorder import Progress
+from kerchief.simulation.run import Run
 
 __all__ = ["Finished", "Watch", "compare"]
 
@@ -101,10 +101,11 @@ def _play(plan: Plan, cell: Cell, ticks: int, width: int, watch: Watch) -> Finis
     start = time.perf_counter()
     chunks = -(-plan.replicates // width)
     edges = [plan.replicates * i // chunks for i in range(chunks + 1)]
-    stage = stage_of(plan.environment(cell.contexts))
+    environment = plan.environment(cell.contexts)
     runs = [
-        stage.play(
+        play_part(
             cell,
+            environment,
             Part(
                 seed=plan.seed,
                 first=first,
@@ -130,8 +131,7 @@ def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Pr
 
 def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Finished:
     """Chunks side by side; what was spent is what the worst-off user of any was charged."""
-    sent = [run.communication for run in runs if isinstance(run, PhasedRun)]
-    right = [run.right for run in runs if isinstance(run, ContextFreeRun)]
+    right = [run.right for run in runs if run.right is not None]
     return Finished(
         cell=cell,
         rounds=runs[0].rounds,
@@ -142,7 +142,7 @@ def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Finished:
         compile_seconds=sum(run.compile_seconds for run in runs),
         wall_seconds=wall_seconds,
         device=runs[0].device,
-        communication=_means(sent),
+        communication=_means([run.communication for run in runs]),
         right=float(np.concatenate(right).mean()) if right else None,
     )
 

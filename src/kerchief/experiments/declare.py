@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
-from kerchief.core.links import LINKS
 from kerchief.core.registry import Registry
-from kerchief.environments.worlds import GLMEnvironment, make_environment
+from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
 from kerchief.experiments.plan import YARDSTICKS, Cell, Plan, Player, Spot, player
-from kerchief.experiments.runner import MOST_FEATURES
-from kerchief.policies import POLICIES, Mode
+from kerchief.experiments.runner import MOST_FEATURES, arranged
+from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import BEST, CONTINUALS, RANDOMIZERS, SHUFFLES
+from kerchief.simulation.run import AnyEnvironment
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "worlds_of"]
+
+_FLAGS = {Trust.JOINT: "continual", Trust.SHUFFLE: "shuffling", Trust.LOCAL: "randomizer"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison(Plan):
-    """Policies x trusts x epsilons, in worlds that differ in their contexts alone.
+    """Policies x trusts x epsilons, in one world or in several that differ in their contexts.
 
     Attributes:
-        link: how a score becomes an expected reward (`--env`).
-        contexts: where arms come from; each is a comparison of its own.
-        dim: length of a feature vector.
-        arms: the most arms in a round.
-        radius: norm of the unknown parameter.
+        env: the world, a word of `ENVIRONMENTS`; by default the policies' own.
+        contexts: where arms come from, in worlds that have contexts; each is a comparison of its
+            own.
+        dim: length of a feature vector; the world's own if None.
+        arms: the most arms in a round; the world's own if None.
+        radius: norm of the unknown parameter; the world's own if None.
         fewest: the fewest arms in a round; None for always `arms`.
-        noise: how rewards fall around their mean.
+        noise: how rewards fall around their mean; the world's own if None.
+        options: further options of the world, such as ("gap", 0.1).
         horizon: number of rounds.
         policies: bandits by name.
-        trusts: the words under which each of them plays.
-        continual: the noise on prefix totals, for rows of joint trust; others do without.
+        trusts: the words under which each of them plays; by default all that it supports.
+        continual: the noise on prefix totals, for rows of joint trust.
         shuffling: what devices add to shuffled reports, for rows of shuffle trust.
         randomizer: what devices do to their reports, for rows of local trust.
+        numbers: parameters of the policies that are replaced, such as ("exploration", 1.0).
         epsilons: of the private ones.
         delta: of the private ones.
         replicates: independent runs of each cell.
@@ -50,25 +58,29 @@ class Comparison(Plan):
     >>> small = Comparison(contexts=("ball",), trusts=("local",), epsilons=(1.0,))
     >>> [cell.label() for cell in small.cells()]
     ['uniform', 'greedy not private', 'linucb not private', 'linucb local ε=1']
-    >>> Comparison(policies=("uniform",), trusts=("shuffle",))
+    >>> Comparison(policies=("dpe",), trusts=("shuffle",), epsilons=(1.0,)).cells()[-1].label()
+    'dpe shuffle ε=1'
+    >>> Comparison(env="linear", policies=("dpe",))
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: trust is 'shuffle'; policy 'uniform' supports none
+    kerchief.core.errors.InvalidValue: env is 'linear'; policy 'dpe' plays in population
     """
 
-    link: str = "linear"
+    env: str | None = None
     contexts: tuple[str, ...] = ("ball", "fixed")
-    dim: int = 5
-    arms: int = 20
-    radius: float = 1.0
+    dim: int | None = None
+    arms: int | None = None
+    radius: float | None = None
     fewest: int | None = None
-    noise: str = "bernoulli"
+    noise: str | float | None = None
+    options: tuple[tuple[str, Any], ...] = ()
     horizon: int = 10_000
     policies: tuple[str, ...] = ("linucb",)
-    trusts: tuple[str, ...] = ("local", "shuffle", "joint", "central")
+    trusts: tuple[str, ...] | None = None
     continual: str = BEST
     shuffling: str = BEST
     randomizer: str = BEST
+    numbers: tuple[tuple[str, float], ...] = ()
     epsilons: tuple[float, ...] = (0.2, 1.0, 10.0)
     delta: float = 1e-5
     replicates: int = 64
@@ -76,15 +88,14 @@ class Comparison(Plan):
     mode: Mode = "tuned"
 
     def __post_init__(self) -> None:
-        """Check every value."""
+        """Check every value, and that every cell can be played."""
         self._check_lists()
         self._check_numbers()
         self._check_names()
-        for contexts in self.contexts:
-            problem = self.environment(contexts).problem(self.horizon)
-            for one in self._players():
-                one.make(problem, self.delta)
-        validate.whole("arms", self.arms, high=MOST_FEATURES // self.dim)
+        for cell in self.cells():
+            problem = self.environment(cell.contexts).problem(self.horizon)
+            validate.whole("arms", problem.arms, low=0, high=MOST_FEATURES // max(1, problem.dim))
+            arranged(cell, problem)
 
     @property
     def name(self) -> str:
@@ -96,16 +107,26 @@ class Comparison(Plan):
         """The question that every comparison asks."""
         return "What privacy costs a bandit"
 
+    @functools.cached_property
+    def world(self) -> str:
+        """The word of the world: the one that was asked for, or the home of the first policy."""
+        if self.env is not None:
+            return self.env
+        homes = [POLICIES[name].home for name in self.policies]
+        return next((home for home in homes if home is not None), "linear")
+
     def lead(self) -> str:
         """The policies and the worlds."""
+        options = {name: value for name, value in self._options().items() if name != "contexts"}
+        facts = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
         return (
-            f"{', '.join(self.policies)} on {self.link} rewards: {self.arms} arms in {self.dim} "
-            f"dimensions, {self.horizon} rounds, {self.replicates} replicates, seed {self.seed}."
+            f"{', '.join(self.policies)} in the {self.world} world ({facts}): "
+            f"{self.horizon} rounds, {self.replicates} replicates, seed {self.seed}."
         )
 
     def caption(self, contexts: str) -> str:
-        """Comparisons name worlds by their contexts."""
-        return f"{contexts} contexts"
+        """Comparisons name worlds by their contexts, where these have any."""
+        return f"{contexts} contexts" if self._contextual else f"{contexts} world"
 
     def cells(self) -> tuple[Cell, ...]:
         """Every cell, yardsticks and non-private parents first, none twice."""
@@ -114,39 +135,57 @@ class Comparison(Plan):
                 Cell(
                     spot=Spot(player=one, contexts=contexts), delta=self.delta, horizon=self.horizon
                 )
-                for contexts in self.contexts
+                for contexts in (self.contexts if self._contextual else (self.world,))
                 for one in self._players()
             )
         )
 
-    def environment(self, contexts: str) -> GLMEnvironment:
-        """The world of one kind of contexts."""
-        return make_environment(
-            link=self.link,
-            contexts=contexts,
-            dim=self.dim,
-            arms=self.arms,
-            radius=self.radius,
-            fewest=self.fewest,
-            noise=self.noise,
-        )
+    def environment(self, contexts: str) -> AnyEnvironment:
+        """The world of one kind of contexts, or the only one."""
+        return self._environments[contexts]
+
+    @functools.cached_property
+    def _environments(self) -> Mapping[str, AnyEnvironment]:
+        entry, options = ENVIRONMENTS[self.world], dict(self._given())
+        if self._contextual:
+            return {one: entry.make(contexts=one, **options) for one in self.contexts}
+        return {self.world: entry.make(**options)}
+
+    @property
+    def _contextual(self) -> bool:
+        return "contexts" in ENVIRONMENTS[self.world].options
+
+    def _given(self) -> Mapping[str, Any]:
+        """The options of the world that were asked for."""
+        named = {name: getattr(self, name) for name in ("dim", "arms", "radius", "fewest", "noise")}
+        return {name: one for name, one in named.items() if one is not None} | dict(self.options)
+
+    def _options(self) -> Mapping[str, Any]:
+        """The options of the world as they are played."""
+        return {**ENVIRONMENTS[self.world].options, **self._given()}
 
     def parameters(self) -> dict[str, object]:
         """Everything that was chosen, in the words of the command line."""
+        options = dict(self._options())
+        contexts = {"contexts": list(self.contexts)} if self._contextual else {}
+        options.pop("contexts", None)
+        if "fewest" in options:
+            options["fewest_arms"] = options.pop("fewest") or options["arms"]
+            options["reward_noise"] = options.pop("noise")
+        shared = ("dim", "arms", "fewest_arms", "radius", "reward_noise")
+        further = {name: one for name, one in options.items() if name not in shared}
         return {
-            "env": self.link,
-            "contexts": list(self.contexts),
-            "dim": self.dim,
-            "arms": self.arms,
-            "fewest_arms": self.arms if self.fewest is None else self.fewest,
-            "radius": self.radius,
-            "reward_noise": self.noise,
+            "env": self.world,
+            **contexts,
+            **{name: options[name] for name in shared if name in options},
+            **_pairs("option", further),
             "horizon": self.horizon,
             "policy": list(self.policies),
-            "trust": list(self.trusts),
+            "trust": list(self._trusts()),
             "continual": self.continual,
             "shuffling": self.shuffling,
             "randomizer": self.randomizer,
+            **_pairs("number", dict(self.numbers)),
             "epsilon": list(self.epsilons),
             "delta": self.delta,
             "replicates": self.replicates,
@@ -172,29 +211,42 @@ class Comparison(Plan):
         for name in (*YARDSTICKS, *parents):
             yield player(name, mode=self.mode)
         for name in self.policies:
-            for trust in self.trusts:
-                if trust == Trust.NONE:
-                    yield player(name, mode=self.mode)
-                    continue
-                for epsilon in self.epsilons:
-                    yield player(
+            for trust in self._trusts_of(name):
+                for epsilon in (math.inf,) if trust == Trust.NONE else self.epsilons:
+                    one = player(
                         name,
                         trust=trust,
                         epsilon=epsilon,
                         mode=self.mode,
-                        continual=self.continual,
-                        shuffling=self.shuffling,
-                        randomizer=self.randomizer,
+                        mechanism=self._mechanism(trust),
                     )
+                    yield dataclasses.replace(one, numbers=tuple(sorted(self.numbers)))
+
+    def _mechanism(self, trust: str) -> str | None:
+        """The word for a trust's noise; None where nothing is said."""
+        word = getattr(self, _FLAGS[Trust(trust)]) if trust in _FLAGS else BEST
+        return None if word == BEST else str(word)
+
+    def _trusts_of(self, name: str) -> tuple[str, ...]:
+        """Under which trusts a policy plays: those asked for, or all under which it is private."""
+        if self.trusts is not None:
+            return self.trusts
+        return tuple(trust for trust in POLICIES[name].trusts if trust != Trust.NONE)
+
+    def _trusts(self) -> tuple[str, ...]:
+        """Every trust that is played, in the order of first mention."""
+        return tuple(dict.fromkeys(one for name in self.policies for one in self._trusts_of(name)))
 
     def _check_lists(self) -> None:
         for kind in ("contexts", "policies", "trusts", "epsilons"):
             given = getattr(self, kind)
+            if kind == "trusts" and given is None:
+                continue
             if not isinstance(given, tuple) or not given:
                 raise InvalidValue(f"{kind} is empty, or no tuple; give at least one")
 
     def _check_numbers(self) -> None:
-        joint = Trust.JOINT in self.trusts
+        joint = Trust.JOINT in (self.trusts or ())
         longest = CONTINUALS[self.continual].longest if joint else validate.MOST_ROUNDS
         validate.whole("horizon", self.horizon, high=longest)
         validate.whole("replicates", self.replicates, high=10**6)
@@ -204,15 +256,37 @@ class Comparison(Plan):
             validate.positive("epsilon", epsilon)
 
     def _check_names(self) -> None:
-        _known("env", self.link, LINKS)
         _known("mode", self.mode, ("tuned", "theory"))
         CONTINUALS[self.continual]
         SHUFFLES[self.shuffling]
         RANDOMIZERS[self.randomizer]
-        for trust in self.trusts:
+        for trust in self.trusts or ():
             _known("trust", trust, Trust)
         for name in self.policies:
-            _check_trusts(name, self.trusts)
+            _check_world(name, self.world)
+            _check_trusts(name, self._trusts_of(name))
+        for trust, flag in _FLAGS.items():
+            word = getattr(self, flag)
+            if word != BEST and trust not in self._trusts():
+                raise InvalidValue(
+                    f"{flag} is {word!r}, and no row has {trust.value} trust; leave it out, or add "
+                    f"that trust"
+                )
+
+
+def worlds_of(policy: PolicyEntry) -> tuple[str, ...]:
+    """The words of `--env` that a policy plays in."""
+    return tuple(name for name, world in ENVIRONMENTS.items() if _fits(policy, world))
+
+
+def _fits(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
+    return world.problem in policy.problems and world.actions in policy.actions
+
+
+def _check_world(name: str, world: str) -> None:
+    if not _fits(POLICIES[name], ENVIRONMENTS[world]):
+        known = ", ".join(worlds_of(POLICIES[name]))
+        raise InvalidValue(f"env is {world!r}; policy {name!r} plays in {known}")
 
 
 def _check_trusts(name: str, trusts: tuple[str, ...]) -> None:
@@ -222,6 +296,12 @@ def _check_trusts(name: str, trusts: tuple[str, ...]) -> None:
             raise InvalidValue(
                 f"trust is {trust!r}; policy {name!r} supports {', '.join(supported)}"
             )
+
+
+def _pairs(flag: str, values: Mapping[str, object]) -> dict[str, object]:
+    """A repeatable flag with a name and a value each, as far as there are any."""
+    pairs = [f"{name}={value}" for name, value in values.items() if value is not None]
+    return {flag: pairs} if pairs else {}
 
 
 def _known(kind: str, name: str, names: Iterable[str]) -> None:

@@ -16,14 +16,14 @@ from kerchief.experiments.plan import (
     Cell,
     Layout,
     Panel,
-    Place,
     Plan,
     Player,
     Spot,
     player,
 )
 from kerchief.experiments.rows import Row
-from kerchief.experiments.runner import stage_of
+from kerchief.experiments.runner import arranged
+from kerchief.simulation.run import AnyEnvironment
 
 __all__ = ["EXPERIMENTS", "Experiment", "Reproduction", "Setting", "Size", "enter"]
 
@@ -40,12 +40,12 @@ class Setting:
     """
 
     name: str
-    make: Callable[[], Place]
+    make: Callable[[], AnyEnvironment]
     number: float | None = None
     horizon: int | None = None
 
     @functools.cached_property
-    def environment(self) -> Place:
+    def environment(self) -> AnyEnvironment:
         """The environment, built when it is first needed."""
         return self.make()
 
@@ -188,7 +188,7 @@ class Reproduction(Plan):
         validate.whole("replicates", self.replicates, low=2, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
         for cell in self.cells():
-            stage_of(self.environment(cell.contexts)).check(cell)
+            arranged(cell, self.environment(cell.contexts).problem(cell.horizon))
 
     @property
     def name(self) -> str:
@@ -219,7 +219,7 @@ class Reproduction(Plan):
             for spot in self.experiment.spots(self._size())
         )
 
-    def environment(self, contexts: str) -> Place:
+    def environment(self, contexts: str) -> AnyEnvironment:
         """The world of that name."""
         return self._setting(contexts).environment
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kerchief.core.contracts import Problem
+from kerchief.core.problems import Problem
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.roles.bandit import Bandit, Noise
 

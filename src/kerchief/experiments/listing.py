@@ -13,17 +13,11 @@ from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.proofs import proofs
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
-from kerchief.policies.context_free import CONTEXT_FREE
-from kerchief.policies.phased import PHASED
 from kerchief.privatizers.registry import TRUSTS
 
 __all__ = ["LISTINGS", "Line"]
 
 Line = dict[str, object]
-
-# Those that go round by round, those that go phase by phase over a population, and those without
-# contexts; yardsticks are among all of them.
-_BANDITS = dict(CONTEXT_FREE.items()) | dict(PHASED.items()) | dict(POLICIES.items())
 
 LISTINGS: Registry[Callable[[], list[Line]]] = Registry("listing")
 
@@ -39,7 +33,7 @@ def _policies() -> list[Line]:
             "parent": entry.parent,
             "source": entry.source,
         }
-        for name, entry in _BANDITS.items()
+        for name, entry in POLICIES.items()
     ]
 
 
@@ -79,7 +73,7 @@ def _trusts() -> list[Line]:
     return [
         {
             "name": name,
-            "policies": [policy for policy, one in _BANDITS.items() if name in one.trusts],
+            "policies": [policy for policy, one in POLICIES.items() if name in one.trusts],
             "summary": entry.summary,
         }
         for name, entry in TRUSTS.items()

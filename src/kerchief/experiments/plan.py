@@ -10,19 +10,17 @@ import abc
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from kerchief.core.context_free import ContextFreeEnvironment, ContextFreeProblem
-from kerchief.core.contracts import Environment, Policy, Problem
 from kerchief.core.errors import InvalidValue
-from kerchief.core.population import PopulationProblem
+from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import one_of, positive
-from kerchief.environments.population import Population
 from kerchief.policies import POLICIES, Mode
-from kerchief.policies.context_free import CONTEXT_FREE, Channel, ContextFreePolicy
-from kerchief.policies.phased import PHASED, Phased
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privatizers.registry import BEST, CONTINUALS, RANDOMIZERS, SHUFFLES, makers_of
+from kerchief.privatizers.protect import Protection
+from kerchief.privatizers.registry import BEST, MECHANISMS_OF
+from kerchief.roles.arrange import Arranged, arrange
+from kerchief.simulation.run import AnyEnvironment
 
 if TYPE_CHECKING:
     from kerchief.experiments.claims import Verdict
@@ -33,7 +31,6 @@ __all__ = [
     "Cell",
     "Layout",
     "Panel",
-    "Place",
     "Plan",
     "Player",
     "Spot",
@@ -41,15 +38,10 @@ __all__ = [
     "player",
 ]
 
-P = TypeVar("P", Policy, Phased, ContextFreePolicy)
-
 YARDSTICKS = ("uniform", "greedy")
 """Policies that play without protection in every plan, asked for or not."""
 
 Panel: TypeAlias = Literal["rounds", "epsilon"]
-
-Place: TypeAlias = Environment | Population | ContextFreeEnvironment
-"""A world: met round by round, phase by phase as a population is, or without contexts."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,9 +53,7 @@ class Player:
         trust: whom users must trust.
         epsilon: asked for; infinite without protection.
         mode: widths `tuned`, or from the `theory`.
-        continual: the noise on prefix totals, which only joint trust has.
-        shuffling: what devices add to shuffled reports, which only shuffle trust has.
-        randomizer: what devices do to their reports, which only local trust asks of them.
+        mechanism: which noise keeps the promise, a word of its trust.
         numbers: parameters of the policy that are replaced, such as ("exploration", 1.0).
     """
 
@@ -71,9 +61,7 @@ class Player:
     trust: Trust = Trust.NONE
     epsilon: float = math.inf
     mode: Mode = "tuned"
-    continual: str = BEST
-    shuffling: str = BEST
-    randomizer: str = BEST
+    mechanism: str = BEST
     numbers: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -90,12 +78,10 @@ class Player:
     def protection(self) -> str:
         """The trust, and its noise where it is not the default.
 
-        >>> player("linucb", trust="joint", epsilon=1.0, continual="tree").protection
+        >>> player("linucb", trust="joint", epsilon=1.0, mechanism="tree").protection
         'joint, tree'
         """
-        words = (self.continual, self.shuffling, self.randomizer)
-        special = [word for word in words if word != BEST]
-        return ", ".join([str(self.trust), *special])
+        return str(self.trust) if self.mechanism == BEST else f"{self.trust}, {self.mechanism}"
 
     def label(self) -> str:
         """A few words for progress bars, legends and claims.
@@ -107,43 +93,36 @@ class Player:
             return self.name if self.policy == "uniform" else f"{self.name} not private"
         return f"{self.name} {self.protection} ε={self.epsilon:g}"
 
-    def make(self, problem: Problem, delta: float) -> Policy:
-        """Build the policy from public facts alone; a paper's own version may need the promise.
-
-        Raises:
-            KerchiefError: the policy is unknown, has no such number, or asks what nobody answers.
-        """
-        promise = None if self.trust is Trust.NONE else (self.epsilon, delta)
-        policy = POLICIES[self.policy].build(problem, self.mode, promise)
-        makers_of(policy, self.trust, continual=self.continual)
-        return _replaced(policy, dict(self.numbers))
-
-    def make_phased(self, problem: PopulationProblem) -> Phased:
-        """Build a policy for a population from public facts alone.
-
-        Raises:
-            KerchiefError: no policy for populations is called so, or it has no such number.
-        """
-        return _replaced(PHASED[self.policy].make(problem, self.mode), dict(self.numbers))
-
-    def make_context_free(self, problem: ContextFreeProblem, channel: Channel) -> ContextFreePolicy:
-        """Build a policy without contexts from public facts alone.
-
-        Raises:
-            KerchiefError: no such policy, no such number, or it cannot learn from such reports.
-        """
-        return _replaced(
-            CONTEXT_FREE[self.policy].make(problem, self.mode, channel), dict(self.numbers)
+    def promise(self, delta: float, horizon: int) -> Protection:
+        """What is promised, and by which noise."""
+        private = self.trust is not Trust.NONE
+        guarantee = Guarantee(
+            epsilon=self.epsilon if private else math.inf,
+            delta=delta if private else 0.0,
+            trust=self.trust,
+            rounds=horizon,
         )
+        return Protection(guarantee=guarantee, mechanism=self.mechanism)
+
+    def arrange(self, problem: AnyProblem, protection: Protection) -> Arranged:
+        """Build the policy for a problem, and protect it.
+
+        Raises:
+            KerchiefError: the policy is unknown, does not play such problems, has no such number,
+                or asks what nobody answers.
+        """
+        return arrange(self.policy, problem, protection, mode=self.mode, numbers=dict(self.numbers))
+
+    def word(self, trust: Trust) -> str:
+        """The word of the flag of a trust: this player's, if the trust is its own."""
+        return self.mechanism if self.trust is trust else BEST
 
     def parents(self) -> tuple[Player, ...]:
         """The non-private bandit behind a protected one: tuned, and with its published widths."""
         if self.trust is Trust.NONE:
             return ()
-        (entry,) = [
-            kind[self.policy] for kind in (POLICIES, PHASED, CONTEXT_FREE) if self.policy in kind
-        ]
-        return player(entry.parent), player(entry.parent, mode="theory")
+        parent = POLICIES[self.policy].parent
+        return player(parent), player(parent, mode="theory")
 
 
 def player(
@@ -152,51 +131,42 @@ def player(
     trust: str = "none",
     epsilon: float = math.inf,
     mode: Mode = "tuned",
-    continual: str = BEST,
-    shuffling: str = BEST,
-    randomizer: str = BEST,
+    mechanism: str | None = None,
     **numbers: float,
 ) -> Player:
     """Name a player in one line; further numbers replace those of the policy.
 
-    The word for continual noise is for joint trust, that for shuffling for shuffle trust, that for
-    the randomizer for local trust; under any other they change nothing.
+    Args:
+        policy: the bandit's own name.
+        trust: whom users must trust.
+        epsilon: asked for.
+        mode: widths `tuned`, or from the `theory`.
+        mechanism: a word of the trust's noise; by default the bandit's own, which is the least
+            noisy, or that of the paper for a paper's own version.
+        numbers: parameters of the policy that are replaced.
 
     Raises:
-        UnknownName: no continual noise, no shuffle protocol, or no randomizer is called so.
+        UnknownName: there is no such policy, or the trust has no such noise.
 
     >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers
     (('exploration', 2.0),)
+    >>> player("linucb@paper", trust="local", epsilon=1.0).label()
+    'linucb@paper local, gaussian ε=1'
     """
     if not isinstance(policy, str):
         raise InvalidValue(f"policy is a {type(policy).__name__}; give a bandit's name")
-    CONTINUALS[continual]
-    SHUFFLES[shuffling]
-    RANDOMIZERS[randomizer]
+    trusted = Trust(one_of("trust", trust, tuple(Trust)))
+    usual = POLICIES[policy].noises.get(trusted, BEST)
+    word = usual if mechanism is None else mechanism
+    MECHANISMS_OF[trusted][word]
     return Player(
         policy=policy,
-        trust=Trust(one_of("trust", trust, tuple(Trust))),
+        trust=trusted,
         epsilon=positive("epsilon", epsilon, infinite=True),
         mode=mode,
-        continual=continual if trust == Trust.JOINT else BEST,
-        shuffling=shuffling if trust == Trust.SHUFFLE else BEST,
-        randomizer=randomizer if trust == Trust.LOCAL else BEST,
+        mechanism=word,
         numbers=tuple(sorted(numbers.items())),
     )
-
-
-def _replaced(policy: P, numbers: Mapping[str, float]) -> P:
-    if not numbers:
-        return policy
-    made: Any = policy
-    fields = {one.name for one in dataclasses.fields(made) if not one.metadata.get("static")}
-    for name in numbers:
-        if name not in fields:
-            raise InvalidValue(
-                f"number is {name!r}; {type(policy).__name__} has {', '.join(sorted(fields))}"
-            )
-    replaced: P = dataclasses.replace(made, **numbers)
-    return replaced
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -254,10 +224,14 @@ class Cell:
         return None if self.player.trust is Trust.NONE else (self.player.epsilon, self.delta)
 
     @property
+    def protection(self) -> Protection:
+        """What is promised, and by which noise."""
+        return self.player.promise(self.delta, self.horizon)
+
+    @property
     def guarantee(self) -> Guarantee:
         """The promise."""
-        epsilon, delta = self.asked or (math.inf, 0.0)
-        return Guarantee(epsilon=epsilon, delta=delta, trust=self.player.trust, rounds=self.horizon)
+        return self.protection.guarantee
 
     def label(self) -> str:
         """The player in a few words."""
@@ -312,7 +286,7 @@ class Plan(abc.ABC):
         """Every cell in the order of the table, uniform play first in each world."""
 
     @abc.abstractmethod
-    def environment(self, contexts: str) -> Place:
+    def environment(self, contexts: str) -> AnyEnvironment:
         """The world of that name."""
 
     @abc.abstractmethod

@@ -9,16 +9,11 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import kerchief
-from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Query
-from kerchief.core.convex import Ball
-from kerchief.environments.population import Population
-from kerchief.environments.worlds import make_environment
+from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.mechanisms.randomized_bits import Bits, Response
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
-from kerchief.policies.context_free import CONTEXT_FREE, Channel
-from kerchief.policies.phased import PHASED
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.fits import Fits
@@ -38,6 +33,7 @@ _ELSEWHERE = {
     "GLMLoss": "privatizers/fits.md",
     "Increments": "core/queries.md",
     "ThreeBlocks": "core/queries.md",
+    "Loss": "policies/context_free/base.md",
     "UnitBall": "policies/phased/elimination.md",
 }
 _CERTIFIED = (Response, Bits, BitSums)
@@ -120,20 +116,11 @@ def proofs() -> Iterator[Proof]:
     for name, kind in _PRIVATIZERS.items():
         yield _proof("privatizer", name, kind, "proved")
     for name, entry in POLICIES.items():
-        home = make_environment(link=entry.home or "linear", dim=2, arms=2).problem(1000)
-        queries = entry.make(home, "tuned").queries
-        offered: Status = "proved" if entry.deployable else "for study"
+        problem = ENVIRONMENTS[entry.home or "linear"].make().problem(1000)
+        offered: Status = "proved" if entry.deployable and "@" not in name else "for study"
         private = entry.trusts != ("none",)
+        queries = entry.build(problem, "tuned").queries
         yield from _of_queries(name, queries, offered if private else "not private")
-    population = Population.of(dim=2, arms=3, clients=1000).problem(1000)
-    for name, phased in PHASED.items():
-        status = "for study" if name.endswith("@paper") else "proved"
-        yield from _of_queries(name, phased.make(population, "tuned").queries, status)
-    for name, plain in CONTEXT_FREE.items():
-        status = "for study" if name.endswith("@paper") else "proved"
-        problem = _game(plain.actions)
-        asked = plain.make(problem, "tuned", Channel.clear(low=0.0, high=1.0)).queries
-        yield from _of_queries(name, asked, status)
 
 
 def page() -> str:
@@ -167,18 +154,3 @@ def _note(thing: type) -> Path:
     if thing.__name__ in _ELSEWHERE:
         return Path(_ELSEWHERE[thing.__name__])
     return Path(inspect.getfile(thing)).with_suffix(".md").relative_to(_ROOT)
-
-
-def _game(actions: str) -> ContextFreeProblem:
-    """A small problem of one kind."""
-    if actions == "arms":
-        return ContextFreeProblem(horizon=1000, low=0.0, high=1.0, arms=3)
-    return ContextFreeProblem(
-        horizon=1000,
-        low=0.0,
-        high=1.0,
-        domain=Ball(dim=2),
-        lipschitz=1.0,
-        smoothness=1.0,
-        convexity=1.0,
-    )

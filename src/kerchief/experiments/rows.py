@@ -10,6 +10,7 @@ import numpy as np
 
 from kerchief.experiments.compare import Finished
 from kerchief.experiments.plan import Cell
+from kerchief.privacy.guarantee import Trust
 
 __all__ = ["HEADINGS", "Row", "Spread", "amount", "make_rows"]
 
@@ -100,9 +101,9 @@ class Row:
             "mode": self.cell.player.mode,
             "numbers": dict(self.cell.player.numbers),
             "trust": self.trust,
-            "continual": self.cell.player.continual,
-            "shuffling": self.cell.player.shuffling,
-            "randomizer": self.cell.player.randomizer,
+            "continual": self.cell.player.word(Trust.JOINT),
+            "shuffling": self.cell.player.word(Trust.SHUFFLE),
+            "randomizer": self.cell.player.word(Trust.LOCAL),
             "contexts": self.contexts,
             "epsilon": self.epsilon,
             "delta": self.delta,

@@ -1,25 +1,19 @@
-"""Where cells are played: a stage for each kind of world, behind one way to check and to play."""
+"""How a cell is checked and played, whatever the kind of its world."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from functools import partial
-from typing import Protocol
+import functools
 
-from kerchief.core.context_free import ContextFreeEnvironment
-from kerchief.core.contracts import BoundedLoss, Environment, Policy
-from kerchief.environments.population import Population
-from kerchief.experiments.plan import Cell, Place, Plan
-from kerchief.policies.context_free import ContextFreePolicy
+from kerchief.core.contracts import BoundedLoss
+from kerchief.core.problems import AnyProblem
+from kerchief.experiments.plan import Cell, Plan
 from kerchief.privacy.ledger import MemoryLedger
-from kerchief.privatizers.registry import BEST, protect
-from kerchief.privatizers.sums import CohortSums
-from kerchief.simulation import context_free
-from kerchief.simulation.phases import arrange, simulate_phases
-from kerchief.simulation.run import Progress, Run, simulate
+from kerchief.roles.arrange import Arranged
+from kerchief.simulation.recorder import Progress
+from kerchief.simulation.run import AnyEnvironment, Run, simulate
 
-__all__ = ["MOST_FEATURES", "Part", "Stage", "stage_of", "width"]
+__all__ = ["MOST_FEATURES", "Part", "arranged", "play", "width"]
 
 MOST_FEATURES = 2**24
 """What one chunk of replicates may hold in arms; a round keeps a handful of such arrays."""
@@ -51,170 +45,51 @@ class Part:
     progress: Progress
 
 
-class Stage(Protocol):
-    """One world, and how bandits play there."""
+@functools.lru_cache(maxsize=1024)
+def arranged(cell: Cell, problem: AnyProblem) -> Arranged:
+    """The bandit of a cell with its protection, built once.
 
-    def check(self, cell: Cell) -> None:
-        """Build all that a run needs.
-
-        Raises:
-            KerchiefError: something is unknown, out of its bound, or not to be had in this world.
-        """
-
-    def seen(self, cell: Cell) -> int:
-        """How many numbers a replicate looks at in a round."""
-
-    def kept(self, cell: Cell) -> int:
-        """How many numbers a replicate keeps for the whole run."""
-
-    def play(self, cell: Cell, part: Part) -> Run:
-        """Play against a ledger of its own: replicates are parallel universes of one deployment."""
+    Raises:
+        KerchiefError: something is unknown, out of its bound, or not to be had in this world.
+    """
+    return cell.player.arrange(problem, cell.protection)
 
 
-def stage_of(place: Place) -> Stage:
-    """The stage of a world."""
-    if isinstance(place, Population):
-        return Phases(population=place)
-    if isinstance(place, ContextFreeEnvironment):
-        return Questions(world=place)
-    return Rounds(environment=place)
+def play(cell: Cell, environment: AnyEnvironment, part: Part) -> Run:
+    """Play against a ledger of its own: replicates are parallel universes of one deployment."""
+    made = arranged(cell, environment.problem(cell.horizon))
+    return simulate(
+        policy=made.policy,
+        privatizers=made.privatizers,
+        environment=environment,
+        ledger=MemoryLedger(cell.guarantee),
+        horizon=cell.horizon,
+        replicates=part.last - part.first,
+        seed=part.seed,
+        first_replicate=part.first,
+        ticks=part.ticks,
+        progress=part.progress,
+    )
 
 
 def width(plan: Plan) -> int:
     """How many replicates of a plan may play at once in bounded memory."""
-    stages = [(stage_of(plan.environment(cell.contexts)), cell) for cell in plan.cells()]
-    seen = max(stage.seen(cell) for stage, cell in stages)
-    kept = max(stage.kept(cell) for stage, cell in stages)
+    worlds = [(cell, plan.environment(cell.contexts)) for cell in plan.cells()]
+    problems = [(cell, world.problem(cell.horizon)) for cell, world in worlds]
+    seen = max(_seen(problem) for _, problem in problems)
+    kept = max(_kept(cell, problem) for cell, problem in problems)
     room = min(MOST_TOGETHER, MOST_FEATURES // seen, MOST_KEPT // max(1, kept))
     return max(1, min(plan.replicates, room))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Rounds:
-    """A world that is met round by round."""
-
-    environment: Environment
-
-    def check(self, cell: Cell) -> None:
-        """Build the policy."""
-        self._policy(cell)
-
-    def seen(self, cell: Cell) -> int:
-        """The features of all arms."""
-        problem = self.environment.problem(cell.horizon)
-        return problem.arms * problem.dim
-
-    def kept(self, cell: Cell) -> int:
-        """A history, where the policy asks for fits."""
-        losses = [
-            one for one in self._policy(cell).queries.values() if isinstance(one, BoundedLoss)
-        ]
-        return cell.horizon * sum(loss.size for loss in losses)
-
-    def play(self, cell: Cell, part: Part) -> Run:
-        """Play round by round."""
-        policy = self._policy(cell)
-        return simulate(
-            policy=policy,
-            privatizers=protect(
-                policy,
-                cell.guarantee,
-                horizon=cell.horizon,
-                continual=cell.player.continual,
-                shuffling=cell.player.shuffling,
-                randomizer=cell.player.randomizer,
-            ),
-            environment=self.environment,
-            ledger=MemoryLedger(cell.guarantee),
-            horizon=cell.horizon,
-            replicates=part.last - part.first,
-            seed=part.seed,
-            first_replicate=part.first,
-            ticks=part.ticks,
-            progress=part.progress,
-        )
-
-    def _policy(self, cell: Cell) -> Policy:
-        return cell.player.make(self.environment.problem(cell.horizon), cell.delta)
+def _seen(problem: AnyProblem) -> int:
+    """How many numbers a replicate looks at in a round: features, weights, or a few matrices."""
+    if problem.arms == 0:
+        return 4 * problem.dim**2
+    return problem.arms * max(1, problem.dim)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Phases:
-    """A population, which is met phase by phase."""
-
-    population: Population
-
-    def check(self, cell: Cell) -> None:
-        """Build the policy, and see that the population is large enough."""
-        arrange(cell.player.make_phased(self.population.problem(cell.horizon)), cell.guarantee)
-
-    def seen(self, cell: Cell) -> int:
-        """The features of all actions."""
-        problem = self.population.problem(cell.horizon)
-        return problem.arms * problem.dim
-
-    def kept(self, cell: Cell) -> int:
-        """Nothing."""
-        return 0
-
-    def play(self, cell: Cell, part: Part) -> Run:
-        """Play phase by phase."""
-        policy = cell.player.make_phased(self.population.problem(cell.horizon))
-        return simulate_phases(
-            policy=policy,
-            protocol=arrange(policy, cell.guarantee),
-            population=self.population,
-            ledger=MemoryLedger(cell.guarantee),
-            horizon=cell.horizon,
-            replicates=part.last - part.first,
-            seed=part.seed,
-            first_replicate=part.first,
-            ticks=part.ticks,
-            progress=part.progress,
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Questions:
-    """A world without contexts: the server proposes, one user answers a round."""
-
-    world: ContextFreeEnvironment
-
-    def check(self, cell: Cell) -> None:
-        """Build the policy for the reports that it will get."""
-        self._arranged(cell)
-
-    def seen(self, cell: Cell) -> int:
-        """A weight an arm, or a few matrices on a domain."""
-        problem = self.world.problem(cell.horizon)
-        return max(1, problem.arms, 4 * problem.dim**2)
-
-    def kept(self, cell: Cell) -> int:
-        """Nothing."""
-        return 0
-
-    def play(self, cell: Cell, part: Part) -> Run:
-        """Play question by question."""
-        policy, privatizers = self._arranged(cell)
-        return context_free.simulate_context_free(
-            policy=policy,
-            privatizers=privatizers,
-            environment=self.world,
-            ledger=MemoryLedger(cell.guarantee),
-            horizon=cell.horizon,
-            replicates=part.last - part.first,
-            seed=part.seed,
-            first_replicate=part.first,
-            ticks=part.ticks,
-            progress=part.progress,
-        )
-
-    def _arranged(self, cell: Cell) -> tuple[ContextFreePolicy, Mapping[str, CohortSums]]:
-        """The policy and its protection; one bit is what suits a single number best."""
-        word = cell.player.randomizer
-        return context_free.arrange(
-            partial(cell.player.make_context_free, self.world.problem(cell.horizon)),
-            cell.guarantee,
-            horizon=cell.horizon,
-            randomizer="one-bit" if word == BEST else word,
-        )
+def _kept(cell: Cell, problem: AnyProblem) -> int:
+    """How many numbers a replicate keeps for the whole run: a history, where it asks for fits."""
+    queries = arranged(cell, problem).policy.queries.values()
+    return cell.horizon * sum(one.size for one in queries if isinstance(one, BoundedLoss))

@@ -13,6 +13,7 @@ from kerchief.experiments.compare import Finished
 from kerchief.experiments.extras import require_report
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.versions import versions
+from kerchief.privacy.guarantee import Trust
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,9 +89,9 @@ def _facts(one: Finished) -> dict[str, str | float | None]:
         "mode": one.cell.player.mode,
         "numbers": ", ".join(f"{name}={value:g}" for name, value in one.cell.player.numbers),
         "trust": one.cell.trust,
-        "continual": one.cell.player.continual,
-        "shuffling": one.cell.player.shuffling,
-        "randomizer": one.cell.player.randomizer,
+        "continual": one.cell.player.word(Trust.JOINT),
+        "shuffling": one.cell.player.word(Trust.SHUFFLE),
+        "randomizer": one.cell.player.word(Trust.LOCAL),
         "epsilon": epsilon,
         "delta": delta,
         "spent_epsilon": one.spent.epsilon if private else None,

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from kerchief.policies import glm, linear, uniform
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies import context_free, glm, linear, phased, yardsticks
+from kerchief.policies.registry import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms, register
 
-__all__ = ["POLICIES", "Entry", "Mode", "glm", "linear", "uniform"]
+__all__ = [
+    "POLICIES",
+    "AnyPolicy",
+    "Mode",
+    "PolicyEntry",
+    "Terms",
+    "context_free",
+    "glm",
+    "linear",
+    "phased",
+    "register",
+    "yardsticks",
+]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Release
+from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Release
 from kerchief.core.linalg import floored, inverse
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
@@ -36,7 +36,7 @@ class Model:
     width: Array
 
 
-class Ellipsoid:
+class Ellipsoid(Policy):
     """The learner and the choice of an arm; what is reported, and the widths, are the bandit's own.
 
     Attributes:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from kerchief.privatizers.bits import BitSums
+from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.privatizers.registry import CONTINUALS, RANDOMIZERS, SHUFFLES, TRUSTS, protect
+from kerchief.privatizers.protect import Protection, protect
+from kerchief.privatizers.registry import CONTINUALS, MECHANISMS_OF, RANDOMIZERS, SHUFFLES, TRUSTS
 from kerchief.privatizers.schedule import At, Every, OnDemand
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = [
     "CONTINUALS",
+    "MECHANISMS_OF",
     "RANDOMIZERS",
     "SHUFFLES",
     "TRUSTS",
@@ -24,6 +27,8 @@ __all__ = [
     "OnDemand",
     "PrefixSums",
     "Privatizer",
+    "Protection",
     "ShuffledSums",
+    "channel_of",
     "protect",
 ]

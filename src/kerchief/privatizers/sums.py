@@ -52,10 +52,19 @@ class Memory:
 
 @struct
 class CohortSums:
-    """Noisy totals for a bounded-sum query; clearing the tally keeps cohorts disjoint."""
+    """Noisy totals for a bounded-sum query; clearing the tally keeps cohorts disjoint.
+
+    Attributes:
+        query: what it answers.
+        schedule: when it may release.
+        running: whether a release is the total over everyone so far, or the last user's report.
+        device: noise on every report.
+        aggregator: noise on every cohort's total.
+    """
 
     query: BoundedSum = static()
     schedule: Schedule = static()
+    running: bool = static(default=True)
     device: Mechanism | None
     aggregator: Mechanism | None
 
@@ -159,6 +168,9 @@ class CohortSums:
         now = Memory(total=memory.total + cohort, releases=memory.releases + 1)
         # Cohorts partition the past, so a release always speaks about everyone who has arrived.
         users = clock.round + 1
+        if not self.running:
+            one = jnp.ones_like(users)
+            return Release(total=cohort, count=users, noise=self._noise(one, one)), now
         return Release(total=now.total, count=users, noise=self._noise(users, now.releases)), now
 
     def clear(self, tally: Tally) -> Tally:

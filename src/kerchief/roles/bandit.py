@@ -11,14 +11,18 @@ from numpy.typing import ArrayLike
 
 from kerchief.core import validate
 from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import Policy, Problem, Tree
+from kerchief.core.contracts import Policy, Tree
 from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue
-from kerchief.policies import POLICIES, Mode
+from kerchief.core.phases import PhasePolicy
+from kerchief.core.problems import Problem
+from kerchief.policies import POLICIES, AnyPolicy, Mode
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger, MemoryLedger
 from kerchief.privacy.receipts import Receipt
-from kerchief.privatizers import protect
 from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.protect import Protection, protect
+from kerchief.privatizers.randomizers import BEST
+from kerchief.roles.arrange import Arranged, arrange
 from kerchief.roles.device import on_host
 from kerchief.roles.engines import Apart, Compiled, Engine
 from kerchief.roles.uncopyable import Guarded
@@ -64,7 +68,7 @@ class Bandit(Guarded):
     With exact noise (the default) the noise is discrete, drawn from the operating system. Simulated
     noise is floating point from a seed: for experiments only.
 
-    >>> from kerchief.core.contracts import Problem
+    >>> from kerchief.core.problems import Problem
     >>> from kerchief.privacy import Guarantee
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
     >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
@@ -90,9 +94,7 @@ class Bandit(Guarded):
         noise: Noise = "exact",
         seed: int | None = None,
         mode: Mode = "tuned",
-        continual: str = "best",
-        shuffling: str = "best",
-        randomizer: str = "best",
+        mechanism: str = BEST,
         ledger: Ledger | None = None,
     ) -> None:
         """Make a bandit, compile it, and pay for its whole horizon.
@@ -104,12 +106,11 @@ class Bandit(Guarded):
             noise: "exact" for deployment, "simulated" for experiments.
             seed: of simulated noise, 0 to 2**32 - 1; exact noise has none.
             mode: for a policy given by name: widths from its theorem, or tuned.
-            continual: under joint trust, the noise on running totals: "best", "blt", "tree",
-                "toeplitz", or "doubling", whose noise does not grow with the horizon.
-            shuffling: under shuffle trust, what devices add: "best" for coins, "bits", "byte" or
-                "bit" for randomized response, "theorem" for coins by the published constants.
-            randomizer: under local trust, what the device does to a report: "best" for the least
-                noise that keeps the guarantee, "gaussian", "laplace", "privunit" or "shortlist".
+            mechanism: which noise keeps the guarantee, a word of `MECHANISMS_OF` its trust: under
+                joint trust "blt", "tree", "toeplitz", or "doubling", whose noise does not grow with
+                the horizon; under shuffle trust "bits", "byte" or "bit" for randomized response,
+                "theorem" for the published constants; under local trust "gaussian", "laplace",
+                "privunit" or "shortlist". The default is the least noisy one.
             ledger: pays; a fresh one with the guarantee as its budget if None.
 
         Raises:
@@ -123,17 +124,9 @@ class Bandit(Guarded):
                 f"the ledger's budget is for {ledger.budget.trust} trust and the guarantee for "
                 f"{guarantee.trust}; they must speak of the same trust"
             )
-        chosen = _named(policy, problem, guarantee, mode) if isinstance(policy, str) else policy
-        if not hasattr(chosen, "queries"):
-            raise InvalidValue(f"a {type(policy).__name__} is no policy; give a name, or a policy")
-        privatizers = protect(
-            chosen,
-            guarantee,
-            horizon=problem.horizon,
-            continual=continual,
-            shuffling=shuffling,
-            randomizer=randomizer,
-        )
+        protection = Protection(guarantee=guarantee, mechanism=mechanism)
+        made = _arranged(policy, problem, protection, mode)
+        chosen, privatizers = _contextual(made.policy), made.privatizers
         if noise == "exact":
             privatizers = {name: privatizer.exact() for name, privatizer in privatizers.items()}
         setup = Setup(
@@ -276,19 +269,40 @@ class Bandit(Guarded):
         )
 
 
-def _named(name: str, problem: Problem, guarantee: Guarantee, mode: Mode) -> Policy:
+def _arranged(
+    policy: str | Policy, problem: Problem, protection: Protection, mode: Mode
+) -> Arranged:
+    """A bandit that may be deployed here, by its name or as it is given."""
+    if isinstance(policy, str):
+        _check_deployable(policy, protection.trust, mode)
+        made = arrange(policy, problem, protection, mode=mode)
+    elif hasattr(policy, "queries"):
+        privatizers = protect(policy, protection, horizon=problem.horizon)
+        made = Arranged(policy=policy, privatizers=privatizers)
+    else:
+        raise InvalidValue(f"a {type(policy).__name__} is no policy; give a name, or a policy")
+    return made
+
+
+def _contextual(policy: AnyPolicy) -> Policy:
+    if policy.feedback == "totals" and not isinstance(policy, PhasePolicy):
+        return policy
+    raise InvalidValue(
+        f"{type(policy).__name__} hears {policy.feedback}; a Bandit decides among a user's own "
+        "arms: choose a policy for a Problem, such as 'linucb'"
+    )
+
+
+def _check_deployable(name: str, trust: Trust, mode: Mode) -> None:
     entry = POLICIES[name]
-    if guarantee.trust not in entry.trusts:
+    if trust not in entry.trusts:
         known = ", ".join(entry.trusts)
-        raise InvalidValue(f"trust is {guarantee.trust}; {name!r} runs under {known}")
+        raise InvalidValue(f"trust is {trust}; {name!r} runs under {known}")
     validate.one_of("mode", mode, ("theory", "tuned"))
     if not entry.deployable:
         raise InvalidValue(
             f"{name!r} is a paper's own version, for study alone; choose {name.split('@')[0]!r}"
         )
-    private = guarantee.trust is not Trust.NONE
-    promise = (guarantee.epsilon, guarantee.delta) if private else None
-    return entry.build(problem, mode, promise)
 
 
 def _digest(saved: Saved) -> str:

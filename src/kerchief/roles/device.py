@@ -58,10 +58,10 @@ class Device(Guarded):
     often, and nothing else. Under other trusts two visits may fall into one sum, which moves twice
     as far: there a device cannot know what a visit costs, and keeps no ledger.
 
-    >>> from kerchief.core.contracts import Problem
+    >>> from kerchief.core.problems import Problem
     >>> from kerchief.policies import POLICIES
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=9)
-    >>> device = Device(policy=POLICIES["uniform"].make(facts, "tuned"), privatizers={})
+    >>> device = Device(policy=POLICIES["uniform"].build(facts, "tuned"), privatizers={})
     >>> post = Post(model=(), clock=Clock(round=np.int32(0), since={}))
     >>> arms = Arms(features=np.zeros((3, 2)), allowed=np.array([False, True, False]))
     >>> device.act(post, arms, Stream.of(seed=0, replicate=0))

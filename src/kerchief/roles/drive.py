@@ -96,7 +96,7 @@ def drive(
     >>> from kerchief.privacy import Guarantee, MemoryLedger, Trust
     >>> free = MemoryLedger(Guarantee(epsilon=float("inf"), delta=0.0, trust=Trust.NONE))
     >>> world = make_environment(dim=2, arms=3)
-    >>> played = drive(policy=POLICIES["uniform"].make(world.problem(5), "tuned"), privatizers={},
+    >>> played = drive(policy=POLICIES["uniform"].build(world.problem(5), "tuned"), privatizers={},
     ...                environment=world, ledger=free, horizon=5, seed=1)
     >>> played.actions.shape, played.messages
     ((5,), 30)
@@ -166,7 +166,7 @@ class _Stage:
         arms = _arms(self.environment, self.world, clock, self.root.at(ARMS, round=clock.round))
         action = device.act(post, arms, self.root)
         at = self.root.at(REWARD, round=clock.round)
-        reward, lost = _outcome(self.environment, self.world, arms, action, at)
+        reward, lost = _outcome(self.environment, self.world, arms, action, clock, at)
         transport.send(aggregator, device.reports(reward, self.root))
         transport.send("learner", Tick())
         return float(lost), action
@@ -184,7 +184,8 @@ def _arms(environment: Environment, world: Tree, clock: Clock, stream: Stream) -
 
 @jax.jit
 def _outcome(
-    environment: Environment, world: Tree, arms: Arms, action: Any, stream: Stream
+    environment: Environment, world: Tree, arms: Arms, action: Any, clock: Clock, stream: Stream
 ) -> tuple[Array, Array]:
     """The reward of an action, and what it loses in expectation."""
-    return environment.reward(world, arms, action, stream), environment.regret(world, arms, action)
+    reward = environment.reward(world, arms, action, clock, stream)
+    return reward, environment.regret(world, arms, action, clock)

@@ -14,7 +14,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Arms, Policy, Problem, Tree
+from kerchief.core.contracts import Arms, Policy, Tree
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.discrete_blt import DiscreteBLT

@@ -28,10 +28,10 @@ class Learner:
     an action or a reward. Releases come in by asking the aggregator, and all it knows may be
     published.
 
-    >>> from kerchief.core.contracts import Problem
+    >>> from kerchief.core.problems import Problem
     >>> from kerchief.policies import POLICIES
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=9)
-    >>> learner = Learner(policy=POLICIES["uniform"].make(facts, "tuned"), outlook={}, limits={},
+    >>> learner = Learner(policy=POLICIES["uniform"].build(facts, "tuned"), outlook={}, limits={},
     ...                   aggregator=lambda query, clock, request: None)
     >>> learner.handle(Tick()), int(learner.post().clock.round)
     (Done(), 1)

@@ -8,7 +8,6 @@ Li and Wang 2020 with exact noise; the proof is in `policies/context_free/contra
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from functools import partial
 
 import jax
@@ -17,16 +16,16 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core.contracts import Clock, Outlook, Tree
+from kerchief.core.contracts import Clock, Outlook, Stops, Tree
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.validate import MOST_ROUNDS, real_array, whole
-from kerchief.policies.context_free import ContextFreePolicy
+from kerchief.policies.context_free.base import LOSS, ContextFree
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Cohort
 from kerchief.privatizers.billing import pay, settle
-from kerchief.privatizers.sums import CohortSums
+from kerchief.roles.arrange import Arranged
 from kerchief.roles.uncopyable import Guarded
 from kerchief.roles.values import FARTHEST
 
@@ -39,45 +38,40 @@ class Asker:
     It is blind to users: a report is all that it gets, and that is safe to publish. Its own coins
     come from the operating system.
 
-    >>> from functools import partial
-    >>> from kerchief.core.context_free import ContextFreeProblem
-    >>> from kerchief.policies.context_free import CONTEXT_FREE
+    >>> from kerchief.core.problems import ContextFreeProblem
     >>> from kerchief.privacy import MemoryLedger, Trust
-    >>> from kerchief.simulation.context_free import arrange
+    >>> from kerchief.privatizers import Protection
+    >>> from kerchief.roles.arrange import arrange
     >>> promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
     >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=1.0, arms=3)
-    >>> make = partial(CONTEXT_FREE["tsallis"].make, problem, "tuned")
-    >>> policy, privatizers = arrange(make, promise, horizon=100)
-    >>> server = Asker(policy=policy, privatizers=privatizers, ledger=MemoryLedger(promise))
-    >>> device = Answerer(policy=policy, privatizer=privatizers["loss"])
+    >>> made = arrange("tsallis", problem, Protection(guarantee=promise))
+    >>> server = Asker(made, ledger=MemoryLedger(promise))
+    >>> device = Answerer(made)
     >>> action = server.ask()
     >>> server.learn(device.answer(server.round, action, [0.0]))
     >>> server.round, round(server.spent().epsilon, 6)
     (1, 1.0)
     """
 
-    def __init__(
-        self, *, policy: ContextFreePolicy, privatizers: Mapping[str, CohortSums], ledger: Ledger
-    ) -> None:
+    def __init__(self, arranged: Arranged, *, ledger: Ledger) -> None:
         """Pay for the whole horizon.
 
         Args:
-            policy: the bandit, and the privatizers that `simulation.context_free.arrange`
-                gives with it.
-            privatizers: one a query.
+            arranged: the bandit and its protection, from `roles.arrange`.
             ledger: pays, or refuses before anything is asked.
 
         Raises:
             BudgetExceeded: the ledger refuses.
+            InvalidValue: the bandit is not for problems without contexts.
         """
-        self.round = 0
-        self._policy, self._ledger, self._privatizers = policy, ledger, dict(privatizers)
+        self.round, self._ledger = 0, ledger
+        self._policy, self._privatizers = _context_free(arranged), dict(arranged.privatizers)
         outlook = {name: one.outlook for name, one in self._privatizers.items()}
-        self._state = _init(policy, tuple(outlook.items()))
+        self._state = _init(self._policy, tuple(outlook.items()))
         self._action: Array | None = None
         words = secrets.randbits(32), secrets.randbits(32)
         self._root = Stream.of(seed=words[0], replicate=words[1])
-        self._receipts = pay(self._privatizers, ledger, horizon=policy.problem.horizon)
+        self._receipts = pay(self._privatizers, ledger, horizon=self._policy.problem.horizon)
 
     @property
     def stopped(self) -> bool:
@@ -148,18 +142,18 @@ class Answerer(Guarded):
     user who returns pays again, and sends nothing once the budget is spent.
     """
 
-    def __init__(
-        self, *, policy: ContextFreePolicy, privatizer: CohortSums, ledger: Ledger | None = None
-    ) -> None:
+    def __init__(self, arranged: Arranged, *, ledger: Ledger | None = None) -> None:
         """Give the device its code and exact noise.
 
         Args:
-            policy: whose device function runs here.
-            privatizer: of the query; its exact twin is what answers.
+            arranged: the bandit and its protection; the exact twin of the latter is what answers.
             ledger: of the one user whose device this is.
+
+        Raises:
+            InvalidValue: the bandit is not for problems without contexts.
         """
-        self._policy, self._ledger = policy, ledger
-        self._privatizer = privatizer.exact()
+        self._policy, self._ledger = _context_free(arranged), ledger
+        self._privatizer = arranged.privatizers[LOSS].exact()
         self._said: tuple[int, NDArray[np.float64]] | None = None
 
     def answer(self, round: int, action: ArrayLike, losses: ArrayLike) -> NDArray[np.float64]:
@@ -194,32 +188,40 @@ class Answerer(Guarded):
 
 
 @partial(jax.jit, static_argnums=1)
-def _init(policy: ContextFreePolicy, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
+def _init(policy: ContextFree, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
     return policy.init(dict(outlook))
 
 
-@jax.jit
-def _stopped(policy: ContextFreePolicy, state: Tree) -> Array:
-    return policy.stopped(state)
+def _context_free(arranged: Arranged) -> ContextFree:
+    policy = arranged.policy
+    if not isinstance(policy, ContextFree):
+        raise InvalidValue(
+            f"{type(policy).__name__} hears {policy.feedback}, and these roles are for bandits "
+            "that hear reports; use Bandit, or Device, Curator and Learner"
+        )
+    return policy
 
 
 @jax.jit
-def _propose(policy: ContextFreePolicy, state: Tree, round: Array, stream: Stream) -> Array:
+def _stopped(policy: ContextFree, state: Tree) -> Array:
+    return policy.stopped(state) if isinstance(policy, Stops) else jnp.asarray(False)
+
+
+@jax.jit
+def _propose(policy: ContextFree, state: Tree, round: Array, stream: Stream) -> Array:
     return policy.propose(state, round, stream)
 
 
 @jax.jit
-def _answer(policy: ContextFreePolicy, action: Array, losses: Array) -> Array:
+def _answer(policy: ContextFree, action: Array, losses: Array) -> Array:
     return policy.answer(action, losses)
 
 
 @jax.jit
-def _update(
-    policy: ContextFreePolicy, state: Tree, action: Array, report: Array, round: Array
-) -> Tree:
-    return policy.update(state, action, report, round)
+def _update(policy: ContextFree, state: Tree, action: Array, report: Array, round: Array) -> Tree:
+    return policy.learn(state, action, report, round)
 
 
 @jax.jit
-def _recommend(policy: ContextFreePolicy, state: Tree) -> Array:
+def _recommend(policy: ContextFree, state: Tree) -> Array:
     return policy.recommend(state)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Policy, Tree
+from kerchief.core.contracts import Arms, Clock, Policy, Stops, Tree
 from kerchief.core.random import AGGREGATOR, DEVICE, POLICY, Stream
 from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
@@ -79,16 +79,17 @@ class Round:
         return Clock(round=round, since={name: round - last for name, last in carry.last.items()})
 
     def act(self, carry: Carry, arms: Arms, round: Array, root: Stream) -> Array:
-        """Device: choose an arm."""
+        """Device: choose an arm; learner: propose, where the action is its own."""
         clock, at = self.clock(carry, round), root.at(POLICY, round=round)
-        return self.policy.act(carry.model, arms, clock, at).astype(jnp.int32)
+        action = self.policy.act(carry.model, arms, clock, at)
+        return action.astype(jnp.int32) if self.policy.feedback == "totals" else action
 
     def learn(
         self, carry: C, arms: Arms, action: Array, reward: Array, round: Array, root: Stream
     ) -> C:
         """Record, randomize and collect; then what public time makes due: release and publish."""
         records, tally = self.policy.record(carry.model, arms, action, reward), dict(carry.tally)
-        clock = self.clock(carry, round)
+        clock, known = self.clock(carry, round), self._known(action)
         for name, privatizer in self.privatizers.items():
             at = root.at(DEVICE, round=round, query=place(name, self.privatizers))
             tally[name] = privatizer.collect(
@@ -97,10 +98,14 @@ class Round:
         carry = dataclasses.replace(carry, tally=tally)
         for name, privatizer in self.privatizers.items():
             if not isinstance(privatizer.schedule, OnDemand):
-                carry = self._on_schedule(carry, clock, name, root)
+                carry = self._on_schedule(carry, clock, name, known, root)
         publish = partial(self.policy.publish, carry.state)
         model = _branch(self.policy.refreshes(clock), publish, lambda: carry.model)
         return dataclasses.replace(carry, model=model)
+
+    def going(self, carry: Carry) -> Array | bool:
+        """Whether anyone is asked in this round."""
+        return ~self.policy.stopped(carry.state) if isinstance(self.policy, Stops) else True
 
     def wishes(self, carry: Carry, round: Array) -> Mapping[str, Array]:
         """Which releases on demand the learner wants now, within what was paid for."""
@@ -113,10 +118,17 @@ class Round:
 
     def serve(self, carry: C, name: str, round: Array, root: Stream) -> C:
         """Release on demand, and post what came of it at once."""
-        carry = _changed(carry, name, self._release(carry, self.clock(carry, round), name, root))
+        clock = self.clock(carry, round)
+        carry = _changed(carry, name, self._release(carry, clock, name, None, root))
         return dataclasses.replace(carry, model=self.policy.publish(carry.state))
 
-    def _on_schedule(self, carry: C, clock: Clock, name: str, root: Stream) -> C:
+    def _known(self, action: Array) -> Array | None:
+        """What the learner may know of an action: all of it, if it is the learner's own."""
+        return action if self.policy.feedback == "reports" else None
+
+    def _on_schedule(
+        self, carry: C, clock: Clock, name: str, known: Array | None, root: Stream
+    ) -> C:
         """Release after every round, or by a real branch at the end of a batch, if it is wanted."""
         schedule = self.privatizers[name].schedule
         ready = schedule.ready(clock) if isinstance(schedule, At) else True
@@ -124,7 +136,7 @@ class Round:
         before = _touched(carry, name)
 
         def served() -> Touched:
-            after = self._release(carry, clock, name, root)
+            after = self._release(carry, clock, name, known, root)
             if wanted is True:
                 return after
             chosen: Touched = jax.tree.map(partial(jnp.where, wanted), after, before)
@@ -132,7 +144,9 @@ class Round:
 
         return _changed(carry, name, _branch(ready, served, lambda: before))
 
-    def _release(self, carry: Carry, clock: Clock, name: str, root: Stream) -> Touched:
+    def _release(
+        self, carry: Carry, clock: Clock, name: str, known: Array | None, root: Stream
+    ) -> Touched:
         """One release of one query, and the learner's update."""
         privatizer = self.privatizers[name]
         at = root.at(AGGREGATOR, round=clock.round, query=place(name, self.privatizers))
@@ -140,6 +154,8 @@ class Round:
         release, memory = privatizer.release(
             carry.memory[name], carry.tally[name], request, clock, at
         )
+        if known is not None:
+            release = dataclasses.replace(release, action=known)
         return Touched(
             state=self.policy.update(carry.state, name, release),
             memory=memory,

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core.contracts import Arms, Problem
+from kerchief.core.contracts import Arms
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import Problem
 from kerchief.core.validate import real_array
 
 __all__ = [

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from kerchief.simulation.context_free import ContextFreeRun, simulate_context_free
-from kerchief.simulation.phases import PhasedRun, simulate_phases
-from kerchief.simulation.run import Run, simulate
+from kerchief.simulation.recorder import Progress
+from kerchief.simulation.run import AnyEnvironment, Run, simulate
 
-__all__ = [
-    "ContextFreeRun",
-    "PhasedRun",
-    "Run",
-    "simulate",
-    "simulate_context_free",
-    "simulate_phases",
-]
+__all__ = ["AnyEnvironment", "Progress", "Run", "simulate"]

@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Environment, Policy, Tree
+from kerchief.core.contracts import Environment, Judges, Policy, Recommends, Tree
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles import round as roles
 
-__all__ = ["Carry", "Scene", "advance", "begin"]
+__all__ = ["Replicate", "Scene", "advance", "begin", "judge"]
 
 # How many replicates an accelerator serves at once.
 _LANES = 16
@@ -41,13 +41,13 @@ class Scene:
         """The round of one bandit."""
         return roles.Round(policy=self.policy, privatizers=self.privatizers)
 
-    def root(self, carry: Carry) -> Stream:
+    def root(self, carry: Replicate) -> Stream:
         """Where a replicate's randomness begins."""
         return Stream.of(seed=self.seed, replicate=carry.replicate)
 
 
 @struct
-class Carry(roles.Carry):
+class Replicate(roles.Carry):
     """A bandit, its world and what it has lost."""
 
     replicate: Array
@@ -56,22 +56,22 @@ class Carry(roles.Carry):
 
 
 @jax.jit
-def begin(scene: Scene, replicates: Array) -> Carry:
+def begin(scene: Scene, replicates: Array) -> Replicate:
     """All replicates before their first round."""
     return jax.vmap(partial(_begin_one, scene))(replicates)
 
 
-def _begin_one(scene: Scene, replicate: Array) -> Carry:
+def _begin_one(scene: Scene, replicate: Array) -> Replicate:
     at = Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)
     world, regret = scene.environment.init(at), jnp.float64(0)
-    return Carry(replicate=replicate, world=world, regret=regret, **vars(scene.bandit.begin()))
+    return Replicate(replicate=replicate, world=world, regret=regret, **vars(scene.bandit.begin()))
 
 
 @partial(jax.jit, static_argnames="length", donate_argnames="carry")
-def advance(scene: Scene, carry: Carry, start: Array, *, length: int) -> Carry:
+def advance(scene: Scene, carry: Replicate, start: Array, *, length: int) -> Replicate:
     """Play `length` rounds from round `start` on, in every replicate."""
 
-    def play_round(carry: Carry, round: Array) -> tuple[Carry, None]:
+    def play_round(carry: Replicate, round: Array) -> tuple[Replicate, None]:
         carry, wishes = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, round)
         for name, due in wishes.items():
             carry = _serve(scene, carry, round, name, due)
@@ -81,29 +81,39 @@ def advance(scene: Scene, carry: Carry, start: Array, *, length: int) -> Carry:
     return jax.lax.scan(play_round, carry, rounds)[0]
 
 
-def _play(scene: Scene, carry: Carry, round: Array) -> tuple[Carry, Mapping[str, Array]]:
+def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapping[str, Array]]:
     """One round of one replicate; also which releases its learner wants on demand."""
     world, root, bandit = scene.environment, scene.root(carry), scene.bandit
-    arms = world.arms(carry.world, bandit.clock(carry, round), root.at(ARMS, round=round))
+    clock, going = bandit.clock(carry, round), bandit.going(carry)
+    arms = world.arms(carry.world, clock, root.at(ARMS, round=round))
     action = bandit.act(carry, arms, round, root)
-    reward = world.reward(carry.world, arms, action, root.at(REWARD, round=round))
-    lost = world.regret(carry.world, arms, action)
+    reward = world.reward(carry.world, arms, action, clock, root.at(REWARD, round=round))
+    lost = world.regret(carry.world, arms, action, clock)
     carry = bandit.learn(carry, arms, action, reward, round, root)
-    carry = dataclasses.replace(carry, regret=carry.regret + lost)
-    return carry, bandit.wishes(carry, round)
+    regret = carry.regret + (lost if going is True else jnp.where(going, lost, 0))
+    return dataclasses.replace(carry, regret=regret), bandit.wishes(carry, round)
 
 
-def _serve(scene: Scene, carry: Carry, round: Array, name: str, due: Array) -> Carry:
+@jax.jit
+def judge(scene: Scene, carry: Replicate) -> Array | None:
+    """Whether each replicate names the best action; None where nobody names one."""
+    policy, world = scene.policy, scene.environment
+    if not (isinstance(policy, Recommends) and isinstance(world, Judges)):
+        return None
+    return jax.vmap(lambda one: world.right(one.world, policy.recommend(one.state)))(carry)
+
+
+def _serve(scene: Scene, carry: Replicate, round: Array, name: str, due: Array) -> Replicate:
     """Serve those that are due, a few at a time: one on a CPU, where a second one is not free."""
     lanes = 1 if jax.default_backend() == "cpu" else _LANES
 
-    def serve_one(before: Carry) -> list[Array | None]:
+    def serve_one(before: Replicate) -> list[Array | None]:
         """What serving changed: a leaf that passed through, such as a long history, is None."""
         after = scene.bandit.serve(before, name, round, scene.root(before))
         pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
         return [None if new is old else new for old, new in pairs]
 
-    def serve_next(queue: tuple[Carry, Array]) -> tuple[Carry, Array]:
+    def serve_next(queue: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
         carry, due = queue
         # Lanes without work get a number that no replicate has: read anywhere, written nowhere.
         (chosen,) = jnp.nonzero(due, size=lanes, fill_value=due.shape[0])

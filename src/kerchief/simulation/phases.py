@@ -8,11 +8,9 @@ simulated one by one.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
-import time
 from collections.abc import Mapping
 from functools import partial
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -20,32 +18,26 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core.contracts import Clock, Release, Tree
+from kerchief.core.contracts import Clock, Outlook, Release, Tree
+from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
 from kerchief.core.random import AGGREGATOR, DEVICE, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
-from kerchief.environments.population import Population, World
-from kerchief.policies.phased.contract import ANSWERS, Asked, Asking, Phase, Phased
-from kerchief.privacy.calibration import gaussian_noise_multiplier
-from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privacy.ledger import Ledger
-from kerchief.privatizers.billing import pay, settle
-from kerchief.privatizers.registry import TRUSTS
-from kerchief.privatizers.schedule import At, Every
+from kerchief.environments.population import Population, PopulationTruth
+from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.protect import mean_noise
+from kerchief.privatizers.schedule import Every
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
-from kerchief.simulation.machine import compiled
-from kerchief.simulation.run import Progress, Run, check_sizes
+from kerchief.simulation.recorder import Played, Recorder
 
 __all__ = [
-    "Carry",
-    "PhasedRun",
-    "Protocol",
-    "Scene",
-    "arrange",
+    "PhaseReplicate",
+    "PhaseScene",
     "begin",
     "learn",
+    "phases_of",
     "play",
-    "simulate_phases",
+    "play_phases",
 ]
 
 # Clients that are simulated at once, in each replicate.
@@ -54,195 +46,57 @@ _BLOCK = 256
 _BITS = 64
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PhasedRun(Run):
-    """What a simulation by phases recorded.
+def phases_of(policy: PhasePolicy, privatizers: Mapping[str, Privatizer]) -> tuple[Phase, ...]:
+    """All phases that may be played, with the clients of each; settled before the first client.
 
-    Attributes:
-        communication: for "reals" and "bits", how many of them clients sent in each replicate.
-    """
-
-    communication: Mapping[str, NDArray[np.float64]]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """Who is asked when, and how answers are protected; settled before the first client.
-
-    Attributes:
-        phases: all phases that may be played, with the clients of each.
-        privatizer: protects the answers; None where nothing is asked.
-    """
-
-    phases: tuple[Phase, ...]
-    privatizer: CohortSums | None
-
-    @property
-    def privatizers(self) -> Mapping[str, CohortSums]:
-        """The privatizer under its query's name."""
-        return {} if self.privatizer is None else {ANSWERS: self.privatizer}
-
-    @property
-    def untimed(self) -> CohortSums | None:
-        """The privatizer as compiled code wants it: one program serves all schedules."""
-        return None if self.privatizer is None else self.privatizer.with_schedule(Every())
-
-    @property
-    def clients(self) -> int:
-        """How many clients may be asked in all."""
-        return sum(int(phase.clients) for phase in self.phases)
-
-    def bits(self, users: int) -> int:
-        """What one number of an answer costs on the wire, in a group of so many clients."""
-        if isinstance(self.privatizer, ShuffledSums):
-            return self.privatizer.coins.width(users)
-        return _BITS
-
-
-def arrange(policy: Phased, guarantee: Guarantee) -> Protocol:
-    """Give a policy the phases and the privatizer that the guarantee's trust asks for.
-
-    The clients of a phase are one cohort, and clients are numbered in the order in which they are
-    asked: nobody is asked twice, so phases compose in parallel.
-
-    Raises:
-        InvalidValue: the population is too small to ask everyone once.
-        UnknownName: no privatizer for this trust.
-
-    >>> from kerchief.policies.phased import PHASED
-    >>> problem = Population.of(dim=2, arms=5, clients=1000).problem(1000)
+    >>> from kerchief.core.problems import PopulationProblem
+    >>> from kerchief.privacy import Guarantee, Trust
+    >>> from kerchief.privatizers import Protection
+    >>> from kerchief.roles.arrange import arrange
+    >>> facts = Population.of(dim=2, arms=5, clients=1000).problem(1000)
     >>> promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.CENTRAL)
-    >>> policy = PHASED["dpe@paper"].make(problem, "tuned")
-    >>> [phase.clients for phase in arrange(policy, promise).phases]
+    >>> made = arrange("dpe@paper", facts, Protection(guarantee=promise))
+    >>> [phase.clients for phase in phases_of(made.policy, made.privatizers)]
     [2, 4, 6, 10, 16, 28, 49, 85]
     """
-    if not policy.queries:
-        return Protocol(phases=policy.phases(lambda clients: 0.0), privatizer=None)
-    private = guarantee.trust is not Trust.NONE
-    multiplier = gaussian_noise_multiplier(guarantee.epsilon, guarantee.delta) if private else 0.0
-    make = TRUSTS[guarantee.trust].make
-    privatizer = make(policy.queries[ANSWERS], multiplier, policy.problem.clients)
-    assert isinstance(privatizer, CohortSums)
-    phases = policy.phases(partial(_noise, privatizer))
-    ends = tuple(itertools.accumulate(int(phase.clients) for phase in phases))
-    if not ends:
-        return Protocol(phases=(), privatizer=None)
-    return Protocol(phases=phases, privatizer=privatizer.with_schedule(At(ends=ends)))
-
-
-def _noise(privatizer: CohortSums, clients: int) -> float:
-    """Standard deviation of the noise on the mean of so many answers, without rounding."""
-    device, aggregator = (
-        0.0 if noise is None else float(noise.std)
-        for noise in (privatizer.device, privatizer.aggregator)
-    )
-    return math.hypot(device * math.sqrt(clients), aggregator) / clients
-
-
-def simulate_phases(
-    *,
-    policy: Phased,
-    protocol: Protocol,
-    population: Population,
-    ledger: Ledger,
-    horizon: int,
-    replicates: int,
-    seed: int,
-    first_replicate: int = 0,
-    ticks: int = 100,
-    progress: Progress | None = None,
-) -> PhasedRun:
-    """Play one policy under one protection in one population, many times over.
-
-    As `simulate`: the ledger is charged for all phases before anything is drawn and settled for
-    those that were played; replicates are parallel universes that share one bill.
-
-    The plays of a phase are interleaved, so regret grows evenly within it, up to a play an action.
-    The phase that the horizon cuts asks nobody.
-
-    Args:
-        policy: the bandit.
-        protocol: from `arrange`.
-        population: the world.
-        ledger: pays, or refuses with BudgetExceeded before anything is played.
-        horizon: number of rounds.
-        replicates: how many independent runs.
-        seed: of everything random here; 0 to 2**32 - 1.
-        first_replicate: number of the first replicate.
-        ticks: how often regret is read.
-        progress: called with "compiling" or "playing" and the rounds done so far.
-
-    >>> from kerchief.policies.phased import PHASED
-    >>> from kerchief.privacy import MemoryLedger
-    >>> free = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
-    >>> world = Population.of(dim=2, arms=5, clients=1000)
-    >>> policy = PHASED["uniform"].make(world.problem(500), "tuned")
-    >>> run = simulate_phases(policy=policy, protocol=arrange(policy, free), population=world,
-    ...                       ledger=MemoryLedger(free), horizon=500, replicates=4, seed=1, ticks=5)
-    >>> run.regret.shape, bool((run.regret[-1] > 0).all())
-    ((5, 4), True)
-    """
-    check_sizes(
-        horizon=horizon,
-        replicates=replicates,
-        ticks=ticks,
-        first_replicate=first_replicate,
-        seed=seed,
-    )
-    privatizers = protocol.privatizers
-    receipts = pay(privatizers, ledger, horizon=max(1, protocol.clients))
-    scene = Scene(
-        policy=policy,
-        privatizer=protocol.untimed,
-        population=population,
-        seed=jnp.uint32(seed),
-    )
-    numbers = jnp.arange(first_replicate, first_replicate + replicates, dtype=jnp.uint32)
-    recorder = _Recorder(protocol=protocol, scene=scene, report=progress or (lambda *news: None))
-    carry = recorder.play(begin(scene, numbers))
-    releases = np.asarray(carry.releases, np.int64)
-    most = int(releases.max())
-    covered = sum(int(phase.clients) for phase in protocol.phases[:most])
-    settle(
-        privatizers,
-        ledger,
-        receipts,
-        users=covered,
-        covered={ANSWERS: covered},
-        releases={ANSWERS: most},
-    )
-    rounds = _ticks(horizon, ticks)
-    return PhasedRun(
-        rounds=rounds,
-        regret=recorder.curves(rounds),
-        releases={ANSWERS: releases} if privatizers else {},
-        spent=ledger.spent(),
-        seconds=recorder.seconds,
-        compile_seconds=recorder.compile_seconds,
-        device=jax.devices()[0].platform,
-        communication={name: np.asarray(sent) for name, sent in recorder.sent.items()},
-    )
+    if ANSWERS not in privatizers:
+        return ()
+    return policy.phases(partial(mean_noise, privatizers[ANSWERS]))
 
 
 @struct
-class Scene:
+class PhaseScene:
     """What plays: its structure is compiled, its numbers are arguments."""
 
-    policy: Phased
+    policy: PhasePolicy
     privatizer: CohortSums | None
-    population: Population
+    environment: Population
     seed: Array
 
+    @classmethod
+    def of(
+        cls,
+        policy: PhasePolicy,
+        privatizers: Mapping[str, Privatizer],
+        environment: Population,
+        seed: int,
+    ) -> Self:
+        """Without the schedule, which compiled code does not need: one program serves them all."""
+        kept = privatizers.get(ANSWERS)
+        if kept is not None:
+            kept = kept.with_schedule(Every())
+            assert isinstance(kept, CohortSums)
+        return cls(policy=policy, privatizer=kept, environment=environment, seed=jnp.uint32(seed))
+
     @property
-    def asking(self) -> tuple[Asking, CohortSums]:
-        """The bandit that asks and what protects its answers, where there are phases."""
-        assert isinstance(self.policy, Asking)
+    def protection(self) -> CohortSums:
+        """What protects the answers, where there are phases."""
         assert self.privatizer is not None
-        return self.policy, self.privatizer
+        return self.privatizer
 
 
 @struct
-class Carry:
+class PhaseReplicate:
     """A bandit between two phases, its world and what it has lost.
 
     Attributes:
@@ -258,7 +112,7 @@ class Carry:
     """
 
     replicate: Array
-    world: World
+    world: PopulationTruth
     state: Tree
     last: Release
     rounds: Array
@@ -269,15 +123,17 @@ class Carry:
 
 
 @jax.jit
-def begin(scene: Scene, replicates: Array) -> Carry:
+def begin(scene: PhaseScene, replicates: Array) -> PhaseReplicate:
     """All replicates before their first phase."""
+    noisy = scene.privatizer is not None and scene.privatizer.outlook.noisy
+    outlook = {name: Outlook(noisy=noisy) for name in scene.policy.queries}
 
-    def begin_one(replicate: Array) -> Carry:
+    def begin_one(replicate: Array) -> PhaseReplicate:
         zero = jnp.float64(0)
-        return Carry(
+        return PhaseReplicate(
             replicate=replicate,
-            world=scene.population.init(Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)),
-            state=scene.policy.init(),
+            world=scene.environment.init(Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)),
+            state=scene.policy.init(outlook),
             last=_nothing(scene),
             rounds=zero,
             regret=zero,
@@ -290,34 +146,34 @@ def begin(scene: Scene, replicates: Array) -> Carry:
 
 
 @jax.jit
-def play(scene: Scene, carry: Carry, phase: Phase) -> Carry:
+def play(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseReplicate:
     """One phase of every replicate that is not done."""
     one = partial(_play, scene, phase)
     if jax.default_backend() == "cpu":
         # One after another: those that are done then cost nothing.
-        played: Carry = jax.lax.map(one, carry)
+        played: PhaseReplicate = jax.lax.map(one, carry)
         return played
     return jax.vmap(one)(carry)
 
 
 @jax.jit
-def finish(scene: Scene, carry: Carry) -> Array:
+def finish(scene: PhaseScene, carry: PhaseReplicate) -> Array:
     """The regret after all rounds; about those that no whole phase fits into, nobody is asked."""
 
-    def finish_one(carry: Carry) -> Array:
+    def finish_one(carry: PhaseReplicate) -> Array:
         weights = scene.policy.finish(carry.world.features, carry.state)
-        losses: Array = scene.population.losses(carry.world)
+        losses: Array = scene.environment.losses(carry.world)
         left = scene.policy.problem.horizon - carry.rounds
         return carry.regret + left * (weights * losses).sum()
 
     return jax.vmap(finish_one)(carry)
 
 
-def _nothing(scene: Scene) -> Release:
+def _nothing(scene: PhaseScene) -> Release:
     """What was released before the first phase: as many totals as there will be, of nobody."""
     groups = size = 0
     if scene.privatizer is not None:
-        policy, privatizer = scene.asking
+        policy, privatizer = scene.policy, scene.protection
         groups, size = policy.groups, privatizer.query.size
     return Release(
         total=jnp.zeros((groups, size), jnp.float64),
@@ -326,17 +182,17 @@ def _nothing(scene: Scene) -> Release:
     )
 
 
-def _play(scene: Scene, phase: Phase, carry: Carry) -> Carry:
+def _play(scene: PhaseScene, phase: Phase, carry: PhaseReplicate) -> PhaseReplicate:
     """One phase of one replicate, if it still fits before the horizon."""
-    policy, privatizer = scene.asking
+    policy, privatizer = scene.policy, scene.protection
     features = carry.world.features
     asked = policy.ask(features, carry.state, phase, noisy=privatizer.outlook.noisy)
     fits = ~carry.done & (carry.rounds + asked.rounds <= policy.problem.horizon)
 
-    def go(carry: Carry) -> Carry:
+    def go(carry: PhaseReplicate) -> PhaseReplicate:
         release = _release(scene, phase, carry, asked)
         state = learn(policy, features, carry.state, asked, phase, release)
-        losses = scene.population.losses(carry.world)[asked.atoms]
+        losses = scene.environment.losses(carry.world)[asked.atoms]
         return dataclasses.replace(
             carry,
             state=state,
@@ -348,15 +204,15 @@ def _play(scene: Scene, phase: Phase, carry: Carry) -> Carry:
             reals=asked.reals.astype(jnp.int32),
         )
 
-    def stop(carry: Carry) -> Carry:
+    def stop(carry: PhaseReplicate) -> PhaseReplicate:
         return dataclasses.replace(carry, done=jnp.bool_(True), reals=jnp.int32(0))
 
-    after: Carry = jax.lax.cond(fits, go, stop, carry)
+    after: PhaseReplicate = jax.lax.cond(fits, go, stop, carry)
     return after
 
 
 def learn(
-    policy: Asking, features: Array, state: Tree, asked: Asked, phase: Phase, release: Release
+    policy: PhasePolicy, features: Array, state: Tree, asked: Asked, phase: Phase, release: Release
 ) -> Tree:
     """Learner: turn the totals of all groups into means, and take them in."""
     users = jnp.maximum(release.count, 1)
@@ -365,9 +221,9 @@ def learn(
     return policy.update(features, state, asked, phase, mean.ravel(), noise.ravel())
 
 
-def _release(scene: Scene, phase: Phase, carry: Carry, asked: Asked) -> Release:
+def _release(scene: PhaseScene, phase: Phase, carry: PhaseReplicate, asked: Asked) -> Release:
     """Ask the clients of a phase, in blocks, and release the total of each group's answers."""
-    policy, privatizer = scene.asking
+    policy, privatizer = scene.policy, scene.protection
     world, groups = carry.world, policy.groups
     root = Stream.of(seed=scene.seed, replicate=carry.replicate)
     ends = jnp.cumsum(asked.users)
@@ -379,7 +235,7 @@ def _release(scene: Scene, phase: Phase, carry: Carry, asked: Asked) -> Release:
         own = 0 if groups == 1 else group
         at, clock = partial(root.at, round=client), Clock(round=client, since={})
         features, pulls = world.features[asked.atoms[own]], asked.pulls[own]
-        averages = scene.population.averages(world, features, pulls, at(REWARD))
+        averages = scene.environment.averages(world, features, pulls, at(REWARD))
         record = policy.answer(asked, own, averages)
         sent: Array = privatizer.randomize(record, clock, at(DEVICE))
         return sent
@@ -404,67 +260,92 @@ def _release(scene: Scene, phase: Phase, carry: Carry, asked: Asked) -> Release:
     return jax.vmap(release)(tally, asked.users, jnp.arange(groups, dtype=jnp.uint32))
 
 
-@dataclasses.dataclass(kw_only=True)
-class _Recorder:
-    """Plays phase by phase and keeps where each replicate stood after each."""
+def play_phases(
+    policy: PhasePolicy,
+    privatizers: Mapping[str, Privatizer],
+    environment: Population,
+    *,
+    replicates: Array,
+    seed: int,
+    rounds: NDArray[np.int64],
+    recorder: Recorder,
+) -> Played:
+    """Play all phases until every replicate is done, then the rounds that are left.
 
-    protocol: Protocol
-    scene: Scene
-    report: Progress
-    rounds: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
-    regret: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
-    sent: dict[str, NDArray[np.float64]] = dataclasses.field(default_factory=dict)
-    seconds: float = 0.0
-    compile_seconds: float = 0.0
+    The plays of a phase are interleaved, so regret grows evenly within it, up to one play per
+    action. The phase that the horizon cuts asks nobody.
+    """
+    scene = PhaseScene.of(policy, privatizers, environment, seed)
+    phases, curves = phases_of(policy, privatizers), _Curves.of(len(replicates))
+    sent = _Sent.of(privatizers.get(ANSWERS), len(replicates))
+    carry: PhaseReplicate = begin(scene, replicates)
+    for phase in phases:
+        carry = recorder.run(play, scene, carry, jax.tree.map(jnp.int32, phase))
+        curves.keep(carry.rounds, carry.regret)
+        sent.count(np.asarray(carry.reals), np.asarray(carry.last.count))
+        recorder.tick(int(np.asarray(carry.rounds).min()))
+        if bool(carry.done.all()):
+            break
+    horizon = policy.problem.horizon
+    curves.keep(np.full(len(replicates), horizon), recorder.run(finish, scene, carry))
+    recorder.tick(horizon)
+    releases = np.asarray(carry.releases, np.int64)
+    covered = sum(int(phase.clients) for phase in phases[: int(releases.max())])
+    return Played(
+        regret=curves.at(rounds),
+        releases=dict.fromkeys(privatizers, releases),
+        users=covered,
+        covered=dict.fromkeys(privatizers, covered),
+        communication=sent.totals,
+    )
 
-    def play(self, carry: Carry) -> Carry:
-        """All phases until every replicate is done, then the rounds that are left."""
-        horizon, count = self.scene.policy.problem.horizon, carry.replicate.shape[0]
-        self.sent = {"reals": np.zeros(count), "bits": np.zeros(count)}
-        self._keep(np.zeros(count), np.zeros(count))
-        for phase in self.protocol.phases:
-            carry = self._timed(play, carry, jax.tree.map(jnp.int32, phase))
-            self._keep(carry.rounds, carry.regret)
-            self._count(np.asarray(carry.reals), np.asarray(carry.last.count))
-            self.report("playing", int(self.rounds[-1].min()))
-            if bool(carry.done.all()):
-                break
-        self._keep(np.full(count, horizon), self._timed(finish, carry))
-        self.report("playing", horizon)
-        return carry
 
-    def curves(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Cumulative regret after these rounds, a row each, with a column a replicate."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Curves:
+    """Where each replicate stood after each phase."""
+
+    rounds: list[NDArray[np.float64]]
+    regret: list[NDArray[np.float64]]
+
+    @classmethod
+    def of(cls, replicates: int) -> Self:
+        """Before the first round."""
+        return cls(rounds=[np.zeros(replicates)], regret=[np.zeros(replicates)])
+
+    def keep(self, rounds: ArrayLike, regret: ArrayLike) -> None:
+        """After one more phase."""
+        self.rounds.append(np.asarray(rounds, np.float64))
+        self.regret.append(np.asarray(regret, np.float64))
+
+    def at(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Cumulative regret after these rounds: one row per round, one column per replicate."""
         ends, regret = np.stack(self.rounds), np.stack(self.regret)
         columns = [np.interp(rounds, ends[:, one], regret[:, one]) for one in range(ends.shape[1])]
         return np.stack(columns, axis=1)
 
-    def _count(self, reals: NDArray[np.int32], users: NDArray[np.int32]) -> None:
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Sent:
+    """What clients sent, in each replicate."""
+
+    privatizer: Privatizer | None
+    totals: Mapping[str, NDArray[np.float64]]
+
+    @classmethod
+    def of(cls, privatizer: Privatizer | None, replicates: int) -> Self:
+        """Nothing yet."""
+        zeros = {name: np.zeros(replicates) for name in ("reals", "bits")}
+        return cls(privatizer=privatizer, totals=zeros)
+
+    def count(self, reals: NDArray[np.int32], users: NDArray[np.int32]) -> None:
         """Add what the clients of a phase sent: so many numbers each, in groups of these sizes."""
-        bits = {int(one): self.protocol.bits(int(one)) for one in np.unique(users) if one}
+        bits = {int(one): self._bits(int(one)) for one in np.unique(users) if one}
         width = np.vectorize(lambda one: bits.get(int(one), 0), otypes=[np.float64])(users)
-        self.sent["reals"] += reals * users.sum(1, dtype=np.float64)
-        self.sent["bits"] += reals * (width * users).sum(1)
+        self.totals["reals"][:] += reals * users.sum(1, dtype=np.float64)
+        self.totals["bits"][:] += reals * (width * users).sum(1)
 
-    def _keep(self, rounds: ArrayLike, regret: ArrayLike) -> None:
-        self.rounds.append(np.asarray(rounds, np.float64))
-        self.regret.append(np.asarray(regret, np.float64))
-
-    def _timed(self, function: object, *arguments: object) -> Tree:
-        done = int(self.rounds[-1].min())
-        code, seconds = compiled(
-            function, self.scene, *arguments, about=lambda: self.report("compiling", done)
-        )
-        self.compile_seconds += seconds
-        start = time.perf_counter()
-        result = code(self.scene, *arguments)
-        for leaf in jax.tree.leaves(result):
-            leaf.block_until_ready()
-        self.seconds += time.perf_counter() - start
-        return result
-
-
-def _ticks(horizon: int, ticks: int) -> NDArray[np.int64]:
-    """The rounds after which regret is read: equal segments, and a shorter last one."""
-    length = max(1, horizon // ticks)
-    return np.append(np.arange(length, horizon, length), horizon).astype(np.int64)
+    def _bits(self, users: int) -> int:
+        """What one number of an answer costs on the wire, in a group of so many clients."""
+        if isinstance(self.privatizer, ShuffledSums):
+            return self.privatizer.coins.width(users)
+        return _BITS

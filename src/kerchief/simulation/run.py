@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.core.contracts import Environment, Policy
+from kerchief.core.contracts import Environment, Policy, Stops
 from kerchief.core.errors import InvalidValue
+from kerchief.core.phases import PhasePolicy
+from kerchief.core.problems import AnyProblem
+from kerchief.environments.population import Population
+from kerchief.policies import AnyPolicy
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import pay, settle
+from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.simulation.loop import Carry, Scene, advance, begin
-from kerchief.simulation.machine import compiled
+from kerchief.simulation.loop import Replicate, Scene, advance, begin, judge
+from kerchief.simulation.phases import phases_of, play_phases
+from kerchief.simulation.recorder import Played, Progress, Recorder, ticks_of
 
-__all__ = ["Progress", "Run", "check_sizes", "simulate"]
+__all__ = ["AnyEnvironment", "Run", "simulate"]
 
-Progress = Callable[[str, int], None]
+AnyEnvironment: TypeAlias = Environment | Population
+"""A world that is met round by round, or a population, which is met phase by phase."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,12 +40,16 @@ class Run:
 
     Attributes:
         rounds: the ticks: after how many rounds regret was read.
-        regret: cumulative regret, a row a tick and a column a replicate.
+        regret: cumulative regret, one row per tick and one column per replicate.
         releases: for each query, how often it was released in each replicate.
         spent: the guarantee that was really spent, from the ledger.
         seconds: time played, without compilation.
         compile_seconds: time spent compiling.
         device: the kind of device it ran on.
+        communication: for "reals" and "bits", how many of them clients sent in each replicate; for
+            populations alone.
+        right: 1 where the action that was named at the end is the best, else 0, in each replicate;
+            None where none is named.
     """
 
     rounds: NDArray[np.int64]
@@ -48,34 +59,21 @@ class Run:
     seconds: float
     compile_seconds: float
     device: str
+    communication: Mapping[str, NDArray[np.float64]]
+    right: NDArray[np.float64] | None
 
     @property
     def microseconds(self) -> float:
-        """Time a decision, in microseconds."""
+        """Time per decision, in microseconds."""
         decisions: int = int(self.rounds[-1]) * self.regret.shape[1]
         return 1e6 * self.seconds / decisions
 
 
-def check_sizes(
-    *, horizon: int, replicates: int, ticks: int, first_replicate: int, seed: int
-) -> None:
-    """Refuse sizes that no simulation can have, before anything is charged.
-
-    Raises:
-        InvalidValue: a value is out of its bound.
-    """
-    validate.whole("horizon", horizon)
-    validate.whole("replicates", replicates)
-    validate.whole("ticks", ticks)
-    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
-    validate.whole("seed", seed, low=0, high=2**32 - 1)
-
-
 def simulate(
     *,
-    policy: Policy,
+    policy: AnyPolicy,
     privatizers: Mapping[str, Privatizer],
-    environment: Environment,
+    environment: AnyEnvironment,
     ledger: Ledger,
     horizon: int,
     replicates: int,
@@ -93,8 +91,8 @@ def simulate(
 
     Args:
         policy: the bandit.
-        privatizers: one a query, from `privatizers.protect`.
-        environment: the world.
+        privatizers: one for each query, from `protect` or `roles.arrange`.
+        environment: a world of the problem that the bandit was built for.
         ledger: pays, or refuses with BudgetExceeded before anything is played.
         horizon: number of rounds.
         replicates: how many independent runs.
@@ -106,98 +104,147 @@ def simulate(
     Returns:
         The recorded run.
 
+    Raises:
+        BudgetExceeded: the ledger refuses; nothing was played.
+        InvalidValue: a size is out of its bound, or bandit, protection and world do not fit.
+
     >>> from kerchief.environments import make_environment
     >>> from kerchief.policies import POLICIES
     >>> from kerchief.privacy import Guarantee, MemoryLedger, Trust
     >>> free = MemoryLedger(Guarantee(epsilon=float("inf"), delta=0.0, trust=Trust.NONE))
     >>> world = make_environment(dim=2, arms=3)
-    >>> run = simulate(policy=POLICIES["uniform"].make(world.problem(50), "tuned"), privatizers={},
-    ...                environment=world, ledger=free, horizon=50, replicates=4, seed=1, ticks=5)
+    >>> run = simulate(policy=POLICIES["uniform"].build(world.problem(50), "tuned"),
+    ...                privatizers={}, environment=world, ledger=free, horizon=50,
+    ...                replicates=4, seed=1, ticks=5)
     >>> run.regret.shape, bool((run.regret[-1] > 0).all())
     ((5, 4), True)
     """
-    check_sizes(
-        horizon=horizon,
-        replicates=replicates,
-        ticks=ticks,
-        first_replicate=first_replicate,
+    _check_sizes(horizon, replicates, ticks, first_replicate, seed)
+    _check_fit(policy, privatizers, environment, horizon)
+    rounds = ticks_of(horizon, ticks)
+    recorder = Recorder(progress=progress or (lambda stage, done: None))
+    numbers = jnp.arange(first_replicate, first_replicate + replicates, dtype=jnp.uint32)
+    receipts = pay(privatizers, ledger, horizon=_users(policy, privatizers, horizon))
+    play: Callable[..., Played] = play_phases if _by_phases(policy) else _play_rounds
+    played = play(
+        policy,
+        privatizers,
+        environment,
+        replicates=numbers,
         seed=seed,
+        rounds=rounds,
+        recorder=recorder,
     )
-    _check_simulated(privatizers)
-    report = progress or (lambda stage, done: None)
-    receipts = pay(privatizers, ledger, horizon=horizon)
+    most = {name: int(used.max()) for name, used in played.releases.items()}
+    settle(privatizers, ledger, receipts, users=played.users, covered=played.covered, releases=most)
+    return Run(
+        rounds=rounds,
+        regret=played.regret,
+        releases=played.releases,
+        spent=ledger.spent(),
+        seconds=recorder.seconds,
+        compile_seconds=recorder.compile_seconds,
+        device=jax.devices()[0].platform,
+        communication=played.communication,
+        right=played.right,
+    )
+
+
+def _play_rounds(
+    policy: Policy,
+    privatizers: Mapping[str, Privatizer],
+    environment: Environment,
+    *,
+    replicates: Array,
+    seed: int,
+    rounds: NDArray[np.int64],
+    recorder: Recorder,
+) -> Played:
+    """Play in segments of equal length and read the regret after each.
+
+    Once every replicate has stopped asking, nothing is played any more.
+    """
     scene = Scene(
         policy=policy,
         privatizers=dict(privatizers),
         environment=environment,
         seed=jnp.uint32(seed),
     )
-    numbers = jnp.arange(first_replicate, first_replicate + replicates, dtype=jnp.uint32)
-    carry = begin(scene, numbers)
-    recorder = _Recorder(scene=scene, report=report)
-    carry = recorder.play(carry, horizon=horizon, length=max(1, horizon // ticks))
-    releases = {name: np.asarray(used, np.int64) for name, used in carry.used.items()}
-    covered = {name: int(last.max()) + 1 for name, last in carry.last.items()}
-    most = {name: int(used.max()) for name, used in releases.items()}
-    settle(privatizers, ledger, receipts, users=horizon, covered=covered, releases=most)
-    return Run(
-        rounds=np.asarray(recorder.rounds, np.int64),
-        regret=np.stack(recorder.regret),
-        releases=releases,
-        spent=ledger.spent(),
-        seconds=recorder.seconds,
-        compile_seconds=recorder.compile_seconds,
-        device=jax.devices()[0].platform,
+    carry: Replicate = begin(scene, replicates)
+    regret: list[NDArray[np.float64]] = []
+    for start, end in zip([0, *rounds[:-1].tolist()], rounds.tolist(), strict=True):
+        if not _all_stopped(scene, carry, start):
+            carry = recorder.run(advance, scene, carry, jnp.int32(start), length=end - start)
+        regret.append(np.array(carry.regret))
+        recorder.tick(end)
+    right = judge(scene, carry)
+    return Played(
+        regret=np.stack(regret),
+        releases={name: np.asarray(used, np.int64) for name, used in carry.used.items()},
+        users=max([int(used.max()) for used in carry.used.values()], default=0)
+        if isinstance(policy, Stops)
+        else int(rounds[-1]),
+        covered={name: int(last.max()) + 1 for name, last in carry.last.items()},
+        right=None if right is None else np.asarray(right, np.float64),
     )
 
 
-def _check_simulated(privatizers: Mapping[str, Privatizer]) -> None:
-    """Refuse exact noise, which cannot be drawn in compiled code, before anything is charged."""
+def _all_stopped(scene: Scene, carry: Replicate, done: int) -> bool:
+    """Whether no replicate asked anyone in the last of the rounds done so far."""
+    if not isinstance(scene.policy, Stops) or not carry.used:
+        return False
+    return max(int(used.max()) for used in carry.used.values()) < done
+
+
+def _by_phases(policy: AnyPolicy) -> TypeGuard[PhasePolicy]:
+    return policy.feedback == "phases"
+
+
+def _users(policy: AnyPolicy, privatizers: Mapping[str, Privatizer], horizon: int) -> int:
+    """How many users may report: one each round, or the clients of all phases."""
+    if not _by_phases(policy):
+        return horizon
+    return max(1, sum(int(phase.clients) for phase in phases_of(policy, privatizers)))
+
+
+def _check_sizes(
+    horizon: int, replicates: int, ticks: int, first_replicate: int, seed: int
+) -> None:
+    """Refuse sizes that no simulation can have, before anything is charged."""
+    validate.whole("horizon", horizon)
+    validate.whole("replicates", replicates)
+    validate.whole("ticks", ticks)
+    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
+    validate.whole("seed", seed, low=0, high=2**32 - 1)
+
+
+def _check_fit(
+    policy: AnyPolicy,
+    privatizers: Mapping[str, Privatizer],
+    environment: AnyEnvironment,
+    horizon: int,
+) -> None:
+    """Refuse, before anything is charged, what cannot be played together."""
     for name, privatizer in privatizers.items():
         if privatizer.outlook.noisy and not privatizer.idealized:
             raise InvalidValue(
                 f"the noise of {name!r} is exact; simulate with idealized noise, or use roles.drive"
             )
-
-
-@dataclasses.dataclass(kw_only=True)
-class _Recorder:
-    """Plays in segments of equal length and reads the regret after each."""
-
-    scene: Scene
-    report: Progress
-    rounds: list[int] = dataclasses.field(default_factory=list)
-    regret: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
-    seconds: float = 0.0
-    compile_seconds: float = 0.0
-
-    def play(self, carry: Carry, *, horizon: int, length: int) -> Carry:
-        """Play the whole horizon; a last, shorter segment takes what does not divide."""
-        done = 0
-        while done < horizon:
-            step = min(length, horizon - done)
-            segment = self._compiled(carry, step)
-            start = time.perf_counter()
-            carry = segment(self.scene, carry, jnp.int32(done))
-            carry.regret.block_until_ready()
-            self.seconds += time.perf_counter() - start
-            done += step
-            self.rounds.append(done)
-            self.regret.append(np.array(carry.regret))
-            self.report("playing", done)
-        return carry
-
-    def _compiled(self, carry: Carry, length: int) -> Segment:
-        """The segment's machine code, compiled once for one structure."""
-        done = self.rounds[-1] if self.rounds else 0
-        code, seconds = compiled(
-            advance,
-            *(self.scene, carry, jnp.int32(0)),
-            about=lambda: self.report("compiling", done),
-            length=length,
+        if policy.feedback == "reports":
+            channel_of(privatizer)
+    if _by_phases(policy) != isinstance(environment, Population):
+        raise InvalidValue(
+            f"{type(policy).__name__} hears {policy.feedback} and the world is a "
+            f"{type(environment).__name__}; bandits that hear phases play in a Population"
         )
-        self.compile_seconds += seconds
-        return code
-
-
-Segment = Callable[[Scene, Carry, Any], Carry]
+    built: AnyProblem | None = getattr(policy, "problem", None)
+    if built is not None and built.horizon != horizon:
+        raise InvalidValue(
+            f"the bandit was built for {built.horizon} rounds and the run has {horizon}; "
+            f"build it from the problem of {horizon} rounds"
+        )
+    if policy.feedback != "phases" and set(privatizers) != set(policy.queries):
+        raise InvalidValue(
+            f"the bandit asks for {list(policy.queries)} and {list(privatizers)} are protected; "
+            "use the privatizers that `protect` gives for it"
+        )

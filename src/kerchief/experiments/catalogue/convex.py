@@ -92,7 +92,7 @@ DIMS = (2, 5, 20)
 SPACES = tuple(f"d={dim}" for dim in DIMS)
 EPSILONS = (1.0, 4.0)
 AWARE, CURVED, PRINTED, NORMAL = (
-    tuple(player(name, trust="local", epsilon=e, randomizer=word) for e in EPSILONS)
+    tuple(player(name, trust="local", epsilon=e, mechanism=word) for e in EPSILONS)
     for name, word in (
         ("two-point", "best"),
         ("two-point-strong", "best"),

@@ -16,7 +16,7 @@ WORLDS = tuple(f"S={radius:g}" for radius in RADII)
 LOW, AGGREGATOR, HIGH = OURS = tuple(
     player("glm", trust="joint", epsilon=epsilon) for epsilon in (0.2, 1.0, 4.0)
 )
-TREE = player("glm", trust="joint", epsilon=4.0, continual="tree")
+TREE = player("glm", trust="joint", epsilon=4.0, mechanism="tree")
 FITS = tuple(player("glm-rare", trust="joint", epsilon=epsilon) for epsilon in (1.0, 4.0))
 EXPLORING = player("glm-rare-explore", trust="joint", epsilon=4.0)
 LINEAR = player("linucb", trust="joint", epsilon=4.0)

@@ -15,7 +15,7 @@ WORLDS = ("intercept", "fixed")
 EPSILONS = (0.2, 1.0, 10.0)
 UNIFORM, PARENT = player("uniform"), player("linucb")
 NORMAL, BEST = (
-    tuple(player("linucb", trust="local", epsilon=e, randomizer=word) for e in EPSILONS)
+    tuple(player("linucb", trust="local", epsilon=e, mechanism=word) for e in EPSILONS)
     for word in ("gaussian", "best")
 )
 PAIRS = tuple(player("linucb-pairs", trust="local", epsilon=e) for e in EPSILONS)

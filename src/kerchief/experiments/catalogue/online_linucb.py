@@ -30,7 +30,7 @@ ONLINE, MALER, COMBINER, PAIRS, DIRECT = (
     for name in ("online-linucb", "online-linucb-maler", "combiner", "linucb-pairs", "linucb")
 )
 JOINT = tuple(player("linucb", trust="joint", epsilon=e) for e in EPSILONS)
-NORMAL = player("online-linucb", trust="local", epsilon=10.0, randomizer="gaussian")
+NORMAL = player("online-linucb", trust="local", epsilon=10.0, mechanism="gaussian")
 ANYTIME, PAPER = (
     player(name, trust="local", epsilon=10.0)
     for name in ("online-linucb-anytime", "online-linucb@paper")
@@ -42,7 +42,7 @@ PRINTED = tuple(
         "online-linucb",
         trust="local",
         epsilon=printed_epsilon(nominal, DELTA, 1.0),
-        randomizer="gaussian",
+        mechanism="gaussian",
     )
     for nominal in (1.0, 10.0)
 )

@@ -17,11 +17,11 @@ EPSILONS = (0.2, 1.0, 5.0)
 MOST = {"d=2": (700, 250, 215), "d=5": (1500, 400, 285)}
 UNIFORM = player("uniform")
 MANY, FEW, ONE, COINS = (
-    tuple(player("sblb", trust="shuffle", epsilon=e, shuffling=word) for e in EPSILONS)
+    tuple(player("sblb", trust="shuffle", epsilon=e, mechanism=word) for e in EPSILONS)
     for word in ("bits", "byte", "bit", "best")
 )
 PAPER = tuple(
-    player(name, trust="shuffle", epsilon=1.0, shuffling="bit")
+    player(name, trust="shuffle", epsilon=1.0, mechanism="bit")
     for name in ("sblb@paper", "sblb-fixed@paper")
 )
 

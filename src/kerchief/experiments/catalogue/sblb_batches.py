@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
-from kerchief.core.contracts import Policy, Problem
+from kerchief.core.problems import AnyProblem
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.claims import all_of, at, below
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
 from kerchief.experiments.plan import Player, player
 from kerchief.policies.linear.sblb import Mended
+from kerchief.privatizers.protect import Protection, protect
+from kerchief.roles.arrange import Arranged, arrange
 
 __all__ = ["EXPERIMENT", "Paced", "paced"]
 
@@ -19,28 +21,30 @@ __all__ = ["EXPERIMENT", "Paced", "paced"]
 class Paced(Player):
     """The repaired shuffle-batched bandit on equal batches; their length is one of its numbers."""
 
-    def make(self, problem: Problem, delta: float) -> Policy:
-        """Build it from public facts alone, and give it its batches."""
+    def arrange(self, problem: AnyProblem, protection: Protection) -> Arranged:
+        """Build it from public facts alone, give it its batches, and protect it."""
         numbers = dict(self.numbers)
         length = int(numbers.pop("length"))
-        usual = Player(**(vars(self) | {"numbers": tuple(numbers.items())})).make(problem, delta)
+        usual = arrange(self.policy, problem, protection, mode=self.mode, numbers=numbers).policy
         assert isinstance(usual, Mended)
         batches = tuple(range(length, problem.horizon + 1, length))
-        return dataclasses.replace(usual, query=dataclasses.replace(usual.query, batches=batches))
+        policy = dataclasses.replace(usual, query=dataclasses.replace(usual.query, batches=batches))
+        privatizers = protect(policy, protection, horizon=problem.horizon)
+        return Arranged(policy=policy, privatizers=privatizers)
 
 
-def paced(length: int, *, epsilon: float, shuffling: str) -> Paced:
+def paced(length: int, *, epsilon: float, mechanism: str) -> Paced:
     """Name it: so many users a batch, and the word for its bits."""
-    usual = player("sblb", trust="shuffle", epsilon=epsilon, shuffling=shuffling, length=length)
+    usual = player("sblb", trust="shuffle", epsilon=epsilon, mechanism=mechanism, length=length)
     return Paced(**vars(usual))
 
 
 WORLD = "d=2"
 LENGTHS = (100, 400, 1600, 6400)
 EPSILON = 1.0
-BY_LENGTH = tuple(paced(length, epsilon=EPSILON, shuffling="bits") for length in LENGTHS)
-BY_BITS = tuple(paced(400, epsilon=EPSILON, shuffling=word) for word in ("bit", "byte", "bits"))
-GROWING = player("sblb", trust="shuffle", epsilon=EPSILON, shuffling="bits")
+BY_LENGTH = tuple(paced(length, epsilon=EPSILON, mechanism="bits") for length in LENGTHS)
+BY_BITS = tuple(paced(400, epsilon=EPSILON, mechanism=word) for word in ("bit", "byte", "bits"))
+GROWING = player("sblb", trust="shuffle", epsilon=EPSILON, mechanism="bits")
 UNIFORM = player("uniform")
 
 EXPERIMENT = enter(

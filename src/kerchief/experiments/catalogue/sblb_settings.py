@@ -20,11 +20,11 @@ __all__ = ["EXPERIMENT", "LENGTH", "WIRES"]
 WORLD = "d=2"
 LENGTH = 250
 # Tuned for the wire: what is asked of the sums is what a local ε of 1 or of 5 makes of them.
-LOCAL = tuple(paced(LENGTH, epsilon=epsilon, shuffling="bit") for epsilon in (0.048, 0.478))
+LOCAL = tuple(paced(LENGTH, epsilon=epsilon, mechanism="bit") for epsilon in (0.048, 0.478))
 # Tuned for regret: what is asked of the sums is the promise, and the wire gets what is left.
-REGRET = paced(LENGTH, epsilon=1.0, shuffling="bit")
+REGRET = paced(LENGTH, epsilon=1.0, mechanism="bit")
 # With many bits the wire promises nothing.
-BITS = paced(LENGTH, epsilon=1.0, shuffling="bits")
+BITS = paced(LENGTH, epsilon=1.0, mechanism="bits")
 UNIFORM = player("uniform")
 
 WIRES = {LOCAL[0]: 1.0, LOCAL[1]: 5.0, REGRET: 6.4}

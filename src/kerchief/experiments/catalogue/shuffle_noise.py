@@ -16,7 +16,7 @@ UNIFORM = player("uniform")
 CURATOR, COINS, BITS, THEOREM = (
     player("elimination", trust="central", epsilon=1.0),
     *(
-        player("elimination", trust="shuffle", epsilon=1.0, shuffling=word)
+        player("elimination", trust="shuffle", epsilon=1.0, mechanism=word)
         for word in ("best", "byte", "theorem")
     ),
 )

@@ -19,7 +19,7 @@ WEIGHTED, UCB, DROP = (
     player(name, trust="local", epsilon=1.0)
     for name in ("tsallis-iw", "ucb", "successive-elimination")
 )
-NORMAL = player("tsallis-iw", trust="local", epsilon=1.0, randomizer="gaussian")
+NORMAL = player("tsallis-iw", trust="local", epsilon=1.0, mechanism="gaussian")
 PARENT = player("tsallis")
 
 EXPERIMENT = enter(

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
-from kerchief.core.contracts import Outlook, Tree
+from kerchief.core.channel import Channel
+from kerchief.core.contracts import Outlook
 from kerchief.core.errors import InvalidValue
-from kerchief.core.struct import static, struct
-from kerchief.policies.context_free.contract import LOSS, Channel, Loss
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.struct import struct
+from kerchief.policies.context_free.base import ContextFree
 
 __all__ = ["Armed", "Counting", "Counts", "arms_of"]
 
@@ -31,33 +32,18 @@ def arms_of(problem: ContextFreeProblem) -> int:
 
 
 @struct
-class Armed:
+class Armed(ContextFree):
     """The part of a bandit on arms that every one of them has.
 
     Attributes:
-        problem: the public facts.
         channel: what reports will be like.
     """
 
-    problem: ContextFreeProblem = static()
     channel: Channel
 
     def __post_init__(self) -> None:
         """Refuse a problem without arms: it is static, so no tracer ever stands for it."""
         arms_of(self.problem)
-
-    @property
-    def queries(self) -> Mapping[str, Loss]:
-        """The loss of the arm that was proposed."""
-        return {LOSS: Loss.of(self.problem)}
-
-    def answer(self, action: Array, losses: Array) -> Array:
-        """Device: that loss."""
-        return losses[0]
-
-    def stopped(self, state: Tree) -> Array:
-        """Never, unless it is said otherwise."""
-        return jnp.asarray(False)
 
 
 @struct
@@ -82,7 +68,7 @@ class Counting(Armed):
         zero = jnp.zeros(self.problem.arms, jnp.float64)
         return Counts(pulls=zero, total=zero)
 
-    def update(self, state: Counts, action: Array, report: Array, round: Array) -> Counts:
+    def learn(self, state: Counts, action: Array, report: Array, round: Array) -> Counts:
         """Count the report to its arm."""
         mine = jnp.arange(self.problem.arms) == action
         return Counts(pulls=state.pulls + mine, total=state.total + mine * report)

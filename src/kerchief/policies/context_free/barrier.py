@@ -19,17 +19,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.channel import Channel
 from kerchief.core.contracts import Outlook
 from kerchief.core.linalg import inverse
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
-from kerchief.policies.context_free.contract import Channel
 from kerchief.policies.context_free.domain import OnDomain, domain_of
 from kerchief.policies.context_free.one_point import taken_in
-from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
-from kerchief.policies.registry import Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["NEWTON", "Barrier", "State"]
 
@@ -134,7 +133,7 @@ class Barrier(OnDomain):
         aside = jax.scipy.linalg.solve_triangular(root, sphere, trans=1, lower=True)
         return self._point(state.place + self.radius * aside)[None]
 
-    def update(self, state: State, action: Array, report: Array, round: Array) -> State:
+    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
         """Add the gradient estimate, and go to the new minimum."""
         aside = self.domain.basis().T @ (action[0] - self.domain.center()) - state.place
         # H^(1/2) u = H · aside / radius.
@@ -182,25 +181,25 @@ def _strong(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> Barrie
     return Barrier.strong(problem, mode=mode, channel=channel)
 
 
-CONTEXT_FREE.add(
+register(
     "one-point-smooth",
-    Entry(
-        make=_smooth,
-        kind=Barrier,
-        summary="smooth convex losses: ellipsoids of a barrier, T^(2/3)",
-        source="Saha, Tewari 2011; Zheng et al. 2020, Algorithm 1, Corollary 4",
-        actions="domain",
-        parent="one-point-smooth",
-    ),
+    heard=_smooth,
+    kind=Barrier,
+    summary="smooth convex losses: ellipsoids of a barrier, T^(2/3)",
+    source="Saha, Tewari 2011; Zheng et al. 2020, Algorithm 1, Corollary 4",
+    problem=ContextFreeProblem,
+    actions="domain",
+    trusts=("none", "local"),
+    home="quadratic",
 )
-CONTEXT_FREE.add(
+register(
     "one-point-strong",
-    Entry(
-        make=_strong,
-        kind=Barrier,
-        summary="smooth and strongly convex losses: ellipsoids that shrink, √T",
-        source="Hazan, Levy 2014; Zheng et al. 2020, Algorithm 1, Corollary 4",
-        actions="domain",
-        parent="one-point-strong",
-    ),
+    heard=_strong,
+    kind=Barrier,
+    summary="smooth and strongly convex losses: ellipsoids that shrink, √T",
+    source="Hazan, Levy 2014; Zheng et al. 2020, Algorithm 1, Corollary 4",
+    problem=ContextFreeProblem,
+    actions="domain",
+    trusts=("none", "local"),
+    home="quadratic",
 )

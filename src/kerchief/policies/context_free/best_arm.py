@@ -16,22 +16,35 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
-from kerchief.core.contracts import Outlook
+from kerchief.core.channel import Channel
+from kerchief.core.contracts import Clock, Outlook
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import between
 from kerchief.policies.context_free.armed import Counting, Counts, arms_of
-from kerchief.policies.context_free.contract import Channel
-from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
-from kerchief.policies.registry import Mode
+from kerchief.policies.context_free.base import LOSS
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Halving", "HalvingState", "LilUCB", "Stage"]
 
 
 @struct
-class LilUCB(Counting):
+class Stopping(Counting):
+    """A bandit that asks until it knows enough."""
+
+    def due(self, state: Counts, clock: Clock) -> Mapping[str, Array | bool]:
+        """Reports, as long as it goes on."""
+        return {LOSS: ~self.stopped(state)}
+
+    def stopped(self, state: Counts) -> Array:
+        """Whether nothing more is asked."""
+        raise NotImplementedError
+
+
+@struct
+class LilUCB(Stopping):
     """Play by confidence bounds of the iterated logarithm; stop when one arm dwarfs the others.
 
     The arm with the least mean less (1 + β)(1 + √ε) √(2 s² (1 + ε) ln(ln((1 + ε) n) / δ) / n) is
@@ -144,7 +157,7 @@ class HalvingState(Counts):
 
 
 @struct
-class Halving(Counting):
+class Halving(Stopping):
     """Sequential halving: equal parts of the horizon to stages, each keeping the better half.
 
     Reports of earlier stages are forgotten, as in the theorem of Karnin et al.: the answer is wrong
@@ -197,10 +210,10 @@ class Halving(Counting):
         first, arms = self._now(round)
         return state.order[(round - first) % arms]
 
-    def update(self, state: Counts, action: Array, report: Array, round: Array) -> HalvingState:
+    def learn(self, state: Counts, action: Array, report: Array, round: Array) -> HalvingState:
         """Count the report; where a stage ends, order its arms and begin anew."""
         assert isinstance(state, HalvingState)
-        now = super().update(state, action, report, round)
+        now = super().learn(state, action, report, round)
         ends = (round + 1 == jnp.array([stage.last for stage in self.stages])).any()
         # Arms that the stage did not play keep their places behind it.
         played = now.pulls[state.order] > 0
@@ -239,25 +252,25 @@ def _halving(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> Halvi
     return Halving.of(problem, mode=mode, channel=channel)
 
 
-CONTEXT_FREE.add(
+register(
     "lil-ucb",
-    Entry(
-        make=_lil,
-        kind=LilUCB,
-        summary="ask until the best arm is known but for a fixed chance of failure",
-        source="Jamieson, Malloy, Nowak, Bubeck 2014; Zheng et al. 2020, Theorem 12",
-        aim="best arm",
-        parent="lil-ucb",
-    ),
+    heard=_lil,
+    kind=LilUCB,
+    summary="ask until the best arm is known but for a fixed chance of failure",
+    source="Jamieson, Malloy, Nowak, Bubeck 2014; Zheng et al. 2020, Theorem 12",
+    problem=ContextFreeProblem,
+    aim="best arm",
+    trusts=("none", "local"),
+    home="counted",
 )
-CONTEXT_FREE.add(
+register(
     "halving",
-    Entry(
-        make=_halving,
-        kind=Halving,
-        summary="sequential halving: the best arm from a fixed number of users",
-        source="Karnin, Koren, Somekh 2013; Zheng et al. 2020, Algorithm 1",
-        aim="best arm",
-        parent="halving",
-    ),
+    heard=_halving,
+    kind=Halving,
+    summary="sequential halving: the best arm from a fixed number of users",
+    source="Karnin, Koren, Somekh 2013; Zheng et al. 2020, Algorithm 1",
+    problem=ContextFreeProblem,
+    aim="best arm",
+    trusts=("none", "local"),
+    home="counted",
 )

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.contracts import Outlook, Tree
 from kerchief.core.convex import Domain
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
-from kerchief.core.struct import static, struct
-from kerchief.policies.context_free.contract import LOSS, Loss
+from kerchief.core.struct import struct
+from kerchief.policies.context_free.base import ContextFree
 
 __all__ = ["Anywhere", "BestSeen", "OnDomain", "anywhere", "domain_of"]
 
@@ -33,32 +34,13 @@ def domain_of(problem: ContextFreeProblem) -> Domain:
 
 
 @struct
-class OnDomain:
-    """The part of a bandit on a convex set that every one of them has.
-
-    Attributes:
-        problem: the public facts.
-    """
-
-    problem: ContextFreeProblem = static()
+class OnDomain(ContextFree):
+    """The part of a bandit on a convex set that every one of them has."""
 
     @property
     def domain(self) -> Domain:
         """Where it plays."""
         return domain_of(self.problem)
-
-    @property
-    def queries(self) -> Mapping[str, Loss]:
-        """The loss of the point that was proposed, unless it is said otherwise."""
-        return {LOSS: Loss.of(self.problem)}
-
-    def answer(self, action: Array, losses: Array) -> Array:
-        """Device: that loss."""
-        return losses[0]
-
-    def stopped(self, state: Tree) -> Array:
-        """Never."""
-        return jnp.asarray(False)
 
 
 @struct
@@ -86,10 +68,6 @@ class Anywhere(OnDomain):
     def propose(self, state: Tree, round: Array, stream: Stream) -> Array:
         """Any point."""
         return anywhere(self.domain, stream)[None]
-
-    def update(self, state: Tree, action: Array, report: Array, round: Array) -> Tree:
-        """Nothing is learned, as nothing is asked."""
-        return state
 
     def recommend(self, state: Tree) -> Array:
         """A point like any other."""
@@ -120,7 +98,7 @@ class BestSeen(OnDomain):
         trying = round < max(1, self.problem.horizon // 10)
         return jnp.where(trying, anywhere(self.domain, stream), state.point)[None]
 
-    def update(self, state: Seen, action: Array, report: Array, round: Array) -> Seen:
+    def learn(self, state: Seen, action: Array, report: Array, round: Array) -> Seen:
         """Keep the point, if its report is the least so far; later reports change nothing."""
         better = (report[0] < state.least) & (round < max(1, self.problem.horizon // 10))
         return Seen(

@@ -13,14 +13,13 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.channel import Channel
 from kerchief.core.contracts import Outlook
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.policies.context_free.armed import Counting, Counts
-from kerchief.policies.context_free.contract import Channel
-from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
-from kerchief.policies.registry import Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["State", "SuccessiveElimination"]
 
@@ -80,10 +79,10 @@ class SuccessiveElimination(Counting):
         """The survivor that was played least; of several, the first."""
         return jnp.argmin(jnp.where(state.alive, state.pulls, jnp.inf)).astype(jnp.int32)
 
-    def update(self, state: Counts, action: Array, report: Array, round: Array) -> State:
+    def learn(self, state: Counts, action: Array, report: Array, round: Array) -> State:
         """Count the report, then drop every arm whose best case is above another's worst."""
         assert isinstance(state, State)
-        now = super().update(state, action, report, round)
+        now = super().learn(state, action, report, round)
         pulls = jnp.maximum(now.pulls, 1)
         level = self.width * jnp.log(self.union * pulls**2)
         width = self.channel.spread * jnp.sqrt(level / pulls)
@@ -103,13 +102,13 @@ def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> Successi
     return SuccessiveElimination.of(problem, mode=mode, channel=channel)
 
 
-CONTEXT_FREE.add(
+register(
     "successive-elimination",
-    Entry(
-        make=_make,
-        kind=SuccessiveElimination,
-        summary="play the survivors in turns, and drop what is clearly worse",
-        source="Even-Dar, Mannor, Mansour 2006; Zheng et al. 2020, Algorithm 1",
-        parent="successive-elimination",
-    ),
+    heard=_make,
+    kind=SuccessiveElimination,
+    summary="play the survivors in turns, and drop what is clearly worse",
+    source="Even-Dar, Mannor, Mansour 2006; Zheng et al. 2020, Algorithm 1",
+    problem=ContextFreeProblem,
+    trusts=("none", "local"),
+    home="chance",
 )

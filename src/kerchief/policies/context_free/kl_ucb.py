@@ -14,13 +14,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.channel import Channel
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.policies.context_free.armed import Counting, Counts
-from kerchief.policies.context_free.contract import Channel
-from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
-from kerchief.policies.registry import Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["KLUCB", "coin_divergence", "least_mean"]
 
@@ -113,13 +112,13 @@ def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> KLUCB:
     return KLUCB.of(problem, mode=mode, channel=channel)
 
 
-CONTEXT_FREE.add(
+register(
     "kl-ucb",
-    Entry(
-        make=_make,
-        kind=KLUCB,
-        summary="play the arm whose loss may be least, by the divergence of coins",
-        source="Garivier, Cappé 2011; Zheng et al. 2020, Algorithm 1",
-        parent="kl-ucb",
-    ),
+    heard=_make,
+    kind=KLUCB,
+    summary="play the arm whose loss may be least, by the divergence of coins",
+    source="Garivier, Cappé 2011; Zheng et al. 2020, Algorithm 1",
+    problem=ContextFreeProblem,
+    trusts=("none", "local"),
+    home="chance",
 )

@@ -14,14 +14,13 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.channel import Channel
 from kerchief.core.contracts import Outlook
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.policies.context_free.contract import Channel
 from kerchief.policies.context_free.domain import OnDomain, domain_of
-from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
-from kerchief.policies.registry import Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["OnePoint", "State"]
 
@@ -83,7 +82,7 @@ class OnePoint(OnDomain):
         """A point of the sphere around where it stands."""
         return (state.point + self.radius * self.domain.direction(stream))[None]
 
-    def update(self, state: State, action: Array, report: Array, round: Array) -> State:
+    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
         """One step, and back into the set, as far inside as the questions need."""
         direction = (action[0] - state.point) / self.radius
         gradient = self.domain.rank / self.radius * (report[0] - state.mean) * direction
@@ -107,14 +106,14 @@ def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> OnePoint
     return OnePoint.of(problem, channel=channel)
 
 
-CONTEXT_FREE.add(
+register(
     "one-point",
-    Entry(
-        make=_make,
-        kind=OnePoint,
-        summary="convex losses: descent on losses from a small sphere, T^(3/4)",
-        source="Flaxman, Kalai, McMahan 2005; Zheng et al. 2020, Algorithm 1",
-        actions="domain",
-        parent="one-point",
-    ),
+    heard=_make,
+    kind=OnePoint,
+    summary="convex losses: descent on losses from a small sphere, T^(3/4)",
+    source="Flaxman, Kalai, McMahan 2005; Zheng et al. 2020, Algorithm 1",
+    problem=ContextFreeProblem,
+    actions="domain",
+    trusts=("none", "local"),
+    home="quadratic",
 )

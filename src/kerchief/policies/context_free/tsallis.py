@@ -16,14 +16,13 @@ from typing import Literal, Self, TypeAlias
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.channel import Channel
 from kerchief.core.contracts import Outlook
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.policies.context_free.armed import Armed
-from kerchief.policies.context_free.contract import Channel
-from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
-from kerchief.policies.registry import Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Estimator", "State", "Tsallis", "tsallis_weights"]
 
@@ -148,7 +147,7 @@ class Tsallis(Armed):
         passed = jnp.cumsum(state.weights) < stream.uniform(1)
         return jnp.minimum(passed.sum(), self.problem.arms - 1).astype(jnp.int32)
 
-    def update(self, state: State, action: Array, report: Array, round: Array) -> State:
+    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
         """Estimate every arm's loss, then weigh the arms for the next round."""
         mine = jnp.arange(self.problem.arms) == action
         start = self._start(state.weights, self._rate(round))
@@ -189,23 +188,23 @@ def _make(
 
 _SOURCE = "Zimmert, Seldin 2021, Algorithm 1; Zheng et al. 2020, Algorithm 1"
 
-CONTEXT_FREE.add(
+register(
     "tsallis",
-    Entry(
-        make=_make,
-        kind=Tsallis,
-        summary="Tsallis-INF with reduced variance: for chance and adversaries alike",
-        source=_SOURCE,
-        parent="tsallis",
-    ),
+    heard=_make,
+    kind=Tsallis,
+    summary="Tsallis-INF with reduced variance: for chance and adversaries alike",
+    source=_SOURCE,
+    problem=ContextFreeProblem,
+    trusts=("none", "local"),
+    home="chance",
 )
-CONTEXT_FREE.add(
+register(
     "tsallis-iw",
-    Entry(
-        make=partial(_make, estimator="importance"),
-        kind=Tsallis,
-        summary="Tsallis-INF with importance weights alone, also for reports without bounds",
-        source=_SOURCE,
-        parent="tsallis-iw",
-    ),
+    heard=partial(_make, estimator="importance"),
+    kind=Tsallis,
+    summary="Tsallis-INF with importance weights alone, also for reports without bounds",
+    source=_SOURCE,
+    problem=ContextFreeProblem,
+    trusts=("none", "local"),
+    home="chance",
 )

@@ -17,15 +17,16 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.channel import Channel
 from kerchief.core.contracts import Outlook
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
-from kerchief.policies.context_free.contract import LOSS, Channel, Loss
+from kerchief.policies.context_free.base import LOSS
 from kerchief.policies.context_free.domain import OnDomain, domain_of
-from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
-from kerchief.policies.registry import Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["State", "TwoPoint"]
 
@@ -120,7 +121,7 @@ class TwoPoint(OnDomain):
         losses = losses.astype(jnp.float64)
         return (losses[0] - losses[1]) / (2 * self.radius)
 
-    def update(self, state: State, action: Array, report: Array, round: Array) -> State:
+    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
         """One step, and back into the set, as far inside as the questions need."""
         direction = (action[0] - action[1]) / (2 * self.radius)
         gradient = self.domain.rank * report[0] * direction
@@ -169,47 +170,47 @@ def _strong_paper(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> 
 
 _SOURCE = "Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 2, Theorem 6"
 
-CONTEXT_FREE.add(
+register(
     "two-point",
-    Entry(
-        make=_convex,
-        kind=TwoPoint,
-        summary="convex losses: descent on one protected slope a user, √T",
-        source=_SOURCE,
-        actions="domain",
-        parent="two-point",
-    ),
+    heard=_convex,
+    kind=TwoPoint,
+    summary="convex losses: descent on one protected slope a user, √T",
+    source=_SOURCE,
+    problem=ContextFreeProblem,
+    actions="domain",
+    trusts=("none", "local"),
+    home="quadratic",
 )
-CONTEXT_FREE.add(
+register(
     "two-point-strong",
-    Entry(
-        make=_strong,
-        kind=TwoPoint,
-        summary="strongly convex losses: the same with falling steps, log T",
-        source=_SOURCE,
-        actions="domain",
-        parent="two-point-strong",
-    ),
+    heard=_strong,
+    kind=TwoPoint,
+    summary="strongly convex losses: the same with falling steps, log T",
+    source=_SOURCE,
+    problem=ContextFreeProblem,
+    actions="domain",
+    trusts=("none", "local"),
+    home="quadratic",
 )
-CONTEXT_FREE.add(
+register(
     "two-point@paper",
-    Entry(
-        make=_convex_paper,
-        kind=TwoPoint,
-        summary="convex losses: the paper's steps, which do not know the noise",
-        source=_SOURCE,
-        actions="domain",
-        parent="two-point@paper",
-    ),
+    heard=_convex_paper,
+    kind=TwoPoint,
+    summary="convex losses: the paper's steps, which do not know the noise",
+    source=_SOURCE,
+    problem=ContextFreeProblem,
+    actions="domain",
+    trusts=("none", "local"),
+    home="quadratic",
 )
-CONTEXT_FREE.add(
+register(
     "two-point-strong@paper",
-    Entry(
-        make=_strong_paper,
-        kind=TwoPoint,
-        summary="strongly convex losses: the paper's steps, which do not know the noise",
-        source=_SOURCE,
-        actions="domain",
-        parent="two-point-strong@paper",
-    ),
+    heard=_strong_paper,
+    kind=TwoPoint,
+    summary="strongly convex losses: the paper's steps, which do not know the noise",
+    source=_SOURCE,
+    problem=ContextFreeProblem,
+    actions="domain",
+    trusts=("none", "local"),
+    home="quadratic",
 )

@@ -12,15 +12,13 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.context_free import ContextFreeProblem
+from kerchief.core.channel import Channel
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import or_default
 from kerchief.policies.context_free.armed import Counting, Counts
-from kerchief.policies.context_free.contract import Channel, ContextFreePolicy
-from kerchief.policies.context_free.domain import BestSeen
-from kerchief.policies.context_free.registry import CONTEXT_FREE, Entry
-from kerchief.policies.registry import Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["UCB"]
 
@@ -76,35 +74,17 @@ class UCB(Counting):
         return jnp.argmin(index).astype(jnp.int32)
 
 
-def _make(
-    problem: ContextFreeProblem, mode: Mode, channel: Channel, *, width: float | None = None
-) -> UCB:
-    return UCB.of(problem, mode=mode, channel=channel, width=width)
+def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> UCB:
+    return UCB.of(problem, mode=mode, channel=channel)
 
 
-def _greedy(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> ContextFreePolicy:
-    return (
-        BestSeen(problem=problem) if problem.arms == 0 else _make(problem, mode, channel, width=0.0)
-    )
-
-
-CONTEXT_FREE.add(
+register(
     "ucb",
-    Entry(
-        make=_make,
-        kind=UCB,
-        summary="play the arm whose loss may be least, by the public spread of reports",
-        source="Auer, Cesa-Bianchi, Fischer 2002; Zheng et al. 2020, Algorithm 1",
-        parent="ucb",
-    ),
-)
-CONTEXT_FREE.add(
-    "greedy",
-    Entry(
-        make=_greedy,
-        kind=UCB,
-        summary="play the arm whose mean report is least, or the point of the least report",
-        source="the yardstick of every comparison",
-        parent="greedy",
-    ),
+    heard=_make,
+    kind=UCB,
+    summary="play the arm whose loss may be least, by the public spread of reports",
+    source="Auer, Cesa-Bianchi, Fischer 2002; Zheng et al. 2020, Algorithm 1",
+    problem=ContextFreeProblem,
+    trusts=("none", "local"),
+    home="chance",
 )

@@ -33,7 +33,7 @@ from kerchief.core.contracts import (
     Example,
     Minimizer,
     Outlook,
-    Problem,
+    Policy,
     Query,
     Released,
     Start,
@@ -44,13 +44,14 @@ from kerchief.core.linalg import floored, inverse
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import increasing, positive
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.glm.radius import Facts, distance, excess
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Batched", "Model", "State", "Told", "survivors"]
 
@@ -103,7 +104,7 @@ class Model:
 
 
 @struct
-class Batched:
+class Batched(Policy):
     """Elimination by every earlier batch, and a design over what is left.
 
     Attributes:
@@ -401,15 +402,12 @@ def _make(problem: Problem, mode: Mode) -> Batched:
     return Batched.of(problem, mode=mode)
 
 
-POLICIES.add(
+register(
     "glm-batched",
-    Entry(
-        make=_make,
-        kind=Batched,
-        summary="a design over the arms that the fits of all earlier batches leave",
-        source="Sarmasarkar 2026, Algorithm 1, repaired",
-        trusts=("none", "shuffle"),
-        parent="glm-batched",
-        home="probit",
-    ),
+    _make,
+    Batched,
+    summary="a design over the arms that the fits of all earlier batches leave",
+    source="Sarmasarkar 2026, Algorithm 1, repaired",
+    trusts=("none", "shuffle"),
+    home="probit",
 )

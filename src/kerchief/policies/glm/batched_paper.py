@@ -22,10 +22,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from kerchief.core.contracts import Problem
 from kerchief.core.minimizers import GradientDescent
+from kerchief.core.problems import Problem
 from kerchief.policies.glm.batched import Batched
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["recursion"]
 
@@ -68,28 +68,22 @@ def _private(problem: Problem, mode: Mode) -> Batched:
     return Batched.of(problem, mode=mode, batches=batches, minimizer=plain, clip=1.0, doubt=1.0)
 
 
-POLICIES.add(
+register(
     "b-glincb",
-    Entry(
-        make=_published,
-        kind=Batched,
-        summary="a design over the arms that all earlier batches leave, without privacy",
-        source="Sawarni et al. 2024, B-GLinCB",
-        trusts=("none",),
-        parent="b-glincb",
-        home="probit",
-    ),
+    _published,
+    Batched,
+    summary="a design over the arms that all earlier batches leave, without privacy",
+    source="Sawarni et al. 2024, B-GLinCB",
+    trusts=("none",),
+    home="probit",
 )
-POLICIES.add(
+register(
     "glm-batched@paper",
-    Entry(
-        make=_private,
-        kind=Batched,
-        summary="glm-batched with the published batches and plain noisy descent",
-        source="Sarmasarkar 2026, Algorithms 1 and 7",
-        trusts=("none", "shuffle"),
-        parent="glm-batched@paper",
-        home="probit",
-        deployable=False,
-    ),
+    _private,
+    Batched,
+    summary="glm-batched with the published batches and plain noisy descent",
+    source="Sarmasarkar 2026, Algorithms 1 and 7",
+    trusts=("none", "shuffle"),
+    home="probit",
+    deployable=False,
 )

@@ -29,19 +29,20 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.linalg import inverse
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import repeat
 from kerchief.core.online import nearest
+from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.glm.increments import Increments
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["ECOLog", "Model", "State"]
 
@@ -76,7 +77,7 @@ class Model:
 
 
 @struct
-class ECOLog:
+class ECOLog(Policy):
     """An upper bound from an ellipsoid whose width the data themselves set.
 
     Attributes:
@@ -224,15 +225,12 @@ def _ecolog(problem: Problem, mode: Mode) -> ECOLog:
     return ECOLog.of(problem, mode=mode)
 
 
-POLICIES.add(
+register(
     "ecolog",
-    Entry(
-        make=_ecolog,
-        kind=ECOLog,
-        summary="optimism around an online estimate for logistic rewards, made of sums alone",
-        source="Faury et al. 2022, ada-OFU-ECOLog",
-        trusts=("none",),
-        parent="ecolog",
-        home="logistic",
-    ),
+    _ecolog,
+    ECOLog,
+    summary="optimism around an online estimate for logistic rewards, made of sums alone",
+    source="Faury et al. 2022, ada-OFU-ECOLog",
+    trusts=("none",),
+    home="logistic",
 )

@@ -24,17 +24,18 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.linalg import inverse
 from kerchief.core.links import link_named
 from kerchief.core.online import nearest
+from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.glm.increments import Increments
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["GLOC", "Model", "State"]
 
@@ -66,7 +67,7 @@ class Model:
 
 
 @struct
-class GLOC:
+class GLOC(Policy):
     """An upper bound from an ellipsoid that an online learner's regret bounds.
 
     Attributes:
@@ -210,15 +211,12 @@ def _gloc(problem: Problem, mode: Mode) -> GLOC:
     return GLOC.of(problem, mode=mode)
 
 
-POLICIES.add(
+register(
     "gloc",
-    Entry(
-        make=_gloc,
-        kind=GLOC,
-        summary="optimism around an online Newton step, made of sums alone",
-        source="Jun et al. 2017, GLOC, Theorems 1 to 3",
-        trusts=("none",),
-        parent="gloc",
-        home="logistic",
-    ),
+    _gloc,
+    GLOC,
+    summary="optimism around an online Newton step, made of sums alone",
+    source="Jun et al. 2017, GLOC, Theorems 1 to 3",
+    trusts=("none",),
+    home="logistic",
 )

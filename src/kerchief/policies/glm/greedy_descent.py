@@ -27,14 +27,15 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
+from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_DIM, between, increasing, or_default, whole
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["GreedyDescent", "Model", "State", "Surprises"]
 
@@ -116,7 +117,7 @@ class Model:
 
 
 @struct
-class GreedyDescent:
+class GreedyDescent(Policy):
     """Greedy play on an iterate that descends by one short private report a user.
 
     Attributes:
@@ -265,15 +266,11 @@ def _make(problem: Problem, mode: Mode) -> GreedyDescent:
     return GreedyDescent.of(problem, mode=mode)
 
 
-POLICIES.add(
+register(
     "glm-greedy",
-    Entry(
-        make=_make,
-        kind=GreedyDescent,
-        summary="greedy play on a descent by one short report a user, for diverse contexts",
-        source="after Han et al. 2021; see also Li et al. 2024",
-        trusts=("none", "local", "shuffle", "joint", "central"),
-        parent="glm-greedy",
-        home="logistic",
-    ),
+    _make,
+    GreedyDescent,
+    summary="greedy play on a descent by one short report a user, for diverse contexts",
+    source="after Han et al. 2021; see also Li et al. 2024",
+    home="logistic",
 )

@@ -27,16 +27,17 @@ from typing import Literal, TypeAlias
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.linalg import floored, inverse
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
 from kerchief.core.online import nearest
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Learner", "LocalDescent", "Model", "State"]
 
@@ -84,7 +85,7 @@ class Model:
 
 
 @struct
-class LocalDescent:
+class LocalDescent(Policy):
     """An upper bound from an ellipsoid that a noisy online learner's regret bounds.
 
     Attributes:
@@ -329,27 +330,21 @@ def _newton(problem: Problem, mode: Mode) -> LocalDescent:
     return LocalDescent.of(problem, learner="newton", mode=mode)
 
 
-POLICIES.add(
+register(
     "glm-descent",
-    Entry(
-        make=_descent,
-        kind=LocalDescent,
-        summary="optimism around gradient descent on private gradients",
-        source="after Zheng et al. 2020, Algorithm 3",
-        trusts=("none", "local"),
-        parent="glm-descent",
-        home="logistic",
-    ),
+    _descent,
+    LocalDescent,
+    summary="optimism around gradient descent on private gradients",
+    source="after Zheng et al. 2020, Algorithm 3",
+    trusts=("none", "local"),
+    home="logistic",
 )
-POLICIES.add(
+register(
     "glm-newton",
-    Entry(
-        make=_newton,
-        kind=LocalDescent,
-        summary="optimism around a noisy online Newton step on private gradients",
-        source="after Zheng et al. 2020, Algorithm 3, and Jun et al. 2017",
-        trusts=("none", "local"),
-        parent="glm-newton",
-        home="logistic",
-    ),
+    _newton,
+    LocalDescent,
+    summary="optimism around a noisy online Newton step on private gradients",
+    source="after Zheng et al. 2020, Algorithm 3, and Jun et al. 2017",
+    trusts=("none", "local"),
+    home="logistic",
 )

@@ -22,16 +22,17 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.linalg import floored, inverse, smat, svec, svec_size
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
+from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_DIM, between, increasing, whole
 from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, Terms, register
 
 __all__ = ["Model", "PrintedDescent", "State", "ThreeBlocks", "printed_deviation"]
 
@@ -133,7 +134,7 @@ class Model:
 
 
 @struct
-class PrintedDescent:
+class PrintedDescent(Policy):
     """Algorithm 3 with its printed step, ridge and width.
 
     Attributes:
@@ -230,7 +231,7 @@ def printed_deviation(epsilon: float, delta: float) -> float:
     return 6 * math.sqrt(2 * math.log(3.75 / delta)) / epsilon
 
 
-def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> PrintedDescent:
+def _promised(problem: Problem, mode: Mode, terms: Terms) -> PrintedDescent:
     """The algorithm for a promise, which sets its ridge and its width."""
     link, largest_score = link_named(problem.link), problem.radius * problem.norm
     least, most = (float(link.mean(jnp.float64(z))) for z in (-largest_score, largest_score))
@@ -246,29 +247,27 @@ def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> Pri
         flattest=1 / link.kappa(largest_score),
         largest=max(abs(least), abs(most)),
         step=1 / math.sqrt(problem.horizon),
-        deviation=printed_deviation(epsilon, delta),
+        deviation=printed_deviation(terms.epsilon, terms.delta),
         log=math.log(2 * problem.horizon / _FAILURE),
     )
 
 
 def _make(problem: Problem, mode: Mode) -> PrintedDescent:
     """The algorithm without a promise: that of an epsilon without bound."""
-    return _promised(problem, mode, math.inf, _FAILURE)
+    return _promised(problem, mode, Terms(epsilon=math.inf, delta=_FAILURE))
 
 
 _FAILURE = 0.05
 
-POLICIES.add(
+register(
     "glm-local@paper",
-    Entry(
-        make=_make,
-        kind=PrintedDescent,
-        summary="a locally private GLM bandit with printed step, ridge and width, and true noise",
-        source="Zheng et al. 2020, Algorithm 3",
-        trusts=("none", "local"),
-        parent="glm-local@paper",
-        home="logistic",
-        promised=_promised,
-        deployable=False,
-    ),
+    _make,
+    PrintedDescent,
+    summary="a locally private GLM bandit with printed step, ridge and width, and true noise",
+    source="Zheng et al. 2020, Algorithm 3",
+    trusts=("none", "local"),
+    home="logistic",
+    promised=_promised,
+    noises={"local": "gaussian"},
+    deployable=False,
 )

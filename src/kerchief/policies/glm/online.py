@@ -21,12 +21,13 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Example, Problem, Tree
+from kerchief.core.contracts import Arms, Example, Tree
 from kerchief.core.links import link_named
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import Ellipsoid, Model, State
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["OnlineGLM"]
 
@@ -143,15 +144,11 @@ def _make(problem: Problem, mode: Mode) -> OnlineGLM:
     return OnlineGLM.of(problem, mode=mode)
 
 
-POLICIES.add(
+register(
     "glm",
-    Entry(
-        make=_make,
-        kind=OnlineGLM,
-        summary="optimism around a one-pass Newton estimate for a generalized linear model",
-        source="ours; the setting is that of Sarmasarkar 2026",
-        trusts=("none", "local", "shuffle", "joint", "central"),
-        parent="glm",
-        home="probit",
-    ),
+    _make,
+    OnlineGLM,
+    summary="optimism around a one-pass Newton estimate for a generalized linear model",
+    source="ours; the setting is that of Sarmasarkar 2026",
+    home="probit",
 )

@@ -32,7 +32,7 @@ from kerchief.core.contracts import (
     Clock,
     Example,
     Outlook,
-    Problem,
+    Policy,
     Query,
     Released,
     Start,
@@ -42,11 +42,12 @@ from kerchief.core.linalg import floored, inverse, pivots
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps, into_ball
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Anchor", "Model", "RarelySwitching", "Seen", "State"]
 
@@ -98,7 +99,7 @@ class Model:
 
 
 @struct
-class RarelySwitching:
+class RarelySwitching(Policy):
     """Optimism around estimates that are refitted only when the released matrix has grown.
 
     Attributes:
@@ -360,27 +361,21 @@ def _explorer(problem: Problem, mode: Mode) -> RarelySwitching:
     return RarelySwitching.of(problem, mode=mode, explore=True)
 
 
-POLICIES.add(
+register(
     "glm-rare",
-    Entry(
-        make=_plain,
-        kind=RarelySwitching,
-        summary="few private fits, made when the released matrix has grown",
-        source="Sarmasarkar 2026, Algorithm 2, repaired",
-        trusts=("none", "joint"),
-        parent="glm-rare",
-        home="probit",
-    ),
+    _plain,
+    RarelySwitching,
+    summary="few private fits, made when the released matrix has grown",
+    source="Sarmasarkar 2026, Algorithm 2, repaired",
+    trusts=("none", "joint"),
+    home="probit",
 )
-POLICIES.add(
+register(
     "glm-rare-explore",
-    Entry(
-        make=_explorer,
-        kind=RarelySwitching,
-        summary="glm-rare with Criterion I: users whose arms are badly known explore",
-        source="Sarmasarkar 2026, Algorithm 2, repaired",
-        trusts=("none", "joint"),
-        parent="glm-rare-explore",
-        home="probit",
-    ),
+    _explorer,
+    RarelySwitching,
+    summary="glm-rare with Criterion I: users whose arms are badly known explore",
+    source="Sarmasarkar 2026, Algorithm 2, repaired",
+    trusts=("none", "joint"),
+    home="probit",
 )

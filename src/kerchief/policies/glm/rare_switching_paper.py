@@ -22,13 +22,14 @@ import math
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Gradient, Problem, Start
+from kerchief.core.contracts import Gradient, Start
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import repeat
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram
 from kerchief.policies.glm.rare_switching import RarelySwitching
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, Terms, register
 
 __all__ = ["LongSteps", "ridge_of_the_paper"]
 
@@ -72,19 +73,19 @@ def ridge_of_the_paper(
     return 2 * math.log(4 / delta) * log**2 * steepest / epsilon + 0.75 * dim * log
 
 
-def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> RarelySwitching:
+def _promised(problem: Problem, mode: Mode, terms: Terms) -> RarelySwitching:
     """The rule for a promise, which sets the ridge and the cap on fits."""
     link, dim, horizon = link_named(problem.link), problem.dim, problem.horizon
     largest_score = problem.radius * problem.norm
     link.kappa(largest_score)
     steepest = link.steepest(largest_score)
     ridge = ridge_of_the_paper(
-        epsilon=epsilon, delta=delta, horizon=horizon, dim=dim, steepest=steepest
+        epsilon=terms.epsilon, delta=terms.delta, horizon=horizon, dim=dim, steepest=steepest
     )
     slack = 0.75 * (
         ridge
         - ridge_of_the_paper(
-            epsilon=math.inf, delta=delta, horizon=horizon, dim=dim, steepest=steepest
+            epsilon=math.inf, delta=terms.delta, horizon=horizon, dim=dim, steepest=steepest
         )
     )
     growth = (ridge + slack + horizon * steepest**2 / dim) / (ridge - slack)
@@ -119,20 +120,17 @@ def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> Rar
 
 def _make(problem: Problem, mode: Mode) -> RarelySwitching:
     """The rule without a promise: that of an epsilon without bound."""
-    return _promised(problem, mode, math.inf, _FAILURE)
+    return _promised(problem, mode, Terms(epsilon=math.inf, delta=_FAILURE))
 
 
-POLICIES.add(
+register(
     "glm@paper",
-    Entry(
-        make=_make,
-        kind=RarelySwitching,
-        summary="the experimental rule behind the paper's Table 2, with noise that is enough",
-        source="Sarmasarkar 2026, Section 8",
-        trusts=("none", "joint"),
-        parent="glm@paper",
-        home="probit",
-        promised=_promised,
-        deployable=False,
-    ),
+    _make,
+    RarelySwitching,
+    summary="the experimental rule behind the paper's Table 2, with noise that is enough",
+    source="Sarmasarkar 2026, Section 8",
+    trusts=("none", "joint"),
+    home="probit",
+    promised=_promised,
+    deployable=False,
 )

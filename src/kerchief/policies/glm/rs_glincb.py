@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import math
 
-from kerchief.core.contracts import Problem
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram
 from kerchief.core.validate import or_default
 from kerchief.policies.glm.rare_switching import RarelySwitching
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["rs_glincb"]
 
@@ -104,15 +104,12 @@ def _rs_glincb(problem: Problem, mode: Mode) -> RarelySwitching:
     return rs_glincb(problem, mode=mode)
 
 
-POLICIES.add(
+register(
     "rs-glincb",
-    Entry(
-        make=_rs_glincb,
-        kind=RarelySwitching,
-        summary="explores badly known arms, then optimism around rarely refitted estimates",
-        source="Sawarni et al. 2024, RS-GLinCB",
-        trusts=("none",),
-        parent="rs-glincb",
-        home="logistic",
-    ),
+    _rs_glincb,
+    RarelySwitching,
+    summary="explores badly known arms, then optimism around rarely refitted estimates",
+    source="Sawarni et al. 2024, RS-GLinCB",
+    trusts=("none",),
+    home="logistic",
 )

@@ -28,7 +28,7 @@ from kerchief.core.contracts import (
     Clock,
     Example,
     Outlook,
-    Problem,
+    Policy,
     Query,
     Released,
     Start,
@@ -38,12 +38,13 @@ from kerchief.core.linalg import inverse, pivots
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps, into_ball
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["GLMUCB", "Model", "State"]
 
@@ -68,7 +69,7 @@ class Model:
 
 
 @struct
-class GLMUCB:
+class GLMUCB(Policy):
     """The mean under the estimate plus a width in the inverse of V.
 
     Attributes:
@@ -202,15 +203,12 @@ def _glm_ucb(problem: Problem, mode: Mode) -> GLMUCB:
     return GLMUCB.of(problem, mode=mode)
 
 
-POLICIES.add(
+register(
     "glm-ucb",
-    Entry(
-        make=_glm_ucb,
-        kind=GLMUCB,
-        summary="optimism on the mean around a penalized likelihood estimate",
-        source="Filippi et al. 2010, GLM-UCB",
-        trusts=("none",),
-        parent="glm-ucb",
-        home="logistic",
-    ),
+    _glm_ucb,
+    GLMUCB,
+    summary="optimism on the mean around a penalized likelihood estimate",
+    source="Filippi et al. 2010, GLM-UCB",
+    trusts=("none",),
+    home="logistic",
 )

@@ -24,8 +24,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Problem, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Release, Tree
 from kerchief.core.pairs import Pair
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import between
@@ -33,7 +34,7 @@ from kerchief.policies.linear.online import OnlineLinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
 from kerchief.policies.linear.pairs import PairLinUCB, Seen
 from kerchief.policies.refresh import ever_rarer
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, Terms, register
 
 __all__ = ["Combiner", "Constants", "Model", "PrintedCombiner", "State", "printed_constants"]
 
@@ -72,7 +73,7 @@ class Model:
 
 
 @struct
-class Combiner:
+class Combiner(Policy):
     """Regret balancing over learners with the same query.
 
     A learner is dropped when its mean reward, plus c √(v/n) on either side and plus what its regret
@@ -336,35 +337,29 @@ def _printed(problem: Problem, mode: Mode) -> PrintedCombiner:
     return PrintedCombiner.promised(problem, 1.0, 0.1)
 
 
-def _printed_for(problem: Problem, mode: Mode, epsilon: float, delta: float) -> PrintedCombiner:
-    return PrintedCombiner.promised(problem, epsilon, delta)
+def _printed_for(problem: Problem, mode: Mode, terms: Terms) -> PrintedCombiner:
+    return PrintedCombiner.promised(problem, terms.epsilon, terms.delta)
 
 
-POLICIES.add(
+register(
     "combiner",
-    Entry(
-        make=_combiner,
-        kind=Combiner,
-        summary="follows whichever learner on noisy pairs turns out better",
-        source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2, "
-        "repaired; Pacchiano et al. 2020",
-        trusts=("none", "local"),
-        parent="combiner",
-        home="linear",
-    ),
+    _combiner,
+    Combiner,
+    summary="follows whichever learner on noisy pairs turns out better",
+    source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2, "
+    "repaired; Pacchiano et al. 2020",
+    trusts=("none", "local"),
 )
-POLICIES.add(
+register(
     "combiner@paper",
-    Entry(
-        make=_printed,
-        kind=PrintedCombiner,
-        summary="the Private Bandits Combiner with the paper's constants, which never explore",
-        source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2; "
-        "Cutkosky et al. 2020",
-        trusts=("none", "local"),
-        parent="combiner@paper",
-        home=None,
-        promised=_printed_for,
-        deployable=False,
-    ),
+    _printed,
+    PrintedCombiner,
+    summary="the Private Bandits Combiner with the paper's constants, which never explore",
+    source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2; "
+    "Cutkosky et al. 2020",
+    trusts=("none", "local"),
+    home=None,
+    promised=_printed_for,
+    noises={"local": "gaussian"},
+    deployable=False,
 )

@@ -16,13 +16,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.batches import ends_now, growing
-from kerchief.core.contracts import Arms, Clock, Problem
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.design import near_optimal
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.policies.ellipsoid import Model, State, lengths
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Elimination"]
 
@@ -75,15 +76,11 @@ def _elimination(problem: Problem, mode: Mode) -> Elimination:
     return Elimination.of(problem, mode=mode)
 
 
-POLICIES.add(
+register(
     "elimination",
-    Entry(
-        make=_elimination,
-        kind=Elimination,
-        summary="a near-optimal design over the arms that a confidence set leaves, in batches",
-        source="ours, after phased elimination; Lattimore, Szepesvari 2020, chapter 22",
-        trusts=("none", "local", "shuffle", "central"),
-        parent="elimination",
-        home="linear",
-    ),
+    _elimination,
+    Elimination,
+    summary="a near-optimal design over the arms that a confidence set leaves, in batches",
+    source="ours, after phased elimination; Lattimore, Szepesvari 2020, chapter 22",
+    trusts=("none", "local", "shuffle", "central"),
 )

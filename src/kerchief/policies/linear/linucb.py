@@ -22,12 +22,13 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Example, Problem, Tree
+from kerchief.core.contracts import Arms, Example, Tree
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Ellipsoid, Model, State
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["LinUCB"]
 
@@ -131,32 +132,11 @@ def _linucb(problem: Problem, mode: Mode) -> LinUCB:
     return LinUCB.of(problem, mode=mode)
 
 
-def _greedy(problem: Problem, mode: Mode) -> LinUCB:
-    return LinUCB.of(problem, mode=mode, exploration=0.0)
-
-
-POLICIES.add(
-    "greedy",
-    Entry(
-        make=_greedy,
-        kind=LinUCB,
-        summary="LinUCB with no exploration: the best arm of the ridge estimate",
-        source="the yardstick of every comparison",
-        trusts=("none", "local", "shuffle", "joint", "central"),
-        parent="greedy",
-        home="linear",
-    ),
-)
-POLICIES.add(
+register(
     "linucb",
-    Entry(
-        make=_linucb,
-        kind=LinUCB,
-        summary="optimism over an ellipsoid around a (noisy) ridge estimate",
-        source="Abbasi-Yadkori et al. 2011, Theorem 2; local: Zheng et al. 2020; "
-        "joint: Shariff et al. 2018",
-        trusts=("none", "local", "shuffle", "joint", "central"),
-        parent="linucb",
-        home="linear",
-    ),
+    _linucb,
+    LinUCB,
+    summary="optimism over an ellipsoid around a (noisy) ridge estimate",
+    source="Abbasi-Yadkori et al. 2011, Theorem 2; local: Zheng et al. 2020; "
+    "joint: Shariff et al. 2018",
 )

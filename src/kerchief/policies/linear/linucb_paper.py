@@ -17,11 +17,11 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Problem
+from kerchief.core.problems import Problem
 from kerchief.core.struct import struct
 from kerchief.policies.ellipsoid import State
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["PaperLinUCB"]
 
@@ -64,16 +64,14 @@ def _make(problem: Problem, mode: Mode) -> PaperLinUCB:
     return PaperLinUCB.printed(problem)
 
 
-POLICIES.add(
+register(
     "linucb@paper",
-    Entry(
-        make=_make,
-        kind=PaperLinUCB,
-        summary="LinUCB with the widths printed for local trust, and noise that is enough",
-        source="Zheng et al. 2020, Algorithm 5",
-        trusts=("none", "local"),
-        parent="linucb@paper",
-        home=None,
-        deployable=False,
-    ),
+    _make,
+    PaperLinUCB,
+    summary="LinUCB with the widths printed for local trust, and noise that is enough",
+    source="Zheng et al. 2020, Algorithm 5",
+    trusts=("none", "local"),
+    home=None,
+    noises={"local": "gaussian"},
+    deployable=False,
 )

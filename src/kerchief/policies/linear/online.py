@@ -24,17 +24,18 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.linalg import inverse
 from kerchief.core.online import Descent, Doubling, Learner, Maler, grid_size
 from kerchief.core.pairs import Pair
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.linear.pairs import Report, Seen, shift_of
 from kerchief.policies.refresh import ever_rarer
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Model", "OnlineLinUCB", "State", "descent"]
 
@@ -69,7 +70,7 @@ class Model:
 
 
 @struct
-class OnlineLinUCB:
+class OnlineLinUCB(Policy):
     """Optimism around the points of an online learner.
 
     Attributes:
@@ -264,15 +265,11 @@ for _name, _make, _summary, _source in (
         "Improved rate for Locally Differentially Private Linear Bandits, Algorithm 9, repaired",
     ),
 ):
-    POLICIES.add(
+    register(
         _name,
-        Entry(
-            make=_make,
-            kind=OnlineLinUCB,
-            summary=_summary,
-            source=_source,
-            trusts=("none", "local"),
-            parent=_name,
-            home="linear",
-        ),
+        _make,
+        OnlineLinUCB,
+        summary=_summary,
+        source=_source,
+        trusts=("none", "local"),
     )

@@ -18,13 +18,13 @@ import math
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Problem
 from kerchief.core.online import Doubling, Learner, Maler, grid_size
 from kerchief.core.pairs import Pair
+from kerchief.core.problems import Problem
 from kerchief.core.struct import struct
 from kerchief.core.validate import between
 from kerchief.policies.linear.online import OnlineLinUCB, State
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, Terms, register
 
 __all__ = ["PrintedLinUCB", "printed_gradient_bound", "printed_learner", "printed_square"]
 
@@ -170,21 +170,19 @@ def _make(problem: Problem, mode: Mode) -> PrintedLinUCB:
     return PrintedLinUCB.promised(problem, math.inf, 0.1)
 
 
-def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> PrintedLinUCB:
-    return PrintedLinUCB.promised(problem, epsilon, delta)
+def _promised(problem: Problem, mode: Mode, terms: Terms) -> PrintedLinUCB:
+    return PrintedLinUCB.promised(problem, terms.epsilon, terms.delta)
 
 
-POLICIES.add(
+register(
     "online-linucb@paper",
-    Entry(
-        make=_make,
-        kind=PrintedLinUCB,
-        summary="online LinUCB with the paper's widths and bounds, and noise that is enough",
-        source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1",
-        trusts=("none", "local"),
-        parent="online-linucb@paper",
-        home=None,
-        promised=_promised,
-        deployable=False,
-    ),
+    _make,
+    PrintedLinUCB,
+    summary="online LinUCB with the paper's widths and bounds, and noise that is enough",
+    source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1",
+    trusts=("none", "local"),
+    home=None,
+    promised=_promised,
+    noises={"local": "gaussian"},
+    deployable=False,
 )

@@ -17,15 +17,16 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.linalg import floored, inverse
 from kerchief.core.pairs import Pair
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Model, lengths
 from kerchief.policies.refresh import ever_rarer
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["PairLinUCB", "Report", "Seen", "State", "shift_of"]
 
@@ -93,7 +94,7 @@ class State:
 
 
 @struct
-class PairLinUCB:
+class PairLinUCB(Policy):
     """Optimism over an ellipsoid around a regression with errors in the variables.
 
     Attributes:
@@ -257,15 +258,11 @@ def _pairs(problem: Problem, mode: Mode) -> PairLinUCB:
     return PairLinUCB.of(problem, mode=mode)
 
 
-POLICIES.add(
+register(
     "linucb-pairs",
-    Entry(
-        make=_pairs,
-        kind=PairLinUCB,
-        summary="LinUCB from noisy features and rewards: errors in the variables",
-        source="Fuller 1987, chapter 2; ours as a bandit",
-        trusts=("none", "local"),
-        parent="linucb-pairs",
-        home="linear",
-    ),
+    _pairs,
+    PairLinUCB,
+    summary="LinUCB from noisy features and rewards: errors in the variables",
+    source="Fuller 1987, chapter 2; ours as a bandit",
+    trusts=("none", "local"),
 )

@@ -16,15 +16,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.batches import ends_now, growing
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Problem, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.linalg import floored, inverse
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import positive, whole
 from kerchief.policies.ellipsoid import Model, lengths
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.registry import POLICIES, Entry, Mode
+from kerchief.policies.registry import Mode, Terms, register
 
 __all__ = ["SBLB", "Mended"]
 
@@ -44,7 +45,7 @@ class Held:
 
 
 @struct
-class SBLB:
+class SBLB(Policy):
     """Optimism with the constants of Garcelon et al. 2022; sums come halved, as they code them.
 
     Attributes:
@@ -188,8 +189,8 @@ def _mended(problem: Problem, mode: Mode) -> Mended:
     return Mended.of(problem, mode=mode)
 
 
-def _promised(problem: Problem, mode: Mode, epsilon: float, delta: float) -> Mended:
-    return Mended.of(problem, mode=mode, epsilon=epsilon)
+def _promised(problem: Problem, mode: Mode, terms: Terms) -> Mended:
+    return Mended.of(problem, mode=mode, epsilon=terms.epsilon)
 
 
 def _log_det(matrix: Array) -> Array:
@@ -206,33 +207,26 @@ def _always(problem: Problem, mode: Mode) -> SBLB:
     return SBLB.of(problem, switching=False)
 
 
-POLICIES.add(
+register(
     "sblb",
-    Entry(
-        make=_mended,
-        kind=Mended,
-        summary="shuffle-batched linear bandit: LinUCB on batches that grow",
-        source="Garcelon et al. 2022, repaired",
-        trusts=("none", "shuffle"),
-        parent="sblb",
-        home="linear",
-        promised=_promised,
-    ),
+    _mended,
+    Mended,
+    summary="shuffle-batched linear bandit: LinUCB on batches that grow",
+    source="Garcelon et al. 2022, repaired",
+    trusts=("none", "shuffle"),
+    promised=_promised,
 )
 for _name, _make, _which in (
-    ("sblb@paper", _switching, "Algorithm 1"),
-    ("sblb-fixed@paper", _always, "Algorithm 4"),
+    ("sblb@paper", _switching, "as the determinant says"),
+    ("sblb-fixed@paper", _always, "after every batch"),
 ):
-    POLICIES.add(
+    register(
         _name,
-        Entry(
-            make=_make,
-            kind=SBLB,
-            summary="shuffle-batched linear bandit with the paper's widths and batches",
-            source=f"Garcelon et al. 2022, {_which}",
-            trusts=("none", "shuffle"),
-            parent=_name,
-            home=None,
-            deployable=False,
-        ),
+        _make,
+        SBLB,
+        summary=f"LinUCB with the paper's widths and batches, and a new model {_which}",
+        source=f"Garcelon et al. 2022, Algorithm {1 if _make is _switching else 4}",
+        trusts=("none", "shuffle"),
+        home=None,
+        deployable=False,
     )

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-from kerchief.policies.phased.contract import ANSWERS, Asked, Asking, Phase, Phased, UnitBall
-from kerchief.policies.phased.elimination import Elimination
-from kerchief.policies.phased.registry import PHASED, Entry
+from kerchief.policies.phased import elimination, uniform
 
-__all__ = [
-    "ANSWERS",
-    "PHASED",
-    "Asked",
-    "Asking",
-    "Elimination",
-    "Entry",
-    "Phase",
-    "Phased",
-    "UnitBall",
-]
+__all__ = ["elimination", "uniform"]

@@ -24,19 +24,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from kerchief.core.contracts import Outlook
 from kerchief.core.design import Design, near_optimal
 from kerchief.core.errors import InvalidValue
-from kerchief.core.population import PopulationProblem
+from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
+from kerchief.core.problems import PopulationProblem
+from kerchief.core.queries import UnitBall
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, or_default, whole
-from kerchief.policies.phased.contract import ANSWERS, Asked, Phase, UnitBall
-from kerchief.policies.registry import Mode
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Elimination", "Rule", "State"]
 
@@ -61,7 +64,7 @@ class State:
 
 
 @struct
-class Elimination:
+class Elimination(PhasePolicy):
     """Elimination in phases on near-optimal designs.
 
     Attributes:
@@ -164,7 +167,7 @@ class Elimination:
             )
         return tuple(phases)
 
-    def init(self) -> State:
+    def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Every action survives."""
         return State(allowed=jnp.ones(self.problem.arms, bool), best=jnp.int32(0))
 
@@ -367,3 +370,59 @@ def _inverse(matrix: Array, design: Design) -> Array:
 def _worst(survivors: Array, way: _Way) -> Array:
     """The largest variance that unit noise gives the score of a survivor."""
     return ((survivors @ way[1]) ** 2).sum(1).max()
+
+
+def _eliminate(
+    problem: PopulationProblem,
+    mode: Mode,
+    *,
+    rule: Rule = "exact",
+    clients: int = 0,
+    once: bool = False,
+) -> Elimination:
+    return Elimination.of(problem, mode=mode, rule=rule, clients=clients, once=once)
+
+
+_register = partial(
+    register,
+    kind=Elimination,
+    problem=PopulationProblem,
+    trusts=("none", "local", "shuffle", "central"),
+    home="population",
+)
+_register(
+    "dpe",
+    _eliminate,
+    summary="phased elimination with exact public widths and the cheaper way to answer",
+    source="Li, Zhou, Ji 2022, Algorithm 1",
+)
+_register(
+    "dpe-fixed-u",
+    partial(_eliminate, clients=210),
+    summary="phased elimination with equally many clients in every phase",
+    source="Li, Zhou, Ji 2022, section 7",
+)
+_register(
+    "dpe@paper",
+    partial(_eliminate, rule="paper"),
+    summary="phased elimination by the paper's widths and schedule, with true noise",
+    source="Li, Zhou, Ji 2022, Algorithm 1",
+    parent="dpe",
+    noises={"local": "gaussian"},
+    deployable=False,
+)
+_register(
+    "pe",
+    partial(_eliminate, once=True),
+    summary="phased elimination where every round is another client's, with exact widths",
+    source="Li, Zhou, Ji 2022, Algorithm 3",
+)
+_register(
+    "pe@paper",
+    partial(_eliminate, rule="paper", once=True),
+    summary="every round another client's, by the paper's widths and schedule, with true noise",
+    source="Li, Zhou, Ji 2022, Algorithm 3",
+    parent="pe",
+    noises={"local": "gaussian"},
+    deployable=False,
+)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Tree
-from kerchief.core.population import PopulationProblem
+from kerchief.core.phases import PhasePolicy
+from kerchief.core.problems import PopulationProblem
 from kerchief.core.struct import static, struct
-from kerchief.policies.phased.contract import Phase, UnitBall
 
 __all__ = ["UniformPopulation"]
 
 
 @struct
-class UniformPopulation:
+class UniformPopulation(PhasePolicy):
     """Play all actions equally often.
 
     Attributes:
@@ -24,19 +22,6 @@ class UniformPopulation:
     """
 
     problem: PopulationProblem = static()
-
-    @property
-    def queries(self) -> Mapping[str, UnitBall]:
-        """None: it needs no private data."""
-        return {}
-
-    def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
-        """None: all rounds are alike."""
-        return ()
-
-    def init(self) -> Tree:
-        """Nothing to remember."""
-        return ()
 
     def finish(self, features: Array, state: Tree) -> Array:
         """Equal shares."""

@@ -1,4 +1,4 @@
-"""The words of a bandit that goes by phases: what it plays, what it asks, what it makes of answers.
+"""A bandit for populations: what it plays, what it asks, what it makes of answers.
 
 Such a bandit knows the actions beforehand, and they are the same for all clients. So it decides
 what a whole phase shall play before the phase begins, and asks a few fresh clients at its end.
@@ -6,66 +6,19 @@ what a whole phase shall play before the phase begins, and asks a few fresh clie
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from jax import Array
 
-from kerchief.core.contracts import Tree
-from kerchief.core.population import PopulationProblem
-from kerchief.core.queries import clip_features
+from kerchief.core.contracts import BoundedSum, Feedback, Outlook, Tree
+from kerchief.core.problems import PopulationProblem
 from kerchief.core.struct import struct
-from kerchief.core.validate import between, increasing, whole
 
-__all__ = ["ANSWERS", "Asked", "Asking", "Phase", "Phased", "UnitBall"]
+__all__ = ["ANSWERS", "Asked", "Phase", "PhasePolicy"]
 
 ANSWERS = "answers"
 """The name of the one query."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class UnitBall:
-    """The sum over clients of a vector in the unit ball.
-
-    Attributes:
-        size: length of the vector.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: none here: the phases, and with them the cohorts, depend on the noise level.
-
-    >>> import jax.numpy as jnp
-    >>> UnitBall(size=2).encode(jnp.array([0.0, 2.0])).tolist()
-    [0.0, 1.0]
-    """
-
-    size: int
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        whole("size", self.size, high=2**24)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
-
-    @property
-    def sensitivity(self) -> float:
-        """The diameter of the ball, which opposite vectors attain."""
-        return 2.0
-
-    @property
-    def center(self) -> float:
-        """The ball's center."""
-        return 0.0
-
-    @property
-    def radius(self) -> float:
-        """The ball's radius."""
-        return 1.0
-
-    def encode(self, record: Array) -> Array:
-        """Scale a vector that is too long into the ball."""
-        return clip_features(record, 1.0)
 
 
 @struct
@@ -124,16 +77,26 @@ class Asked:
         return self.plays.sum()
 
 
-class Phased(Protocol):
-    """A bandit that goes by phases, or that needs none: frozen parameters and pure functions."""
+@runtime_checkable
+class PhasePolicy(Protocol):
+    """A bandit that goes by phases: frozen parameters and pure functions.
+
+    One that asks nobody has no queries and no phases, and plays as `finish` says throughout.
+    """
+
+    feedback: ClassVar[Feedback] = "phases"
+    problem: PopulationProblem
+    """The public facts that it was built from."""
 
     @property
-    def problem(self) -> PopulationProblem:
-        """The public facts that it was built from."""
-
-    @property
-    def queries(self) -> Mapping[str, UnitBall]:
+    def queries(self) -> Mapping[str, BoundedSum]:
         """What it asks: `ANSWERS`, or nothing."""
+        return {}
+
+    @property
+    def groups(self) -> int:
+        """How many groups the clients of a phase are in."""
+        return 0
 
     def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
         """Before the first client: all phases that may be played, with fresh clients in each.
@@ -141,27 +104,19 @@ class Phased(Protocol):
         Args:
             noise: standard deviation, on each coordinate, of the mean of so many answers.
         """
+        return ()
 
-    def init(self) -> Tree:
+    def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         """Learner: the state before the first phase."""
-
-    def finish(self, features: Array, state: Tree) -> Array:
-        """Learner: the share of each action in the rounds that no whole phase fits into."""
-
-
-@runtime_checkable
-class Asking(Phased, Protocol):
-    """A bandit that has phases, and asks clients in each of them."""
-
-    @property
-    def groups(self) -> int:
-        """How many groups the clients of a phase are in."""
+        return ()
 
     def ask(self, features: Array, state: Tree, phase: Phase, *, noisy: bool) -> Asked:
         """Learner: what a phase plays and asks."""
+        raise TypeError("this bandit asks nobody")
 
     def answer(self, asked: Asked, group: Array | int, averages: Array) -> Array:
         """Device: what a client would answer, from its average reward on each action it saw."""
+        raise TypeError("this bandit asks nobody")
 
     def update(
         self, features: Array, state: Tree, asked: Asked, phase: Phase, mean: Array, noise: Array
@@ -176,6 +131,11 @@ class Asking(Phased, Protocol):
             mean: the mean answers.
             noise: standard deviation of the noise on each number of `mean`.
         """
+        raise TypeError("this bandit asks nobody")
 
     def settled(self, state: Tree) -> Array:
         """Learner: whether nothing is left to ask."""
+        raise TypeError("this bandit asks nobody")
+
+    def finish(self, features: Array, state: Tree) -> Array:
+        """Learner: the share of each action in the rounds that no whole phase fits into."""

@@ -1,0 +1,112 @@
+"""Worlds by name, each with its own options, and the kind of problem that it poses."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from kerchief.core.convex import DOMAINS
+from kerchief.core.errors import InvalidValue
+from kerchief.core.links import LINKS
+from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
+from kerchief.core.registry import Registry
+from kerchief.core.validate import whole
+from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms, Switching
+from kerchief.environments.context_free_convex import CONVEX, ConvexWorld
+from kerchief.environments.population import Population
+from kerchief.environments.worlds import make_environment
+
+__all__ = ["ENVIRONMENTS", "EnvironmentEntry"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EnvironmentEntry:
+    """A registered world.
+
+    Attributes:
+        factory: builds it from its options, all of which have defaults.
+        summary: one line for listings.
+        problem: the kind of problem that it poses.
+        actions: what is chosen from: arms, or points of a convex domain.
+    """
+
+    factory: Callable[..., Any]
+    summary: str
+    problem: type[AnyProblem]
+    actions: str = "arms"
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The names of its options, with their defaults."""
+        parameters = inspect.signature(self.factory).parameters
+        return {name: one.default for name, one in parameters.items() if name != "link"}
+
+    def make(self, **options: Any) -> Any:
+        """Build it; options that are None keep their defaults.
+
+        Raises:
+            InvalidValue: it has no such option, or a value is out of its bound.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in given:
+            if name not in self.options:
+                raise InvalidValue(f"option is {name!r}; this world has {', '.join(self.options)}")
+        return self.factory(**given)
+
+
+ENVIRONMENTS: Registry[EnvironmentEntry] = Registry("environment")
+"""Worlds by the word of `--env`."""
+
+
+def _convex(
+    kind: type[ConvexWorld],
+    *,
+    domain: str = "ball",
+    dim: int = 5,
+    away: float | None = None,
+    noise: float = 0.5,
+) -> ConvexWorld:
+    shape = DOMAINS[domain](dim=whole("dim", dim, high=64))
+    return kind.of(domain=shape, away=away, noise=noise)
+
+
+for _name, _link in LINKS.items():
+    ENVIRONMENTS.add(
+        _name,
+        EnvironmentEntry(
+            factory=partial(make_environment, link=_name),
+            summary=f"users bring arms; {_link.summary}",
+            problem=Problem,
+        ),
+    )
+ENVIRONMENTS.add(
+    "population",
+    EnvironmentEntry(
+        factory=partial(Population.of, dim=5, arms=20),
+        summary="one public action reaches everyone, and a few clients are asked",
+        problem=PopulationProblem,
+    ),
+)
+for _name, _kind, _summary in (
+    ("chance", ChanceArms, "arms whose losses are coins, one of them better by a gap"),
+    ("counted", CountedArms, "the same, and every user who is asked costs one"),
+    ("alternating", Alternating, "an adversary whose losses swing, with a gap that stays"),
+    ("switching", Switching, "an adversary whose good arm changes early"),
+):
+    ENVIRONMENTS.add(
+        _name,
+        EnvironmentEntry(factory=_kind.of, summary=_summary, problem=ContextFreeProblem),
+    )
+for _name, _convex_kind in CONVEX.items():
+    ENVIRONMENTS.add(
+        _name if _name not in LINKS else f"{_name}-loss",
+        EnvironmentEntry(
+            factory=partial(_convex, _convex_kind),
+            summary=f"{_name} losses on a convex set",
+            problem=ContextFreeProblem,
+            actions="domain",
+        ),
+    )

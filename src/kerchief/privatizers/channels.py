@@ -1,0 +1,57 @@
+"""What a learner that hears single reports may know of them: read off the noise that is added."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kerchief.core.channel import Channel
+from kerchief.core.errors import InvalidValue
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.one_bit import OneBit
+from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.sums import CohortSums
+
+__all__ = ["channel_of"]
+
+
+def channel_of(privatizer: Privatizer) -> Channel:
+    """What is public about the reports of one number: their bounds, and how far they spread.
+
+    The spread holds for every law of losses within the query's bounds: half the interval for what
+    the loss itself does (Hoeffding), and beside it what the device's noise does.
+
+    Raises:
+        InvalidValue: the noise is not on the device, or not one that is known here.
+
+    >>> from kerchief.core.queries import Loss
+    >>> from kerchief.privatizers.schedule import Every
+    >>> noise = Gaussian.of(noise_multiplier=2.0, sensitivity=1.0)
+    >>> query = Loss(low=0.0, high=1.0)
+    >>> sums = CohortSums(query=query, schedule=Every(), device=noise, aggregator=None)
+    >>> channel_of(sums).spread ** 2
+    4.25
+    """
+    if not isinstance(privatizer, CohortSums) or privatizer.aggregator is not None:
+        raise InvalidValue(
+            "the aggregator adds noise to sums, and this bandit learns from single reports; choose "
+            "trust 'local' or 'none'"
+        )
+    device, query = privatizer.device, privatizer.query
+    half = query.sensitivity / 2
+    if device is None or float(device.std) == 0:
+        center = np.asarray(query.center).item()
+        return Channel.clear(low=center - half, high=center + half)
+    match device:
+        case OneBit():
+            low, high = device.reports
+            return Channel(low=low, high=high, spread=device.subgaussian)
+        case Gaussian():
+            return Channel(low=None, high=None, spread=(half**2 + device.std**2) ** 0.5)
+        case Laplace():
+            spread = (half**2 + device.std**2) ** 0.5
+            return Channel(low=None, high=None, spread=spread, heavy=True)
+    raise InvalidValue(
+        f"nothing is known here about reports with noise of kind {type(device).__name__}; choose "
+        "randomizer 'one-bit', 'gaussian' or 'laplace', and idealized noise"
+    )

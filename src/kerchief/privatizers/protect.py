@@ -1,0 +1,232 @@
+"""The one way from a promise to noise: a protection, and what keeps it for a policy's queries."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from kerchief.core.contracts import BoundedLoss, BoundedSum, Feedback, Query
+from kerchief.core.errors import InvalidValue
+from kerchief.core.phases import PhasePolicy
+from kerchief.core.validate import MOST_ROUNDS, whole
+from kerchief.privacy.calibration import gaussian_noise_multiplier, share
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.randomizers import BEST, RANDOMIZERS, randomize
+from kerchief.privatizers.registry import (
+    CONTINUALS,
+    MECHANISMS_OF,
+    SHUFFLES,
+    TRUSTS,
+    PrivatizerEntry,
+    reports,
+)
+from kerchief.privatizers.schedule import At
+from kerchief.privatizers.sums import CohortSums
+
+__all__ = ["Protection", "mean_noise", "protect"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Protection:
+    """What is promised to users, and by which noise the promise is kept.
+
+    Attributes:
+        guarantee: the promise.
+        mechanism: a word of `MECHANISMS_OF` the guarantee's trust; by default the least noisy.
+
+    Raises:
+        UnknownName: the trust has no such noise.
+
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
+    >>> Protection(guarantee=promise, mechanism="tree").mechanism
+    'tree'
+    >>> Protection(guarantee=promise, mechanism="privunit")
+    Traceback (most recent call last):
+    ...
+    kerchief.core.errors.UnknownName: no continual noise is called 'privunit'; Known: best, blt, \
+tree, toeplitz, doubling
+    """
+
+    guarantee: Guarantee
+    mechanism: str = BEST
+
+    def __post_init__(self) -> None:
+        """Refuse a word that this trust does not have."""
+        if not isinstance(self.guarantee, Guarantee):
+            raise InvalidValue(f"guarantee is a {type(self.guarantee).__name__}; give a Guarantee")
+        MECHANISMS_OF[self.trust][self.mechanism]
+
+    @property
+    def trust(self) -> Trust:
+        """Whom users must trust."""
+        return self.guarantee.trust
+
+
+class Asking(Protocol):
+    """Whatever poses queries: a bandit of any kind."""
+
+    @property
+    def feedback(self) -> Feedback:
+        """What it hears."""
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        """The questions."""
+
+
+def protect(policy: Asking, protection: Protection, *, horizon: int) -> Mapping[str, Privatizer]:
+    """Give each of a policy's queries the privatizer that keeps the protection.
+
+    All queries share one joint budget: their Gaussians together cost exactly the guarantee, which
+    is tighter than splitting epsilon by hand.
+
+    Args:
+        policy: the bandit.
+        protection: what is promised, and by which noise.
+        horizon: number of rounds. A bandit that goes by phases has its own number of clients.
+
+    Raises:
+        InvalidValue: a query cannot be answered so; the word is never dropped in silence.
+
+    >>> from kerchief.core.problems import Problem
+    >>> from kerchief.policies import POLICIES
+    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    >>> policy = POLICIES["linucb"].build(facts, "tuned")
+    >>> made = protect(policy, Protection(guarantee=promise, mechanism="laplace"), horizon=100)
+    >>> [type(noise).__name__ for noise in made["moments"].noises]
+    ['Laplace']
+    """
+    whole("horizon", horizon, high=MOST_ROUNDS)
+    if not policy.queries:
+        return {}
+    match policy.feedback:
+        case "phases":
+            assert isinstance(policy, PhasePolicy)
+            return _phases(policy, protection)
+        case "reports":
+            return _single_reports(policy, protection, horizon)
+    return _answers(policy, protection, horizon)
+
+
+def mean_noise(privatizer: Privatizer, clients: int) -> float:
+    """Standard deviation of the noise on the mean of so many answers, without rounding."""
+    assert isinstance(privatizer, CohortSums)
+    device, aggregator = (
+        0.0 if noise is None else float(noise.std)
+        for noise in (privatizer.device, privatizer.aggregator)
+    )
+    return math.hypot(device * math.sqrt(clients), aggregator) / clients
+
+
+def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[str, Privatizer]:
+    """Running totals and fits, whose noise shares one budget."""
+    guarantee, word, queries = protection.guarantee, protection.mechanism, policy.queries
+    if protection.trust is Trust.LOCAL:
+        return _randomized(queries, guarantee, word)
+    if protection.trust is Trust.SHUFFLE and (promised := SHUFFLES[word].promised) is not None:
+        name, query = _only_sum(queries, word)
+        return {name: promised(query, guarantee, horizon)}
+    entry = CONTINUALS[word] if protection.trust is Trust.JOINT else TRUSTS[protection.trust]
+    makers = {name: _maker(entry, name, query) for name, query in queries.items()}
+    multipliers = _multipliers(queries, guarantee)
+    return {
+        name: make(multiplier, horizon)
+        for (name, make), multiplier in zip(makers.items(), multipliers, strict=True)
+    }
+
+
+def _multipliers(queries: Mapping[str, Query], guarantee: Guarantee) -> tuple[float, ...]:
+    """The noise multiplier of each query, by its importance."""
+    if guarantee.trust is Trust.NONE:
+        return tuple(0.0 for _ in queries)
+    total = gaussian_noise_multiplier(guarantee.epsilon, guarantee.delta)
+    return share(total, [query.importance for query in queries.values()])
+
+
+def _randomized(
+    queries: Mapping[str, Any], guarantee: Guarantee, word: str
+) -> Mapping[str, Privatizer]:
+    """Reports that every device protects by itself."""
+    for name, query in queries.items():
+        if isinstance(query, BoundedLoss):
+            _maker(TRUSTS[Trust.LOCAL], name, query)
+    noises = randomize(queries, guarantee, words=RANDOMIZERS[word].words or (word,))
+    return {name: reports(queries[name], noise) for name, noise in noises.items()}
+
+
+def _single_reports(
+    policy: Asking, protection: Protection, horizon: int
+) -> Mapping[str, Privatizer]:
+    """Reports that are heard one by one, and never added up.
+
+    One bit is the least noisy for numbers that spread over their interval, and the only noise with
+    bounds, which many of these bandits need: it is the best here.
+    """
+    if protection.trust not in (Trust.NONE, Trust.LOCAL):
+        raise InvalidValue(
+            f"trust is {protection.trust.value!r}, and this bandit learns from single reports, not "
+            "from sums; choose trust 'local' or 'none'"
+        )
+    if protection.trust is Trust.LOCAL and protection.mechanism == BEST:
+        protection = dataclasses.replace(protection, mechanism="one-bit")
+    made = _answers(policy, protection, horizon)
+    return {name: _heard_alone(privatizer) for name, privatizer in made.items()}
+
+
+def _heard_alone(privatizer: Privatizer) -> CohortSums:
+    assert isinstance(privatizer, CohortSums)
+    return dataclasses.replace(privatizer, running=False)
+
+
+def _phases(policy: PhasePolicy, protection: Protection) -> Mapping[str, Privatizer]:
+    """Totals over the clients of each phase, who are nobody else's.
+
+    Phases depend on the noise of a mean of so many answers, so the noise comes first. Clients are
+    numbered in the order in which they are asked: nobody is asked twice, and phases compose in
+    parallel.
+
+    Raises:
+        InvalidValue: no such sums are to be had, or the population is too small.
+    """
+    if protection.trust is Trust.JOINT:
+        raise InvalidValue(
+            "trust is 'joint', which releases every prefix total, and phases ask for one total "
+            "each; choose trust 'central'"
+        )
+    if protection.trust is Trust.SHUFFLE and protection.mechanism != BEST:
+        raise InvalidValue(
+            f"shuffling is {protection.mechanism!r}, whose noise depends on the size of every "
+            f"cohort, and phases are only known once the noise is; leave it at {BEST!r}"
+        )
+    ((name, privatizer),) = _answers(policy, protection, policy.problem.clients).items()
+    phases = policy.phases(partial(mean_noise, privatizer))
+    ends = tuple(itertools.accumulate(int(phase.clients) for phase in phases))
+    return {name: privatizer.with_schedule(At(ends=ends))} if ends else {}
+
+
+def _only_sum(queries: Mapping[str, Query], word: str) -> tuple[str, BoundedSum]:
+    """The one sum that a policy asks for, for a protocol that takes the whole guarantee."""
+    (name, query), *others = queries.items()
+    if others or isinstance(query, BoundedLoss):
+        raise InvalidValue(
+            f"shuffling {word!r} answers one sum, and the policy asks for {list(queries)}; "
+            f"leave shuffling at {BEST!r}"
+        )
+    return name, query
+
+
+def _maker(entry: PrivatizerEntry, name: str, query: Query) -> Callable[[float, int], Privatizer]:
+    if not isinstance(query, BoundedLoss):
+        return partial(entry.make, query)
+    if entry.fit is None:
+        raise InvalidValue(
+            f"{name!r} is a fit to the history of all users: {entry.unfit}, or a policy that asks "
+            f"for sums alone"
+        )
+    return partial(entry.fit, query)

@@ -1,0 +1,88 @@
+"""A bandit and its protection, from a name, a problem and a promise: the one place that does so."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import AnyProblem
+from kerchief.policies import POLICIES, AnyPolicy, Mode, Terms
+from kerchief.privacy.guarantee import Trust
+from kerchief.privatizers.channels import channel_of
+from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.protect import Protection, protect
+
+__all__ = ["Arranged", "arrange"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arranged:
+    """A bandit that is ready to play.
+
+    Attributes:
+        policy: the bandit.
+        privatizers: what protects each of its queries.
+    """
+
+    policy: AnyPolicy
+    privatizers: Mapping[str, Privatizer]
+
+
+def arrange(
+    name: str,
+    problem: AnyProblem,
+    protection: Protection,
+    *,
+    mode: Mode = "tuned",
+    numbers: Mapping[str, float] | None = None,
+) -> Arranged:
+    """Build a registered bandit for a problem, and protect it.
+
+    What a bandit asks does not depend on the noise, but its steps may: one that hears single
+    reports is built again for what those will be like.
+
+    Args:
+        name: of the bandit.
+        problem: the public facts.
+        protection: what is promised, and by which noise.
+        mode: widths `tuned`, or from the `theory`.
+        numbers: parameters of the policy that are replaced.
+
+    Raises:
+        KerchiefError: the bandit is unknown, does not play such problems, has no such number, or
+            asks what nobody answers under this trust.
+
+    >>> from kerchief.core.problems import ContextFreeProblem
+    >>> from kerchief.privacy.guarantee import Guarantee
+    >>> facts = ContextFreeProblem(horizon=100, low=0.0, high=1.0, arms=3)
+    >>> promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
+    >>> made = arrange("ucb", facts, Protection(guarantee=promise))
+    >>> round(made.policy.channel.spread, 3)
+    1.082
+    """
+    entry, guarantee = POLICIES[name], protection.guarantee
+    terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
+    private = guarantee.trust is not Trust.NONE
+    policy = _replaced(entry.build(problem, mode, terms if private else None), numbers or {})
+    privatizers = protect(policy, protection, horizon=problem.horizon)
+    if policy.feedback == "reports":
+        for privatizer in privatizers.values():
+            heard = dataclasses.replace(terms, channel=channel_of(privatizer))
+            policy = _replaced(entry.build(problem, mode, heard), numbers or {})
+    return Arranged(policy=policy, privatizers=privatizers)
+
+
+def _replaced(policy: AnyPolicy, numbers: Mapping[str, float]) -> AnyPolicy:
+    if not numbers:
+        return policy
+    made: Any = policy
+    fields = {one.name for one in dataclasses.fields(made) if not one.metadata.get("static")}
+    for name in numbers:
+        if name not in fields:
+            raise InvalidValue(
+                f"number is {name!r}; {type(policy).__name__} has {', '.join(sorted(fields))}"
+            )
+    replaced: AnyPolicy = dataclasses.replace(made, **numbers)
+    return replaced

@@ -1,0 +1,86 @@
+"""What is kept of a simulation while it is played, and how long it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.simulation.machine import compiled
+
+__all__ = ["Played", "Progress", "Recorder", "ticks_of"]
+
+Progress: TypeAlias = Callable[[str, int], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Played:
+    """What was played, before it is settled.
+
+    Attributes:
+        regret: cumulative regret, one row per tick and one column per replicate.
+        releases: for each query, how often it was released in each replicate.
+        users: how many users have reported, in the replicate with most of them.
+        covered: for each query, how many users its last release spoke about, likewise.
+        communication: for "reals" and "bits", how many of them clients sent in each replicate; for
+            populations alone.
+        right: 1 where the action that was named at the end is the best, else 0; None where none is
+            named.
+    """
+
+    regret: NDArray[np.float64]
+    releases: Mapping[str, NDArray[np.int64]]
+    users: int
+    covered: Mapping[str, int]
+    communication: Mapping[str, NDArray[np.float64]] = dataclasses.field(default_factory=dict)
+    right: NDArray[np.float64] | None = None
+
+
+@dataclasses.dataclass(kw_only=True)
+class Recorder:
+    """Runs compiled code, times it, and tells how far it is.
+
+    Attributes:
+        progress: called with "compiling" or "playing" and the rounds done so far.
+        done: how many rounds are done.
+        seconds: time played, without compilation.
+        compile_seconds: time spent compiling.
+    """
+
+    progress: Progress
+    done: int = 0
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+    def run(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
+        """Call a jitted function; it is compiled once for one structure."""
+        code, seconds = compiled(
+            function, *arguments, about=lambda: self.progress("compiling", self.done), **static
+        )
+        self.compile_seconds += seconds
+        start = time.perf_counter()
+        result = code(*arguments)
+        for leaf in jax.tree.leaves(result):
+            leaf.block_until_ready()
+        self.seconds += time.perf_counter() - start
+        return result
+
+    def tick(self, done: int) -> None:
+        """So many rounds are done."""
+        self.done = done
+        self.progress("playing", done)
+
+
+def ticks_of(horizon: int, ticks: int) -> NDArray[np.int64]:
+    """The rounds after which regret is read: equal segments, and a shorter last one.
+
+    >>> ticks_of(7, 3).tolist()
+    [2, 4, 6, 7]
+    """
+    length = max(1, horizon // ticks)
+    return np.append(np.arange(length, horizon, length), horizon).astype(np.int64)

@@ -16,7 +16,7 @@ import kerchief
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.simulation import Run, simulate
 
 CELLS = (
@@ -38,11 +38,11 @@ def guarantee(trust: str, horizon: int) -> Guarantee:
 def play(name: str, trust: str, *, horizon: int, replicates: int) -> Run:
     """One simulation, in one segment."""
     world = make_environment(dim=5, arms=20)
-    policy = POLICIES[name].make(world.problem(horizon), "tuned")
+    policy = POLICIES[name].build(world.problem(horizon), "tuned")
     promise = guarantee(trust, horizon)
     return simulate(
         policy=policy,
-        privatizers=protect(policy, promise, horizon=horizon),
+        privatizers=protect(policy, Protection(guarantee=promise), horizon=horizon),
         environment=world,
         ledger=MemoryLedger(promise),
         horizon=horizon,

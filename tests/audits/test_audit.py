@@ -13,7 +13,6 @@ from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
 from kerchief.policies.registry import POLICIES
-from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, Trust
 
 RARELY = 1e-3

@@ -16,34 +16,33 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from kerchief.audits.context_free import Users, plain_views
 from numpy.typing import NDArray
 
 import kerchief.audits
 from kerchief.audits import Audit, look
 from kerchief.audits.canaries import Telltale, count_canaries
-from kerchief.audits.context_free import Users, plain_views
 from kerchief.audits.neighbours import neighbours
 from kerchief.audits.phased import Clients, phased_views
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import contextual_views
-from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.contracts import Clock, Example, Outlook
 from kerchief.core.losses import GLMLoss
-from kerchief.core.queries import Regression
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.queries import Loss, Regression
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
-from kerchief.policies.registry import POLICIES
-from kerchief.core.queries import Loss
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.phased import UnitBall
-from kerchief.policies.registry import POLICIES
 from kerchief.policies.phased.elimination import Elimination
+from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
+from kerchief.privatizers import Protection
 from kerchief.privatizers.fits import Fits
-from kerchief.privatizers.registry import protect
+from kerchief.privatizers.protect import protect
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation import context_free, phases
 
@@ -96,7 +95,7 @@ FACTS = make_environment(dim=2, arms=2).problem(8)
 
 
 def linucb(**numbers: Any) -> Any:
-    made: Any = POLICIES["linucb"].make(FACTS, "tuned")
+    made: Any = POLICIES["linucb"].build(FACTS, "tuned")
     return dataclasses.replace(made, **numbers)
 
 
@@ -111,7 +110,7 @@ def contextual(
 ) -> Audit:
     """Audit LinUCB in a short run, with its protection changed."""
     policy, claim = policy or linucb(), promise(trust, epsilon)
-    made = protect(policy, claim, horizon=FACTS.horizon, randomizer=randomizer)
+    made = protect(policy, Protection(guarantee=claim, mechanism=randomizer), horizon=FACTS.horizon)
     privatizers = {name: change(one) for name, one in made.items()}
     views = contextual_views(policy=policy, privatizers=privatizers, facts=facts, runs=runs, seed=0)
     return look(name="linucb", claim=claim, views=views, failure=1e-3)
@@ -210,7 +209,9 @@ def _() -> Audit:
         def update(self, state: Any, name: str, release: Any) -> Any:
             return state if name == "again" else LinUCB.update(self, state, name, release)
 
-    (alone,) = protect(linucb(), promise("local", 4.0), horizon=FACTS.horizon).values()
+    (alone,) = protect(
+        linucb(), Protection(guarantee=promise("local", 4.0)), horizon=FACTS.horizon
+    ).values()
     return contextual("local", 4.0, lambda one: alone, policy=as_kind(Twice, linucb()))
 
 

@@ -16,7 +16,6 @@ from kerchief.checks import (
 )
 from kerchief.checks.context_free_fixture import HORIZON, walk
 from kerchief.checks.reports import noise_is_what_was_charged
-from kerchief.policies.registry import POLICIES
 
 LAWS = dict(yield_plain_checks())
 # By day one bandit on arms is held to all laws but these, and one on a disc to two.

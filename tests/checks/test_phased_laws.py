@@ -14,12 +14,11 @@ from jax import Array
 from kerchief.checks import CheckFailed, Law, check_phased
 from kerchief.checks.phased import PhasedCase, phased_cases, yield_phased_checks
 from kerchief.core.contracts import Clock, Release, Start, Tree
+from kerchief.core.phases import Phase
+from kerchief.core.queries import UnitBall
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.core.phases import Phase
-from kerchief.policies.registry import POLICIES
-from kerchief.core.queries import UnitBall
 from kerchief.privacy import Guarantee
 from kerchief.privatizers import CohortSums
 from kerchief.privatizers.sums import Memory, Tally

@@ -12,24 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-
-from kerchief.checks import CheckFailed, PlainCase, yield_plain_checks
-from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.errors import BudgetExceeded
-from kerchief.core.queries import finite
-from kerchief.core.random import Stream
-from kerchief.core.struct import struct
-from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.mechanisms.laplace import Laplace
-from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
-from kerchief.policies.context_free import (LOSS, Tsallis, TwoPoint)
-from kerchief.policies.registry import POLICIES
-from kerchief.core.queries import Loss
-from kerchief.core.channel import Channel
-from kerchief.policies.context_free.tsallis import State
-from kerchief.policies.context_free.two_point import State as Place
-from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.roles.questions import Answerer, Asker
 from kerchief.simulation.context_free import (
     Carry,
     ContextFreeRun,
@@ -38,6 +20,22 @@ from kerchief.simulation.context_free import (
     arrange,
     simulate_context_free,
 )
+
+from kerchief.checks import CheckFailed, PlainCase, yield_plain_checks
+from kerchief.core.channel import Channel
+from kerchief.core.errors import BudgetExceeded
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.queries import Loss, finite
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
+from kerchief.policies.context_free import LOSS, Tsallis, TwoPoint
+from kerchief.policies.context_free.tsallis import State
+from kerchief.policies.context_free.two_point import State as Place
+from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.roles.questions import Answerer, Asker
 
 LAWS = dict(yield_plain_checks())
 

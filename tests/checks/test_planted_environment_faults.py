@@ -12,7 +12,7 @@ import pytest
 from jax import Array
 
 from kerchief.checks import CheckFailed, World, yield_environment_checks
-from kerchief.core.contracts import (Arms, Clock)
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct

@@ -12,7 +12,8 @@ from click.testing import Result
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers.registry import protect
+from kerchief.privatizers import Protection
+from kerchief.privatizers.protect import protect
 from kerchief.simulation.run import simulate
 
 Call = Callable[..., Result]
@@ -23,10 +24,10 @@ def file(tmp_path: Path) -> Path:
     """The ledger of a small run under joint trust."""
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT, rounds=50)
     world, ledger = make_environment(dim=2, arms=3), MemoryLedger(promise)
-    policy = POLICIES["linucb"].make(world.problem(50), "tuned")
+    policy = POLICIES["linucb"].build(world.problem(50), "tuned")
     simulate(
         policy=policy,
-        privatizers=protect(policy, promise, horizon=50),
+        privatizers=protect(policy, Protection(guarantee=promise), horizon=50),
         environment=world,
         ledger=ledger,
         horizon=50,

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import (Clock, Release)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Clock, Release
 from kerchief.core.errors import CodecError
+from kerchief.core.problems import Problem
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee
-from kerchief.privatizers import At, protect
+from kerchief.privatizers import At, Protection, protect
 
 FACTS = Problem(dim=3, arms=4, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=60)
 
@@ -59,10 +59,10 @@ def test_special_floats_in_arrays_survive() -> None:
 
 
 def test_policies_privatizers_and_releases_survive() -> None:
-    policy = POLICIES["linucb"].make(FACTS, "theory")
+    policy = POLICIES["linucb"].build(FACTS, "theory")
     assert decode(encode(policy)) == policy
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust="central")  # type: ignore[arg-type]
-    privatizers = protect(policy, promise, horizon=60)
+    privatizers = protect(policy, Protection(guarantee=promise), horizon=60)
     assert decode(encode(promise)) == promise
     assert decode(encode(dict(privatizers))) == privatizers
     exact = {name: privatizer.exact() for name, privatizer in privatizers.items()}

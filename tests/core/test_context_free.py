@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
 
 FACTS: dict[str, Any] = {"horizon": 10, "low": -1.0, "high": 2.0, "arms": 3}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import Problem
 
 FACTS: dict[str, Any] = {
     "dim": 2,

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import (BoundedLoss, Example, Start)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import BoundedLoss, Example, Start
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 
 STEPS = PreconditionedSteps(steps=2, radius=1.0)

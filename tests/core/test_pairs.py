@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example
-from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
 from kerchief.core.pairs import Pair
+from kerchief.core.problems import Problem
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.privacy import events, gaussian_delta, gaussian_noise_multiplier
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from jax import Array
 
 from kerchief.core.contracts import Example
-from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
 from kerchief.core.linalg import svec_size
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram, Regression, clip_features
 
 PROBLEM = Problem(dim=3, arms=2, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=10)

@@ -86,7 +86,7 @@ def test_recorded_worlds_keep_the_laws(law: Law[World]) -> None:
 
 def test_a_recorded_world_plays_in_the_compiled_loop() -> None:
     world = table_two(radius=2.0, horizon=200)
-    policy = POLICIES["uniform"].make(world.problem(200), "tuned")
+    policy = POLICIES["uniform"].build(world.problem(200), "tuned")
     free = MemoryLedger(budget=Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
     run = simulate(
         policy=policy,

@@ -46,7 +46,7 @@ def test_continual_noise_is_for_joint_trust() -> None:
         assert (one == other) == (one.trust != "joint")
         assert other.label() == one.label().replace("joint", "joint, doubling")
     with pytest.raises(KerchiefError, match="no continual noise is called 'x'"):
-        player("linucb", trust="joint", epsilon=1.0, continual="x")
+        player("linucb", trust="joint", epsilon=1.0, mechanism="x")
 
 
 def test_without_protection_nothing_is_asked() -> None:

@@ -9,7 +9,6 @@ from kerchief.experiments.proofs import page, proofs
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
 from kerchief.policies.registry import POLICIES
-from kerchief.policies.registry import POLICIES
 
 ROOT = Path(kerchief.__file__).parent
 NOTHING_ASKED = {"uniform"}

@@ -45,7 +45,7 @@ from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust
 from kerchief.privacy import events as what
-from kerchief.privatizers import TRUSTS, CohortSums, PrefixSums, protect
+from kerchief.privatizers import TRUSTS, CohortSums, PrefixSums, Protection, protect
 from kerchief.privatizers.fits import Fits, History
 from kerchief.privatizers.registry import Entry
 from kerchief.roles import Bandit
@@ -342,9 +342,11 @@ def _parallel() -> str:
 @fault("constants of a theorem outside its range")
 def _outside() -> str:
     """The shuffle theorem is proved for ε below 15."""
-    policy = POLICIES["linucb"].make(make_environment(dim=2, arms=2).problem(4000), "tuned")
+    policy = POLICIES["linucb"].build(make_environment(dim=2, arms=2).problem(4000), "tuned")
     promise = Guarantee(epsilon=16.0, delta=1e-5, trust=Trust.SHUFFLE)
-    return by_refusal(lambda: protect(policy, promise, horizon=4000, shuffling="theorem"))
+    return by_refusal(
+        lambda: protect(policy, Protection(guarantee=promise, mechanism="theorem"), horizon=4000)
+    )
 
 
 @fault("a seed in deployment")
@@ -414,7 +416,11 @@ def test_what_is_refused_is_refused_for_its_fault() -> None:
     """The same calls without it are let through."""
     facts = make_environment(dim=2, arms=2).problem(4000)
     promise = Guarantee(epsilon=14.0, delta=1e-5, trust=Trust.SHUFFLE)
-    protect(POLICIES["linucb"].make(facts, "tuned"), promise, horizon=4000, shuffling="theorem")
+    protect(
+        POLICIES["linucb"].build(facts, "tuned"),
+        Protection(guarantee=promise, mechanism="theorem"),
+        horizon=4000,
+    )
     Bandit(
         policy="linucb",
         problem=facts,

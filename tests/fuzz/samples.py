@@ -12,20 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.problems import Problem
+from kerchief.core.channel import Channel
 from kerchief.core.convex import Ball, Box, Simplex
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.pairs import Pair
-from kerchief.core.problems import PopulationProblem
+from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.queries import Gram, Regression
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
 from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian as GridGaussian
 from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
-from kerchief.core.channel import Channel
 from kerchief.policies.linear.online import descent
 from kerchief.privacy import (
     Cohort,

@@ -20,24 +20,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from click.testing import CliRunner
+from kerchief.simulation.context_free import arrange as arrange_plain
 from tests.fuzz.samples import SAMPLES
 from tests.fuzz.targets import Target
 
 from kerchief.cli.main import main
 from kerchief.core.codec import decode, encode
-from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.contracts import (Arms, Clock, Outlook)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Clock, Outlook
 from kerchief.core.convex import Ball
 from kerchief.core.errors import CapacityExceeded, InvalidValue, KerchiefError
+from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.random import Stream
 from kerchief.environments import ChanceArms, Population, make_environment
 from kerchief.experiments.folder import Folder
 from kerchief.policies import POLICIES
 from kerchief.policies.registry import POLICIES
-from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.roles import (
     Answerer,
     Asker,
@@ -51,7 +50,6 @@ from kerchief.roles import (
 )
 from kerchief.roles.messages import Ask, Batch, Message, Mixed, Post, Reports
 from kerchief.simulation import simulate, simulate_context_free, simulate_phases
-from kerchief.simulation.context_free import arrange as arrange_plain
 from kerchief.simulation.phases import arrange as arrange_phases
 
 __all__ = ["BY_HAND", "sessions"]
@@ -122,7 +120,7 @@ def _texts() -> tuple[str, ...]:
     """One text of every kind that is ever written, messages of every role first."""
     clock = Clock(round=jnp.int32(0), since={"moments": jnp.int32(1)})
     report = {"moments": np.arange(5.0)}
-    policy = POLICIES["linucb"].make(FACTS, "tuned")
+    policy = POLICIES["linucb"].build(FACTS, "tuned")
     values: tuple[Any, ...] = (
         Reports(ticket="a", answers=report),
         Batch(answers=(report, report)),
@@ -130,7 +128,7 @@ def _texts() -> tuple[str, ...]:
         Ask(query="moments", clock=clock),
         Post(model=policy.publish(policy.init({"moments": Outlook(noisy=True)})), clock=clock),
         policy,
-        dict(protect(policy, promise("central"), horizon=60)),
+        dict(protect(policy, Protection(guarantee=promise("central")), horizon=60)),
         FACTS,
         promise("local"),
         SAMPLES["events"][0],
@@ -275,8 +273,8 @@ def _make_bandit(**arguments: Any) -> None:
 
 @functools.cache
 def _linucb(trust: str, exact: bool = True) -> tuple[Any, Any]:
-    policy = POLICIES["linucb"].make(FACTS, "tuned")
-    privatizers = protect(policy, promise(trust), horizon=FACTS.horizon)
+    policy = POLICIES["linucb"].build(FACTS, "tuned")
+    privatizers = protect(policy, Protection(guarantee=promise(trust)), horizon=FACTS.horizon)
     if exact:
         privatizers = {name: one.exact() for name, one in privatizers.items()}
     return policy, privatizers
@@ -423,7 +421,7 @@ def _protect(**arguments: Any) -> None:
     epsilon, delta, trust = (arguments.pop(name) for name in ("epsilon", "delta", "trust"))
     guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=trust)
     policy, _ = _linucb("local")
-    privatizers = protect(policy, guarantee, **arguments)
+    privatizers = protect(policy, Protection(guarantee=guarantee), **arguments)
     for privatizer in privatizers.values():
         for noise in privatizer.noises:
             finite(noise.std)
@@ -440,7 +438,7 @@ def _sizes(run: Callable[..., Any]) -> Callable[..., None]:
 
 def _simulate(**sizes: Any) -> None:
     world = make_environment(dim=2, arms=3)
-    policy = POLICIES["uniform"].make(world.problem(50), "tuned")
+    policy = POLICIES["uniform"].build(world.problem(50), "tuned")
     simulate(policy=policy, privatizers={}, environment=world, **sizes)
 
 
@@ -464,7 +462,7 @@ def _simulate_phases(**sizes: Any) -> None:
 
 def _drive(*, ticks: Any, replicates: Any, first_replicate: Any, **sizes: Any) -> None:
     world = make_environment(dim=2, arms=3)
-    policy = POLICIES["uniform"].make(world.problem(50), "tuned")
+    policy = POLICIES["uniform"].build(world.problem(50), "tuned")
     drive(policy=policy, privatizers={}, environment=world, replicate=first_replicate, **sizes)
 
 

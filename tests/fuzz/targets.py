@@ -27,13 +27,10 @@ from tests.fuzz.samples import CROWD, FACTS, GAME, OWN, PROBLEMS, SAMPLES
 
 import kerchief
 from kerchief.core.codec import decode, encode
-from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.problems import Problem
 from kerchief.core.errors import KerchiefError
 from kerchief.core.links import Link
-from kerchief.core.problems import PopulationProblem
+from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
 from kerchief.policies import POLICIES
-from kerchief.policies.registry import POLICIES
 from kerchief.policies.registry import POLICIES
 
 __all__ = ["Finding", "Target", "attempt", "constructors", "draw", "shrunk", "targets"]

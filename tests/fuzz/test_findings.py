@@ -12,32 +12,31 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from kerchief.simulation.context_free import arrange
 
 from kerchief.cli.main import main
 from kerchief.core import validate
 from kerchief.core.batches import growing
+from kerchief.core.channel import Channel
 from kerchief.core.codec import decode, encode
-from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.contracts import (Arms, Clock, Outlook)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Clock, Outlook
 from kerchief.core.convex import Ball
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
 from kerchief.core.links import link_named
-from kerchief.core.queries import Gram, Regression
+from kerchief.core.problems import ContextFreeProblem, Problem
+from kerchief.core.queries import Gram, Loss, Regression
 from kerchief.core.random import Stream
 from kerchief.environments import Population, Recorded, make_environment, table_two
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.plan import player
 from kerchief.policies import POLICIES
-from kerchief.policies.registry import POLICIES
-from kerchief.core.queries import Loss
-from kerchief.core.channel import Channel
 from kerchief.policies.glm.batched import Batched
 from kerchief.policies.glm.ucb import GLMUCB
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
 from kerchief.policies.phased.elimination import Elimination
+from kerchief.policies.registry import POLICIES
 from kerchief.privacy import (
     Gaussian,
     Guarantee,
@@ -53,13 +52,12 @@ from kerchief.privacy.randomized_bits import bits_keep
 from kerchief.privacy.receipts import read_ledger
 from kerchief.privacy.vector_sum import vector_sum
 from kerchief.privacy.visits import visited
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.privatizers.schedule import At
 from kerchief.roles import Answerer, Asker, Bandit, Curator, Device, Mixer
 from kerchief.roles.messages import Ask, Post, Reports
 from kerchief.roles.transport import InProcess
 from kerchief.roles.values import as_reward, as_rows
-from kerchief.simulation.context_free import arrange
 
 HUGE = 10**400
 LOCAL = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
@@ -117,7 +115,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a promise of nothing to a printed rule": lambda: PrintedLinUCB.promised(facts(), 5e-324, 0.1),
     "arms on a domain": lambda: plain("ucb"),
     "arms on a domain, halved": lambda: plain("halving"),
-    "more batches than memory": lambda: POLICIES["sblb@paper"].make(
+    "more batches than memory": lambda: POLICIES["sblb@paper"].build(
         facts(horizon=2**31 - 1), "tuned"
     ),
     "complex arms": lambda: as_rows(np.eye(2) * 1j, facts()),
@@ -132,7 +130,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a policy that is no name": lambda: player(3.0),  # type: ignore[arg-type]
     "policies that are no tuple": lambda: Comparison(policies=3),  # type: ignore[arg-type]
     "a path with a null": lambda: Folder.at(Path("/tmp/\0")),
-    "a horizon that is a list": lambda: protect(LinUCB.of(facts()), LOCAL, horizon=[]),  # type: ignore[arg-type]
+    "a horizon that is a list": lambda: protect(
+        LinUCB.of(facts()), Protection(guarantee=LOCAL), horizon=[]
+    ),  # type: ignore[arg-type]
     "more bits than memory": lambda: bits_keep(
         1.0, 1e-5, users=100, bits=2**31, sensitivity=1.0, dimension=1
     ),
@@ -215,7 +215,10 @@ def test_a_tiny_delta_is_calibrated_for() -> None:
 
 def _device(ledger: MemoryLedger | None = None) -> tuple[Device, Post]:
     policy = LinUCB.of(facts())
-    privatizers = {name: one.exact() for name, one in protect(policy, LOCAL, horizon=60).items()}
+    privatizers = {
+        name: one.exact()
+        for name, one in protect(policy, Protection(guarantee=LOCAL), horizon=60).items()
+    }
     model = policy.publish(policy.init({"moments": Outlook(noisy=True)}))
     clock = Clock(round=jnp.int32(0), since={"moments": jnp.int32(1)})
     device = Device(policy=policy, privatizers=privatizers, ledger=ledger)
@@ -287,7 +290,9 @@ def test_an_endless_report_is_not_learned_from() -> None:
 def test_a_curator_refuses_a_question_it_does_not_know() -> None:
     policy = LinUCB.of(facts())
     curator = Curator(
-        privatizers=protect(policy, LOCAL, horizon=60), ledger=MemoryLedger(LOCAL), horizon=60
+        privatizers=protect(policy, Protection(guarantee=LOCAL), horizon=60),
+        ledger=MemoryLedger(LOCAL),
+        horizon=60,
     )
     curator.open()
     clock = Clock(round=jnp.int32(0), since={})

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from kerchief.core.codec import decode, encode
-from kerchief.core.problems import Problem
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
 from kerchief.core.pairs import Pair
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram, Regression
 from kerchief.core.validate import (
     at_least,

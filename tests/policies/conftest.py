@@ -17,7 +17,7 @@ from kerchief.core.contracts import Clock, Environment, Policy, Tree
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.roles.round import Round
 from kerchief.simulation import Run, simulate
 
@@ -41,7 +41,9 @@ def _turns(
     policy: Policy, world: Environment, rounds: int
 ) -> Iterator[tuple[Floats, int, float, Tree]]:
     """Arms, action, reward and the model that they met, round by round."""
-    bandit = Round(policy=policy, privatizers=protect(policy, FREE, horizon=rounds))
+    bandit = Round(
+        policy=policy, privatizers=protect(policy, Protection(guarantee=FREE), horizon=rounds)
+    )
     root = Stream.of(seed=4, replicate=0)
     truth, carry = world.init(root.at(WORLD)), bandit.begin()
 
@@ -67,10 +69,10 @@ def _turns(
 
 
 def _played(name: str, world: Environment, horizon: int) -> Run:
-    policy = POLICIES[name].make(world.problem(horizon), "tuned")
+    policy = POLICIES[name].build(world.problem(horizon), "tuned")
     return simulate(
         policy=policy,
-        privatizers=protect(policy, FREE, horizon=horizon),
+        privatizers=protect(policy, Protection(guarantee=FREE), horizon=horizon),
         environment=world,
         ledger=MemoryLedger(FREE),
         horizon=horizon,

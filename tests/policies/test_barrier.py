@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from kerchief.policies.context_free.registry import CONTEXT_FREE
+from kerchief.simulation.context_free import arrange, simulate_context_free
 
-from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.channel import Channel
 from kerchief.core.convex import Ball, Box, Domain, Simplex
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, Quadratic
 from kerchief.policies.context_free.barrier import Barrier, State
-from kerchief.core.channel import Channel
-from kerchief.policies.context_free.registry import CONTEXT_FREE
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.simulation.context_free import arrange, simulate_context_free
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 CLEAR = Channel.clear(low=0.0, high=2.0)

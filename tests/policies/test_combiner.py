@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import (Arms, Clock, Outlook, Release, Tree)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Clock, Outlook, Release, Tree
 from kerchief.core.online import Descent
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments import make_environment
@@ -26,7 +26,7 @@ from kerchief.policies.linear.combiner import (
 from kerchief.policies.linear.pairs import PairLinUCB
 from kerchief.policies.refresh import ever_rarer
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
 PROBLEM = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=1000)
@@ -121,7 +121,9 @@ def test_a_user_pays_for_one_report() -> None:
     promise = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.LOCAL)
     for policy in (Combiner.of(world.problem(horizon)), PairLinUCB.of(world.problem(horizon))):
         ledger = MemoryLedger(promise)
-        guards = protect(policy, promise, horizon=horizon, randomizer="gaussian")
+        guards = protect(
+            policy, Protection(guarantee=promise, mechanism="gaussian"), horizon=horizon
+        )
         run = simulate(
             policy=policy,
             privatizers=guards,

@@ -12,13 +12,19 @@ import pytest
 from jax import Array
 from scipy import optimize  # type: ignore[import-untyped]
 
-from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.errors import InvalidValue
-from kerchief.core.random import POLICY, Stream
-from kerchief.policies.context_free import (KLUCB, UCB, Halving, LilUCB, SuccessiveElimination, Tsallis)
-from kerchief.policies.registry import POLICIES
-from kerchief.core.queries import Loss
 from kerchief.core.channel import Channel
+from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.queries import Loss
+from kerchief.core.random import POLICY, Stream
+from kerchief.policies.context_free import (
+    KLUCB,
+    UCB,
+    Halving,
+    LilUCB,
+    SuccessiveElimination,
+    Tsallis,
+)
 from kerchief.policies.context_free.armed import Counts
 from kerchief.policies.context_free.best_arm import HalvingState
 from kerchief.policies.context_free.elimination import State as Surviving

@@ -6,12 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from kerchief.simulation.context_free import arrange, simulate_context_free
 
 from kerchief.core.convex import Ball
 from kerchief.environments.context_free_convex import CONVEX
-from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.simulation.context_free import arrange, simulate_context_free
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 HORIZONS = (2_000, 20_000, 200_000)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import (Arms, Clock, Fitted, Outlook, Release, Start)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Clock, Fitted, Outlook, Release, Start
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
+from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
@@ -22,7 +22,7 @@ from kerchief.policies.glm.batched import Batched, Model, State, survivors
 from kerchief.policies.glm.batched_paper import recursion
 from kerchief.policies.glm.radius import Facts, distance, excess
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.privatizers.shuffled_fits import ShuffledFits
 from kerchief.simulation.run import Run, simulate
 
@@ -273,7 +273,7 @@ def test_the_first_set_is_wider_by_what_its_weights_do_not_know() -> None:
 
 
 def test_modes_differ_in_widths_and_minimizers_not_in_what_is_protected() -> None:
-    tuned, theory = (POLICIES["glm-batched"].make(FACTS, mode) for mode in ("tuned", "theory"))
+    tuned, theory = (POLICIES["glm-batched"].build(FACTS, mode) for mode in ("tuned", "theory"))
     for one in (tuned, theory):
         assert {query.batches for query in one.queries.values()} == {(100, 250, 625)}
     fits: Any = [one.queries["fit"] for one in (tuned, theory)]
@@ -293,11 +293,11 @@ def test_published_batches() -> None:
 
 
 def test_the_published_versions() -> None:
-    private: Any = POLICIES["glm-batched@paper"].make(FACTS, "tuned")
+    private: Any = POLICIES["glm-batched@paper"].build(FACTS, "tuned")
     assert private.loss.minimizer == GradientDescent(steps=50, radius=2.0, clip=1.0)
     assert private.doubt == 1.0
     assert not POLICIES["glm-batched@paper"].deployable
-    parent: Any = POLICIES["b-glincb"].make(FACTS, "theory")
+    parent: Any = POLICIES["b-glincb"].build(FACTS, "theory")
     state = begun(parent)
     width = 30 * 2 * math.sqrt(2 * math.log(1000))
     assert float(parent.publish(state).width[1]) == pytest.approx(width, rel=1e-6)
@@ -306,14 +306,14 @@ def test_the_published_versions() -> None:
 
 def play(trust: str, *, name: str = "glm-batched", epsilon: float = 4.0) -> Run:
     home = make_environment(link="probit", dim=2, arms=10, radius=2.0)
-    bandit = POLICIES[name].make(home.problem(3000), "tuned")
+    bandit = POLICIES[name].build(home.problem(3000), "tuned")
     private = trust != "none"
     promise = Guarantee(
         epsilon=epsilon if private else math.inf,
         delta=1e-5 if private else 0.0,
         trust=Trust(trust),
     )
-    privatizers = protect(bandit, promise, horizon=3000)
+    privatizers = protect(bandit, Protection(guarantee=promise), horizon=3000)
     if private:
         assert isinstance(privatizers["fit"], ShuffledFits)
     return simulate(

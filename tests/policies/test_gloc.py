@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import (Environment, Example, Policy, Tree)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Environment, Example, Policy, Tree
 from kerchief.core.online import nearest
+from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies.glm.gloc import GLOC
 from kerchief.policies.glm.increments import Increments

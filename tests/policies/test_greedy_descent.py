@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.checks import Case, CheckFailed, yield_policy_checks
-from kerchief.core.contracts import (Arms, Environment, Example, Outlook, Policy, Tree)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Environment, Example, Outlook, Policy, Tree
 from kerchief.core.contracts import Release as Released
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS, link_named
+from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies.glm.greedy_descent import GreedyDescent, Model, Surprises
 from kerchief.policies.registry import POLICIES, Mode
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
 Floats = NDArray[np.float64]
@@ -213,7 +213,7 @@ def _faintly(*given: Any, **named: Any) -> Any:
 def _regret(policy: Policy, world: Environment, promise: Guarantee, horizon: int) -> float:
     run = simulate(
         policy=policy,
-        privatizers=protect(policy, promise, horizon=horizon),
+        privatizers=protect(policy, Protection(guarantee=promise), horizon=horizon),
         environment=world,
         ledger=MemoryLedger(promise),
         horizon=horizon,
@@ -234,7 +234,7 @@ def test_it_learns(link: str, trust: str) -> None:
     if trust == "none":
         promise = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
     lost, guessed = (
-        _regret(POLICIES[name].make(world.problem(1500), "tuned"), world, promise, 1500)
+        _regret(POLICIES[name].build(world.problem(1500), "tuned"), world, promise, 1500)
         for name in ("glm-greedy", "uniform")
     )
     assert lost < (0.15 if trust == "none" else 0.3) * guessed

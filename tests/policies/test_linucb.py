@@ -16,9 +16,9 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import (Arms, Clock, Outlook, Release)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Clock, Outlook, Release
 from kerchief.core.linalg import svec
+from kerchief.core.problems import Problem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import make_environment
 from kerchief.policies.ellipsoid import Model, State

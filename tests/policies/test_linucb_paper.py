@@ -7,7 +7,7 @@ import math
 import jax.numpy as jnp
 import pytest
 
-from kerchief.core.contracts import (Outlook, Release)
+from kerchief.core.contracts import Outlook, Release
 from kerchief.core.problems import Problem
 from kerchief.policies.linear.linucb_paper import PaperLinUCB
 

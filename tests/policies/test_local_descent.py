@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.checks import Case, yield_policy_checks
-from kerchief.core.contracts import (Arms, Environment, Example, Outlook, Policy, Tree)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Environment, Example, Outlook, Policy, Tree
 from kerchief.core.contracts import Release as Released
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment
@@ -27,7 +27,7 @@ from kerchief.policies.glm.local_descent import Learner, LocalDescent
 from kerchief.policies.glm.local_paper import PrintedDescent, ThreeBlocks, printed_deviation
 from kerchief.policies.registry import POLICIES, Mode
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
 Floats = NDArray[np.float64]
@@ -326,10 +326,10 @@ def test_it_learns(name: str, trust: str, factor: float) -> None:
         promise = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
     lost = {}
     for player in (name, "uniform"):
-        policy = POLICIES[player].make(world.problem(1500), "tuned")
+        policy = POLICIES[player].build(world.problem(1500), "tuned")
         run = simulate(
             policy=policy,
-            privatizers=protect(policy, promise, horizon=1500),
+            privatizers=protect(policy, Protection(guarantee=promise), horizon=1500),
             environment=world,
             ledger=MemoryLedger(promise),
             horizon=1500,

@@ -10,19 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from kerchief.policies.context_free.registry import CONTEXT_FREE
+from kerchief.simulation.context_free import arrange, simulate_context_free
 
-from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.channel import Channel
 from kerchief.core.convex import Ball, Box, Domain, Simplex
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, Linear, Quadratic
 from kerchief.policies.context_free.base import LOSS
-from kerchief.core.channel import Channel
 from kerchief.policies.context_free.domain import Anywhere, BestSeen
 from kerchief.policies.context_free.one_point import OnePoint, State
-from kerchief.policies.context_free.registry import CONTEXT_FREE
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.simulation.context_free import arrange, simulate_context_free
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 

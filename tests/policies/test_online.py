@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.contracts import (Arms, Outlook, Release)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Outlook, Release
 from kerchief.core.links import LINKS, link_named
+from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
 QUIET = {"moments": Outlook(noisy=False)}
@@ -113,10 +113,10 @@ def test_it_learns_under_joint_trust(link: str) -> None:
     promise = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.JOINT)
     regrets = {}
     for name in ("uniform", "glm"):
-        policy = POLICIES[name].make(world.problem(1500), "tuned")
+        policy = POLICIES[name].build(world.problem(1500), "tuned")
         run = simulate(
             policy=policy,
-            privatizers=protect(policy, promise, horizon=1500),
+            privatizers=protect(policy, Protection(guarantee=promise), horizon=1500),
             environment=world,
             ledger=MemoryLedger(promise),
             horizon=1500,

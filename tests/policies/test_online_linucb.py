@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import (Arms, Clock, Environment, Outlook, Policy, Release, Tree)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Clock, Environment, Outlook, Policy, Release, Tree
 from kerchief.core.online import Descent, Doubling, Maler
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment
 from kerchief.policies.linear import online_paper
@@ -24,7 +24,7 @@ from kerchief.policies.linear.pairs import Report
 from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privacy.printed import printed_epsilon, printed_std
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
 Floats = NDArray[np.float64]
@@ -175,7 +175,7 @@ def test_the_anytime_version_knows_no_horizon() -> None:
     short: Any
     long: Any
     short, long = (
-        POLICIES["online-linucb-anytime"].make(
+        POLICIES["online-linucb-anytime"].build(
             dataclasses.replace(PROBLEM, horizon=horizon), "tuned"
         )
         for horizon in (10, 10**6)
@@ -221,7 +221,7 @@ def test_local_play_is_by_far_better_than_uniform() -> None:
     world, horizon = make_environment(contexts="intercept", dim=5, arms=100), 2000
     policy = OnlineLinUCB.of(world.problem(horizon))
     promise = Guarantee(epsilon=10.0, delta=0.1, trust=Trust.LOCAL)
-    guards = protect(policy, promise, horizon=horizon, randomizer="gaussian")
+    guards = protect(policy, Protection(guarantee=promise, mechanism="gaussian"), horizon=horizon)
     run = simulate(
         policy=policy,
         privatizers=guards,

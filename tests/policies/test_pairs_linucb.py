@@ -13,16 +13,16 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import (Environment, Outlook, Policy, Release, Tree)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Environment, Outlook, Policy, Release, Tree
 from kerchief.core.pairs import Pair
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.linear.pairs import PairLinUCB, Seen
 from kerchief.policies.registry import Mode
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
 Floats = NDArray[np.float64]
@@ -81,7 +81,9 @@ def test_one_report_is_unbiased_whatever_the_randomizer(word: str) -> None:
     """The products of 40000 reports of one user, less the stated variance, to 5 standard errors."""
     policy = PairLinUCB.of(SHARED)
     promise = Guarantee(epsilon=8.0, delta=1e-3, trust=Trust.LOCAL)
-    device: Any = protect(policy, promise, horizon=9, randomizer=word)["pair"].noises[0]
+    device: Any = protect(policy, Protection(guarantee=promise, mechanism=word), horizon=9)[
+        "pair"
+    ].noises[0]
     truth = jnp.array([0.5, -0.4, 0.3])
 
     def products(replicate: Array) -> tuple[Array, Array]:
@@ -176,7 +178,9 @@ def test_local_play_is_by_far_better_than_uniform() -> None:
     promise = Guarantee(epsilon=10.0, delta=0.1, trust=Trust.LOCAL)
     run = simulate(
         policy=policy,
-        privatizers=protect(policy, promise, horizon=horizon, randomizer="gaussian"),
+        privatizers=protect(
+            policy, Protection(guarantee=promise, mechanism="gaussian"), horizon=horizon
+        ),
         environment=world,
         ledger=MemoryLedger(promise),
         horizon=horizon,

@@ -19,10 +19,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
+from kerchief.core.phases import Asked, Phase
 from kerchief.core.problems import PopulationProblem
-from kerchief.policies.phased import (Elimination, UnitBall)
-from kerchief.core.phases import Asked, PhasePolicy, Phase
-from kerchief.policies.registry import POLICIES
+from kerchief.policies.phased import Elimination, UnitBall
 from kerchief.policies.phased.elimination import State
 from kerchief.policies.phased.uniform import UniformPopulation
 from kerchief.policies.registry import Mode

@@ -15,7 +15,7 @@ from kerchief.core.random import Stream
 from kerchief.environments import make_environment
 from kerchief.policies.glm.rare_switching import RarelySwitching, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.simulation import simulate
 
 WORLD = make_environment(link="probit", dim=2, arms=4, radius=1.5)
@@ -141,7 +141,7 @@ def test_fits_are_few_and_go_on(explore: bool) -> None:
         free = Guarantee(epsilon=float("inf"), delta=0.0, trust=Trust.NONE)
         run = simulate(
             policy=policy,
-            privatizers=protect(policy, free, horizon=horizon),
+            privatizers=protect(policy, Protection(guarantee=free), horizon=horizon),
             environment=WORLD,
             ledger=MemoryLedger(free),
             horizon=horizon,
@@ -161,7 +161,7 @@ def test_a_run_pays_for_all_the_fits_that_it_may_ask_for() -> None:
     ledger = MemoryLedger(promise)
     run = simulate(
         policy=policy,
-        privatizers=protect(policy, promise, horizon=200),
+        privatizers=protect(policy, Protection(guarantee=promise), horizon=200),
         environment=WORLD,
         ledger=ledger,
         horizon=200,

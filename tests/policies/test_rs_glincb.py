@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import (Environment, Policy, Tree)
+from kerchief.core.contracts import Environment, Policy, Tree
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies.glm.rs_glincb import rs_glincb

@@ -10,19 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from kerchief.policies.context_free.registry import CONTEXT_FREE
+from kerchief.simulation.context_free import ContextFreeRun, arrange, simulate_context_free
 
-from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.channel import Channel
 from kerchief.core.contracts import Clock
 from kerchief.core.convex import Ball, Box
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, ConvexWorld, Quadratic
 from kerchief.policies.context_free.base import LOSS
-from kerchief.core.channel import Channel
-from kerchief.policies.context_free.registry import CONTEXT_FREE
 from kerchief.policies.context_free.two_point import State, TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.simulation.context_free import ContextFreeRun, arrange, simulate_context_free
 
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 

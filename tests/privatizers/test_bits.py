@@ -19,7 +19,7 @@ from kerchief.environments import make_environment
 from kerchief.mechanisms.randomized_bits import Bits
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust, epsilon_at
-from kerchief.privatizers import At, BitSums, ShuffledSums, protect
+from kerchief.privatizers import At, BitSums, Protection, ShuffledSums, protect
 from kerchief.roles import InProcess, drive
 from kerchief.roles.messages import Message, Reports
 from kerchief.simulation.run import simulate
@@ -118,8 +118,8 @@ def test_other_batches_need_other_certificates(sums: BitSums) -> None:
 @pytest.mark.nightly
 def test_roles_apart_play_what_the_simulation_plays() -> None:
     world = make_environment(dim=2, arms=3, contexts="orthant")
-    policy = POLICIES["sblb"].make(world.problem(260), "tuned")
-    privatizers = protect(policy, PROMISE, horizon=260, shuffling="bit")
+    policy = POLICIES["sblb"].build(world.problem(260), "tuned")
+    privatizers = protect(policy, Protection(guarantee=PROMISE, mechanism="bit"), horizon=260)
     given: Any = {"policy": policy, "environment": world, "horizon": 260, "seed": 3}
     carrier = Watched()
     apart = drive(privatizers=privatizers, ledger=MemoryLedger(PROMISE), transport=carrier, **given)
@@ -135,16 +135,18 @@ def test_roles_apart_play_what_the_simulation_plays() -> None:
 
 
 def test_words_choose_the_protocol() -> None:
-    policy = POLICIES["linucb"].make(make_environment(dim=2, arms=3).problem(300), "tuned")
+    policy = POLICIES["linucb"].build(make_environment(dim=2, arms=3).problem(300), "tuned")
     kinds = {
-        word: type(protect(policy, PROMISE, horizon=300, shuffling=word)["moments"])
+        word: type(
+            protect(policy, Protection(guarantee=PROMISE, mechanism=word), horizon=300)["moments"]
+        )
         for word in ("best", "theorem", "bit")
     }
     assert kinds == {"best": ShuffledSums, "theorem": ShuffledSums, "bit": BitSums}
     with pytest.raises(UnknownName, match="shuffle protocol"):
-        protect(policy, PROMISE, horizon=300, shuffling="x")
-    batched = POLICIES["glm-batched"].make(
+        protect(policy, Protection(guarantee=PROMISE, mechanism="x"), horizon=300)
+    batched = POLICIES["glm-batched"].build(
         make_environment(link="probit", dim=2, arms=3).problem(300), "tuned"
     )
     with pytest.raises(InvalidValue, match="answers one sum"):
-        protect(batched, PROMISE, horizon=300, shuffling="bits")
+        protect(batched, Protection(guarantee=PROMISE, mechanism="bits"), horizon=300)

@@ -18,9 +18,9 @@ from kerchief.checks.errors import Broken, Law
 from kerchief.checks.privatizer import noise_has_the_stated_deviation, noise_is_what_was_charged
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
 from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import (BoundedSum, Clock, Example)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import BoundedSum, Clock, Example
 from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.environments import make_environment
@@ -29,7 +29,7 @@ from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
 from kerchief.mechanisms.doubling import FIRST, Doubling, lengths
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust, epsilon_at
-from kerchief.privatizers import CONTINUALS, At, EpochSums, Every, Privatizer, protect
+from kerchief.privatizers import CONTINUALS, At, EpochSums, Every, Privatizer, Protection, protect
 from kerchief.roles import Bandit, Curator, drive
 from kerchief.roles.messages import Reports
 from kerchief.simulation import simulate
@@ -203,9 +203,11 @@ class TestBill:
 
     @pytest.mark.parametrize("exact", [False, True])
     def test_the_ledger_charges_one_epoch_and_what_was_reached(self, exact: bool) -> None:
-        policy = POLICIES["linucb"].make(WORLD.problem(5_000), "tuned")
+        policy = POLICIES["linucb"].build(WORLD.problem(5_000), "tuned")
         ledger = MemoryLedger(PROMISE)
-        for one in protect(policy, PROMISE, horizon=5_000, continual="doubling").values():
+        for one in protect(
+            policy, Protection(guarantee=PROMISE, mechanism="doubling"), horizon=5_000
+        ).values():
             charged = (one.exact() if exact else one).charges(5_000)
             assert len(charged) == 3
             receipts = ledger.charge_all(charged)
@@ -343,8 +345,12 @@ class TestPlaying:
         monkeypatch.setattr("kerchief.privatizers.registry.Doubling.of", short)
 
     def protected(self) -> tuple[Any, dict[str, Privatizer]]:
-        policy = POLICIES["linucb"].make(self.FACTS, "tuned")
-        return policy, dict(protect(policy, PROMISE, horizon=self.ROUNDS, continual="doubling"))
+        policy = POLICIES["linucb"].build(self.FACTS, "tuned")
+        return policy, dict(
+            protect(
+                policy, Protection(guarantee=PROMISE, mechanism="doubling"), horizon=self.ROUNDS
+            )
+        )
 
     @pytest.mark.nightly
     def test_message_by_message_as_in_the_compiled_loop(self) -> None:
@@ -385,7 +391,7 @@ class TestPlaying:
             guarantee=PROMISE,
             noise=kind,
             seed=None if kind == "exact" else 7,
-            continual="doubling",
+            mechanism="doubling",
         )
         for _ in range(20):
             bandit.decide(np.eye(3))

@@ -30,7 +30,15 @@ from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
 from kerchief.policies.phased import UnitBall
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import CONTINUALS, RANDOMIZERS, TRUSTS, EpochSums, PrefixSums, protect
+from kerchief.privatizers import (
+    CONTINUALS,
+    RANDOMIZERS,
+    TRUSTS,
+    EpochSums,
+    PrefixSums,
+    Protection,
+    protect,
+)
 from kerchief.privatizers.billing import pay
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
@@ -71,7 +79,7 @@ def promise(trust: str = "joint") -> Guarantee:
 
 @pytest.mark.parametrize("word", list(KINDS))
 def test_every_word_has_its_noise_and_keeps_the_promise(word: str) -> None:
-    made = protect(SUMS, promise(), horizon=50, continual=word)
+    made = protect(SUMS, Protection(guarantee=promise(), mechanism=word), horizon=50)
     for one in made.values():
         assert type(one) is (EpochSums if word == "doubling" else PrefixSums)
         assert [type(noise) for noise in one.noises] == [KINDS[word]]
@@ -83,21 +91,24 @@ def test_every_word_has_its_noise_and_keeps_the_promise(word: str) -> None:
 def test_the_words_are_all_there_and_the_default_is_the_best() -> None:
     assert list(CONTINUALS) == list(KINDS)
     assert CONTINUALS["best"] is TRUSTS["joint"]
-    assert protect(SUMS, promise(), horizon=50) == protect(
-        SUMS, promise(), horizon=50, continual="blt"
+    assert protect(SUMS, Protection(guarantee=promise()), horizon=50) == protect(
+        SUMS, Protection(guarantee=promise(), mechanism="blt"), horizon=50
     )
 
 
 @pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
 def test_an_unknown_word_is_refused_with_the_choices(trust: str) -> None:
     with pytest.raises(UnknownName, match=r"'tre'; did you mean 'tree'\? Known: best, blt, tree"):
-        protect(SUMS, promise(trust), horizon=50, continual="tre")
+        protect(SUMS, Protection(guarantee=promise(trust), mechanism="tre"), horizon=50)
 
 
 @pytest.mark.parametrize("trust", ["none", "local", "central"])
 def test_other_trusts_do_without_it(trust: str) -> None:
-    plain = protect(SUMS, promise(trust), horizon=50)
-    assert protect(SUMS, promise(trust), horizon=50, continual="doubling") == plain
+    plain = protect(SUMS, Protection(guarantee=promise(trust)), horizon=50)
+    assert (
+        protect(SUMS, Protection(guarantee=promise(trust), mechanism="doubling"), horizon=50)
+        == plain
+    )
 
 
 def test_a_fit_needs_a_bounded_history() -> None:
@@ -105,9 +116,9 @@ def test_a_fit_needs_a_bounded_history() -> None:
     with pytest.raises(
         InvalidValue, match=r"'fit' is a fit .* without a horizon has no bound on it"
     ):
-        protect(asking, promise(), horizon=50, continual="doubling")
+        protect(asking, Protection(guarantee=promise(), mechanism="doubling"), horizon=50)
     with pytest.raises(InvalidValue, match=r"'fit' is a fit .* nobody may hold it"):
-        protect(asking, promise("local"), horizon=50)
+        protect(asking, Protection(guarantee=promise("local")), horizon=50)
 
 
 def local(epsilon: float = 1.0, delta: float = 1e-6) -> Guarantee:
@@ -126,7 +137,7 @@ ONE: Any = Asking({"a": QUERY})
 @pytest.mark.parametrize("word", list(RANDOM))
 def test_every_randomizer_keeps_the_promise_and_has_its_own_twin(word: str) -> None:
     for asking in (ONE, SUMS):
-        made = protect(asking, local(), horizon=50, randomizer=word)
+        made = protect(asking, Protection(guarantee=local(), mechanism=word), horizon=50)
         exact = {name: one.exact() for name, one in made.items()}
         for sums, place in ((made, 0), (exact, 1)):
             assert {type(one.noises[0]) for one in sums.values()} == {RANDOM[word][place]}
@@ -140,10 +151,12 @@ def test_the_best_randomizer_has_the_least_noise() -> None:
         promise = local(epsilon, delta)
         words = [word for word in RANDOM if delta or word != "gaussian"]
         stds = {
-            word: protect(ONE, promise, horizon=50, randomizer=word)["a"].noises[0].std
+            word: protect(ONE, Protection(guarantee=promise, mechanism=word), horizon=50)["a"]
+            .noises[0]
+            .std
             for word in words
         }
-        best = protect(ONE, promise, horizon=50)["a"].noises[0]
+        best = protect(ONE, Protection(guarantee=promise), horizon=50)["a"].noises[0]
         assert best.std == min(stds.values())
         assert isinstance(best, Gaussian if delta == 0.4 else PrivUnitG)
 
@@ -151,36 +164,40 @@ def test_the_best_randomizer_has_the_least_noise() -> None:
 def test_a_single_number_may_be_one_bit() -> None:
     number: Any = Asking({"a": UnitBall(size=1)})
     for epsilon, kind in ((0.2, OneBit), (1.0, OneBit), (20.0, Laplace)):
-        assert isinstance(protect(number, local(epsilon), horizon=50)["a"].noises[0], kind)
-    made = protect(number, local(), horizon=50, randomizer="one-bit")["a"]
+        assert isinstance(
+            protect(number, Protection(guarantee=local(epsilon)), horizon=50)["a"].noises[0], kind
+        )
+    made = protect(number, Protection(guarantee=local(), mechanism="one-bit"), horizon=50)["a"]
     assert isinstance(made.exact().noises[0], ExactOneBit)
     with pytest.raises(InvalidValue, match="is for a single one; choose 'best'"):
-        protect(ONE, local(), horizon=50, randomizer="one-bit")
+        protect(ONE, Protection(guarantee=local(), mechanism="one-bit"), horizon=50)
 
 
 def test_importance_shares_epsilon() -> None:
     light, heavy = UnitBall(size=2), UnitBall(size=2, importance=3.0)
     asking: Any = Asking({"light": light, "heavy": heavy})
-    made: Any = protect(asking, local(1.0), horizon=50, randomizer="privunit")
+    made: Any = protect(asking, Protection(guarantee=local(1.0), mechanism="privunit"), horizon=50)
     costs = {name: one.charges(50)[0].event.epsilon for name, one in made.items()}
     assert costs == pytest.approx({"light": 0.25, "heavy": 0.75}, rel=1e-9)
 
 
 def test_a_randomizer_that_cannot_keep_the_promise_is_refused() -> None:
     with pytest.raises(InvalidValue, match="delta is 0"):
-        protect(ONE, local(1.0, 0.0), horizon=50, randomizer="gaussian")
+        protect(ONE, Protection(guarantee=local(1.0, 0.0), mechanism="gaussian"), horizon=50)
     with pytest.raises(InvalidValue, match="epsilon is 0"):
-        protect(ONE, local(0.0), horizon=50, randomizer="privunit")
-    assert isinstance(protect(ONE, local(0.0), horizon=50)["a"].noises[0], Gaussian)
+        protect(ONE, Protection(guarantee=local(0.0), mechanism="privunit"), horizon=50)
+    assert isinstance(
+        protect(ONE, Protection(guarantee=local(0.0)), horizon=50)["a"].noises[0], Gaussian
+    )
     for trust in ("local", "joint"):
         with pytest.raises(UnknownName, match="no randomizer is called 'gauss'"):
-            protect(ONE, promise(trust), horizon=50, randomizer="gauss")
+            protect(ONE, Protection(guarantee=promise(trust), mechanism="gauss"), horizon=50)
     assert list(RANDOMIZERS) == ["best", *RANDOM, "one-bit"]
 
 
 @pytest.mark.parametrize("word", [*RANDOM, "best"])
 def test_reports_of_every_randomizer_add_up_to_the_truth(word: str) -> None:
-    made: Any = protect(ONE, local(4.0), horizon=50, randomizer=word)["a"]
+    made: Any = protect(ONE, Protection(guarantee=local(4.0), mechanism=word), horizon=50)["a"]
     record = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(1.0))
     truth = np.asarray(QUERY.encode(record))
     at: Any = jax.vmap(

@@ -17,7 +17,7 @@ from kerchief.environments import make_environment
 from kerchief.mechanisms.binomial import Binomial, Coins
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust, gaussian_noise_multiplier
-from kerchief.privatizers import At, ShuffledSums, protect
+from kerchief.privatizers import At, Protection, ShuffledSums, protect
 from kerchief.privatizers.shuffled import analyze, mix, to_bits
 from kerchief.roles import Bandit, Curator, InProcess, Mixer, drive
 from kerchief.roles.messages import Message, Mixed, Reports
@@ -101,11 +101,13 @@ def test_cohorts_grow_and_a_short_last_one_is_left_out() -> None:
     assert isinstance(noise, Coins)
     assert made.bits(0) == 5 * (2 * noise.levels + -(-noise.trials // 50))
     with pytest.raises(InvalidValue, match="end at times"):
-        made.with_schedule(protect(_linucb(20), _free(), horizon=20)["moments"].schedule).bits(0)
+        made.with_schedule(
+            protect(_linucb(20), Protection(guarantee=_free()), horizon=20)["moments"].schedule
+        ).bits(0)
 
 
 def _linucb(horizon: int) -> Any:
-    return POLICIES["linucb"].make(make_environment(dim=2, arms=3).problem(horizon), "tuned")
+    return POLICIES["linucb"].build(make_environment(dim=2, arms=3).problem(horizon), "tuned")
 
 
 def _free() -> Guarantee:
@@ -141,8 +143,8 @@ def test_the_theorem_is_hundreds_of_times_as_noisy() -> None:
 @pytest.mark.nightly
 def test_roles_apart_play_what_the_simulation_plays() -> None:
     world = make_environment(dim=2, arms=3)
-    policy = POLICIES["linucb"].make(world.problem(450), "tuned")
-    privatizers = protect(policy, PROMISE, horizon=450)
+    policy = POLICIES["linucb"].build(world.problem(450), "tuned")
+    privatizers = protect(policy, Protection(guarantee=PROMISE), horizon=450)
     given: Any = {"policy": policy, "environment": world, "horizon": 450, "seed": 3}
     apart = drive(privatizers=privatizers, ledger=MemoryLedger(PROMISE), **given)
     run = simulate(privatizers=privatizers, ledger=MemoryLedger(PROMISE), replicates=1, **given)
@@ -172,7 +174,9 @@ def test_a_bandit_with_exact_coins_is_not_saved() -> None:
 
 def test_a_shuffle_budget_pays_for_shuffled_sums_alone() -> None:
     policy = _linucb(60)
-    central = protect(policy, dataclasses.replace(PROMISE, trust=Trust.CENTRAL), horizon=60)
+    central = protect(
+        policy, Protection(guarantee=dataclasses.replace(PROMISE, trust=Trust.CENTRAL)), horizon=60
+    )
     world = make_environment(dim=2, arms=3)
     ledger = MemoryLedger(PROMISE)
     with pytest.raises(InvalidValue, match="is not shuffled"):

@@ -16,9 +16,9 @@ import pytest
 from jax import Array
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.core.contracts import (Clock, Example)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Clock, Example
 from kerchief.core.errors import BudgetExceeded, UnknownName
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -26,7 +26,16 @@ from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, NonPrivate, Trust, epsilon_at
 from kerchief.privacy import Gaussian as GaussianEvent
-from kerchief.privatizers import TRUSTS, At, CohortSums, Every, OnDemand, PrefixSums, protect
+from kerchief.privatizers import (
+    TRUSTS,
+    At,
+    CohortSums,
+    Every,
+    OnDemand,
+    PrefixSums,
+    Protection,
+    protect,
+)
 from kerchief.privatizers.schedule import Schedule
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
@@ -167,7 +176,9 @@ def test_what_they_pay_is_read_off_the_noise() -> None:
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.JOINT, Trust.CENTRAL])
 def test_the_bill_is_exactly_the_promise(trust: Trust) -> None:
     promise = Guarantee(epsilon=2.0, delta=1e-5, trust=trust)
-    privatizer = protect(POLICIES["linucb"].make(PROBLEM, "tuned"), promise, horizon=200)["moments"]
+    privatizer = protect(
+        POLICIES["linucb"].build(PROBLEM, "tuned"), Protection(guarantee=promise), horizon=200
+    )["moments"]
     ledger = MemoryLedger(promise)
     for charge in privatizer.charges(200):
         ledger.charge(charge.event, cohort=charge.cohort)
@@ -179,30 +190,43 @@ def test_the_bill_is_exactly_the_promise(trust: Trust) -> None:
 
 
 def test_protect_places_the_noise_by_trust() -> None:
-    policy = POLICIES["linucb"].make(PROBLEM, "tuned")
+    policy = POLICIES["linucb"].build(PROBLEM, "tuned")
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
-    local = protect(policy, promise, horizon=200)["moments"]
+    local = protect(policy, Protection(guarantee=promise), horizon=200)["moments"]
     assert local.noisy_device
     assert not local.noisy_aggregator
     assert local.schedule == Every()
-    central = protect(policy, dataclasses.replace(promise, trust=Trust.CENTRAL), horizon=200)
+    central = protect(
+        policy, Protection(guarantee=dataclasses.replace(promise, trust=Trust.CENTRAL)), horizon=200
+    )
     assert not central["moments"].noisy_device
     assert central["moments"].noisy_aggregator
     assert central["moments"].schedule == At(ends=(50, 85, 144))
-    joint = protect(policy, dataclasses.replace(promise, trust=Trust.JOINT), horizon=200)
+    joint = protect(
+        policy, Protection(guarantee=dataclasses.replace(promise, trust=Trust.JOINT)), horizon=200
+    )
     assert isinstance(joint["moments"], PrefixSums)
     assert joint["moments"].schedule == Every()
     free = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
-    assert not protect(policy, free, horizon=200)["moments"].outlook.noisy
-    assert protect(POLICIES["uniform"].make(PROBLEM, "tuned"), promise, horizon=200) == {}
+    assert not protect(policy, Protection(guarantee=free), horizon=200)["moments"].outlook.noisy
+    assert (
+        protect(
+            POLICIES["uniform"].build(PROBLEM, "tuned"), Protection(guarantee=promise), horizon=200
+        )
+        == {}
+    )
 
 
 def test_a_trust_that_is_not_built_is_refused() -> None:
-    policy = POLICIES["linucb"].make(PROBLEM, "tuned")
+    policy = POLICIES["linucb"].build(PROBLEM, "tuned")
     assert {"none", "local", "central"} <= set(TRUSTS)
     for trust in set(Trust) - {Trust(name) for name in TRUSTS}:
         with pytest.raises(UnknownName):
-            protect(policy, Guarantee(epsilon=1.0, delta=1e-5, trust=trust), horizon=200)
+            protect(
+                policy,
+                Protection(guarantee=Guarantee(epsilon=1.0, delta=1e-5, trust=trust)),
+                horizon=200,
+            )
 
 
 @pytest.mark.parametrize("place", ["device", "aggregator"])

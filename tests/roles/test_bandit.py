@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from kerchief.core.codec import decode
 from kerchief.core.contracts import Clock
-from kerchief.core.problems import Problem
 from kerchief.core.errors import (
     BudgetExceeded,
     CapacityExceeded,
@@ -24,12 +23,13 @@ from kerchief.core.errors import (
     InvalidValue,
     UnknownName,
 )
+from kerchief.core.problems import Problem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import make_environment
 from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.roles import Bandit
 from kerchief.roles.pool import Pooled
 from kerchief.simulation.loop import Scene, advance, begin
@@ -92,8 +92,8 @@ def same(first: Any, second: Any, tolerance: float = 0.0) -> None:
     ],
 )
 def test_a_simulated_bandit_plays_as_the_simulation(trust: str) -> None:
-    policy = POLICIES["linucb"].make(FACTS, "tuned")
-    privatizers = protect(policy, promise(trust), horizon=HORIZON)
+    policy = POLICIES["linucb"].build(FACTS, "tuned")
+    privatizers = protect(policy, Protection(guarantee=promise(trust)), horizon=HORIZON)
     scene = Scene(
         policy=policy, privatizers=dict(privatizers), environment=SCENERY, seed=jnp.uint32(SEED)
     )
@@ -153,7 +153,9 @@ def test_no_copy_releases_a_cohort_again(noise: str) -> None:
 
 def one_std() -> float:
     (noise,) = protect(
-        POLICIES["linucb"].make(FACTS, "tuned"), promise("central"), horizon=HORIZON
+        POLICIES["linucb"].build(FACTS, "tuned"),
+        Protection(guarantee=promise("central")),
+        horizon=HORIZON,
     )["moments"].noises
     return float(noise.std)
 

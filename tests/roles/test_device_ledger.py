@@ -14,7 +14,8 @@ from kerchief.core.random import Stream
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers.registry import protect
+from kerchief.privatizers import Protection
+from kerchief.privatizers.protect import protect
 from kerchief.roles.device import Device
 from kerchief.roles.messages import Post, Reports
 
@@ -28,8 +29,8 @@ class User:
 
     def __init__(self, budget: Guarantee, *, exact: bool) -> None:
         """Give the person a device."""
-        policy = POLICIES["linucb"].make(make_environment(dim=3, arms=3).problem(100), "tuned")
-        privatizers = protect(policy, ONCE, horizon=100)
+        policy = POLICIES["linucb"].build(make_environment(dim=3, arms=3).problem(100), "tuned")
+        privatizers = protect(policy, Protection(guarantee=ONCE), horizon=100)
         if exact:
             privatizers = {name: one.exact() for name, one in privatizers.items()}
         self.model = policy.publish(policy.init({n: p.outlook for n, p in privatizers.items()}))
@@ -65,9 +66,9 @@ def _come(user: User, *, times: int) -> None:
 @pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
 def test_only_reports_with_all_their_noise_can_be_charged_one_by_one(trust: str) -> None:
     """Two visits in one sum cost more than two sums: a device that would say less is refused."""
-    policy = POLICIES["linucb"].make(make_environment(dim=3, arms=3).problem(200), "tuned")
+    policy = POLICIES["linucb"].build(make_environment(dim=3, arms=3).problem(200), "tuned")
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
-    privatizers = protect(policy, promise, horizon=200)
+    privatizers = protect(policy, Protection(guarantee=promise), horizon=200)
     with pytest.raises(InvalidValue, match="choose local trust"):
         Device(policy=policy, privatizers=privatizers, ledger=MemoryLedger(promise))
 
@@ -83,8 +84,8 @@ def test_a_report_that_is_asked_for_again_costs_nothing() -> None:
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_model_that_does_not_fit_costs_nothing(exact: bool) -> None:
     """A hostile billboard must not empty a user's budget."""
-    policy = POLICIES["glm-descent"].make(make_environment(dim=3, arms=3).problem(100), "tuned")
-    privatizers = protect(policy, ONCE, horizon=100)
+    policy = POLICIES["glm-descent"].build(make_environment(dim=3, arms=3).problem(100), "tuned")
+    privatizers = protect(policy, Protection(guarantee=ONCE), horizon=100)
     if exact:
         privatizers = {name: one.exact() for name, one in privatizers.items()}
     model = policy.publish(policy.init({n: p.outlook for n, p in privatizers.items()}))

@@ -21,7 +21,15 @@ from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import At, CohortSums, OnDemand, PrefixSums, Privatizer, protect
+from kerchief.privatizers import (
+    At,
+    CohortSums,
+    OnDemand,
+    PrefixSums,
+    Privatizer,
+    Protection,
+    protect,
+)
 from kerchief.roles import InProcess, drive
 from kerchief.roles.drive import Played
 from kerchief.roles.messages import Message, Reports
@@ -73,8 +81,8 @@ def jax_leaves(tree: Tree) -> list[NDArray[np.float64]]:
 @pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
 @pytest.mark.parametrize(("seed", "replicate"), [(1, 0), (2, 5), (4_000_000_000, 1)])
 def test_linucb_plays_as_in_the_compiled_loop(trust: str, seed: int, replicate: int) -> None:
-    policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
-    privatizers = protect(policy, promise(trust), horizon=HORIZON)
+    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    privatizers = protect(policy, Protection(guarantee=promise(trust)), horizon=HORIZON)
     ledger = MemoryLedger(promise(trust))
     played = drive(
         policy=policy,
@@ -94,7 +102,7 @@ def test_linucb_plays_as_in_the_compiled_loop(trust: str, seed: int, replicate: 
 
 
 def test_uniform_plays_as_in_the_compiled_loop() -> None:
-    policy = POLICIES["uniform"].make(WORLD_3.problem(HORIZON), "tuned")
+    policy = POLICIES["uniform"].build(WORLD_3.problem(HORIZON), "tuned")
     ledger = MemoryLedger(promise("none"))
     played = drive(
         policy=policy,
@@ -170,8 +178,8 @@ def test_releases_on_demand_are_served_within_their_limit() -> None:
 
 @pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
 def test_a_shuffler_between_changes_nothing_in_a_sum(trust: str) -> None:
-    policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
-    made = protect(policy, promise(trust), horizon=HORIZON)["moments"]
+    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    made = protect(policy, Protection(guarantee=promise(trust)), horizon=HORIZON)["moments"]
     sums = made.with_schedule(At(ends=(20, 40, 60)))
     runs = [
         drive(
@@ -229,8 +237,10 @@ def far(residual: NDArray[np.float64], std: float) -> float:
 
 
 def test_exact_local_noise_has_the_law_that_was_paid_for() -> None:
-    policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
-    sums = protect(policy, promise("local"), horizon=HORIZON)["moments"].exact()
+    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    sums = protect(policy, Protection(guarantee=promise("local")), horizon=HORIZON)[
+        "moments"
+    ].exact()
     assert isinstance(sums, CohortSums)
     assert sums.device is not None
     tap, ledger = Wiretap(), MemoryLedger(promise("local"))
@@ -260,8 +270,8 @@ def test_exact_local_noise_has_the_law_that_was_paid_for() -> None:
 
 
 def test_exact_central_noise_has_the_law_that_was_paid_for() -> None:
-    policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
-    made = protect(policy, promise("central"), horizon=HORIZON)["moments"]
+    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    made = protect(policy, Protection(guarantee=promise("central")), horizon=HORIZON)["moments"]
     assert isinstance(made, CohortSums)
     ends = At(ends=tuple(range(1, HORIZON + 1)))
     sums = CohortSums(
@@ -290,8 +300,10 @@ def test_exact_central_noise_has_the_law_that_was_paid_for() -> None:
 
 
 def test_exact_joint_noise_has_the_law_that_was_paid_for() -> None:
-    policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
-    sums = protect(policy, promise("joint"), horizon=HORIZON)["moments"].exact()
+    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    sums = protect(policy, Protection(guarantee=promise("joint")), horizon=HORIZON)[
+        "moments"
+    ].exact()
     assert isinstance(sums, PrefixSums)
     assert isinstance(sums.query, Regression)
     assert isinstance(sums.noise, DiscreteBLT)
@@ -338,8 +350,8 @@ class Totals(Wiretap):
 
 
 def test_a_budget_too_small_is_refused_before_anything_is_played() -> None:
-    policy = POLICIES["linucb"].make(WORLD_3.problem(HORIZON), "tuned")
-    privatizers = protect(policy, promise("local"), horizon=HORIZON)
+    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    privatizers = protect(policy, Protection(guarantee=promise("local")), horizon=HORIZON)
     tap = Wiretap()
     poor = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL))
     with pytest.raises(BudgetExceeded):

@@ -16,7 +16,7 @@ from kerchief.core.random import Stream
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.privatizers.fits import Fits
 from kerchief.roles import drive
 from kerchief.roles.bandit import Bandit
@@ -26,7 +26,7 @@ from kerchief.simulation.loop import Scene, advance, begin
 HORIZON, SEED = 30, 3
 HOME = make_environment(link="probit", dim=2, arms=5, fewest=3)
 FACTS = HOME.problem(HORIZON)
-POLICY = POLICIES["glm-rare-explore"].make(FACTS, "tuned")
+POLICY = POLICIES["glm-rare-explore"].build(FACTS, "tuned")
 JOINT = Guarantee(epsilon=20.0, delta=1e-5, trust=Trust.JOINT)
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 
@@ -34,7 +34,7 @@ FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 @pytest.mark.nightly
 @pytest.mark.parametrize("promise", [FREE, JOINT], ids=["none", "joint"])
 def test_roles_apart_fit_as_compiled_code_does(promise: Guarantee) -> None:
-    privatizers = protect(POLICY, promise, horizon=HORIZON)
+    privatizers = protect(POLICY, Protection(guarantee=promise), horizon=HORIZON)
     played = drive(
         policy=POLICY,
         privatizers=privatizers,
@@ -58,7 +58,8 @@ def test_roles_apart_fit_as_compiled_code_does(promise: Guarantee) -> None:
 
 def test_exact_noise_goes_end_to_end_over_the_wire() -> None:
     privatizers = {
-        name: one.exact() for name, one in protect(POLICY, JOINT, horizon=HORIZON).items()
+        name: one.exact()
+        for name, one in protect(POLICY, Protection(guarantee=JOINT), horizon=HORIZON).items()
     }
     ledger = MemoryLedger(JOINT)
     played = drive(
@@ -98,7 +99,7 @@ def test_a_bandit_fits(noise: str) -> None:
 
 
 def test_the_curator_fits_as_often_as_was_paid_for() -> None:
-    whole = protect(POLICY, JOINT, horizon=HORIZON)["fit"]
+    whole = protect(POLICY, Protection(guarantee=JOINT), horizon=HORIZON)["fit"]
     assert isinstance(whole, Fits)
     curator = Curator(
         privatizers={"fit": whole},

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kerchief.simulation.context_free import arrange
 
-from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.policies.context_free import ContextFreePolicy
-from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.questions import Answerer, Asker
-from kerchief.simulation.context_free import arrange
 
 PROMISE = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 ARMS = ContextFreeProblem(horizon=600, low=0.0, high=1.0, arms=3)

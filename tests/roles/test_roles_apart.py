@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import (Arms, Clock)
-from kerchief.core.problems import Problem
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue, UnknownName
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Charge, Guarantee, MemoryLedger, Receipt, Trust
-from kerchief.privatizers import At, CohortSums, Every, OnDemand, Privatizer, protect
+from kerchief.privatizers import At, CohortSums, Every, OnDemand, Privatizer, Protection, protect
 from kerchief.roles import Curator, Device, InProcess, Learner, Shuffler
 from kerchief.roles import messages as wire
 from kerchief.roles.messages import Ask, Batch, Done, Message, Post, Read, Reports, Tick
 from kerchief.roles.shuffler import permuted
 
 FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=6)
-POLICY = POLICIES["linucb"].make(FACTS, "tuned")
+POLICY = POLICIES["linucb"].build(FACTS, "tuned")
 QUERY: Any = POLICY.queries["moments"]
 ROOT = Stream.of(seed=1, replicate=0)
 ARMS = Arms(features=jnp.eye(3, 2), allowed=jnp.ones(3, bool))
@@ -82,7 +82,7 @@ def central(schedule: Every | At | OnDemand) -> CohortSums:
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_retry_sends_the_same_report(exact: bool) -> None:
-    local = protect(POLICY, ledger("local").budget, horizon=6)["moments"]
+    local = protect(POLICY, Protection(guarantee=ledger("local").budget), horizon=6)["moments"]
     one = device(local.exact() if exact else local)
     one.act(post(), ARMS, ROOT)
     first = one.reports(0.5, ROOT)
@@ -111,7 +111,9 @@ def test_a_device_has_nothing_to_report_before_it_acts() -> None:
 
 
 def test_simulated_noise_without_a_stream_is_refused() -> None:
-    one = device(protect(POLICY, ledger("local").budget, horizon=6)["moments"])
+    one = device(
+        protect(POLICY, Protection(guarantee=ledger("local").budget), horizon=6)["moments"]
+    )
     one.act(post(), ARMS, ROOT)
     with pytest.raises(InvalidValue, match="stream"):
         one.reports(0.5, None)

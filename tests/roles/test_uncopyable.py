@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kerchief.simulation.context_free import arrange
 
-from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
-from kerchief.policies.registry import POLICIES
+from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers.sums import Tally
 from kerchief.roles import Answerer, Bandit, Curator, Device, InProcess, Mixer, Shuffler
 from kerchief.roles.messages import Batch, Done, Mixed, Reports
-from kerchief.simulation.context_free import arrange
 
 FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=200)
 PRIVATE = ("local", "shuffle", "joint", "central")

@@ -15,29 +15,28 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from numpy.typing import NDArray
-from scipy import optimize  # type: ignore[import-untyped]
-
-from kerchief.core.errors import BudgetExceeded, InvalidValue
-from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
-from kerchief.environments.context_free import Alternating, ChanceArms
-from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.mechanisms.one_bit import OneBit
-from kerchief.policies.context_free import LOSS
-from kerchief.policies.registry import POLICIES
-from kerchief.core.queries import Loss
-from kerchief.core.channel import Channel
-from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers.billing import settle
-from kerchief.privatizers.schedule import Every
-from kerchief.privatizers.sums import CohortSums
-from kerchief.simulation import context_free
 from kerchief.simulation.context_free import (
     ContextFreeRun,
     arrange,
     channel_of,
     simulate_context_free,
 )
+from numpy.typing import NDArray
+from scipy import optimize  # type: ignore[import-untyped]
+
+from kerchief.core.channel import Channel
+from kerchief.core.errors import BudgetExceeded, InvalidValue
+from kerchief.core.queries import Loss
+from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
+from kerchief.environments.context_free import Alternating, ChanceArms
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.one_bit import OneBit
+from kerchief.policies.context_free import LOSS
+from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers.billing import settle
+from kerchief.privatizers.schedule import Every
+from kerchief.privatizers.sums import CohortSums
+from kerchief.simulation import context_free
 
 CHANCE = ChanceArms.of(arms=4, gap=0.4)
 SWINGS = Alternating.of(arms=4, gap=0.15)

@@ -18,10 +18,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.errors import BudgetExceeded, InvalidValue
-from kerchief.environments.population import Population
-from kerchief.policies.phased import (ANSWERS, Elimination)
 from kerchief.core.phases import Phase
-from kerchief.policies.registry import POLICIES
+from kerchief.environments.population import Population
+from kerchief.policies.phased import ANSWERS, Elimination
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.phases import (

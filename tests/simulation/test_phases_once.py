@@ -17,11 +17,10 @@ import pytest
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
+from kerchief.core.phases import Phase
 from kerchief.core.random import REWARD, Stream
 from kerchief.environments.population import Population
 from kerchief.policies.phased import ANSWERS
-from kerchief.core.phases import PhasePolicy, Phase
-from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.phases import (

@@ -21,7 +21,7 @@ from kerchief.environments import make_environment
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust, gaussian_noise_multiplier
-from kerchief.privatizers import At, CohortSums, Every, OnDemand, protect
+from kerchief.privatizers import At, CohortSums, Every, OnDemand, Protection, protect
 from kerchief.privatizers.schedule import Schedule
 from kerchief.privatizers.sums import Memory, Tally
 from kerchief.simulation.loop import Scene, advance, begin
@@ -99,10 +99,10 @@ def linear(
     promise: Guarantee = CENTRAL,
     **more: Any,
 ) -> Run:
-    policy = POLICIES["linucb"].make(WORLD_2D.problem(horizon), "tuned")
+    policy = POLICIES["linucb"].build(WORLD_2D.problem(horizon), "tuned")
     return simulate(
         policy=policy,
-        privatizers=protect(policy, promise, horizon=horizon),
+        privatizers=protect(policy, Protection(guarantee=promise), horizon=horizon),
         environment=WORLD_2D,
         ledger=MemoryLedger(promise),
         horizon=horizon,
@@ -330,11 +330,11 @@ def test_no_ticks_are_refused() -> None:
 @pytest.mark.nightly
 def test_serving_at_own_times_leaves_histories_as_they_are_alone() -> None:
     home = make_environment(link="probit", dim=2, arms=5, fewest=3)
-    policy = POLICIES["glm-rare"].make(home.problem(30), "tuned")
+    policy = POLICIES["glm-rare"].build(home.problem(30), "tuned")
     promise = Guarantee(epsilon=20.0, delta=1e-5, trust=Trust.JOINT)
     scene = Scene(
         policy=policy,
-        privatizers=dict(protect(policy, promise, horizon=30)),
+        privatizers=dict(protect(policy, Protection(guarantee=promise), horizon=30)),
         environment=home,
         seed=jnp.uint32(5),
     )

@@ -11,11 +11,11 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.contracts import Arms, BoundedLoss, Clock, Policy, Tree
-from kerchief.core.problems import Problem
+from kerchief.core.problems import AnyProblem, ContextFreeProblem, Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
-__all__ = ["Population", "neighbours"]
+__all__ = ["Losers", "Population", "neighbours"]
 
 Floats = NDArray[np.float64]
 
@@ -63,12 +63,11 @@ class Population:
         """One arm, beside places that are not allowed."""
         return self._arms(jnp.where(clock.round == 0, self.features, self.others))
 
-    def reward(self, world: Tree, arms: Arms, action: Array, stream: Stream) -> Array:
-        """The first user is known by the arm, which nobody else has."""
-        first = jnp.all(arms.features[0] == self.features)
-        return jnp.where(first, self.gain, self.usual)
+    def reward(self, world: Tree, arms: Arms, action: Array, clock: Clock, stream: Stream) -> Array:
+        """The first user's own, or the ordinary one."""
+        return jnp.where(clock.round == 0, self.gain, self.usual)
 
-    def regret(self, world: Tree, arms: Arms, action: Array) -> Array:
+    def regret(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
         """There is one arm, so nothing is lost."""
         return jnp.zeros((), jnp.float32)
 
@@ -89,7 +88,55 @@ class Population:
         return Arms(features=jnp.tile(features, (self.facts.arms, 1)), allowed=allowed)
 
 
-def neighbours(policy: Policy, facts: Problem, model: Tree) -> tuple[Population, Population]:
+@struct
+class Losers:
+    """A world without contexts and without chance: every user but the first loses the midpoint.
+
+    The first user's losses are at one end or at the other, question by question in turn.
+
+    Attributes:
+        facts: the public facts.
+        sign: 1 where the first question of the first user is lost most, else -1.
+        half_width: how far from the midpoint the first user's losses are.
+    """
+
+    facts: ContextFreeProblem = static()
+    sign: Array
+    half_width: Array
+
+    @classmethod
+    def of(cls, facts: ContextFreeProblem, sign: float) -> Self:
+        """The world whose first user has losses at these ends."""
+        return cls(facts=facts, sign=jnp.float32(sign), half_width=jnp.float32(facts.width / 2))
+
+    def problem(self, horizon: int) -> ContextFreeProblem:
+        """The public facts, which were settled for one horizon."""
+        assert horizon == self.facts.horizon
+        return self.facts
+
+    def init(self, stream: Stream) -> Tree:
+        """There is no hidden truth."""
+        return ()
+
+    def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
+        """Users bring none."""
+        return Arms.none()
+
+    def reward(self, world: Tree, arms: Arms, action: Array, clock: Clock, stream: Stream) -> Array:
+        """One loss for each question."""
+        questions = 1 if self.facts.arms else action.shape[0]
+        midpoint = (self.facts.low + self.facts.high) / 2
+        ends = self.sign * self.half_width * (-1.0) ** jnp.arange(questions)
+        return midpoint + jnp.where(clock.round == 0, ends, 0.0)
+
+    def regret(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
+        """Nothing is lost."""
+        return jnp.zeros((), jnp.float32)
+
+
+def neighbours(
+    policy: Policy, facts: AnyProblem, model: Tree
+) -> tuple[Population, Population] | tuple[Losers, Losers]:
     """The two populations, among corners of the domain, whose first users can move most.
 
     Args:
@@ -97,6 +144,8 @@ def neighbours(policy: Policy, facts: Problem, model: Tree) -> tuple[Population,
         facts: the public facts that it was built from.
         model: what is posted when the first user arrives.
     """
+    if isinstance(facts, ContextFreeProblem):
+        return Losers.of(facts, 1.0), Losers.of(facts, -1.0)
     corners = [
         Population.of(facts, facts.norm * direction, gain)
         for direction in _directions(facts.dim)

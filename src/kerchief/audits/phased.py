@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +13,13 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.audits.views import TOGETHER
-from kerchief.core.phases import Phase
+from kerchief.core.phases import ANSWERS, Phase, PhasePolicy
 from kerchief.core.problems import PopulationProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.environments.population import Population, World
-from kerchief.simulation.phases import Protocol, Scene, begin, play
+from kerchief.environments.population import Population, PopulationTruth
+from kerchief.privatizers.privatizer import Privatizer
+from kerchief.simulation.phases import PhaseScene, begin, phases_of, play
 
 __all__ = ["Clients", "phased_views", "phases_seen"]
 
@@ -47,7 +49,9 @@ class Clients(Population):
         )
         return cls(**vars(usual), seen=jnp.asarray(seen, jnp.float32))
 
-    def averages(self, world: World, features: Array, pulls: Array, stream: Stream) -> Array:
+    def averages(
+        self, world: PopulationTruth, features: Array, pulls: Array, stream: Stream
+    ) -> Array:
         """What one client saw."""
         return jnp.where((stream.round == 0) & (pulls > 0), self.seen, jnp.float32(0))
 
@@ -56,23 +60,22 @@ class Clients(Population):
 _PHASES = 3
 
 
-def phases_seen(protocol: Protocol) -> tuple[Phase, ...]:
-    """The first phases of a protocol, so that releases are what an onlooker sees.
+def phases_seen(policy: PhasePolicy, privatizers: Mapping[str, Privatizer]) -> tuple[Phase, ...]:
+    """The first phases of a bandit, so that releases are what an onlooker sees.
 
     Where devices add the noise, nobody is trusted, and every report is seen. So the first phase
-    then asks one client, or one an action: its releases are reports.
+    then asks one client, or one for each action: its releases are reports.
     """
-    first, *rest = protocol.phases[:_PHASES]
-    privatizer = protocol.privatizer
-    if privatizer is not None and privatizer.noisy_device:
+    first, *rest = phases_of(policy, privatizers)[:_PHASES]
+    if privatizers[ANSWERS].noisy_device:
         first = dataclasses.replace(first, clients=1, pulls=1)
     return (first, *rest)
 
 
 def phased_views(
     *,
-    policy: Phased,
-    protocol: Protocol,
+    policy: PhasePolicy,
+    privatizers: Mapping[str, Privatizer],
     runs: int,
     seed: int,
     populations: tuple[Clients, Clients] | None = None,
@@ -81,39 +84,32 @@ def phased_views(
 
     Args:
         policy: the bandit.
-        protocol: from `simulation.phases.arrange`.
+        privatizers: what protects its answers.
         runs: how often each population is played.
         seed: of the first population; the second has the next one.
         populations: other ones than those whose first client's answers are farthest apart.
     """
-    ends = populations or _farthest(policy, protocol)
+    ends = populations or _farthest(policy, privatizers)
+    phases = phases_seen(policy, privatizers)
     one, other = (
-        _seen(
-            Scene(
-                policy=policy,
-                privatizer=protocol.untimed,
-                population=population,
-                seed=jnp.uint32(number),
-            ),
-            phases_seen(protocol),
-            runs,
-        )
+        _seen(PhaseScene.of(policy, privatizers, population, number), phases, runs)
         for number, population in enumerate(ends, start=seed)
     )
     return one, other
 
 
-def _farthest(policy: Phased, protocol: Protocol) -> tuple[Clients, Clients]:
+def _farthest(
+    policy: PhasePolicy, privatizers: Mapping[str, Privatizer]
+) -> tuple[Clients, Clients]:
     """The two populations, with rewards at their bounds, whose first clients' answers differ most.
 
     One client saw the best where the other one saw the worst.
     """
-    assert isinstance(policy, Asking)
-    problem, privatizer = policy.problem, protocol.privatizer
-    assert privatizer is not None
+    problem, privatizer = policy.problem, privatizers[ANSWERS]
     world = Clients.around(problem, 0.0).init(Stream.of(seed=0, replicate=0))
-    phase = jax.tree.map(jnp.int32, phases_seen(protocol)[0])
-    asked = policy.ask(world.features, policy.init(), phase, noisy=True)
+    phase = jax.tree.map(jnp.int32, phases_seen(policy, privatizers)[0])
+    state = policy.init({ANSWERS: privatizer.outlook})
+    asked = policy.ask(world.features, state, phase, noisy=True)
 
     def told(averages: Floats) -> Array:
         return privatizer.query.encode(policy.answer(asked, 0, jnp.asarray(averages)))
@@ -130,7 +126,7 @@ def _farthest(policy: Phased, protocol: Protocol) -> tuple[Clients, Clients]:
     return Clients.around(problem, one), Clients.around(problem, other)
 
 
-def _seen(scene: Scene, phases: tuple[Phase, ...], runs: int) -> Floats:
+def _seen(scene: PhaseScene, phases: tuple[Phase, ...], runs: int) -> Floats:
     """What these runs showed, some runs after others."""
     chunks = []
     for start in range(0, runs, TOGETHER):

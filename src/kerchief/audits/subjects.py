@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -11,23 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.audits.audit import Audit, check_runs, look
-from kerchief.audits.context_free import plain_views
 from kerchief.audits.phased import phased_views
 from kerchief.audits.specimens import SPECIMENS
-from kerchief.audits.views import contextual_views
-from kerchief.core.convex import Ball
+from kerchief.audits.views import round_views
 from kerchief.core.errors import InvalidValue, UnknownName
-from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.phases import PhasePolicy
+from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
 from kerchief.core.validate import whole
-from kerchief.environments.context_free_convex import Quadratic
-from kerchief.environments.population import Population
-from kerchief.environments.worlds import make_environment
-from kerchief.policies import POLICIES
-from kerchief.policies.registry import POLICIES
+from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privatizers.registry import protect
-from kerchief.simulation import context_free, phases
+from kerchief.privatizers.protect import Protection
+from kerchief.roles.arrange import arrange
+from kerchief.simulation.run import AnyEnvironment
 
 __all__ = ["HORIZON", "KINDS", "ROUNDS", "RUNS", "Kind", "Subject", "entries", "find"]
 
@@ -47,17 +44,17 @@ class Kind:
     """One kind of thing that can be audited.
 
     Attributes:
-        registry: the things, by name.
+        entries: the things, by name.
         views: what is seen of one of them in two neighbouring populations, from its name, the
             claim, how often each population is played, and a seed.
     """
 
-    registry: Registry[Any]
+    entries: Callable[[], Any]
     views: Callable[[str, Guarantee, int, int], Views]
 
     def trusts(self, name: str) -> tuple[str, ...]:
         """The trusts under which a thing claims something."""
-        return tuple(trust for trust in self.registry[name].trusts if trust != Trust.NONE)
+        return tuple(trust for trust in self.entries()[name].trusts if trust != Trust.NONE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,7 +77,7 @@ class Subject:
     @property
     def runs(self) -> int:
         """How often each population is played, if nothing is said."""
-        entry = KINDS[self.kind].registry[self.name]
+        entry = KINDS[self.kind].entries()[self.name]
         return int(getattr(entry, "runs", RUNS))
 
     def audit(
@@ -123,7 +120,7 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
     Raises:
         KerchiefError: there is no such thing, or not under this trust, or it claims nothing.
     """
-    kinds = [kind] if kind else [word for word, one in KINDS.items() if name in one.registry]
+    kinds = [kind] if kind else [word for word, one in KINDS.items() if name in one.entries()]
     if not kinds:
         known = ", ".join(KINDS)
         raise UnknownName(
@@ -148,39 +145,37 @@ def entries() -> Iterator[Subject]:
     ['local', 'shuffle', 'central']
     """
     for word, kind in KINDS.items():
-        for name in kind.registry:
+        for name in kind.entries():
             if "@" not in name:
                 yield from (
                     Subject(kind=word, name=name, trust=trust) for trust in kind.trusts(name)
                 )
 
 
-def _contextual(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
-    entry = POLICIES[name]
-    facts = make_environment(link=entry.home or "linear", dim=2, arms=2).problem(HORIZON)
-    policy = entry.build(facts, "tuned", (claim.epsilon, claim.delta))
-    privatizers = protect(policy, claim, horizon=HORIZON)
-    return contextual_views(
-        policy=policy, privatizers=privatizers, facts=facts, runs=runs, seed=seed
+def _bandit(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
+    """A bandit in the smallest world of its home."""
+    entry, protection = POLICIES[name], Protection(guarantee=claim)
+    facts = _world(entry).problem(ROUNDS if PopulationProblem in entry.problems[:1] else HORIZON)
+    made = arrange(name, facts, protection)
+    if isinstance(made.policy, PhasePolicy):
+        return phased_views(policy=made.policy, privatizers=made.privatizers, runs=runs, seed=seed)
+    return round_views(
+        policy=made.policy, privatizers=made.privatizers, facts=facts, runs=runs, seed=seed
     )
 
 
-def _phased(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
-    problem = Population.of(dim=2, arms=4, clients=10_000).problem(ROUNDS)
-    policy = PHASED[name].make(problem, "tuned")
-    protocol = phases.arrange(policy, claim)
-    return phased_views(policy=policy, protocol=protocol, runs=runs, seed=seed)
-
-
-def _plain(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
-    entry = CONTEXT_FREE[name]
-    problem = ContextFreeProblem(horizon=HORIZON, low=0.0, high=1.0, arms=2)
-    if entry.actions == "domain":
-        problem = Quadratic.of(domain=Ball(dim=2)).problem(HORIZON)
-    policy, privatizers = context_free.arrange(
-        partial(entry.make, problem, "tuned"), claim, horizon=HORIZON
+def _world(entry: PolicyEntry) -> AnyEnvironment:
+    home, kind = ENVIRONMENTS[entry.home or "linear"], entry.problems[0]
+    sizes = {"dim": 2, "arms": 4 if kind is PopulationProblem else 2, "clients": 10_000}
+    world: AnyEnvironment = home.make(
+        **{name: size for name, size in sizes.items() if name in home.options}
     )
-    return plain_views(policy=policy, privatizers=privatizers, runs=runs, seed=seed)
+    return world
+
+
+def _first_taking(kind: type[AnyProblem]) -> Mapping[str, PolicyEntry]:
+    """The bandits whose first kind of problem this is."""
+    return {name: entry for name, entry in POLICIES.items() if entry.problems[0] is kind}
 
 
 def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
@@ -192,7 +187,10 @@ def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
 KINDS: Registry[Kind] = Registry("kind of audit")
 """What can be audited, by the word of `--kind`; a name that two kinds have means the first."""
 
-KINDS.add("contextual", Kind(registry=POLICIES, views=_contextual))
-KINDS.add("phased", Kind(registry=PHASED, views=_phased))
-KINDS.add("plain", Kind(registry=CONTEXT_FREE, views=_plain))
-KINDS.add("mechanism", Kind(registry=SPECIMENS, views=_mechanism))
+for _word, _problem in (
+    ("contextual", Problem),
+    ("phased", PopulationProblem),
+    ("plain", ContextFreeProblem),
+):
+    KINDS.add(_word, Kind(entries=partial(_first_taking, _problem), views=_bandit))
+KINDS.add("mechanism", Kind(entries=lambda: SPECIMENS, views=_mechanism))

@@ -1,4 +1,4 @@
-"""What an onlooker sees of a bandit with contexts: all that leaves devices or is released."""
+"""What an onlooker sees of a bandit that goes by rounds: all that leaves devices or is released."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.audits.neighbours import Population, neighbours
+from kerchief.audits.neighbours import neighbours
 from kerchief.core.contracts import BoundedLoss, Clock, Outlook, Policy, Start, Tree
-from kerchief.core.problems import Problem
+from kerchief.core.problems import AnyProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.simulation.loop import Scene, advance, begin
 
-__all__ = ["TOGETHER", "Tapped", "contextual_views"]
+__all__ = ["TOGETHER", "Tapped", "round_views"]
 
 Floats = NDArray[np.float64]
 
@@ -105,13 +105,14 @@ class Tapped:
         return dataclasses.replace(tally, inner=self.inner.clear(tally.inner))
 
 
-def contextual_views(
+def round_views(
     *,
     policy: Policy,
     privatizers: Mapping[str, Privatizer],
-    facts: Problem,
+    facts: AnyProblem,
     runs: int,
     seed: int,
+    worlds: tuple[Any, Any] | None = None,
 ) -> tuple[Floats, Floats]:
     """Play many runs of two neighbouring populations: what was seen, by run, place and number.
 
@@ -119,10 +120,11 @@ def contextual_views(
 
     Args:
         policy: the bandit.
-        privatizers: one a query.
+        privatizers: one for each query.
         facts: the public facts that the bandit was built from; as many users take part.
         runs: how often each population is played.
         seed: of the first population; the second has the next one.
+        worlds: other populations than those whose first users can move most.
     """
     model = policy.publish(policy.init({name: p.outlook for name, p in privatizers.items()}))
     tapped: Any = {
@@ -133,7 +135,7 @@ def contextual_views(
             Scene(policy=policy, privatizers=tapped, environment=world, seed=jnp.uint32(number)),
             runs,
         )
-        for number, world in enumerate(neighbours(policy, facts, model), start=seed)
+        for number, world in enumerate(worlds or neighbours(policy, facts, model), start=seed)
     )
     return one, other
 
@@ -141,7 +143,6 @@ def contextual_views(
 def _seen(scene: Scene, runs: int) -> Floats:
     """What these runs showed, some runs after others."""
     world: Any = scene.environment
-    assert isinstance(world, Population)
     chunks = []
     for start in range(0, runs, TOGETHER):
         numbers = jnp.arange(start, min(start + TOGETHER, runs), dtype=jnp.uint32)

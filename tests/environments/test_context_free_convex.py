@@ -11,6 +11,7 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball, Box, Domain, Simplex
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
@@ -38,15 +39,16 @@ def played(request: pytest.FixtureRequest) -> tuple[ConvexWorld, dict[str, NDArr
     @jax.vmap
     def lose(round: Array) -> Array:
         at = Stream.of(seed=2, replicate=0).at(REWARD, round=round)
-        return world.losses(truth, points, round, at)
+        return world.reward(truth, Arms.none(), points, Clock(round=round, since={}), at)
 
-    regret = jax.jit(world.regret)
-    one = [regret(truth, point[None], jnp.int32(0)) for point in points]
+    start = Clock(round=jnp.int32(0), since={})
+    regret = jax.jit(lambda truth, points: world.regret(truth, Arms.none(), points, start))
+    one = [regret(truth, point[None]) for point in points]
     return world, {
         "points": np.asarray(points),
         "losses": np.asarray(lose(jnp.arange(COUNT, dtype=jnp.int32))),
         "regret": np.asarray(one),
-        "both": np.asarray(regret(truth, points[1:], jnp.int32(0))),
+        "both": np.asarray(regret(truth, points[1:])),
     }
 
 

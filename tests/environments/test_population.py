@@ -15,14 +15,14 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import REWARD, WORLD, Stream
-from kerchief.environments.population import EXACT, Population, World
+from kerchief.environments.population import EXACT, Population, PopulationTruth
 
 ROOT = Stream.of(seed=3, replicate=0)
 CLIENTS = 40_000
 
 
 def seen(
-    population: Population, world: World, features: Array, pulls: list[int]
+    population: Population, world: PopulationTruth, features: Array, pulls: list[int]
 ) -> NDArray[np.float64]:
     """What many clients saw, a row each."""
 
@@ -36,10 +36,10 @@ def seen(
     return np.asarray(all_clients(jnp.arange(CLIENTS)), np.float64)
 
 
-def alike(mean: float, spread: float = 0.0) -> tuple[Population, World, Array]:
+def alike(mean: float, spread: float = 0.0) -> tuple[Population, PopulationTruth, Array]:
     """A world with one direction, in which one action has this mean."""
     population = Population.of(dim=2, arms=1, spread=spread)
-    world = World(parameter=jnp.array([mean, 0.0]), features=jnp.eye(1, 2))
+    world = PopulationTruth(parameter=jnp.array([mean, 0.0]), features=jnp.eye(1, 2))
     return population, world, world.features
 
 
@@ -83,7 +83,7 @@ def test_averages_stay_in_their_range_and_nothing_is_nothing() -> None:
 def test_clients_differ_by_the_spread() -> None:
     population = Population.of(dim=3, arms=2, spread=0.2)
     x = jnp.array([[0.6, 0.8, 0.0], [0.0, 1.0, 0.0]])
-    world = World(parameter=jnp.array([0.1, 0.0, 0.2]), features=x)
+    world = PopulationTruth(parameter=jnp.array([0.1, 0.0, 0.2]), features=x)
     averages = seen(population, world, x, [10**9, 10**9])
     found = np.cov(averages.T)
     np.testing.assert_allclose(found, 0.04 * np.array([[1, 0.8], [0.8, 1]]), atol=0.04 * 0.04)
@@ -106,7 +106,7 @@ def test_worlds_are_redrawn_or_fixed() -> None:
 def test_losses_are_against_the_best_action() -> None:
     population = Population.of(dim=2, arms=3)
     x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    world = World(parameter=jnp.array([0.5, 0.5]), features=x)
+    world = PopulationTruth(parameter=jnp.array([0.5, 0.5]), features=x)
     np.testing.assert_allclose(population.losses(world), [0.2, 0.2, 0.0], atol=1e-7)
 
 

@@ -19,7 +19,7 @@ from kerchief.core.errors import InvalidValue, KerchiefError, UnknownName
 from kerchief.core.links import link_named
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import NOISES, GLMEnvironment, make_environment
-from kerchief.environments.worlds import World
+from kerchief.environments.worlds import GLMTruth
 
 ERROR = 1e-6
 ROOT = Stream.of(seed=17, replicate=1)
@@ -39,6 +39,9 @@ class Top(Edge):
     greatest = True
 
 
+START = Clock(round=jnp.int32(0), since={})
+
+
 def rewards(
     world: GLMEnvironment, score: float, count: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -50,7 +53,8 @@ def rewards(
     @jax.jit
     @jax.vmap
     def draw(round: Array) -> Array:
-        return world.reward(truth, arms, jnp.int32(0), ROOT.at(REWARD, round=round))
+        clock = Clock(round=round, since={})
+        return world.reward(truth, arms, jnp.int32(0), clock, ROOT.at(REWARD, round=round))
 
     return np.asarray(draw(jnp.arange(count, dtype=jnp.uint32)), np.float64)
 
@@ -124,7 +128,7 @@ def test_regret_is_against_the_best_allowed_arm() -> None:
     truth = world.init(ROOT.at(WORLD))
     features = truth.parameter[None] * jnp.array([[0.2], [0.5], [0.9]])
     arms = Arms(features=features, allowed=jnp.array([True, True, False]))
-    lost = [float(world.regret(truth, arms, jnp.int32(action))) for action in range(2)]
+    lost = [float(world.regret(truth, arms, jnp.int32(action), START)) for action in range(2)]
     np.testing.assert_allclose(lost, [0.3, 0.0], atol=1e-6)
 
 
@@ -155,7 +159,7 @@ def test_masks_honour_the_fewest_at_the_edge(edge: type[Edge]) -> None:
 
     def count(arms: int, fewest: int) -> Array:
         world = make_environment(contexts="fixed", dim=1, arms=arms, fewest=fewest)
-        truth = World(parameter=jnp.ones(1), kept=jnp.ones((arms, 1)))
+        truth = GLMTruth(parameter=jnp.ones(1), kept=jnp.ones((arms, 1)))
         return world.arms(truth, CLOCK, stream).allowed.sum()
 
     counts = jax.jit(lambda: [count(arms, fewest) for arms, fewest in sizes])()

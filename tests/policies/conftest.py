@@ -49,9 +49,10 @@ def _turns(
 
     @jax.jit
     def turn(carry: Tree, round: Array) -> Tree:
-        arms = world.arms(truth, Clock(round=round, since={}), root.at(ARMS, round=round))
+        clock = Clock(round=round, since={})
+        arms = world.arms(truth, clock, root.at(ARMS, round=round))
         action = bandit.act(carry, arms, round, root)
-        reward = world.reward(truth, arms, action, root.at(REWARD, round=round))
+        reward = world.reward(truth, arms, action, clock, root.at(REWARD, round=round))
         carry = bandit.learn(carry, arms, action, reward, round, root)
         return carry, arms, action, reward, bandit.wishes(carry, round)
 

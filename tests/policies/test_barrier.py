@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from kerchief.policies.context_free.registry import CONTEXT_FREE
-from kerchief.simulation.context_free import arrange, simulate_context_free
 
 from kerchief.core.channel import Channel
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball, Box, Domain, Simplex
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, Quadratic
+from kerchief.policies import POLICIES, Terms
 from kerchief.policies.context_free.barrier import Barrier, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import Protection
+from kerchief.roles.arrange import arrange
+from kerchief.simulation import simulate
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 CLEAR = Channel.clear(low=0.0, high=2.0)
+
+
+def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
+    """A bandit for what reports will be like."""
+    return POLICIES[name].build(problem, mode, Terms(epsilon=1.0, delta=0.0, channel=channel))
 
 
 def _game(*, smoothness: float, convexity: float = 0.0) -> ContextFreeProblem:
@@ -65,14 +74,14 @@ def test_losses_that_promise_too_little_are_refused() -> None:
     heavy = Channel(low=None, high=None, spread=2.0, heavy=True)
     for name in ("one-point-smooth", "one-point-strong"):
         with pytest.raises(InvalidValue, match="heavier"):
-            CONTEXT_FREE[name].make(_game(smoothness=1.0, convexity=1.0), "theory", heavy)
+            made(name, _game(smoothness=1.0, convexity=1.0), "theory", heavy)
 
 
 @pytest.mark.parametrize("name", ["one-point-smooth", "one-point-strong"])
 def test_estimates_are_right_on_average(name: str) -> None:
     """A quadratic's mean slope over an ellipsoid is its slope in the middle."""
     world = Quadratic.of(domain=Simplex(dim=4), noise=0.0)
-    policy = CONTEXT_FREE[name].make(world.problem(10_000), "tuned", CLEAR)
+    policy = made(name, world.problem(10_000), "tuned", CLEAR)
     assert isinstance(policy, Barrier)
     truth = world.init(Stream.of(seed=1, replicate=0).at(WORLD))
     place = jnp.array([0.1, -0.05, 0.02])
@@ -85,8 +94,8 @@ def test_estimates_are_right_on_average(name: str) -> None:
     def estimate(replicate: Array) -> Array:
         at = Stream.of(seed=7, replicate=replicate).at(POLICY)
         action = policy.propose(state, jnp.int32(5), at)
-        losses = world.losses(truth, action, jnp.int32(5), at)
-        after = policy.update(state, action, policy.answer(action, losses)[None], jnp.int32(5))
+        losses = world.reward(truth, Arms.none(), action, Clock(round=jnp.int32(5), since={}), at)
+        after = policy.learn(state, action, policy.answer(action, losses)[None], jnp.int32(5))
         return (after.pull + policy.growth * place) / policy.step
 
     found = np.asarray(estimate(jnp.arange(count, dtype=jnp.uint32)))
@@ -107,7 +116,7 @@ def test_points_stay_in_the_set_and_the_leader_is_followed(name: str, domain: Do
     """Under reports that pull to the boundary for ever, far beyond any loss."""
     rounds = 400
     world = Quadratic.of(domain=domain)
-    policy = CONTEXT_FREE[name].make(world.problem(rounds), "tuned", CLEAR)
+    policy = made(name, world.problem(rounds), "tuned", CLEAR)
     assert isinstance(policy, Barrier)
     root = Stream.of(seed=4, replicate=0)
     drift = domain.direction(root.at(WORLD))
@@ -115,7 +124,7 @@ def test_points_stay_in_the_set_and_the_leader_is_followed(name: str, domain: Do
     def turn(state: State, round: Array) -> tuple[State, Array]:
         action = policy.propose(state, round, root.at(POLICY, round=round))
         report = 5 * (drift @ (action[0] - domain.center()))[None]
-        return policy.update(state, action, report, round), action[0]
+        return policy.learn(state, action, report, round), action[0]
 
     last, actions = jax.jit(partial(jax.lax.scan, turn))(policy.init({}), jnp.arange(rounds))
     for point in np.asarray(actions):
@@ -139,9 +148,11 @@ def test_curvature_pays() -> None:
     world, horizon = Quadratic.of(domain=Ball(dim=2)), 10_000
     lost = {}
     for name in ("one-point-smooth", "one-point-strong"):
-        make = partial(CONTEXT_FREE[name].make, world.problem(horizon), "theory")
-        policy, privatizers = arrange(make, LOCAL, horizon=horizon)
-        lost[name] = simulate_context_free(
+        protected = arrange(
+            name, world.problem(horizon), Protection(guarantee=LOCAL), mode="theory"
+        )
+        policy, privatizers = protected.policy, protected.privatizers
+        lost[name] = simulate(
             policy=policy,
             privatizers=privatizers,
             environment=world,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
-from kerchief.simulation.context_free import arrange, simulate_context_free
 
 from kerchief.core.convex import Ball
 from kerchief.environments.context_free_convex import CONVEX
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import Protection
+from kerchief.roles.arrange import arrange
+from kerchief.simulation import simulate
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 HORIZONS = (2_000, 20_000, 200_000)
@@ -18,11 +18,11 @@ HORIZONS = (2_000, 20_000, 200_000)
 
 def _regret(name: str, shape: str, horizon: int) -> float:
     world = CONVEX[shape].of(domain=Ball(dim=2))
-    make = partial(CONTEXT_FREE[name].make, world.problem(horizon), "theory")
-    policy, privatizers = arrange(make, LOCAL, horizon=horizon)
-    run = simulate_context_free(
-        policy=policy,
-        privatizers=privatizers,
+    problem = world.problem(horizon)
+    made = arrange(name, problem, Protection(guarantee=LOCAL), mode="theory")
+    run = simulate(
+        policy=made.policy,
+        privatizers=made.privatizers,
         environment=world,
         ledger=MemoryLedger(LOCAL),
         horizon=horizon,

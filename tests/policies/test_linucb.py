@@ -227,7 +227,7 @@ def test_without_noise_it_is_ridge_linucb() -> None:
         clock = Clock(round=round, since={})
         arms = world.arms(truth, clock, ROOT.at(ARMS, round=round))
         action = learner.act(model, arms, clock, ROOT)
-        reward = world.reward(truth, arms, action, ROOT.at(REWARD, round=round))
+        reward = world.reward(truth, arms, action, clock, ROOT.at(REWARD, round=round))
         record = learner.record(model, arms, action, reward)["moments"]
         release = Release(
             total=now.total + query.encode(record), count=now.count + 1, noise=jnp.float64(0)

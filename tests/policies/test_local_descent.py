@@ -23,6 +23,7 @@ from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment
 from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.policies import Terms
 from kerchief.policies.glm.local_descent import Learner, LocalDescent
 from kerchief.policies.glm.local_paper import PrintedDescent, ThreeBlocks, printed_deviation
 from kerchief.policies.registry import POLICIES, Mode
@@ -44,7 +45,7 @@ def facts(**changes: Any) -> Problem:
 def paper(epsilon: float = math.inf, delta: float = 0.05, **changes: Any) -> PrintedDescent:
     build = POLICIES["glm-local@paper"].promised
     assert build is not None
-    made = build(facts(**changes), "tuned", epsilon, delta)
+    made = build(facts(**changes), "tuned", Terms(epsilon=epsilon, delta=delta))
     assert isinstance(made, PrintedDescent)
     return made
 

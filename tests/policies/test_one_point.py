@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from kerchief.policies.context_free.registry import CONTEXT_FREE
-from kerchief.simulation.context_free import arrange, simulate_context_free
 
 from kerchief.core.channel import Channel
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball, Box, Domain, Simplex
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, Linear, Quadratic
+from kerchief.policies import POLICIES, Terms
 from kerchief.policies.context_free.base import LOSS
 from kerchief.policies.context_free.domain import Anywhere, BestSeen
 from kerchief.policies.context_free.one_point import OnePoint, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import Protection
+from kerchief.roles.arrange import arrange
+from kerchief.simulation import simulate
 
 LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
+
+
+def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
+    """A bandit for what reports will be like."""
+    return POLICIES[name].build(problem, mode, Terms(epsilon=1.0, delta=0.0, channel=channel))
 
 
 def test_radius_and_step_are_those_of_the_least_bound() -> None:
@@ -52,10 +61,9 @@ def test_a_short_game_keeps_the_sphere_in_the_set() -> None:
 
 def test_arms_are_refused() -> None:
     with pytest.raises(InvalidValue, match="5 arms and no domain"):
-        CONTEXT_FREE["one-point"].make(
+        OnePoint.of(
             ContextFreeProblem(horizon=10, low=0.0, high=1.0, arms=5),
-            "tuned",
-            Channel.clear(low=0.0, high=1.0),
+            channel=Channel.clear(low=0.0, high=1.0),
         )
 
 
@@ -71,8 +79,8 @@ def test_estimates_are_right_on_average_whatever_the_mean_taken_off() -> None:
     def estimate(replicate: Array) -> Array:
         at = Stream.of(seed=7, replicate=replicate).at(POLICY)
         action = policy.propose(state, jnp.int32(5), at)
-        losses = world.losses(truth, action, jnp.int32(5), at)
-        after = policy.update(state, action, policy.answer(action, losses)[None], jnp.int32(5))
+        losses = world.reward(truth, Arms.none(), action, Clock(round=jnp.int32(5), since={}), at)
+        after = policy.learn(state, action, policy.answer(action, losses)[None], jnp.int32(5))
         return (state.point - after.point) / policy.step
 
     found = np.asarray(estimate(jnp.arange(count, dtype=jnp.uint32)))
@@ -89,10 +97,12 @@ def test_without_noise_it_is_descent_on_the_sphere() -> None:
 
     def turn(state: State, round: Array) -> tuple[State, tuple[Array, ...]]:
         action = policy.propose(state, round, seed.at(POLICY, round=round))
-        losses = world.losses(truth, action, round, seed.at(REWARD, round=round))
+        losses = world.reward(
+            truth, Arms.none(), action, Clock(round=round, since={}), seed.at(REWARD, round=round)
+        )
         report = policy.queries[LOSS].encode(policy.answer(action, losses))
         direction = world.domain.direction(seed.at(POLICY, round=round))
-        return policy.update(state, action, report, round), (action[0], direction, losses[0])
+        return policy.learn(state, action, report, round), (action[0], direction, losses[0])
 
     _, played = jax.lax.scan(turn, policy.init({}), jnp.arange(rounds))
     radius, step = float(policy.radius), float(policy.step)
@@ -109,13 +119,13 @@ def test_without_noise_it_is_descent_on_the_sphere() -> None:
 @pytest.mark.parametrize("domain", [Simplex(dim=3), Ball(dim=2, radius=0.5)], ids=str)
 def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Domain) -> None:
     world = Quadratic.of(domain=domain)
-    policy = CONTEXT_FREE[name].make(world.problem(200), "tuned", Channel.clear(low=0.0, high=1.0))
+    policy = made(name, world.problem(200), "tuned", Channel.clear(low=0.0, high=1.0))
     root = Stream.of(seed=8, replicate=0)
 
     def turn(state: State, round: Array) -> tuple[State, Array]:
         action = policy.propose(state, round, root.at(POLICY, round=round))
         report = 100 * root.at(REWARD, round=round).normal(1)
-        return policy.update(state, action, report, round), action
+        return policy.learn(state, action, report, round), action
 
     _, actions = jax.jit(partial(jax.lax.scan, turn))(policy.init({}), jnp.arange(200))
     points = actions.reshape(-1, domain.dim)
@@ -126,9 +136,11 @@ def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Do
 
 def test_it_learns_from_protected_losses() -> None:
     world, horizon = Absolute.of(domain=Ball(dim=2)), 20_000
-    make = partial(CONTEXT_FREE["one-point"].make, world.problem(horizon), "tuned")
-    policy, privatizers = arrange(make, LOCAL, horizon=horizon)
-    run = simulate_context_free(
+    protected = arrange(
+        "one-point", world.problem(horizon), Protection(guarantee=LOCAL), mode="tuned"
+    )
+    policy, privatizers = protected.policy, protected.privatizers
+    run = simulate(
         policy=policy,
         privatizers=privatizers,
         environment=world,
@@ -154,9 +166,7 @@ def test_yardsticks_stay_in_the_set(domain: Domain) -> None:
     """Random points are spread over the set; greedy play ends at one of them."""
     problem = Absolute.of(domain=domain).problem(50)
     free, channel = Stream.of(seed=1, replicate=0), Channel.clear(low=0.0, high=1.0)
-    uniform, greedy = (
-        CONTEXT_FREE[name].make(problem, "tuned", channel) for name in ("uniform", "greedy")
-    )
+    uniform, greedy = (made(name, problem, "tuned", channel) for name in ("uniform", "greedy"))
     assert isinstance(uniform, Anywhere)
     assert isinstance(greedy, BestSeen)
     assert uniform.queries == {}
@@ -169,8 +179,8 @@ def test_yardsticks_stay_in_the_set(domain: Domain) -> None:
     state = greedy.init({})
     for round, report in enumerate((0.7, 0.2, 0.4)):
         action = jnp.asarray(points[round])[None]
-        state = greedy.update(state, action, jnp.asarray([report]), jnp.int32(round))
+        state = greedy.learn(state, action, jnp.asarray([report]), jnp.int32(round))
     late = greedy.propose(state, jnp.int32(30), free.at(POLICY, round=30))
     np.testing.assert_allclose(late[0], points[1])
-    later = greedy.update(state, late, jnp.asarray([0.0]), jnp.int32(30))
+    later = greedy.learn(state, late, jnp.asarray([0.0]), jnp.int32(30))
     np.testing.assert_allclose(greedy.recommend(later), points[1])

@@ -9,7 +9,7 @@ import pytest
 from kerchief.core.contracts import Start
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
-from kerchief.policies import POLICIES
+from kerchief.policies import POLICIES, Terms
 from kerchief.policies.glm.rare_switching import RarelySwitching
 from kerchief.policies.glm.rare_switching_paper import LongSteps, ridge_of_the_paper
 from kerchief.privacy import Guarantee, Trust
@@ -22,7 +22,7 @@ STEEPEST = 1 / np.sqrt(2 * np.pi)
 def rule(epsilon: float, delta: float = 0.02) -> RarelySwitching:
     make = POLICIES["glm@paper"].promised
     assert make is not None
-    policy = make(PROBLEM, "tuned", epsilon, delta)
+    policy = make(PROBLEM, "tuned", Terms(epsilon=epsilon, delta=delta))
     assert isinstance(policy, RarelySwitching)
     return policy
 

@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from kerchief.policies.context_free.registry import CONTEXT_FREE
-from kerchief.simulation.context_free import ContextFreeRun, arrange, simulate_context_free
 
 from kerchief.core.channel import Channel
-from kerchief.core.contracts import Clock
+from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball, Box
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, ConvexWorld, Quadratic
+from kerchief.policies import POLICIES, Terms
 from kerchief.policies.context_free.base import LOSS
 from kerchief.policies.context_free.two_point import State, TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import Protection
+from kerchief.roles.arrange import arrange
+from kerchief.simulation import Run, simulate
 
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+
+
+def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
+    """A bandit for what reports will be like."""
+    return POLICIES[name].build(problem, mode, Terms(epsilon=1.0, delta=0.0, channel=channel))
 
 
 def _local(epsilon: float) -> Guarantee:
     return Guarantee(epsilon=epsilon, delta=0.0, trust=Trust.LOCAL)
 
 
-def _play(name: str, world: ConvexWorld, *, horizon: int, epsilon: float) -> ContextFreeRun:
-    make = partial(CONTEXT_FREE[name].make, world.problem(horizon), "tuned")
-    policy, privatizers = arrange(make, _local(epsilon), horizon=horizon)
-    return simulate_context_free(
-        policy=policy,
-        privatizers=privatizers,
+def _play(name: str, world: ConvexWorld, *, horizon: int, epsilon: float) -> Run:
+    protected = arrange(name, world.problem(horizon), Protection(guarantee=_local(epsilon)))
+    return simulate(
+        policy=protected.policy,
+        privatizers=protected.privatizers,
         environment=world,
         ledger=MemoryLedger(_local(epsilon)),
         horizon=horizon,
@@ -92,18 +98,20 @@ def test_games_without_a_domain_or_without_curvature_are_refused() -> None:
 def test_without_noise_it_is_expected_gradient_descent(name: str) -> None:
     rounds, dim, half = 60, 3, 0.7
     world = Quadratic.of(domain=Box(dim=dim, half=half))
-    policy = CONTEXT_FREE[name].make(world.problem(rounds), "tuned", CLEAR)
+    policy = made(name, world.problem(rounds), "tuned", CLEAR)
     assert isinstance(policy, TwoPoint)
     root = Stream.of(seed=2, replicate=0)
     truth = world.init(root.at(WORLD))
 
     def turn(state: State, round: Array) -> tuple[State, tuple[Array, ...]]:
         action = policy.propose(state, round, root.at(POLICY, round=round))
-        losses = world.losses(truth, action, round, root.at(REWARD, round=round))
+        losses = world.reward(
+            truth, Arms.none(), action, Clock(round=round, since={}), root.at(REWARD, round=round)
+        )
         report = policy.queries[LOSS].encode(policy.answer(action, losses))
         direction = world.domain.direction(root.at(POLICY, round=round))
         user = truth.best + world.noise * world.domain.direction(root.at(REWARD, round=round))
-        return policy.update(state, action, report, round), (action, direction, user)
+        return policy.learn(state, action, report, round), (action, direction, user)
 
     _, played = jax.lax.scan(turn, policy.init({}), jnp.arange(rounds))
     actions, directions, users = (np.asarray(part) for part in played)
@@ -122,9 +130,10 @@ def test_without_noise_it_is_expected_gradient_descent(name: str) -> None:
 @pytest.mark.parametrize("lies", [[1e12, -1e12], [-1e300, 1e300], [np.nan, 0.0], [np.inf, -np.inf]])
 def test_a_lying_loss_function_cannot_move_the_report_beyond_the_bound(lies: list[float]) -> None:
     world = Quadratic.of(domain=Ball(dim=2))
-    make = partial(CONTEXT_FREE["two-point"].make, world.problem(100), "tuned")
     for guarantee in (FREE, _local(1.0)):
-        policy, privatizers = arrange(make, guarantee, horizon=100)
+        protected = arrange("two-point", world.problem(100), Protection(guarantee=guarantee))
+        policy, privatizers = protected.policy, protected.privatizers
+        assert isinstance(policy, TwoPoint)
         number = policy.answer(jnp.zeros((2, 2)), jnp.array(lies))
         privatizer = privatizers[LOSS]
         assert float(jnp.abs(privatizer.query.encode(number)).max()) <= 2.0
@@ -142,7 +151,12 @@ def test_slopes_of_close_points_keep_their_digits() -> None:
     truth = world.init(root.at(WORLD))
     point = jnp.array([0.1, -0.3, 0.2])
     action = policy.propose(State(point=point), jnp.int32(0), root.at(POLICY))
-    slope = policy.answer(action, world.losses(truth, action, jnp.int32(0), root.at(REWARD)))
+    slope = policy.answer(
+        action,
+        world.reward(
+            truth, Arms.none(), action, Clock(round=jnp.int32(0), since={}), root.at(REWARD)
+        ),
+    )
     user = truth.best + world.noise * world.domain.direction(root.at(REWARD))
     expected = (point - user) @ world.domain.direction(root.at(POLICY))
     assert float(slope) == pytest.approx(float(expected), abs=1e-9)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -15,12 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from kerchief.simulation.context_free import (
-    ContextFreeRun,
-    arrange,
-    channel_of,
-    simulate_context_free,
-)
 from numpy.typing import NDArray
 from scipy import optimize  # type: ignore[import-untyped]
 
@@ -31,12 +25,15 @@ from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free import Alternating, ChanceArms
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.one_bit import OneBit
-from kerchief.policies.context_free import LOSS
+from kerchief.policies.context_free.base import LOSS
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import Protection, channel_of
 from kerchief.privatizers.billing import settle
 from kerchief.privatizers.schedule import Every
 from kerchief.privatizers.sums import CohortSums
-from kerchief.simulation import context_free
+from kerchief.roles.arrange import arrange
+from kerchief.simulation import Run, simulate
+from kerchief.simulation import run as running
 
 CHANCE = ChanceArms.of(arms=4, gap=0.4)
 SWINGS = Alternating.of(arms=4, gap=0.15)
@@ -51,13 +48,13 @@ def promise(epsilon: float) -> Guarantee:
 
 
 def built(name: str, epsilon: float = 4.0, *, world: Any = CHANCE, horizon: int = HORIZON) -> Any:
-    make = partial(CONTEXT_FREE[name].make, world.problem(horizon), "tuned")
-    return arrange(make, promise(epsilon), horizon=horizon)
+    made = arrange(name, world.problem(horizon), Protection(guarantee=promise(epsilon)))
+    return made.policy, made.privatizers
 
 
 def run(
     name: str, epsilon: float = 4.0, *, world: Any = CHANCE, horizon: int = HORIZON, **changes: Any
-) -> ContextFreeRun:
+) -> Run:
     policy, privatizers = built(name, epsilon, world=world, horizon=horizon)
     choices: dict[str, Any] = {
         "policy": policy,
@@ -69,11 +66,20 @@ def run(
         "seed": 5,
         "ticks": 10,
     }
-    return simulate_context_free(**choices | changes)
+    return simulate(**choices | changes)
+
+
+def pulls(found: Run) -> NDArray[np.int64]:
+    return found.releases[LOSS]
+
+
+def rights(found: Run) -> NDArray[np.float64]:
+    assert found.right is not None
+    return found.right
 
 
 @lru_cache
-def ran(name: str, epsilon: float = 4.0, world: Any = CHANCE) -> ContextFreeRun:
+def ran(name: str, epsilon: float = 4.0, world: Any = CHANCE) -> Run:
     return run(name, epsilon, world=world, replicates=200)
 
 
@@ -178,10 +184,10 @@ def test_the_best_arm_is_found_and_pulls_grow_with_the_variance() -> None:
     many = run("lil-ucb", 1.5, replicates=200, horizon=20_000, ticks=40)
     few = run("lil-ucb", 4.0, replicates=200, horizon=20_000, ticks=40)
     for found in (many, few):
-        assert found.right.mean() >= 0.95
-        assert found.pulls.max() < 20_000
+        assert rights(found).mean() >= 0.95
+        assert pulls(found).max() < 20_000
     ratio = (math.tanh(2.0) / math.tanh(0.75)) ** 2
-    assert abs(many.pulls.mean() / few.pulls.mean() / ratio - 1) < 0.2
+    assert abs(pulls(many).mean() / pulls(few).mean() / ratio - 1) < 0.2
 
 
 def test_who_has_stopped_asks_nobody_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,29 +197,28 @@ def test_who_has_stopped_asks_nobody_and_loses_nothing(monkeypatch: pytest.Monke
         settled.update(words)
         settle(*arguments, **words)
 
-    monkeypatch.setattr(context_free, "settle", spy)
+    monkeypatch.setattr(running, "settle", spy)
     found = run("lil-ucb", 4.0, replicates=200, horizon=20_000, ticks=40)
-    assert len(np.unique(found.pulls)) > 4
-    assert settled["users"] == found.pulls.max() < 20_000
-    assert settled["releases"] == {LOSS: found.pulls.max()}
+    assert len(np.unique(pulls(found))) > 4
+    assert settled["users"] == pulls(found).max() < 20_000
+    assert settled["releases"] == {LOSS: pulls(found).max()}
     for tick, rounds in enumerate(found.rounds):
-        over = found.pulls <= rounds
+        over = pulls(found) <= rounds
         np.testing.assert_array_equal(found.regret[tick, over], found.regret[-1, over])
     assert found.rounds[-1] == 20_000
     # No more than what the pulls themselves can lose, and more than nothing.
-    assert (found.regret[-1] < 0.4 * found.pulls).all()
+    assert (found.regret[-1] < 0.4 * pulls(found)).all()
     assert (found.regret[-1] > 0).all()
 
 
 def test_halving_asks_exactly_its_budget() -> None:
     found = run("halving", horizon=1001, replicates=8)
-    assert (found.pulls == 1000).all()
-    assert found.right.mean() == 1
+    assert (pulls(found) == 1000).all()
+    assert rights(found).mean() == 1
 
 
 def test_uniform_play_asks_nobody() -> None:
     found = ran("uniform", math.inf)
-    assert (found.pulls == 0).all()
     assert found.releases == {}
     assert found.spent.epsilon == 0
     # Three of four arms lose 0.4: binomial, within five deviations.
@@ -275,19 +280,12 @@ def test_what_cannot_be_played_is_refused_before_it_is_charged() -> None:
     policy, privatizers = built("ucb", horizon=50)
     with pytest.raises(InvalidValue, match="50 rounds and the run has 60"):
         run("ucb", policy=policy, privatizers=privatizers, horizon=60, ledger=ledger)
-    with pytest.raises(InvalidValue, match="arrange"):
+    with pytest.raises(InvalidValue, match="protect"):
         run("ucb", privatizers={}, ledger=ledger)
+    local = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
     with pytest.raises(InvalidValue, match="one-bit"):
-        arrange(
-            partial(CONTEXT_FREE["tsallis"].make, CHANCE.problem(50), "tuned"),
-            Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL),
-            horizon=50,
-            randomizer="gaussian",
-        )
-    with pytest.raises(InvalidValue, match="choose 'local' or 'none'"):
-        arrange(
-            partial(CONTEXT_FREE["ucb"].make, CHANCE.problem(50), "tuned"),
-            Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT),
-            horizon=50,
-        )
+        arrange("tsallis", CHANCE.problem(50), Protection(guarantee=local, mechanism="gaussian"))
+    joint = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT)
+    with pytest.raises(InvalidValue, match="choose trust 'local' or 'none'"):
+        arrange("ucb", CHANCE.problem(50), Protection(guarantee=joint))
     assert ledger.spent().epsilon == 0

@@ -18,21 +18,15 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.errors import BudgetExceeded, InvalidValue
-from kerchief.core.phases import Phase
+from kerchief.core.phases import ANSWERS, Phase
 from kerchief.environments.population import Population
-from kerchief.policies.phased import ANSWERS, Elimination
+from kerchief.policies import POLICIES
+from kerchief.policies.phased.elimination import Elimination
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import Protection, protect
+from kerchief.simulation import Run, simulate
 from kerchief.simulation.machine import compiled
-from kerchief.simulation.phases import (
-    Carry,
-    PhasedRun,
-    Protocol,
-    Scene,
-    arrange,
-    begin,
-    play,
-    simulate_phases,
-)
+from kerchief.simulation.phases import PhaseReplicate, PhaseScene, begin, phases_of, play
 
 WORLD = Population.of(dim=3, arms=12, clients=2000, radius=0.6, spread=0.2)
 HORIZON, REPLICATES = 2050, 200
@@ -46,32 +40,36 @@ def promise(trust: str, epsilon: float = 4.0, delta: float = 0.01) -> Guarantee:
 
 
 def policy(name: str = "dpe", horizon: int = HORIZON) -> Any:
-    return PHASED[name].make(WORLD.problem(horizon), "tuned")
+    return POLICIES[name].build(WORLD.problem(horizon), "tuned")
 
 
-def run(name: str, trust: str, **changes: Any) -> PhasedRun:
+def protected(one: Any, guarantee: Guarantee) -> Any:
+    return protect(one, Protection(guarantee=guarantee), horizon=HORIZON)
+
+
+def run(name: str, trust: str, **changes: Any) -> Run:
     one = policy(name)
     guarantee = promise(trust)
     choices: dict[str, Any] = {
         "policy": one,
-        "protocol": arrange(one, guarantee),
-        "population": WORLD,
+        "privatizers": protected(one, guarantee),
+        "environment": WORLD,
         "ledger": MemoryLedger(guarantee),
         "horizon": HORIZON,
         "replicates": REPLICATES,
         "seed": 5,
     }
-    return simulate_phases(**choices | changes)
+    return simulate(**choices | changes)
 
 
 @lru_cache
-def ran(name: str, trust: str) -> PhasedRun:
+def ran(name: str, trust: str) -> Run:
     return run(name, trust)
 
 
-def walk(one: Elimination, privatizer: Any, phases: tuple[Phase, ...]) -> list[Carry]:
+def walk(one: Elimination, privatizers: Any, phases: tuple[Phase, ...]) -> list[PhaseReplicate]:
     """Where all replicates stand before the first phase and after each, without a ledger."""
-    scene = Scene(policy=one, privatizer=privatizer, population=WORLD, seed=jnp.uint32(11))
+    scene = PhaseScene.of(one, privatizers, WORLD, 11)
     carries = [begin(scene, jnp.arange(REPLICATES, dtype=jnp.uint32))]
     for phase in phases:
         arguments = scene, carries[-1], jax.tree.map(jnp.int32, phase)
@@ -81,11 +79,17 @@ def walk(one: Elimination, privatizer: Any, phases: tuple[Phase, ...]) -> list[C
 
 @partial(jax.jit, static_argnames="noisy")
 def standardized(
-    one: Elimination, before: Carry, after: Carry, phase: Phase, noise: Array, *, noisy: bool
+    one: Elimination,
+    before: PhaseReplicate,
+    after: PhaseReplicate,
+    phase: Phase,
+    noise: Array,
+    *,
+    noisy: bool,
 ) -> Array:
     """Errors of some estimated leads over their deviation, a row a replicate."""
 
-    def errors(before: Carry, after: Carry, noise: Array) -> Array:
+    def errors(before: PhaseReplicate, after: PhaseReplicate, noise: Array) -> Array:
         features = before.world.features
         asked = one.ask(features, before.state, phase, noisy=noisy)
         apart = features[0].astype(jnp.float64) - features[1:4]
@@ -103,9 +107,10 @@ def standardized(
 def test_what_is_released_is_right_and_as_noisy_as_it_says(trust: str) -> None:
     """Mean 0, and deviation 1: noise that is a third too small would make it 0.8 at most."""
     one = dataclasses.replace(policy(), margin=20.0, hope=10.0)
-    protocol = arrange(one, promise(trust, epsilon=0.5))
-    phase = dataclasses.replace(protocol.phases[0], pulls=90, clients=150)
-    before, after = walk(one, protocol.untimed, (phase,))
+    privatizers = protected(one, promise(trust, epsilon=0.5))
+    first = phases_of(one, privatizers)[0]
+    phase = dataclasses.replace(first, pulls=90, clients=150)
+    before, after = walk(one, privatizers, (phase,))
 
     def errors(noise: Array) -> NDArray[np.float64]:
         noisy = trust != "none"
@@ -124,11 +129,11 @@ def test_what_is_released_is_right_and_as_noisy_as_it_says(trust: str) -> None:
 def test_without_noise_it_is_the_non_private_bandit(trust: str) -> None:
     """With a margin so wide that nobody sends an own estimate, all of it is the same."""
     one = dataclasses.replace(policy(), margin=1e6)
-    noisy, plain = arrange(one, promise(trust)), arrange(one, promise("none"))
-    assert noisy.untimed is not None
-    silent = noisy.untimed.with_noise(lambda noise: dataclasses.replace(noise, std=0.0))
-    found = walk(one, silent, plain.phases)[-1]
-    expected = walk(one, plain.untimed, plain.phases)[-1]
+    noisy, plain = protected(one, promise(trust)), protected(one, promise("none"))
+    silent = noisy[ANSWERS].with_noise(lambda noise: dataclasses.replace(noise, std=0.0))
+    phases = phases_of(one, plain)
+    found = walk(one, {ANSWERS: silent}, phases)[-1]
+    expected = walk(one, plain, phases)[-1]
     np.testing.assert_array_equal(found.state.allowed, expected.state.allowed)
     np.testing.assert_allclose(found.regret, expected.regret, rtol=1e-12)
     assert (np.asarray(expected.state.allowed).sum(1) < 6).mean() > 0.5
@@ -140,8 +145,8 @@ def test_the_best_action_is_hardly_ever_dropped() -> None:
 
     def dropped(width: float) -> int:
         one = dataclasses.replace(policy(), width=width)
-        protocol = arrange(policy(), promise("central"))
-        last = walk(one, protocol.untimed, protocol.phases)[-1]
+        privatizers = protected(policy(), promise("central"))
+        last = walk(one, privatizers, phases_of(policy(), privatizers))[-1]
         best = np.asarray(jax.vmap(WORLD.losses)(last.world)).argmin(1)
         return int((~np.asarray(last.state.allowed)[np.arange(REPLICATES), best]).sum())
 
@@ -162,9 +167,9 @@ def test_the_bill_is_what_was_asked_for(trust: str) -> None:
 
 def test_cohorts_are_disjoint_and_unplayed_phases_cost_nothing() -> None:
     one, guarantee = policy(), promise("central")
-    ledger, protocol = MemoryLedger(guarantee), arrange(one, guarantee)
+    ledger, phases = MemoryLedger(guarantee), phases_of(one, protected(one, guarantee))
     found = run("dpe", "central", ledger=ledger)
-    ends = np.cumsum([phase.clients for phase in protocol.phases])
+    ends = np.cumsum([phase.clients for phase in phases])
     assert [receipt.cohort.last for receipt in ledger.receipts] == ends.tolist()
     assert [receipt.cohort.first for receipt in ledger.receipts] == [0, *ends[:-1]]
     played = int(found.releases[ANSWERS].max())
@@ -175,10 +180,11 @@ def test_cohorts_are_disjoint_and_unplayed_phases_cost_nothing() -> None:
 @pytest.mark.nightly
 def test_the_phase_that_the_horizon_cuts_asks_nobody() -> None:
     """Plays are rounded up, so 2 + 4 + ... + 1024 planned rounds do not fit into four more."""
-    protocol, ledger = arrange(policy("dpe@paper"), promise("none")), MemoryLedger(promise("none"))
+    one, ledger = policy("dpe@paper"), MemoryLedger(promise("none"))
+    phases = phases_of(one, protected(one, promise("none")))
     found = run("dpe@paper", "none", ledger=ledger)
-    assert sum(int(phase.pulls) for phase in protocol.phases) == HORIZON - 4
-    assert (found.releases[ANSWERS] == len(protocol.phases) - 1).all()
+    assert sum(int(phase.pulls) for phase in phases) == HORIZON - 4
+    assert (found.releases[ANSWERS] == len(phases) - 1).all()
     assert [receipt.used for receipt in ledger.receipts] == [1] * 9 + [0]
     assert found.rounds[-1] == HORIZON
 
@@ -193,31 +199,33 @@ def test_a_budget_that_is_too_small_is_refused_before_anything_is_drawn() -> Non
 def test_a_small_population_is_refused() -> None:
     problem = dataclasses.replace(WORLD, clients=100).problem(HORIZON)
     with pytest.raises(InvalidValue, match="population has 100"):
-        arrange(PHASED["dpe@paper"].make(problem, "tuned"), promise("central"))
+        protected(POLICIES["dpe@paper"].build(problem, "tuned"), promise("central"))
 
 
 def test_noise_is_calibrated_where_the_classical_formula_is_not() -> None:
     """At epsilon 10 and delta 0.25 the noise is 0.2472 sensitivities, not 0.1794."""
-    protocol = arrange(policy(), promise("central", epsilon=10.0, delta=0.25))
-    assert protocol.privatizer is not None
-    (noise,) = protocol.privatizer.noises
+    (noise,) = protected(policy(), promise("central", epsilon=10.0, delta=0.25))[ANSWERS].noises
     assert noise.sensitivity == 2.0
     assert float(noise.std) == pytest.approx(0.2472 * 2, abs=1e-4)
 
 
 def test_noise_grows_down_the_ladder_of_trusts() -> None:
-    """Of the mean of n answers: central at most shuffle, within a tenth, and local √n as much."""
+    """Of the mean of n answers: central at most shuffle, within a tenth, and local √n as much.
 
-    def deviation(protocol: Protocol, clients: int) -> float:
-        assert protocol.privatizer is not None
-        users, one = jnp.asarray(clients), jnp.asarray(1)
-        return float(protocol.privatizer._noise(users, one)) / clients
+    Where devices add normal noise, that is; by default they add less.
+    """
 
-    stated = [deviation(arrange(policy(), promise(trust)), 400) for trust in TRUSTS]
-    none, central, shuffle, local = stated
+    def deviation(trust: str, mechanism: str = "best", clients: int = 400) -> float:
+        protection = Protection(guarantee=promise(trust), mechanism=mechanism)
+        made: Any = protect(policy(), protection, horizon=HORIZON)[ANSWERS]
+        return float(made._noise(jnp.asarray(clients), jnp.asarray(1))) / clients
+
+    stated = [deviation(trust) for trust in TRUSTS[:3]]
+    none, central, shuffle = stated
     assert none == 0
     assert central <= shuffle <= 1.1 * central
-    assert local == pytest.approx(20 * central)
+    assert deviation("local", "gaussian") == pytest.approx(20 * central)
+    assert deviation("local") < 0.9 * deviation("local", "gaussian")
 
 
 @pytest.mark.nightly
@@ -232,7 +240,7 @@ def test_regret_falls_from_local_to_none() -> None:
 
 def test_uniform_play_loses_the_average_gap() -> None:
     found = ran("uniform", "none")
-    scene = Scene(policy=policy("uniform"), privatizer=None, population=WORLD, seed=jnp.uint32(5))
+    scene = PhaseScene.of(policy("uniform"), {}, WORLD, 5)
     worlds = begin(scene, jnp.arange(REPLICATES, dtype=jnp.uint32)).world
     gaps = np.asarray(jax.vmap(WORLD.losses)(worlds)).mean(1)
     np.testing.assert_allclose(found.regret[-1], HORIZON * gaps)
@@ -253,8 +261,9 @@ def test_regret_is_read_at_every_tick() -> None:
 def test_what_is_sent_is_counted() -> None:
     """The paper's rule asks in each phase, and sends an average an atom: 64 bits a number."""
     found = ran("dpe@paper", "none")
-    protocol = arrange(policy("dpe@paper"), promise("none"))
-    asked = sum(int(phase.clients) for phase in protocol.phases[: int(found.releases[ANSWERS][0])])
+    one = policy("dpe@paper")
+    phases = phases_of(one, protected(one, promise("none")))
+    asked = sum(int(phase.clients) for phase in phases[: int(found.releases[ANSWERS][0])])
     sent = found.communication["reals"]
     assert (sent >= asked).all()
     assert (sent <= 6 * asked).all()
@@ -262,8 +271,9 @@ def test_what_is_sent_is_counted() -> None:
 
 
 def test_shuffled_answers_are_counted_in_bits() -> None:
-    found, protocol = ran("dpe", "shuffle"), arrange(policy(), promise("shuffle"))
-    widths = [protocol.bits(int(phase.clients)) for phase in protocol.phases]
+    found, privatizers = ran("dpe", "shuffle"), protected(policy(), promise("shuffle"))
+    phases = phases_of(policy(), privatizers)
+    widths = [privatizers[ANSWERS].coins.width(int(phase.clients)) for phase in phases]
     assert widths == sorted(widths, reverse=True)
     bits, sent = found.communication["bits"], found.communication["reals"]
     assert (bits >= widths[-1] * sent).all()
@@ -278,7 +288,7 @@ def test_chunks_of_replicates_change_nothing() -> None:
 
 def test_nobody_is_asked_once_one_action_is_left() -> None:
     found = ran("dpe", "none")
-    phases = arrange(policy(), promise("none")).phases
+    phases = phases_of(policy(), protected(policy(), promise("none")))
     assert found.releases[ANSWERS].min() < len(phases)
     greedy = ran("greedy", "none")
     # All actions survive a tie, which the coarse answers of few clients can be.

@@ -17,22 +17,15 @@ import pytest
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.phases import Phase
+from kerchief.core.phases import ANSWERS, Phase, PhasePolicy
 from kerchief.core.random import REWARD, Stream
 from kerchief.environments.population import Population
-from kerchief.policies.phased import ANSWERS
+from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import Protection, protect
+from kerchief.simulation import Run, simulate
 from kerchief.simulation.machine import compiled
-from kerchief.simulation.phases import (
-    Carry,
-    PhasedRun,
-    Protocol,
-    Scene,
-    arrange,
-    begin,
-    play,
-    simulate_phases,
-)
+from kerchief.simulation.phases import PhaseReplicate, PhaseScene, begin, phases_of, play
 
 WORLD = Population.of(dim=3, arms=12, clients=6000, radius=0.8, spread=0.0)
 HORIZON, REPLICATES, SEED = 6000, 64, 5
@@ -46,16 +39,20 @@ def promise(trust: str) -> Guarantee:
 
 
 def policy(name: str = "pe") -> Any:
-    return PHASED[name].make(WORLD.problem(HORIZON), "tuned")
+    return POLICIES[name].build(WORLD.problem(HORIZON), "tuned")
+
+
+def protected(one: Any, guarantee: Guarantee) -> Any:
+    return protect(one, Protection(guarantee=guarantee), horizon=HORIZON)
 
 
 @lru_cache
-def ran(name: str, trust: str) -> PhasedRun:
+def ran(name: str, trust: str) -> Run:
     one, guarantee = policy(name), promise(trust)
-    return simulate_phases(
+    return simulate(
         policy=one,
-        protocol=arrange(one, guarantee),
-        population=WORLD,
+        privatizers=protected(one, guarantee),
+        environment=WORLD,
         ledger=MemoryLedger(guarantee),
         horizon=HORIZON,
         replicates=REPLICATES,
@@ -63,13 +60,14 @@ def ran(name: str, trust: str) -> PhasedRun:
     )
 
 
-def walk(one: Asking, protocol: Protocol, phases: tuple[Phase, ...], silent: bool) -> list[Carry]:
+def walk(
+    one: PhasePolicy, privatizers: Any, phases: tuple[Phase, ...], silent: bool
+) -> list[PhaseReplicate]:
     """Where all replicates stand before the first phase and after each, without a ledger."""
-    privatizer = protocol.untimed
-    assert privatizer is not None
     if silent:
-        privatizer = privatizer.with_noise(lambda noise: dataclasses.replace(noise, std=0.0))
-    scene = Scene(policy=one, privatizer=privatizer, population=WORLD, seed=jnp.uint32(SEED))
+        quiet = privatizers[ANSWERS].with_noise(lambda noise: dataclasses.replace(noise, std=0.0))
+        privatizers = {ANSWERS: quiet}
+    scene = PhaseScene.of(one, privatizers, WORLD, SEED)
     carries = [begin(scene, jnp.arange(REPLICATES, dtype=jnp.uint32))]
     for phase in phases:
         arguments = scene, carries[-1], jax.tree.map(jnp.int32, phase)
@@ -77,13 +75,15 @@ def walk(one: Asking, protocol: Protocol, phases: tuple[Phase, ...], silent: boo
     return carries
 
 
-def first(carry: Carry) -> Carry:
+def first(carry: PhaseReplicate) -> PhaseReplicate:
     """One replicate of many."""
-    one: Carry = jax.tree.map(lambda leaf: leaf[0], carry)
+    one: PhaseReplicate = jax.tree.map(lambda leaf: leaf[0], carry)
     return one
 
 
-def rewards(before: Carry, atoms: Floats, pulls: list[int], start: int) -> tuple[Floats, Floats]:
+def rewards(
+    before: PhaseReplicate, atoms: Floats, pulls: list[int], start: int
+) -> tuple[Floats, Floats]:
     """The features and the reward of every client of a phase, met one by one."""
     played = np.repeat(atoms, pulls, axis=0)
     root = Stream.of(seed=SEED, replicate=0)
@@ -101,10 +101,14 @@ def rewards(before: Carry, atoms: Floats, pulls: list[int], start: int) -> tuple
 def test_without_noise_it_is_plain_phased_elimination() -> None:
     """Beside least squares on every reward, and widths of the ordinary kind, in NumPy."""
     one = policy()
-    protocol = arrange(one, promise("none"))
-    carries = [first(carry) for carry in walk(one, protocol, protocol.phases, False)]
+    privatizers = protected(one, promise("none"))
+    carries = [
+        first(carry) for carry in walk(one, privatizers, phases_of(policy(), privatizers), False)
+    ]
     dropped = 0
-    for phase, before, after in zip(protocol.phases, carries, carries[1:], strict=False):
+    for phase, before, after in zip(
+        phases_of(policy(), privatizers), carries, carries[1:], strict=False
+    ):
         if bool(before.done):
             break
         asked = one.ask(before.world.features, before.state, phase, noisy=False)
@@ -126,9 +130,9 @@ def test_without_noise_it_is_plain_phased_elimination() -> None:
 @pytest.mark.parametrize("trust", ["central", "shuffle", "local"])
 def test_without_noise_every_trust_is_the_parent(trust: str) -> None:
     one = policy()
-    plain = arrange(one, promise("none"))
+    plain = protected(one, promise("none"))
     expected = walk(one, plain, plain.phases, False)[-1]
-    found = walk(one, arrange(one, promise(trust)), plain.phases, True)[-1]
+    found = walk(one, protected(one, promise(trust)), plain.phases, True)[-1]
     np.testing.assert_array_equal(found.state.allowed, expected.state.allowed)
     np.testing.assert_allclose(found.regret, expected.regret, rtol=1e-12)
 
@@ -140,9 +144,10 @@ def test_without_noise_every_trust_is_the_parent(trust: str) -> None:
 def test_sums_of_rewards_are_as_noisy_as_they_say(trust: str) -> None:
     """One sum an action; noise that is a third too small would have a deviation of 0.67."""
     one = policy()
-    protocol = arrange(one, promise(trust))
+    privatizers = protected(one, promise(trust))
     noisy, silent = (
-        walk(one, protocol, protocol.phases[:1], quiet)[-1].last for quiet in (False, True)
+        walk(one, privatizers, phases_of(policy(), privatizers)[:1], quiet)[-1].last
+        for quiet in (False, True)
     )
     asked = np.asarray(noisy.count) > 0
     counts, stated = np.asarray(noisy.count)[asked], np.asarray(noisy.noise)[asked]
@@ -152,8 +157,7 @@ def test_sums_of_rewards_are_as_noisy_as_they_say(trust: str) -> None:
     assert 0.75 < draws.std() < 1.25
     assert np.abs(silent.total).max() > 5
     # Only under local trust does the noise of a sum grow with its clients, and with no one else's.
-    assert protocol.privatizer is not None
-    (noise,) = protocol.privatizer.noises
+    (noise,) = privatizers[ANSWERS].noises
     most = float(noise.std) * (np.sqrt(counts) if trust == "local" else 1.0)
     np.testing.assert_allclose(stated, most * np.ones_like(stated), rtol=0.05)
 
@@ -167,8 +171,8 @@ def test_the_bill_is_what_was_asked_for(trust: str) -> None:
 
 def test_a_client_is_asked_for_one_number_and_once() -> None:
     """As many numbers are sent as rounds are played, and they fit into the phases' clients."""
-    found, protocol = ran("pe", "central"), arrange(policy(), promise("central"))
-    clients = np.cumsum([0, *(int(phase.clients) for phase in protocol.phases)])
+    found, privatizers = ran("pe", "central"), protected(policy(), promise("central"))
+    clients = np.cumsum([0, *(int(phase.clients) for phase in phases_of(policy(), privatizers))])
     asked = found.communication["reals"]
     assert (asked <= clients[found.releases[ANSWERS]]).all()
     assert (asked >= 0.8 * clients[found.releases[ANSWERS]]).all()
@@ -179,7 +183,7 @@ def test_a_client_is_asked_for_one_number_and_once() -> None:
 def test_a_small_population_is_refused() -> None:
     problem = dataclasses.replace(WORLD, clients=500).problem(HORIZON)
     with pytest.raises(InvalidValue, match="population has 500"):
-        arrange(PHASED["pe"].make(problem, "tuned"), promise("central"))
+        protected(POLICIES["pe"].build(problem, "tuned"), promise("central"))
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Release
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release
 from kerchief.core.errors import BudgetExceeded, InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, ARMS, DEVICE, POLICY, REWARD, WORLD, Stream
@@ -44,7 +44,7 @@ class State:
 
 
 @struct
-class Fickle:
+class Fickle(Policy):
     """Plays by what it was told, and asks again after a time read off the last release."""
 
     query: Regression = static()
@@ -87,8 +87,8 @@ def fickle(eager: float = 1.0) -> Fickle:
 
 
 def sums(schedule: Schedule, *, device: bool = False) -> CohortSums:
-    noise = {"device": NOISE, "middle": None} if device else {"device": None, "middle": NOISE}
-    return CohortSums(query=QUERY, schedule=schedule, **noise)
+    own, common = (NOISE, None) if device else (None, NOISE)
+    return CohortSums(query=QUERY, schedule=schedule, device=own, aggregator=common)
 
 
 def linear(
@@ -212,10 +212,10 @@ def one_round(root: Stream, model: Array, round: Array) -> tuple[Array, Array]:
     world = WORLD_2D.init(root.at(WORLD))
     arms = WORLD_2D.arms(world, clock, root.at(ARMS, round=round))
     action = policy.act(model, arms, clock, root.at(POLICY, round=round))
-    reward = WORLD_2D.reward(world, arms, action, root.at(REWARD, round=round))
+    reward = WORLD_2D.reward(world, arms, action, clock, root.at(REWARD, round=round))
     record = policy.record(model, arms, action, reward)["sum"]
     report = sums(OnDemand(limit=3)).randomize(record, clock, root.at(DEVICE, round=round))
-    return WORLD_2D.regret(world, arms, action), report
+    return WORLD_2D.regret(world, arms, action, clock), report
 
 
 @jax.jit

@@ -72,8 +72,8 @@ class PolicyEntry:
     noises: Mapping[str, str]
     deployable: bool
 
-    def build(self, problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> AnyPolicy:
-        """The policy for the terms of a promise, or for none.
+    def build(self, problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> Any:
+        """The policy, one of `kinds`, for the terms of a promise or for none.
 
         Raises:
             InvalidValue: it does not play problems of this kind.

@@ -23,8 +23,8 @@ from kerchief.core.queries import Gram, Regression
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian as GridGaussian
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.laplace import ExactLaplace
 from kerchief.policies.context_free import Channel
 from kerchief.policies.linear.online import descent
 from kerchief.privacy import (
@@ -186,8 +186,8 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "minimizer": (_STEPS, GradientDescent(steps=3, radius=1.0, clip=1.0)),
     "mode": ("tuned", "theory"),
     "node": (
-        GridGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2),
-        DiscreteLaplace(grid_bits=10, scale=4096, taxicab=1.0, dimension=2),
+        ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2),
+        ExactLaplace(grid_bits=10, scale=4096, taxicab=1.0, dimension=2),
     ),
     "noise": (0.5,),
     "noise_multiplier": (4.0, 1.0),

@@ -29,8 +29,9 @@ from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.mechanisms.blt import BLT, MAX_HORIZON
 from kerchief.mechanisms.blt_fit import fit
 from kerchief.mechanisms.discrete_blt import DiscreteBLT, finest_grid
-from kerchief.mechanisms.discrete_gaussian import MAX_SCALE, DiscreteGaussian
 from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.exact_sampler import MAX_SCALE
 from kerchief.privacy import Gaussian, delta_at, epsilon_at, gaussian_noise_multiplier
 from kerchief.privacy.events import DiscreteGaussian as Event
 
@@ -424,7 +425,7 @@ class TestUse:
             with pytest.raises(InvalidValue):
                 DiscreteBLT.matching(**(values | change))
         with pytest.raises(InvalidValue):
-            DiscreteBLT(node=DiscreteGaussian.matching(1.0, 1.0, 2), horizon=0, buffers=2)
+            DiscreteBLT(node=ExactGaussian.matching(1.0, 1.0, 2), horizon=0, buffers=2)
 
 
 @pytest.mark.nightly

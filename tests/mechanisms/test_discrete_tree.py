@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from kerchief.checks.statistics import fits_deviation, precision_range
 from kerchief.core.codec import decode, encode
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import Gaussian, Repeated, epsilon_at, gaussian_noise_multiplier
 
@@ -122,7 +122,7 @@ def test_what_it_refuses() -> None:
         values = {"noise_multiplier": 1.0, "sensitivity": 1.0, "horizon": 3, "dimension": 2}
         with pytest.raises(InvalidValue):
             DiscreteTree.matching(**(values | change))
-    node = DiscreteGaussian.matching(1.0, 1.0, 2)
+    node = ExactGaussian.matching(1.0, 1.0, 2)
     with pytest.raises(InvalidValue):
         DiscreteTree(node=node, horizon=0)
 

@@ -18,11 +18,10 @@ from kerchief.core.minimizers import GradientDescent
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.laplace import ExactLaplace, Laplace
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
@@ -115,8 +114,8 @@ def local(epsilon: float = 1.0, delta: float = 1e-6) -> Guarantee:
 
 
 RANDOM: dict[str, Any] = {
-    "gaussian": (Gaussian, DiscreteGaussian),
-    "laplace": (Laplace, DiscreteLaplace),
+    "gaussian": (Gaussian, ExactGaussian),
+    "laplace": (Laplace, ExactLaplace),
     "privunit": (PrivUnitG, ExactShortlist),
     "shortlist": (Shortlist, ExactShortlist),
 }

@@ -22,16 +22,15 @@ from numpy.typing import NDArray
 from kerchief.audits.views import TOGETHER
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.registry import Registry
-from kerchief.mechanisms.binomial import Binomial, Coins
+from kerchief.mechanisms.binomial import Binomial, ExactBinomial
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.laplace import ExactLaplace, Laplace
 from kerchief.mechanisms.one_bit import OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.randomized_bits import Response
@@ -150,7 +149,7 @@ def _exact(noise: Any, sign: int, runs: int, seed: int, *, users: int = 1, size:
     def send(user: int) -> Floats:
         sent: Floats = (
             noise.share(rows[user], place=user, users=users, randomness=source)
-            if isinstance(noise, Coins)
+            if isinstance(noise, ExactBinomial)
             else noise.prepare(rows[user], source)
         )
         return sent
@@ -209,8 +208,8 @@ def _response(epsilon: float, delta: float) -> Response:
     return Response.of(event, bound=_SENSITIVITY / 2)
 
 
-def _discrete(*, noise_multiplier: float, sensitivity: float) -> DiscreteGaussian:
-    return DiscreteGaussian.matching(noise_multiplier, sensitivity, _AT_ONCE)
+def _discrete(*, noise_multiplier: float, sensitivity: float) -> ExactGaussian:
+    return ExactGaussian.matching(noise_multiplier, sensitivity, _AT_ONCE)
 
 
 _coins = _normal(Binomial.of, dimension=1, users=_USERS)
@@ -287,7 +286,7 @@ SPECIMENS.add(
     "discrete-laplace",
     Specimen(
         trust=Trust.LOCAL,
-        make=_pure(DiscreteLaplace.of, taxicab=_SENSITIVITY, dimension=_AT_ONCE),
+        make=_pure(ExactLaplace.of, taxicab=_SENSITIVITY, dimension=_AT_ONCE),
         draw=_exact_many,
     ),
 )

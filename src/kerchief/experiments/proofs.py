@@ -14,7 +14,7 @@ from kerchief.core.contracts import Query
 from kerchief.core.convex import Ball
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
-from kerchief.mechanisms.randomized_bits import Bits, Response
+from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
 from kerchief.policies.context_free import CONTEXT_FREE, Channel
@@ -33,14 +33,13 @@ Status: TypeAlias = Literal["proved", "certified", "idealized", "for study", "no
 
 # What is proved in the note of something else: twins, and queries of a policy with a note.
 _ELSEWHERE = {
-    "DiscreteLaplace": "mechanisms/laplace.md",
     "DiscreteDoubling": "mechanisms/doubling.md",
     "GLMLoss": "privatizers/fits.md",
     "Increments": "core/queries.md",
     "ThreeBlocks": "core/queries.md",
     "UnitBall": "policies/phased/elimination.md",
 }
-_CERTIFIED = (Response, Bits, BitSums)
+_CERTIFIED = (Response, ExactResponse, BitSums)
 _PRIVATIZERS: Mapping[str, type] = {
     "cohort totals": CohortSums,
     "prefix totals": PrefixSums,

@@ -3,7 +3,7 @@
 In the shuffle model every device adds a few coins of its own to every coordinate, and only the sum
 over a whole cohort is seen. So the noise of the sum is one binomial draw a coordinate
 (`Binomial`, for simulation), and a deployment gives every device its share of the coins
-(`Coins`). Proof note: `binomial.md`.
+(`ExactBinomial`). Proof note: `binomial.md`.
 
 Protocol: A. Cheu, M. Joseph, J. Mao, B. Peng, "Shuffle private stochastic convex optimization",
 ICLR 2022, with fair coins, a finer grid, and an accountant in place of the theorem's constants.
@@ -27,11 +27,11 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, between, positive, whole
-from kerchief.mechanisms.discrete_gaussian import Randomness
+from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
 
-__all__ = ["Binomial", "Coins", "Grid", "deviation", "heads"]
+__all__ = ["Binomial", "ExactBinomial", "Grid", "deviation", "heads"]
 
 # The grid's sensitivity is at least so many times what rounding adds to it.
 _FINE = 32
@@ -96,7 +96,7 @@ class Binomial:
     Formal guarantees:
         The total of vectors that went through `prepare`, once through `add`, costs `event`: see
         `binomial.md`. The draw is floating point, so `idealized` is True and only simulation may
-        use it; `Coins` is the twin for deployment.
+        use it; `ExactBinomial` is the twin for deployment.
 
     Attributes:
         std: standard deviation of the coins' sum on each coordinate, in the vector's own units.
@@ -151,9 +151,9 @@ class Binomial:
             return events.NonPrivate()
         return self.exact().event()
 
-    def exact(self) -> Coins:
+    def exact(self, dimension: int | None = None) -> ExactBinomial:
         """The twin for deployment."""
-        return Coins(
+        return ExactBinomial(
             step=float(self.step),
             scale=round(float(self.std) / float(self.step)),
             sensitivity=self.sensitivity,
@@ -162,7 +162,7 @@ class Binomial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coins:
+class ExactBinomial:
     """The same noise, a share a device: whole numbers of steps, coins of the operating system.
 
     Attributes:
@@ -171,7 +171,7 @@ class Coins:
         sensitivity: how far one user can move the vector before rounding.
         dimension: its length.
 
-    >>> noise = Coins(step=0.25, scale=2, sensitivity=1.0, dimension=3)
+    >>> noise = ExactBinomial(step=0.25, scale=2, sensitivity=1.0, dimension=3)
     >>> noise.share(np.zeros(3), place=0, users=4).shape, noise.width(users=4)
     ((3,), 12)
     """
@@ -284,7 +284,7 @@ class Coins:
         )
 
 
-def deviation(noise: Binomial | Coins, users: Any, sums: Any = 1) -> Any:
+def deviation(noise: Binomial | ExactBinomial, users: Any, sums: Any = 1) -> Any:
     """Standard deviation of a total's error: all coins, and the most that rounding may add.
 
     Rounding at random to a grid errs by at most half a step, so its variance is at most a quarter
@@ -295,7 +295,7 @@ def deviation(noise: Binomial | Coins, users: Any, sums: Any = 1) -> Any:
         users: how many reports were rounded.
         sums: how many sums, each with coins of its own, make up the total.
 
-    >>> deviation(Coins(step=0.5, scale=2, sensitivity=1.0, dimension=3), users=48)
+    >>> deviation(ExactBinomial(step=0.5, scale=2, sensitivity=1.0, dimension=3), users=48)
     2.0
     """
     rounding = (noise.std > 0) * noise.step**2 / 4 * users

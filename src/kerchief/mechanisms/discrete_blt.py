@@ -20,8 +20,9 @@ from kerchief.core.errors import CapacityExceeded
 from kerchief.core.validate import between, positive, whole
 from kerchief.mechanisms.blt import BLT, MAX_BUFFERS, MAX_HORIZON
 from kerchief.mechanisms.blt_fit import Factor, fit, row_norm
-from kerchief.mechanisms.discrete_gaussian import MAX_SCALE, DiscreteGaussian
 from kerchief.mechanisms.discrete_grid import GridNoise, on_grid, place_of
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.exact_sampler import MAX_SCALE
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy import discrete_slack, events
 
@@ -138,7 +139,7 @@ class DiscreteBLT:
         Raises:
             InvalidValue: a value is out of its bound, or no scale that the sampler has is enough.
         """
-        node = DiscreteGaussian(
+        node = ExactGaussian(
             grid_bits=finest_grid(noise_multiplier, sensitivity),
             scale=1,
             sensitivity=sensitivity,

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.validate import MOST_ROUNDS, positive, whole
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.discrete_grid import GridNoise, on_grid, place_of
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy import events
 
@@ -76,9 +76,7 @@ class DiscreteTree:
         """
         positive("noise_multiplier", noise_multiplier)
         levels = whole("horizon", horizon, high=MOST_ROUNDS).bit_length()
-        node = DiscreteGaussian.matching(
-            noise_multiplier * math.sqrt(levels), sensitivity, dimension
-        )
+        node = ExactGaussian.matching(noise_multiplier * math.sqrt(levels), sensitivity, dimension)
         return cls(node=node, horizon=horizon)
 
     @property

@@ -8,7 +8,7 @@ from jax import Array
 
 from kerchief.privacy.events import Event
 
-__all__ = ["Mechanism", "Twinned", "Vector"]
+__all__ = ["Mechanism", "Twinned", "Vector", "exact_twin"]
 
 # A JAX array in simulation, a NumPy one in deployment.
 Vector: TypeAlias = Any
@@ -43,7 +43,19 @@ class Mechanism(Protocol):
 
 @runtime_checkable
 class Twinned(Protocol):
-    """Simulated noise that knows its own twin for deployment."""
+    """Simulated noise, which knows its own twin for deployment."""
 
-    def exact(self) -> Mechanism:
-        """The same guarantee, from an exact sampler and the operating system's randomness."""
+    def exact(self, dimension: int) -> Mechanism:
+        """The same guarantee, from an exact sampler and the operating system's randomness.
+
+        Args:
+            dimension: the length of the vectors; noise that knows it does without.
+        """
+
+
+def exact_twin(noise: Mechanism, dimension: int) -> Mechanism:
+    """What a deployment adds in place of this noise; exact noise is its own twin."""
+    if not noise.idealized:
+        return noise
+    assert isinstance(noise, Twinned), f"{type(noise).__name__} has no exact twin"
+    return noise.exact(dimension)

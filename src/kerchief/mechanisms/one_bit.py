@@ -25,8 +25,7 @@ from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, whole
-from kerchief.mechanisms.discrete_gaussian import Randomness
-from kerchief.mechanisms.exact_integers import UNITS, word
+from kerchief.mechanisms.exact_integers import UNITS, Randomness, word
 from kerchief.privacy import events
 
 __all__ = ["ExactOneBit", "OneBit"]
@@ -113,7 +112,7 @@ class OneBit:
             return events.NonPrivate()
         return events.RandomizedResponse(epsilon=2 * math.atanh(bias) * (1 + _GUARD / 16))
 
-    def exact(self) -> ExactOneBit:
+    def exact(self, dimension: int | None = None) -> ExactOneBit:
         """The twin for deployment: the same chances, in whole units.
 
         Raises:

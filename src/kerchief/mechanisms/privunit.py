@@ -93,7 +93,7 @@ class PrivUnitG:
             return events.NonPrivate()
         return events.RandomizedResponse(epsilon=unit_epsilon(self.radius / float(self.std)))
 
-    def exact(self) -> ExactShortlist:
+    def exact(self, dimension: int | None = None) -> ExactShortlist:
         """The twin for deployment, at the same epsilon.
 
         Its noise is within a hundredth of this one's up to an epsilon of 13.

@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 
 from kerchief.core.registry import Registry
-from kerchief.mechanisms.binomial import Binomial, Coins
+from kerchief.mechanisms.binomial import Binomial, ExactBinomial
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
 from kerchief.mechanisms.discrete_tree import DiscreteTree
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.laplace import ExactLaplace, Laplace
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
-from kerchief.mechanisms.randomized_bits import Bits, Response
+from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
@@ -52,8 +51,8 @@ MECHANISMS.add(
 MECHANISMS.add(
     "discrete-gaussian",
     Entry(
-        kind=DiscreteGaussian,
-        idealized=DiscreteGaussian.idealized,
+        kind=ExactGaussian,
+        idealized=ExactGaussian.idealized,
         summary="rounding to a grid, then whole grid steps of exactly sampled noise",
     ),
 )
@@ -68,8 +67,8 @@ MECHANISMS.add(
 MECHANISMS.add(
     "coins",
     Entry(
-        kind=Coins,
-        idealized=Coins.idealized,
+        kind=ExactBinomial,
+        idealized=ExactBinomial.idealized,
         summary="random rounding to a grid, then this device's share of a cohort's fair coins",
     ),
 )
@@ -84,8 +83,8 @@ MECHANISMS.add(
 MECHANISMS.add(
     "exact-randomized-bits",
     Entry(
-        kind=Bits,
-        idealized=Bits.idealized,
+        kind=ExactResponse,
+        idealized=ExactResponse.idealized,
         summary="this device's bits, each kept or replaced by a coin",
     ),
 )
@@ -156,8 +155,8 @@ MECHANISMS.add(
 MECHANISMS.add(
     "discrete-laplace",
     Entry(
-        kind=DiscreteLaplace,
-        idealized=DiscreteLaplace.idealized,
+        kind=ExactLaplace,
+        idealized=ExactLaplace.idealized,
         summary="rounding to a grid, then whole grid steps of two-sided geometric noise",
     ),
 )

@@ -29,8 +29,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, real_array, whole
 from kerchief.mechanisms.ball import beside, lifted, spread_out
-from kerchief.mechanisms.discrete_gaussian import Randomness
-from kerchief.mechanisms.exact_integers import UNITS, below, word
+from kerchief.mechanisms.exact_integers import UNITS, Randomness, below, word
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 
@@ -123,7 +122,7 @@ class Shortlist:
         """What one report costs; without noise there is no privacy."""
         return events.NonPrivate() if float(self.std) == 0.0 else self.exact().event()
 
-    def exact(self) -> ExactShortlist:
+    def exact(self, dimension: int | None = None) -> ExactShortlist:
         """The twin for deployment."""
         return ExactShortlist(
             units=round(float(self.chance) * UNITS),

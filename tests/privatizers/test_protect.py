@@ -18,6 +18,7 @@ from kerchief.core.minimizers import GradientDescent
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian
@@ -73,7 +74,9 @@ def test_every_word_has_its_noise_and_keeps_the_promise(word: str) -> None:
     made = protect(SUMS, promise(), horizon=50, continual=word)
     for one in made.values():
         assert type(one) is (EpochSums if word == "doubling" else PrefixSums)
-        assert [type(noise) for noise in one.noises] == [KINDS[word]]
+        (noise,) = one.noises
+        assert isinstance(noise, ContinualNoise)
+        assert type(noise.factor) is KINDS[word]
     ledger = MemoryLedger(promise())
     pay(made, ledger, horizon=50)
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-6)

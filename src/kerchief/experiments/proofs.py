@@ -31,9 +31,8 @@ __all__ = ["Proof", "page", "proofs"]
 
 Status: TypeAlias = Literal["proved", "certified", "idealized", "for study", "not private"]
 
-# What is proved in the note of something else: twins, and queries of a policy with a note.
+# What is proved in the note of something else.
 _ELSEWHERE = {
-    "DiscreteDoubling": "mechanisms/doubling.md",
     "GLMLoss": "privatizers/fits.md",
     "Increments": "core/queries.md",
     "ThreeBlocks": "core/queries.md",
@@ -115,7 +114,7 @@ def proofs() -> Iterator[Proof]:
     """
     for name, mechanism in MECHANISMS.items():
         status: Status = "idealized" if mechanism.idealized else "proved"
-        yield _proof("mechanism", name, mechanism.kind, status)
+        yield _proof("mechanism", name, mechanism.home, status)
     for name, kind in _PRIVATIZERS.items():
         yield _proof("privatizer", name, kind, "proved")
     for name, entry in POLICIES.items():

@@ -12,11 +12,13 @@ from kerchief.core.contracts import BoundedLoss, BoundedSum, Query
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.core.validate import MOST_ROUNDS, whole
-from kerchief.mechanisms import blt, toeplitz
+from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.factor import Factor
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.mechanism import Mechanism
+from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy.calibration import gaussian_noise_multiplier, share
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -90,19 +92,23 @@ def _reports(query: BoundedSum, noise: Mechanism) -> CohortSums:
     return CohortSums(query=query, schedule=Every(), device=noise, aggregator=None)
 
 
-def _prefixes(noise: Callable[..., ContinualNoise]) -> Make:
+def _prefixes(factor: Callable[..., Factor]) -> Make:
     def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
-        made = noise(
-            noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+        noise = ContinualNoise.of(
+            factor(horizon=horizon),
+            noise_multiplier=noise_multiplier,
+            sensitivity=query.sensitivity,
         )
-        return PrefixSums(query=query, schedule=Every(), noise=made)
+        return PrefixSums(query=query, schedule=Every(), noise=noise)
 
     return make
 
 
 def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> EpochSums:
-    noise = Doubling.of(
-        noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+    noise = ContinualNoise.of(
+        Doubling(horizon=horizon),
+        noise_multiplier=noise_multiplier,
+        sensitivity=query.sensitivity,
     )
     return EpochSums(query=query, schedule=Every(), noise=noise)
 
@@ -162,10 +168,10 @@ TRUSTS.add(
 TRUSTS.add(
     "joint",
     Entry(
-        make=_prefixes(blt.best_continual),
+        make=_prefixes(BLT.of),
         summary="a trusted curator releases every prefix total with noise correlated over time",
         fit=_fits,
-        longest=blt.MAX_HORIZON,
+        longest=BLT.longest,
     ),
 )
 TRUSTS.add(
@@ -181,16 +187,16 @@ CONTINUALS.add(BEST, TRUSTS[Trust.JOINT])
 CONTINUALS.add(
     "blt",
     Entry(
-        make=_prefixes(blt.BLT.of),
+        make=_prefixes(BLT.of),
         summary="buffered linear Toeplitz noise: near-optimal, in constant memory",
         fit=_fits,
-        longest=blt.MAX_HORIZON,
+        longest=BLT.longest,
     ),
 )
 CONTINUALS.add(
     "tree",
     Entry(
-        make=_prefixes(Tree.of),
+        make=_prefixes(Tree),
         summary="the binary tree: the classical choice, for comparison",
         fit=_fits,
     ),
@@ -198,10 +204,10 @@ CONTINUALS.add(
 CONTINUALS.add(
     "toeplitz",
     Entry(
-        make=_prefixes(toeplitz.SqrtToeplitz.of),
+        make=_prefixes(SqrtToeplitz),
         summary="the square root of prefix summation: near-optimal, for short streams",
         fit=_fits,
-        longest=toeplitz.MAX_HORIZON,
+        longest=SqrtToeplitz.longest,
     ),
 )
 CONTINUALS.add(
@@ -210,7 +216,7 @@ CONTINUALS.add(
         make=_epochs,
         summary="epochs that double, each with noise of its own: no horizon is needed",
         unfit="a run without a horizon has no bound on it; choose other continual noise",
-        longest=blt.MAX_HORIZON,
+        longest=BLT.longest,
     ),
 )
 

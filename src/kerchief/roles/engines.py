@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import Arms, Policy, Problem, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.mechanisms.discrete_blt import DiscreteBLT
-from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import Receipts, pay
@@ -296,9 +294,7 @@ def _pooled(noise: Noise) -> Noise:
     match noise:
         case ExactGaussian():
             return Pooled(noise)
-        case DiscreteBLT(node=ExactGaussian() as node) | DiscreteTree(node=ExactGaussian() as node):
-            return dataclasses.replace(noise, node=Pooled(node))
-        case DiscreteDoubling():
-            epochs: Any = tuple(map(_pooled, noise.epochs))
-            return dataclasses.replace(noise, epochs=epochs)
+        case ExactContinualNoise():
+            seeds: Any = tuple(map(_pooled, noise.seeds))
+            return dataclasses.replace(noise, seeds=seeds)
     return noise

@@ -116,7 +116,7 @@ def scripted(factor: Factor, *, scale: int, reach: float) -> Any:
 
 
 class Replay:
-    """What seed vectors a transcript would need, if prefixes were known: one column a transcript.
+    """What seed vectors a transcript would need, if prefixes were known: one column each.
 
     The noise of a place is its seed vector plus a function of the earlier ones, so whoever holds
     the prefixes can work back from the releases.
@@ -298,7 +298,7 @@ class TestSensitivity:
             )
             seed = int(rng.normal() * 2**30)
             replay.take(np.array([float(seed)]))
-            # Exact sums would grow by 53 bits a place: cut far below the error that is looked for.
+            # Exact sums would grow by 53 bits at every place: cut far below the error.
             sums = [
                 Fraction(int(d * s * 2**200), 2**200) + seed
                 for d, s in zip(decays, sums, strict=True)

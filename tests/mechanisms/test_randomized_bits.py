@@ -94,7 +94,7 @@ VECTORS = np.array([[0.3, -1.0], [1.0, 1.0], [-0.77, 0.1], [0.0, -0.5], [0.2, 0.
 
 
 class TestLaw:
-    """Five users, three bits: bits one by one, counts, and two draws a batch have the same law."""
+    """Five users, three bits: bits one by one, counts, and two draws per batch have one law."""
 
     keep = 0.375
 

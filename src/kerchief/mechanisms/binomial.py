@@ -1,7 +1,7 @@
 """Fair coins as noise: what a shuffled vector sum really adds, drawn at once or coin by coin.
 
 In the shuffle model every device adds a few coins of its own to every coordinate, and only the sum
-over a whole cohort is seen. So the noise of the sum is one binomial draw a coordinate
+over a whole cohort is seen. So the noise of the sum is one binomial draw per coordinate
 (`Binomial`, for simulation), and a deployment gives every device its share of the coins
 (`ExactBinomial`). Proof note: `binomial.md`.
 
@@ -28,6 +28,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, between, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness
+from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
 
@@ -139,7 +140,7 @@ class Binomial:
         return jnp.where(self.std > 0, rounded, vector)
 
     def add(self, vector: Array, stream: Stream) -> Array:
-        """The total with all coins of its cohort: one draw a coordinate."""
+        """The total with all coins of its cohort: one draw per coordinate."""
         coins = jnp.round(4 * (self.std / self.step) ** 2)
         shape = (self.dimension,)
         heads = jax.random.binomial(stream.key(), coins, 0.5, shape=shape, dtype=jnp.float64)
@@ -163,7 +164,7 @@ class Binomial:
 
 @dataclass(frozen=True, kw_only=True)
 class ExactBinomial:
-    """The same noise, a share a device: whole numbers of steps, coins of the operating system.
+    """The same noise, in one share per device: whole steps, coins of the operating system.
 
     Attributes:
         step: the distance between two values that can be reported, a power of two.
@@ -208,7 +209,7 @@ class ExactBinomial:
 
     @property
     def trials(self) -> int:
-        """Number of coins a coordinate, over the whole cohort."""
+        """Number of coins per coordinate, over the whole cohort."""
         return 4 * self.scale**2
 
     @property
@@ -225,7 +226,7 @@ class ExactBinomial:
         return self.trials // users + (place < self.trials % users)
 
     def width(self, users: int) -> int:
-        """Bits a coordinate that every device of a cohort of this size sends: code and coins."""
+        """Bits per coordinate that every device of such a cohort sends: code and coins."""
         return 2 * self.levels + self.coins(0, users)
 
     def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
@@ -234,12 +235,7 @@ class ExactBinomial:
         Raises:
             InvalidValue: the vector has another shape or type, or a number that is not finite.
         """
-        array = np.asarray(vector)
-        if array.shape != (self.dimension,) or array.dtype != np.float64:
-            raise InvalidValue(
-                f"vector is {array.dtype} of shape {array.shape}; it must be float64 of shape "
-                f"({self.dimension},)"
-            )
+        array = float64_vector(vector, self.dimension)
         if not np.isfinite(array).all():
             raise InvalidValue("vector has an entry that is not finite; every entry must be")
         words = np.frombuffer(_source(stream)(8 * self.dimension), dtype="<u8")
@@ -322,7 +318,7 @@ def _source(stream: object) -> Callable[[int], bytes]:
 
 
 def _grid_sensitivity(sensitivity: float, step: float, dimension: int) -> float:
-    """Bound, in steps, how far one user moves the rounded vector: a step a coordinate more.
+    """Bound, in steps, how far one user moves the rounded vector: one step per coordinate more.
 
     2**-40 pays for float64 arithmetic in the encoding and in this line.
     """

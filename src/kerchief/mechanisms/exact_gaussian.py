@@ -181,7 +181,7 @@ def _check_sensitivity(sensitivity: float, grid_bits: int) -> None:
 def _rounded_sensitivity(sensitivity: float, grid_bits: int, dimension: int) -> float:
     """Bound the distance, in grid steps, between two vectors after rounding.
 
-    Rounding to nearest moves either vector by half a step a coordinate; 2**-40 pays for float64
+    Rounding to nearest moves either vector by half a step per coordinate; 2**-40 pays for float64
     arithmetic in the encoding and 2**-50 for this very line.
     """
     steps = math.ldexp(sensitivity * (1 + 2.0**-40), grid_bits) + math.sqrt(dimension)

@@ -16,12 +16,12 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, whole
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_laplace
+from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
 
 __all__ = ["ExactLaplace", "Laplace"]
@@ -79,7 +79,7 @@ class Laplace:
         return vector
 
     def add(self, vector: Array, stream: Stream) -> Array:
-        """The vector with noise: the difference of two exponentials a coordinate."""
+        """The vector with noise: the difference of two exponentials per coordinate."""
         first, second = jnp.split(stream.exponential(2 * self.dimension), 2)
         return vector + self.std / 2**0.5 * (first - second)
 
@@ -189,12 +189,7 @@ class ExactLaplace:
         return events.RandomizedResponse(epsilon=steps / self.scale * (1 + _GUARD / 16))
 
     def _to_grid(self, vector: NDArray[np.float64]) -> NDArray[np.int64]:
-        array = np.asarray(vector)
-        if array.shape != (self.dimension,) or array.dtype != np.float64:
-            raise InvalidValue(
-                f"vector is {array.dtype} of shape {array.shape}; "
-                f"it must be float64 of shape ({self.dimension},)"
-            )
+        array = float64_vector(vector, self.dimension)
         far = math.ldexp(_LARGEST, -self.grid_bits)
         kept = np.clip(np.where(np.isfinite(array), array, 0.0), -far, far)
         steps: NDArray[np.int64] = np.rint(np.ldexp(kept, self.grid_bits)).astype(np.int64)
@@ -202,8 +197,9 @@ class ExactLaplace:
 
 
 def _rounded(taxicab: float, grid_bits: int, dimension: int) -> float:
-    """Bound, in grid steps, how far one user moves the rounded vector: a step a coordinate more.
+    """Bound, in grid steps, how far one user moves the rounded vector.
 
-    2**-40 pays for float64 arithmetic in the encoding and in this line.
+    Rounding adds one step per coordinate; 2**-40 pays for float64 arithmetic in the encoding and in
+    this line.
     """
     return (math.ldexp(taxicab, grid_bits) + dimension) * (1 + _GUARD)

@@ -24,12 +24,12 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness, words
+from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.randomized_bits import GRID, KEEP_UNIT, RandomizedBits
 
@@ -56,7 +56,7 @@ class Response:
         keep: the probability with which a bit is kept; 1 means no noise but that of rounding.
         tail: the part of δ that pays for rare sums.
         users: number of users in the batch.
-        bits: bits a user and coordinate.
+        bits: bits per user and coordinate.
         bound: every coordinate is clipped to [−bound, bound].
         sensitivity: how far apart two users' vectors can be, in the Euclidean norm.
         dimension: their length.
@@ -167,7 +167,7 @@ class ExactResponse:
         keep: the probability with which a bit is kept, a multiple of `KEEP_UNIT` below 1.
         tail: the part of δ that pays for rare sums.
         users: number of users in the batch.
-        bits: bits a user and coordinate, up to `MAX_BITS`.
+        bits: bits per user and coordinate, up to `MAX_BITS`.
         bound: every coordinate is clipped to [−bound, bound].
         sensitivity: how far apart two users' vectors can be, in the Euclidean norm.
         dimension: their length.
@@ -244,12 +244,7 @@ class ExactResponse:
         The average number is written in steps of 2**-32, and the fraction of a one is a coin of
         exactly that chance.
         """
-        array = np.asarray(vector)
-        if array.shape != (self.dimension,) or array.dtype != np.float64:
-            raise InvalidValue(
-                f"vector is {array.dtype} of shape {array.shape}; "
-                f"it must be float64 of shape ({self.dimension},)"
-            )
+        array = float64_vector(vector, self.dimension)
         clipped = np.clip(np.where(np.isfinite(array), array, 0.0) / self.bound, -1, 1)
         steps = np.rint(self.bits * (1 + clipped) / 2 * _STEPS).astype(np.int64)
         ones, fraction = np.divmod(steps, _STEPS)

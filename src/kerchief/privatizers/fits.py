@@ -110,6 +110,8 @@ class Fits:
 
     def exact(self) -> Fits:
         """The twin for deployment: discrete noise at the same multiplier."""
+        if not self.idealized:
+            return self
         return self.with_noise(lambda noise: exact_twin(noise, self.query.dim))
 
     def with_noise(self, change: Callable[[Any], Any]) -> Fits:

@@ -19,7 +19,7 @@ from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, 
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.mechanisms.continual import ContinualNoise, PrefixNoise
+from kerchief.mechanisms.continual import PrefixNoise
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.receipts import Charge, Cohort
@@ -91,7 +91,7 @@ class PrefixSums:
 
         It has the noise of the simulated one, and a little more for rounding.
         """
-        if not isinstance(self.noise, ContinualNoise):
+        if isinstance(self.noise, ExactContinualNoise):
             return self
         return dataclasses.replace(self, noise=self.noise.exact(self.query.size))
 

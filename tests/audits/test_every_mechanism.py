@@ -129,12 +129,8 @@ def less_scale(noise: Any) -> Any:
     return dataclasses.replace(noise, scale=round(noise.scale * 2 / 3))
 
 
-def less_node(noise: Any) -> Any:
-    return dataclasses.replace(noise, node=less_scale(noise.node))
-
-
-def less_in_epochs(noise: Any) -> Any:
-    return dataclasses.replace(noise, epochs=tuple(map(less_node, noise.epochs)))
+def less_seeds(noise: Any) -> Any:
+    return dataclasses.replace(noise, seeds=tuple(map(less_scale, noise.seeds)))
 
 
 def less_bits(noise: Any) -> Any:
@@ -168,11 +164,12 @@ LAWS: dict[str, tuple[Judge, Weaken, int]] = {
     "exact-randomized-bits": (bits, less_bits, 500),
     "tree": (stream, less_std, 1000),
     "sqrt-toeplitz": (stream, less_std, 1000),
+    "exact-sqrt-toeplitz": (stream, less_seeds, 1000),
     "blt": (stream, less_std, 1000),
-    "discrete-blt": (stream, less_node, 1000),
-    "discrete-tree": (stream, less_node, 1000),
+    "discrete-blt": (stream, less_seeds, 1000),
+    "discrete-tree": (stream, less_seeds, 1000),
     "doubling": (stream, less_std, 1000),
-    "discrete-doubling": (stream, less_in_epochs, 1000),
+    "discrete-doubling": (stream, less_seeds, 1000),
     "laplace": (laplace, less_std, 1000),
     "discrete-laplace": (laplace, less_scale, 1000),
     "one-bit": (coin, less_std, 5000),
@@ -200,6 +197,8 @@ def test_what_is_drawn_is_what_is_charged(name: str) -> None:
     """The right noise is accepted, and two thirds of it are rejected; 1e-6 each."""
     (judge, weaken, draws), specimen = LAWS[name], SPECIMENS[name]
     noise = specimen.make(EPSILON, DELTA)
-    assert type(noise) is MECHANISMS[name].kind
+    entry: Any = MECHANISMS[name]
+    assert type(noise) is entry.kind
+    assert entry.factor is (type(noise.factor) if entry.factor else None)
     assert judge(noise, specimen.draw(noise, 1, draws, 7))
     assert not judge(noise, specimen.draw(weaken(noise), 1, draws, 8))

@@ -29,6 +29,7 @@ from kerchief.checks import (
 from kerchief.core.contracts import BoundedSum, Environment
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger
@@ -119,11 +120,10 @@ def test_other_privatizers(law: Law[Protocol], protocol: Protocol) -> None:
 
 def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> EpochSums:
     """Epochs so short that several of them end within the releases of a law."""
-    noise = Doubling.of(
+    noise = ContinualNoise.of(
+        Doubling(horizon=horizon, first=2),
         noise_multiplier=noise_multiplier,
         sensitivity=query.sensitivity,
-        horizon=horizon,
-        first=2,
     )
     return EpochSums(query=query, schedule=Every(), noise=noise)
 

@@ -85,7 +85,7 @@ class Faint(Laplace):
 class ThinTwin(OneBit):
     """Its exact twin is bolder than it says."""
 
-    def exact(self) -> ExactOneBit:
+    def exact(self, dimension: int | None = None) -> ExactOneBit:
         return BoldTwin(**vars(OneBit.exact(self)))
 
 

@@ -17,7 +17,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
-from kerchief.mechanisms.discrete_blt import DiscreteBLT
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.privacy.receipts import Charge
@@ -212,15 +212,17 @@ def _made(
 
 
 @struct
-class FaintSeeds(BLT):
+class FaintSeeds(ContinualNoise):
     """Two thirds of the seed noise that it charges for."""
 
     def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
-        return BLT.step(dataclasses.replace(self, std=self.std * 2 / 3), state, round, stream)
+        return ContinualNoise.step(
+            dataclasses.replace(self, std=self.std * 2 / 3), state, round, stream
+        )
 
 
 @struct
-class Unconnected(BLT):
+class Unconnected(ContinualNoise):
     """The stated deviation at every step, drawn afresh, though all but the drift was paid for."""
 
     def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
@@ -228,7 +230,7 @@ class Unconnected(BLT):
 
 
 @struct
-class Narrow(BLT):
+class Narrow(ContinualNoise):
     """Forgets that one user enters every later release."""
 
     @property
@@ -237,7 +239,7 @@ class Narrow(BLT):
 
 
 @struct
-class Redrawn(BinaryTree):
+class Redrawn(ContinualNoise):
     """Draws a block's noise again at every use."""
 
     def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
@@ -253,20 +255,22 @@ class OneForAll(Gaussian):
 
 
 @struct
-class Stale(BLT):
+class Stale(ContinualNoise):
     """Draws once, and gives every prefix that noise."""
 
     def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
         first = dataclasses.replace(stream, round=jnp.uint32(0))
-        return BLT.step(self, state, jnp.int32(0), first)[0], state
+        return ContinualNoise.step(self, state, jnp.int32(0), first)[0], state
 
 
 @struct
-class EveryOther(BLT):
+class EveryOther(ContinualNoise):
     """Draws a seed for every second prefix, and uses it twice."""
 
     def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
-        return BLT.step(self, state, round, dataclasses.replace(stream, round=stream.round // 2))
+        return ContinualNoise.step(
+            self, state, round, dataclasses.replace(stream, round=stream.round // 2)
+        )
 
 
 class Frozen:
@@ -293,12 +297,12 @@ class StaleTwin(PrefixSums):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RedrawnTwin(DiscreteBLT):
+class RedrawnTwin(ExactContinualNoise):
     """Draws the earlier seeds' share again at every use."""
 
     def step(self, state: Any, round: Any, stream: Any) -> Any:
-        seed = self.node.add(jnp.zeros(state.shape[1]), stream)
-        others = self.node.add(jnp.zeros(state.shape[1]), stream) / self.grid
+        seed = self.seeds[0].add(jnp.zeros(state.shape[1]), stream)
+        others = self.seeds[0].add(jnp.zeros(state.shape[1]), stream) / self.grid
         share = jnp.sqrt((self.std_at(int(round) + 1) / self.std) ** 2 - 1)
         return seed + jnp.rint(share * others) * self.grid, state
 
@@ -313,15 +317,16 @@ class CarelessTwin(PrefixSums):
         return PrefixSums(query=self.query, schedule=self.schedule, noise=redrawn)
 
 
-def _joint(noise: type[BLT | BinaryTree], kind: type[PrefixSums] = PrefixSums) -> Protocol:
+def _joint(noise: type[ContinualNoise], kind: type[PrefixSums] = PrefixSums) -> Protocol:
     """The privatizer of joint trust with other noise."""
 
     def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
-        plain: Any = (BinaryTree if noise is Redrawn else BLT).of(
-            noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+        factor = (BinaryTree if noise is Redrawn else BLT.of)(horizon=horizon)
+        plain: Any = ContinualNoise.of(
+            factor, noise_multiplier=noise_multiplier, sensitivity=query.sensitivity
         )
         changed: Any = {"std": plain.std / plain.column_norm} if noise is Narrow else {}
-        made: ContinualNoise = noise(**{**vars(plain), **changed})
+        made = noise(**{**vars(plain), **changed})
         return kind(query=query, schedule=TRUSTS["joint"].make(query, 1.0, 1).schedule, noise=made)
 
     return Protocol.of("joint", Entry(make=make, summary="a planted fault"))
@@ -483,7 +488,7 @@ FAULTS = [
     (_FRESH, "one noise for all cohorts", _made("central", noise=OneForAll)),
     (_FRESH, "one noise for all prefixes", _joint(Stale)),
     (_FRESH, "seeds used twice", _joint(EveryOther)),
-    (_FRESH, "a twin that draws once", _joint(BLT, StaleTwin)),
+    (_FRESH, "a twin that draws once", _joint(ContinualNoise, StaleTwin)),
     ("charges compose to the guarantee", "too little noise", _made(multiplier=0.99)),
     ("charges compose to the guarantee", "too much noise", _made("central", multiplier=1.01)),
     ("matrix noise is isometric", "every entry alike", _made(noise=Lopsided)),
@@ -498,7 +503,7 @@ FAULTS = [
     ),
     ("capacity is enforced", "no limit", _made("central", schedule=Generous(limit=3))),
     ("exact twin has the same law", "half the noise", _made(kind=ThinTwin)),
-    ("exact twin has the same law", "seeds drawn again", _joint(BLT, CarelessTwin)),
+    ("exact twin has the same law", "seeds drawn again", _joint(ContinualNoise, CarelessTwin)),
     ("exact twin fits the budget", "a little less noise", _made(kind=DearTwin)),
     ("idealized is honest", "false word", _made(kind=Pretender)),
     ("idealized is honest", "float noise", _made(noise=Gilded)),

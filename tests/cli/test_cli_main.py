@@ -42,6 +42,7 @@ def test_mechanisms_say_which_is_idealized(call: Call) -> None:
         "exact-randomized-bits": "exact",
         "tree": "idealized",
         "sqrt-toeplitz": "idealized",
+        "exact-sqrt-toeplitz": "exact",
         "blt": "idealized",
         "discrete-blt": "exact",
         "discrete-tree": "exact",

@@ -37,6 +37,7 @@ from kerchief.core.queries import Gram, Regression, clip_features
 from kerchief.core.random import DEVICE, Stream
 from kerchief.core.struct import struct
 from kerchief.environments import make_environment
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.policies import POLICIES
@@ -219,13 +220,15 @@ def _redrawn() -> str:
     """Each prefix gets fresh noise, and is paid for as if blocks were shared."""
 
     @struct
-    class Redrawn(BinaryTree):
+    class Redrawn(ContinualNoise):
         def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
             return self.std_at(round + 1) * stream.normal(state.shape[1]), state
 
     def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
-        tree = BinaryTree.of(
-            noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+        tree = ContinualNoise.of(
+            BinaryTree(horizon=horizon),
+            noise_multiplier=noise_multiplier,
+            sensitivity=query.sensitivity,
         )
         plain = TRUSTS["joint"].make(query, noise_multiplier, horizon)
         return PrefixSums(query=query, schedule=plain.schedule, noise=Redrawn(**vars(tree)))

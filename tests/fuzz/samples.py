@@ -21,9 +21,9 @@ from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Proble
 from kerchief.core.queries import Gram, Regression
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian as GridGaussian
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.tree import Tree as BinaryTree
+from kerchief.core.channel import Channel
 from kerchief.policies.linear.online import descent
 from kerchief.privacy import (
     Cohort,
@@ -141,7 +141,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "bits": (1, 8),
     "bound": (1.0,),
     "budget": (_PROMISE, Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)),
-    "buffers": (None, 2),
+    "buffers": (2, 4),
     "capacity": (1, 3),
     "center": (0.0, 0.5),
     "channel": (_CLEAR,),
@@ -164,6 +164,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "explore": (True, False),
     "failure": (0.05,),
     "fewest": (None, 1),
+    "factor": (BinaryTree(horizon=20), BLT(horizon=20, buffers=2)),
     "first": (0, 2),
     "fits": (3,),
     "fixed": (None, 7),
@@ -183,10 +184,6 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "mean": (0.5,),
     "minimizer": (_STEPS, GradientDescent(steps=3, radius=1.0, clip=1.0)),
     "mode": ("tuned", "theory"),
-    "node": (
-        GridGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2),
-        DiscreteLaplace(grid_bits=10, scale=4096, taxicab=1.0, dimension=2),
-    ),
     "noise": (0.5,),
     "noise_multiplier": (4.0, 1.0),
     "number": (0, 3),
@@ -208,6 +205,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "schedule": (At(ends=(30, 60)),),
     "score": (1.0,),
     "seed": (0, 2**32 - 1),
+    "seeds": ((ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2),),),
     "sensitivity": (1.0, 2.0),
     "size": (2, 1),
     "slope": (0.5,),
@@ -233,10 +231,6 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "written": _WRITTEN,
 }
 
-_EPOCHS = DiscreteDoubling.matching(
-    noise_multiplier=1.0, sensitivity=1.0, horizon=20, first=7, dimension=2
-).epochs
-
 PROBLEMS: Mapping[str, tuple[Any, ...]] = {
     "policies.context_free": (_ARMS, _SMOOTH),
     "policies.phased": (_CROWD,),
@@ -244,12 +238,8 @@ PROBLEMS: Mapping[str, tuple[Any, ...]] = {
 """The public facts that the targets of a room take, where they are not those of `SAMPLES`."""
 
 OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "mechanisms.discrete_doubling:DiscreteDoubling": {
-        "epochs": (_EPOCHS, _EPOCHS[:1]),
-        "horizon": (20, 7),
-    },
-    "core.problems:ContextFreeProblem": {"arms": (3,), "domain": (None,), "lipschitz": (0.0,)},
-    "core.problems:ContextFreeProblem on a domain": {"arms": (0,), "lipschitz": (2.0,)},
+    "core.context_free:ContextFreeProblem": {"arms": (3,), "domain": (None,), "lipschitz": (0.0,)},
+    "core.context_free:ContextFreeProblem on a domain": {"arms": (0,), "lipschitz": (2.0,)},
     "core.convex:Simplex": {"dim": (3, 2)},
     "core.batches:growing": {"first": (10,), "horizon": (100,)},
     "core.links:link_named": {"name": FACTS["link"]},
@@ -299,13 +289,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "experiments.plan:player": {"policy": ("linucb", "tsallis")},
     "mechanisms.binomial:Binomial.of": {"users": (1000,)},
     "mechanisms.binomial:Grid.of": {"users": (1000,)},
-    "mechanisms.discrete_blt:DiscreteBLT": {"buffers": (2, 4)},
-    "mechanisms.discrete_blt:DiscreteBLT.matching": {"buffers": (2, 4)},
-    "mechanisms.discrete_blt:DiscreteBLT.twin": {
-        "noise": (BLT.of(noise_multiplier=4.0, sensitivity=1.0, horizon=60),)
-    },
-    "mechanisms.discrete_doubling:DiscreteDoubling.matching": {"first": (16,)},
-    "mechanisms.doubling:Doubling.of": {"first": (16, 1024)},
+    "mechanisms.doubling:Doubling": {"first": (16, 1024)},
     "mechanisms.one_bit:ExactOneBit": {"bias": (2**20,)},
     "mechanisms.privunit:PrivUnitG.of": {"center": (0.0, np.array([0.5, 0.0])), "size": (2,)},
     "mechanisms.shortlist:Shortlist.of": {"center": (0.0, np.array([0.5, 0.0])), "size": (2,)},
@@ -315,7 +299,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "candidates": (64,),
         "listed": (8,),
     },
-    "mechanisms.randomized_bits:Bits": {"users": (1000,), "bits": (8,)},
+    "mechanisms.randomized_bits:ExactResponse": {"users": (1000,), "bits": (8,)},
     "mechanisms.randomized_bits:Response.of": {
         "event": (
             RandomizedBits(users=1000, bits=8, keep=0.5, sensitivity=1.0, dimension=2, tail=1e-9),

@@ -182,7 +182,8 @@ def _rooms() -> Iterator[tuple[str, ModuleType]]:
 
 
 def _makers(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
-    if issubclass(kind, BaseException) or getattr(kind, "_is_protocol", False):
+    protocol = getattr(kind, "_is_protocol", False)
+    if issubclass(kind, BaseException) or protocol or inspect.isabstract(kind):
         return
     if hasattr(kind, "__post_init__") or (
         "__init__" in vars(kind) and not dataclasses.is_dataclass(kind)
@@ -325,8 +326,7 @@ def _sound_policy(policy: Any) -> None:
 _WEIGHTS = {
     "privatizers.bits:BitSums.of": 0.001,
     "experiments.declare:Comparison": 0.03,
-    "mechanisms.discrete_doubling:DiscreteDoubling.matching": 0.01,
-    "mechanisms.discrete_blt:DiscreteBLT.matching": 0.1,
+    "mechanisms.exact_continual:ExactContinualNoise.matching": 0.02,
     "privacy.calibration:zcdp_epsilon": 0.03,
     "privacy.calibration:zcdp_rho": 0.1,
     "privacy.composition:delta_at": 0.1,
@@ -337,7 +337,6 @@ _WEIGHTS = {
     "environments.recorded:table_two": 0.05,
     "mechanisms.privunit:PrivUnitG.of": 0.1,
     "mechanisms.shortlist:Shortlist.of": 0.1,
-    "mechanisms.blt:BLT.of": 0.3,
     "policy:glm": 0.2,
     "policy:b-glincb": 0.2,
     "policy:glm-descent": 0.05,

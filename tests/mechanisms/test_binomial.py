@@ -14,7 +14,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
-from kerchief.mechanisms.binomial import Binomial, Coins, heads
+from kerchief.mechanisms.binomial import Binomial, ExactBinomial, heads
 from kerchief.privacy import NonPrivate, epsilon_at, gaussian_noise_multiplier
 
 COPIES = 20_000
@@ -66,7 +66,7 @@ def test_a_third_less_noise_is_seen() -> None:
 
 @pytest.mark.parametrize("users", [1, 3, 7])
 def test_shares_add_up_to_all_coins(users: int) -> None:
-    coins = Coins(step=0.25, scale=2, sensitivity=1.0, dimension=2)
+    coins = ExactBinomial(step=0.25, scale=2, sensitivity=1.0, dimension=2)
     assert sum(coins.coins(place, users) for place in range(users)) == coins.trials == 16
     source = bytes_of(3)
     zero = np.zeros(2)
@@ -133,8 +133,8 @@ def test_no_noise_rounds_nothing_and_promises_nothing() -> None:
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(InvalidValue, match="power of two"):
-        Coins(step=0.3, scale=2, sensitivity=1.0, dimension=2)
-    coins = Coins(step=0.25, scale=2, sensitivity=1.0, dimension=2)
+        ExactBinomial(step=0.3, scale=2, sensitivity=1.0, dimension=2)
+    coins = ExactBinomial(step=0.25, scale=2, sensitivity=1.0, dimension=2)
     bad: Any
     for bad in (np.zeros(3), np.zeros(2, np.float32), np.array([np.nan, 0.0])):
         with pytest.raises(InvalidValue, match="vector"):

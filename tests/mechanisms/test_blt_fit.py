@@ -11,17 +11,17 @@ import pytest
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.mechanisms.blt_fit import Factor, energy, factor_of, fit
+from kerchief.mechanisms.blt_fit import Fit, energy, fit, fit_of
 
 Floats = NDArray[np.float64]
 
 
-def response(factor: Factor, count: int) -> Floats:
+def response(factor: Fit, count: int) -> Floats:
     fading = np.power.outer(np.array(factor.decays), np.arange(count))
     return np.asarray(factor.base + np.array(factor.weights) @ fading)
 
 
-def worst(factor: Factor, horizon: int) -> float:
+def worst(factor: Fit, horizon: int) -> float:
     """The noise on the last prefix, per unit of multiplier and sensitivity, by the closed form."""
     base, weights = np.array([factor.base]), np.array(factor.weights)
     return factor.column_norm * math.sqrt(
@@ -55,7 +55,7 @@ def times(polynomial: list[Fraction], root: Fraction) -> list[Fraction]:
 def test_factor_is_its_definition_in_exact_fractions(gaps: list[float]) -> None:
     horizon = 24
     column = series(gaps, horizon)
-    factor = factor_of(np.array(gaps), horizon)
+    factor = fit_of(np.array(gaps), horizon)
     norm = math.sqrt(sum(value * value for value in column))
     assert factor.column_norm == pytest.approx(norm, rel=1e-13)
     product = np.convolve([float(value) for value in column], response(factor, horizon))[:horizon]
@@ -95,13 +95,13 @@ def test_no_neighbour_is_better() -> None:
     best = worst(factor, horizon)
     theta = recovered(factor)
     gaps = np.ravel([theta, phi], order="F")
-    assert worst(factor_of(gaps, horizon), horizon) == pytest.approx(best, rel=1e-9)
+    assert worst(fit_of(gaps, horizon), horizon) == pytest.approx(best, rel=1e-9)
     for _ in range(50):
         moved = gaps * np.exp(0.05 * rng.normal(size=4))
-        assert worst(factor_of(moved, horizon), horizon) > best * (1 - 1e-7)
+        assert worst(fit_of(moved, horizon), horizon) > best * (1 - 1e-7)
 
 
-def recovered(factor: Factor) -> Floats:
+def recovered(factor: Fit) -> Floats:
     """The gaps of θ, as the zeros of base / gap + Σ weights (...): roots of B's numerator."""
     roots = [1.0, *factor.decays]
     weights = [factor.base, *factor.weights]
@@ -115,4 +115,4 @@ def recovered(factor: Factor) -> Floats:
 @pytest.mark.parametrize("gaps", [[0.0, 0.5], [0.5, 0.25], [0.5, 0.5], [0.5, 1.0], [math.nan, 0.5]])
 def test_roots_that_do_not_alternate_are_refused(gaps: list[float]) -> None:
     with pytest.raises(InvalidValue, match="gaps"):
-        factor_of(np.array(gaps), 10)
+        fit_of(np.array(gaps), 10)

@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import AGGREGATOR, Stream
-from kerchief.mechanisms.blt import BLT, MAX_BUFFERS, best_continual
-from kerchief.mechanisms.blt import MAX_HORIZON as BLT_MAX
+from kerchief.mechanisms.blt import BLT, MAX_BUFFERS
 from kerchief.mechanisms.continual import ContinualNoise
-from kerchief.mechanisms.toeplitz import MAX_HORIZON, SqrtToeplitz, coefficients
+from kerchief.mechanisms.factor import Factor
+from kerchief.mechanisms.toeplitz import SqrtToeplitz, coefficients
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import events
 
 Floats = NDArray[np.float64]
-Kind = Callable[..., ContinualNoise]
+Kind = Callable[..., Factor]
 
 KINDS = [
-    pytest.param(Tree.of, id="tree"),
-    pytest.param(SqrtToeplitz.of, id="toeplitz"),
+    pytest.param(Tree, id="tree"),
+    pytest.param(SqrtToeplitz, id="toeplitz"),
     pytest.param(BLT.of, id="blt"),
 ]
 # One short horizon and one number of coordinates for most tests, so that they share compilations.
@@ -38,7 +38,8 @@ each = pytest.mark.parametrize("kind", KINDS)
 
 
 def make(kind: Kind, horizon: int, *, multiplier: float = 1.7, **more: Any) -> ContinualNoise:
-    return kind(noise_multiplier=multiplier, sensitivity=2.5, horizon=horizon, **more)
+    factor = kind(horizon=horizon, **more)
+    return ContinualNoise.of(factor, noise_multiplier=multiplier, sensitivity=2.5)
 
 
 @partial(jax.jit, static_argnames=("size", "rounds"))
@@ -88,12 +89,12 @@ def lower(column: Floats) -> Floats:
 
 def mixing(noise: ContinualNoise) -> Floats:
     """The matrix B, written from its definition rather than from the stream."""
-    if isinstance(noise, SqrtToeplitz):
+    if isinstance(noise.factor, SqrtToeplitz):
         return lower(coefficients(noise.horizon))
-    if isinstance(noise, BLT):
-        factor, ages = noise.factor, np.arange(noise.horizon)
-        fading = np.power.outer(np.array(factor.decays), ages)
-        return lower(factor.base + np.array(factor.weights) @ fading)
+    if isinstance(noise.factor, BLT):
+        fit, ages = noise.factor.fit, np.arange(noise.horizon)
+        fading = np.power.outer(np.array(fit.decays), ages)
+        return lower(fit.base + np.array(fit.weights) @ fading)
     matrix = np.zeros((noise.horizon, noise.horizon))
     for count in range(1, noise.horizon + 1):
         rest = count
@@ -171,14 +172,14 @@ class TestAlgebra:
 
     def test_prefixes_of_the_tree_share_the_noise_of_their_common_blocks(self) -> None:
         # A block drawn twice would leave something behind besides the newest block.
-        rows = streamed(make(Tree.of, 37))
+        rows = streamed(make(Tree, 37))
         for count in range(1, 38):
             before = count & (count - 1)
             common = rows[before - 1] if before else np.zeros(37)
             assert (rows[count - 1] - common == np.eye(37)[count - 1]).all()
 
     def test_a_round_of_the_tree_touches_one_block(self) -> None:
-        noise: Any = make(Tree.of, 20)
+        noise: Any = make(Tree, 20)
         state = noise.open(2)
         assert state.shape == (5, 2)
         for t in range(20):
@@ -193,7 +194,7 @@ class TestAlgebra:
 
     @pytest.mark.parametrize("buffers", [2, MAX_BUFFERS])
     def test_blt_keeps_one_running_sum_and_one_a_buffer(self, buffers: int) -> None:
-        noise = make(BLT.of, 200, buffers=buffers)
+        noise = make(BLT, 200, buffers=buffers)
         assert noise.open(4).shape == (buffers + 1, 4)
         assert np.abs(streamed(noise) - mixing(noise)).max() < 1e-12
 
@@ -269,19 +270,20 @@ class TestTable:
         ],
     )
     def test_blt(self, horizon: int, buffers: int, worst: float) -> None:
-        noise = BLT.of(noise_multiplier=1.0, sensitivity=1.0, horizon=horizon, buffers=buffers)
-        assert float(noise.std_at(jnp.array(horizon))) == pytest.approx(worst, rel=1e-3)
+        noise = make(BLT, horizon, buffers=buffers)
+        found = float(noise.std_at(jnp.array(horizon))) / (1.7 * 2.5)
+        assert found == pytest.approx(worst, rel=1e-3)
 
     @pytest.mark.parametrize(("horizon", "worst"), [(1000, 3.265), (20_000, 4.219)])
     def test_square_root(self, horizon: int, worst: float) -> None:
-        noise = make(SqrtToeplitz.of, horizon)
+        noise = make(SqrtToeplitz, horizon)
         assert deviations(noise).max() / (1.7 * 2.5) == pytest.approx(worst, rel=1e-3)
 
     @pytest.mark.parametrize(
         ("horizon", "worst"), [(1000, 9.49), (20_000, 14.49), (1_000_000, 19.49)]
     )
     def test_tree(self, horizon: int, worst: float) -> None:
-        noise = make(Tree.of, horizon)
+        noise = make(Tree, horizon)
         assert deviations(noise).max() / (1.7 * 2.5) == pytest.approx(worst, rel=1e-3)
 
     @pytest.mark.parametrize(("horizon", "mean"), [(1000, 3.098), (20_000, 4.054)])
@@ -293,16 +295,16 @@ class TestTable:
 class TestBest:
     @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 8, 40, 101, 10_001])
     def test_no_worse_than_any_other(self, horizon: int) -> None:
-        worst = deviations(make(best_continual, horizon)).max()
-        assert worst <= deviations(make(Tree.of, horizon)).max() * (1 + 1e-9)
+        worst = deviations(make(BLT.of, horizon)).max()
+        assert worst <= deviations(make(Tree, horizon)).max() * (1 + 1e-9)
         assert worst <= 1.7 * 2.5 * math.sqrt(horizon) * (1 + 1e-9)
-        assert worst <= deviations(make(SqrtToeplitz.of, horizon)).max() * 1.004
+        assert worst <= deviations(make(SqrtToeplitz, horizon)).max() * 1.004
 
-    @pytest.mark.parametrize("horizon", [1_000_000, BLT_MAX])
+    @pytest.mark.parametrize("horizon", [1_000_000, BLT.longest])
     def test_within_its_promise_of_the_square_root_for_long_streams(self, horizon: int) -> None:
         steps = np.arange(1, horizon)
         root = 1 + np.sum(np.exp(2 * np.cumsum(np.log1p(-0.5 / steps))))
-        worst = float(make(best_continual, horizon).std_at(jnp.array(horizon)))
+        worst = float(make(BLT.of, horizon).std_at(jnp.array(horizon)))
         assert worst <= 1.7 * 2.5 * root * 1.004
 
 
@@ -370,17 +372,18 @@ class TestUse:
     )
     def test_bad_values_are_refused(self, kind: Kind, values: dict[str, Any]) -> None:
         good = {"noise_multiplier": 1.0, "sensitivity": 1.0, "horizon": 4}
+        given = {**good, **values}
         with pytest.raises(InvalidValue, match=next(iter(values))):
-            kind(**{**good, **values})
+            ContinualNoise.of(kind(horizon=given.pop("horizon")), **given)
 
     def test_each_has_its_own_limits(self) -> None:
         with pytest.raises(InvalidValue, match="horizon"):
-            make(SqrtToeplitz.of, MAX_HORIZON + 1)
+            make(SqrtToeplitz, SqrtToeplitz.longest + 1)
         with pytest.raises(InvalidValue, match="horizon"):
-            make(BLT.of, BLT_MAX + 1)
+            make(BLT.of, BLT.longest + 1)
         for buffers in (1, MAX_BUFFERS + 1):
             with pytest.raises(InvalidValue, match="buffers"):
-                make(BLT.of, 10, buffers=buffers)
+                make(BLT, 10, buffers=buffers)
 
 
 @pytest.mark.nightly

@@ -13,9 +13,8 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
-from kerchief.mechanisms.discrete_gaussian import sample_discrete_laplace
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
-from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.exact_sampler import sample_discrete_laplace
+from kerchief.mechanisms.laplace import ExactLaplace, Laplace
 from kerchief.privacy import NonPrivate, epsilon_at
 
 VECTOR = np.array([0.3, -0.7, 0.0])
@@ -75,7 +74,7 @@ def test_the_twin_keeps_epsilon_with_rounding_in_the_sensitivity(epsilon: float)
     assert steps / twin.scale <= twin.event().epsilon <= epsilon
     assert twin.event().epsilon == pytest.approx(epsilon, rel=1e-5)
     assert twin.std == pytest.approx(float(made(epsilon).std), rel=1e-5)
-    weak = DiscreteLaplace(
+    weak = ExactLaplace(
         grid_bits=twin.grid_bits, scale=twin.scale * 2 // 3, taxicab=2.0, dimension=3
     )
     assert weak.event().epsilon > 1.4 * epsilon

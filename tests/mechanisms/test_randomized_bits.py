@@ -18,7 +18,7 @@ from kerchief.core.contracts import Example
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
-from kerchief.mechanisms.randomized_bits import MAX_BITS, Bits, Response
+from kerchief.mechanisms.randomized_bits import MAX_BITS, ExactResponse, Response
 from kerchief.privacy import events
 from kerchief.privacy.randomized_bits import RandomizedBits
 
@@ -63,7 +63,7 @@ def batch(noise: Response, vectors: Floats, draws: int) -> Floats:
     return np.asarray(totals).reshape(draws, noise.dimension)
 
 
-def exact_sums(noise: Bits, vectors: Floats, draws: int, seed: int) -> Ints:
+def exact_sums(noise: ExactResponse, vectors: Floats, draws: int, seed: int) -> Ints:
     wide, source = dataclasses.replace(noise, dimension=noise.dimension * draws), seeded(seed)
     reports = [wide.report(np.tile(vector, draws), randomness=source) for vector in vectors]
     sums: Ints = np.sum(reports, axis=0).reshape(draws, noise.dimension)
@@ -94,7 +94,7 @@ VECTORS = np.array([[0.3, -1.0], [1.0, 1.0], [-0.77, 0.1], [0.0, -0.5], [0.2, 0.
 
 
 class TestLaw:
-    """Five users, three bits: bits one by one, counts, and two draws a batch have the same law."""
+    """Five users, three bits: bits one by one, counts, and two draws per batch have one law."""
 
     keep = 0.375
 
@@ -289,7 +289,7 @@ class TestBill:
 
     def test_only_the_twin_for_deployment_is_not_idealized(self) -> None:
         assert Response.idealized
-        assert not Bits.idealized
+        assert not ExactResponse.idealized
 
     @pytest.mark.parametrize(
         "vector", [np.zeros(3), np.zeros((2, 1)), np.zeros(2, dtype=np.float32)]

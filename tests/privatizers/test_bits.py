@@ -16,7 +16,7 @@ from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.environments import make_environment
-from kerchief.mechanisms.randomized_bits import Bits
+from kerchief.mechanisms.randomized_bits import ExactResponse
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privatizers import At, BitSums, Protection, ShuffledSums, protect
@@ -87,7 +87,7 @@ def _clock(round: int) -> Clock:
 def test_the_twin_counts_randomized_bits(sums: BitSums) -> None:
     twin = sums.exact()
     assert not twin.idealized
-    assert all(isinstance(one, Bits) for one in twin.batches)
+    assert all(isinstance(one, ExactResponse) for one in twin.batches)
     assert twin.charges(400) == sums.charges(400)
     report = twin.report(np.zeros(5), _clock(150), None)
     assert ((report >= 0) & (report <= 8)).all()

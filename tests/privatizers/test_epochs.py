@@ -25,8 +25,9 @@ from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.environments import make_environment
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import FIRST, Doubling, lengths
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privatizers import CONTINUALS, At, EpochSums, Every, Privatizer, Protection, protect
@@ -48,10 +49,9 @@ Floats = NDArray[np.float64]
 
 def noise(
     horizon: int = HORIZON, *, multiplier: float = 3.0, first: int = FIRST_3, sensitivity: float = 1
-) -> Doubling:
-    return Doubling.of(
-        noise_multiplier=multiplier, sensitivity=sensitivity, horizon=horizon, first=first
-    )
+) -> ContinualNoise:
+    factor = Doubling(horizon=horizon, first=first)
+    return ContinualNoise.of(factor, noise_multiplier=multiplier, sensitivity=sensitivity)
 
 
 def epochs(query: BoundedSum, multiplier: float, horizon: int) -> EpochSums:
@@ -73,7 +73,7 @@ def played(privatizer: EpochSums, rounds: int, source: Any) -> list[Any]:
 
 
 @functools.partial(jax.jit, static_argnames=("size", "rounds"))
-def draws(made: Doubling, *, size: int, rounds: int) -> Array:
+def draws(made: ContinualNoise, *, size: int, rounds: int) -> Array:
     """The noise on each prefix, drawn as the compiled loop draws it."""
 
     def one(state: Array, round: Array) -> tuple[Array, Array]:
@@ -94,7 +94,7 @@ class Scripted:
         return self.vector
 
 
-def mixing(made: Doubling) -> Floats:
+def mixing(made: ContinualNoise) -> Floats:
     """The matrix B that the stream applies: the noise when the seed vectors are unit vectors."""
 
     def one(state: Array, given: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -127,9 +127,10 @@ class TestNoise:
             assert np.abs(c[outside, start:end]).max(initial=0) < 1e-6
             np.testing.assert_allclose(np.linalg.norm(c[:, start]), 1.0, rtol=1e-6)
             # Within an epoch it is the noise of BLT for that length, to scale.
-            own = BLT.of(noise_multiplier=1.0, sensitivity=1.0, horizon=end - start, buffers=5)
+            own = BLT(horizon=end - start, buffers=5)
             rows = np.linalg.norm(b[start:end, start:end], axis=1)
-            np.testing.assert_allclose(rows, own.std_at(jnp.arange(1, end - start + 1)), rtol=1e-6)
+            wanted = own.column_norm * own.row_norm(np.arange(1, end - start + 1), np)
+            np.testing.assert_allclose(rows, wanted, rtol=1e-6)
         assert np.linalg.norm(c, axis=0).max() <= made.column_norm * (1 + 1e-6)
         stated = made.std_at(jnp.arange(1, 22)) / made.std
         np.testing.assert_allclose(np.linalg.norm(b, axis=1), stated, rtol=1e-6)
@@ -164,10 +165,11 @@ class TestNoise:
     def test_the_cost_of_not_knowing_the_horizon(self) -> None:
         """The factors of `doubling.md`."""
         for horizon, factor in ((5_000, 1.58), (20_000, 1.95)):
-            known = BLT.of(noise_multiplier=1.0, sensitivity=1.0, horizon=horizon)
+            known = BLT.of(horizon=horizon)
             made = noise(horizon, multiplier=1.0, first=FIRST)
-            last = jnp.int32(horizon)
-            assert float(made.std_at(last) / known.std_at(last)) == pytest.approx(factor, abs=0.01)
+            wanted = known.column_norm * known.row_norm(horizon, np)
+            found = float(made.std_at(jnp.int32(horizon))) / wanted
+            assert found == pytest.approx(factor, abs=0.01)
 
     @pytest.mark.parametrize("bad", [{"horizon": 0}, {"horizon": 10**8}, {"first": 0}])
     def test_values_out_of_bounds_are_refused(self, bad: dict[str, int]) -> None:
@@ -246,10 +248,10 @@ class TestTwin:
     def test_every_epoch_has_noise_of_its_own_on_one_grid(self) -> None:
         exact = epochs(QUERY, 3.0, HORIZON).exact()
         assert isinstance(exact, EpochSums)
-        assert isinstance(exact.noise, DiscreteDoubling)
+        assert isinstance(exact.noise, ExactContinualNoise)
         assert exact.exact() is exact
-        assert [epoch.horizon for epoch in exact.noise.epochs] == [3, 6, 12, 24]
-        assert {epoch.grid for epoch in exact.noise.epochs} == {exact.noise.grid}
+        assert [epoch.horizon for epoch in exact.noise.factor.parts] == [3, 6, 12, 24]
+        assert {seed.grid for seed in exact.noise.seeds} == {exact.noise.grid}
         assert decode(encode(exact)) == exact
         for release in played(exact, 10, None):
             assert (np.asarray(release.total) % exact.noise.grid == 0).all()
@@ -267,9 +269,7 @@ class TestTwin:
         assert (stated >= wanted).all()
 
     def test_it_has_the_deviation_and_the_memory_that_it_states(self) -> None:
-        made = DiscreteDoubling.matching(
-            noise_multiplier=3.0, sensitivity=1.0, horizon=10, first=3, dimension=2 * least_draws()
-        )
+        made = noise(10).exact(2 * least_draws())
         state, rows = made.open(2 * least_draws()), []
         for round in range(10):
             row, state = made.step(state, round, np.random.default_rng(round).bytes)
@@ -279,22 +279,25 @@ class TestTwin:
             verdict = [fits_deviation(rows[count - 1], stated * f) for f in (1.0, 2 / 3, 3 / 2)]
             assert verdict == [True, False, False]
         # What an epoch left stays: the rest of the noise is that of the epoch alone.
-        assert fits_deviation(rows[3] - rows[2], float(made.epochs[1].std_at(1)))
-        assert fits_deviation(rows[9] - rows[8], float(made.epochs[2].std_at(1)))
+        for place, epoch in ((3, 1), (9, 2)):
+            own = float(made.seeds[epoch].std) * made.factor.parts[epoch].row_norm(1, np)
+            assert fits_deviation(rows[place] - rows[place - 1], own)
 
     def test_no_epoch_costs_more_than_is_charged(self) -> None:
         made = epochs(QUERY, 3.0, 3000).exact().noise
-        assert isinstance(made, DiscreteDoubling)
+        assert isinstance(made, ExactContinualNoise)
         for delta in (1e-3, 1e-6, 1e-12):
             charged = epsilon_at([made.event()], delta)
-            assert all(epsilon_at([one.event()], delta) <= charged for one in made.epochs)
+            for part, seed in zip(made.factor.parts, made.seeds, strict=True):
+                assert epsilon_at([part.price(seed.event())], delta) <= charged
             assert charged <= epsilon_at([Gaussian(noise_multiplier=3.0)], delta)
 
     def test_no_place_depends_on_the_horizon(self) -> None:
         short, long = (epochs(QUERY, 3.0, horizon).exact().noise for horizon in (10, 500))
-        assert isinstance(short, DiscreteDoubling)
-        assert isinstance(long, DiscreteDoubling)
-        assert long.epochs[: len(short.epochs)] == short.epochs
+        assert isinstance(short, ExactContinualNoise)
+        assert isinstance(long, ExactContinualNoise)
+        assert long.seeds[: len(short.seeds)] == short.seeds
+        assert long.factor.parts[: len(short.seeds)] == short.factor.parts
 
 
 def protocol(make: Any = epochs) -> Protocol:
@@ -315,7 +318,7 @@ def test_every_law_of_privatizers(law: Law[Protocol]) -> None:
 def test_noise_a_third_too_small_is_caught(law: Law[Protocol]) -> None:
     @dataclasses.dataclass(frozen=True)
     class Faint:
-        inner: Doubling
+        inner: ContinualNoise
 
         def step(self, state: Any, round: Any, stream: Any) -> Any:
             released, state = self.inner.step(state, round, stream)
@@ -341,8 +344,8 @@ class TestPlaying:
 
     @pytest.fixture(autouse=True)
     def _short(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        short = functools.partial(Doubling.of, first=8)
-        monkeypatch.setattr("kerchief.privatizers.registry.Doubling.of", short)
+        short = functools.partial(Doubling, first=8)
+        monkeypatch.setattr("kerchief.privatizers.registry.Doubling", short)
 
     def protected(self) -> tuple[Any, dict[str, Privatizer]]:
         policy = POLICIES["linucb"].build(self.FACTS, "tuned")

@@ -21,7 +21,7 @@ from kerchief.core.errors import CapacityExceeded
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps
 from kerchief.core.random import AGGREGATOR, Stream
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.privacy import (
     Cohort,
@@ -213,7 +213,7 @@ def test_the_history_is_kept_and_not_shown() -> None:
 def test_the_exact_twin_is_on_a_grid_and_within_the_budget() -> None:
     twin = fits().exact()
     assert not twin.idealized
-    assert isinstance(twin.noise, DiscreteGaussian)
+    assert isinstance(twin.noise, ExactGaussian)
     tally = jax.tree.map(np.asarray, history(twin))
     assert tally.rows.dtype == np.float64
     shown = np.asarray(START.point - fitted(twin, tally, None).point) / twin.noise.grid

@@ -15,8 +15,9 @@ from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete_blt import DiscreteBLT
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
+from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, NonPrivate, Trust
 from kerchief.privatizers import At, Every, PrefixSums, Privatizer
@@ -30,8 +31,10 @@ RECORD = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5))
 ENCODED = np.asarray(QUERY.encode(RECORD))
 
 
-def sums(kind: Any = BLT, *, multiplier: float = 3.0, horizon: int = HORIZON) -> PrefixSums:
-    noise = kind.of(noise_multiplier=multiplier, sensitivity=QUERY.sensitivity, horizon=horizon)
+def sums(kind: Any = BLT.of, *, multiplier: float = 3.0, horizon: int = HORIZON) -> PrefixSums:
+    noise = ContinualNoise.of(
+        kind(horizon=horizon), noise_multiplier=multiplier, sensitivity=QUERY.sensitivity
+    )
     return PrefixSums(query=QUERY, schedule=Every(), noise=noise)
 
 
@@ -52,7 +55,7 @@ def played(privatizer: PrefixSums, ends: list[int], source: Any = ROOT) -> list[
     return releases
 
 
-@pytest.mark.parametrize("kind", [BLT, Tree])
+@pytest.mark.parametrize("kind", [BLT.of, Tree])
 @pytest.mark.parametrize("ends", [list(range(1, 10)), [2, 3, 8, 9]])
 def test_without_noise_every_prefix_is_exact(kind: Any, ends: list[int]) -> None:
     for end, release in zip(ends, played(sums(kind, multiplier=0.0), ends), strict=True):
@@ -61,7 +64,7 @@ def test_without_noise_every_prefix_is_exact(kind: Any, ends: list[int]) -> None
         assert float(release.noise) == 0.0
 
 
-@pytest.mark.parametrize("kind", [BLT, Tree])
+@pytest.mark.parametrize("kind", [BLT.of, Tree])
 def test_the_noise_is_that_of_the_place_among_releases(kind: Any) -> None:
     privatizer, ends = sums(kind), [2, 3, 8]
     state = privatizer.noise.open(QUERY.size)
@@ -113,10 +116,11 @@ def test_the_outlook_and_where_noise_is_added() -> None:
     assert privatizer.noises == (sums().noise,)
 
 
-@pytest.mark.parametrize(("kind", "twin"), [(BLT, DiscreteBLT), (Tree, DiscreteTree)])
-def test_the_exact_twin_keeps_the_promise_with_the_same_noise(kind: Any, twin: Any) -> None:
+@pytest.mark.parametrize("kind", [BLT.of, Tree, SqrtToeplitz])
+def test_the_exact_twin_keeps_the_promise_with_the_same_noise(kind: Any) -> None:
     exact: Any = sums(kind).exact()
-    assert isinstance(exact.noise, twin)
+    assert isinstance(exact.noise, ExactContinualNoise)
+    assert exact.noise.factor == sums(kind).noise.factor
     assert not exact.idealized
     assert exact.exact() is exact
     assert (exact.query, exact.schedule) == (QUERY, Every())
@@ -133,7 +137,7 @@ def test_the_exact_twin_keeps_the_promise_with_the_same_noise(kind: Any, twin: A
 
 def test_a_report_off_the_grid_is_rounded_by_the_curator() -> None:
     exact = sums().exact()
-    assert isinstance(exact.noise, DiscreteBLT)
+    assert isinstance(exact.noise, ExactContinualNoise)
     _, tally = exact.open()
     tally = exact.collect(tally, np.full(QUERY.size, 0.1 * exact.noise.grid))
     assert (np.asarray(tally.total) == 0).all()

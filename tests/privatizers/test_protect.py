@@ -18,11 +18,11 @@ from kerchief.core.minimizers import GradientDescent
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.laplace import ExactLaplace, Laplace
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
@@ -82,7 +82,9 @@ def test_every_word_has_its_noise_and_keeps_the_promise(word: str) -> None:
     made = protect(SUMS, Protection(guarantee=promise(), mechanism=word), horizon=50)
     for one in made.values():
         assert type(one) is (EpochSums if word == "doubling" else PrefixSums)
-        assert [type(noise) for noise in one.noises] == [KINDS[word]]
+        (noise,) = one.noises
+        assert isinstance(noise, ContinualNoise)
+        assert type(noise.factor) is KINDS[word]
     ledger = MemoryLedger(promise())
     pay(made, ledger, horizon=50)
     assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-6)
@@ -126,8 +128,8 @@ def local(epsilon: float = 1.0, delta: float = 1e-6) -> Guarantee:
 
 
 RANDOM: dict[str, Any] = {
-    "gaussian": (Gaussian, DiscreteGaussian),
-    "laplace": (Laplace, DiscreteLaplace),
+    "gaussian": (Gaussian, ExactGaussian),
+    "laplace": (Laplace, ExactLaplace),
     "privunit": (PrivUnitG, ExactShortlist),
     "shortlist": (Shortlist, ExactShortlist),
 }

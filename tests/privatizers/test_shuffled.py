@@ -14,7 +14,7 @@ from kerchief.core.batches import growing
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.environments import make_environment
-from kerchief.mechanisms.binomial import Binomial, Coins
+from kerchief.mechanisms.binomial import Binomial, ExactBinomial
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust, gaussian_noise_multiplier
 from kerchief.privatizers import At, Protection, ShuffledSums, protect
@@ -25,7 +25,7 @@ from kerchief.simulation.run import simulate
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
 PROMISE = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.SHUFFLE)
-SMALL = Coins(step=1.0, scale=2, sensitivity=3.0, dimension=2)
+SMALL = ExactBinomial(step=1.0, scale=2, sensitivity=3.0, dimension=2)
 
 
 def bytes_of(seed: int) -> Any:
@@ -98,7 +98,7 @@ def test_cohorts_grow_and_a_short_last_one_is_left_out() -> None:
     assert sums(horizon=420).cohort(410) is None
     assert sums(horizon=420).bits(410) == 0
     noise = made.exact().aggregator
-    assert isinstance(noise, Coins)
+    assert isinstance(noise, ExactBinomial)
     assert made.bits(0) == 5 * (2 * noise.levels + -(-noise.trials // 50))
     with pytest.raises(InvalidValue, match="end at times"):
         made.with_schedule(

@@ -21,7 +21,7 @@ from kerchief.core.errors import BudgetExceeded, UnknownName
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, NonPrivate, Trust, epsilon_at
@@ -236,7 +236,7 @@ def test_the_exact_twin_keeps_the_protocol_and_the_price(place: str) -> None:
     assert (exact.query, exact.schedule) == (ideal.query, ideal.schedule)
     assert not exact.idealized
     noise = getattr(exact, place)
-    assert isinstance(noise, DiscreteGaussian)
+    assert isinstance(noise, ExactGaussian)
     assert getattr(exact, "aggregator" if place == "device" else "device") is None
     assert noise.std == pytest.approx(float(NOISE.std), rel=1e-4)
     assert noise.std >= float(NOISE.std)
@@ -254,7 +254,7 @@ def test_the_exact_twin_of_no_noise_is_itself() -> None:
 def test_the_exact_twin_runs_on_its_grid() -> None:
     for privatizer in (sums(device=NOISE).exact(), sums(aggregator=NOISE).exact()):
         noise = privatizer.device or privatizer.aggregator
-        assert isinstance(noise, DiscreteGaussian)
+        assert isinstance(noise, ExactGaussian)
         memory, tally = privatizer.open()
         for _ in range(3):
             tally = privatizer.collect(tally, privatizer.randomize(RECORD, clock(0), NOTHING))
@@ -269,7 +269,7 @@ def test_the_exact_twin_runs_on_its_grid() -> None:
 
 def test_the_exact_twin_rounds_before_it_sums() -> None:
     privatizer = sums(aggregator=NOISE).exact()
-    assert isinstance(privatizer.aggregator, DiscreteGaussian)
+    assert isinstance(privatizer.aggregator, ExactGaussian)
     report = np.asarray(privatizer.randomize(RECORD, clock(0), NOTHING))
     np.testing.assert_allclose(
         report, np.asarray(QUERY.encode(RECORD)), atol=privatizer.aggregator.grid

@@ -26,7 +26,7 @@ from kerchief.core.errors import (
 from kerchief.core.problems import Problem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import make_environment
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
@@ -327,8 +327,8 @@ def test_nothing_private_is_shown(bandits: dict[str, Bandit]) -> None:
     assert repr(bandits["local"]) == "Bandit(LinUCB, local trust, exact noise, round 0 of 60)"
 
 
-def noise() -> DiscreteGaussian:
-    return DiscreteGaussian.matching(2.0, 1.0, 9)
+def noise() -> ExactGaussian:
+    return ExactGaussian.matching(2.0, 1.0, 9)
 
 
 def far(residual: NDArray[np.float64], std: float) -> float:

@@ -17,7 +17,8 @@ from kerchief.core.queries import Regression
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import GLMEnvironment, make_environment
-from kerchief.mechanisms.discrete_blt import DiscreteBLT
+from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
@@ -306,7 +307,8 @@ def test_exact_joint_noise_has_the_law_that_was_paid_for() -> None:
     ].exact()
     assert isinstance(sums, PrefixSums)
     assert isinstance(sums.query, Regression)
-    assert isinstance(sums.noise, DiscreteBLT)
+    assert isinstance(sums.noise, ExactContinualNoise)
+    assert isinstance(sums.noise.factor, BLT)
     tap, ledger = Totals(), MemoryLedger(promise("joint"))
     played = drive(
         policy=policy,
@@ -320,8 +322,8 @@ def test_exact_joint_noise_has_the_law_that_was_paid_for() -> None:
     noise = np.stack(tap.totals) - np.stack(tap.reports).cumsum(axis=0)
     assert (noise % sums.noise.grid == 0).all()
     # Unmixed, the seed vector of each round: independent draws of one deviation.
-    factor, ages = sums.noise.factor, np.arange(HORIZON)
-    weights = factor.base + np.array(factor.weights) @ np.power.outer(factor.decays, ages)
+    fit, ages = sums.noise.factor.fit, np.arange(HORIZON)
+    weights = fit.base + np.array(fit.weights) @ np.power.outer(fit.decays, ages)
     gaps = np.subtract.outer(ages, ages)
     seeds = np.linalg.solve(np.where(gaps >= 0, weights[gaps], 0.0), noise)
     assert far(seeds, sums.noise.std) < QUANTILE

@@ -271,7 +271,7 @@ def test_channels_say_what_devices_do() -> None:
     assert channel_of(sums(normal)) == Channel(low=None, high=None, spread=math.sqrt(20))
     with pytest.raises(InvalidValue, match="trust 'local'"):
         channel_of(sums(aggregator=normal))
-    with pytest.raises(InvalidValue, match="DiscreteGaussian"):
+    with pytest.raises(InvalidValue, match="ExactGaussian"):
         channel_of(sums(normal).exact())
 
 

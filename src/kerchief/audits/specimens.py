@@ -22,14 +22,11 @@ from numpy.typing import NDArray
 from kerchief.audits.views import TOGETHER
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.registry import Registry
-from kerchief.mechanisms.binomial import Binomial, Coins
+from kerchief.mechanisms.binomial import Binomial, ExactBinomial
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete_blt import DiscreteBLT
-from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.factor import Factor
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.one_bit import OneBit
@@ -46,6 +43,7 @@ __all__ = ["SPECIMENS", "Specimen"]
 
 Floats = NDArray[np.float64]
 Make: TypeAlias = Callable[[float, float], Any]
+Draw: TypeAlias = Callable[[Any, int, int, int], Floats]
 
 # A length that is no power of two, so that nothing is right by chance.
 _SENSITIVITY = 1.7
@@ -73,8 +71,8 @@ class Specimen:
 
     trust: Trust
     make: Make
-    draw: Callable[[Any, int, int, int], Floats]
-    runs: int = 40_000
+    draw: Draw
+    runs: int
 
     @property
     def trusts(self) -> tuple[str, ...]:
@@ -150,7 +148,7 @@ def _exact(noise: Any, sign: int, runs: int, seed: int, *, users: int = 1, size:
     def send(user: int) -> Floats:
         sent: Floats = (
             noise.share(rows[user], place=user, users=users, randomness=source)
-            if isinstance(noise, Coins)
+            if isinstance(noise, ExactBinomial)
             else noise.prepare(rows[user], source)
         )
         return sent
@@ -199,9 +197,9 @@ def _pure(make: Callable[..., Any], **facts: Any) -> Make:
     return lambda epsilon, delta: make(epsilon=epsilon, **facts)
 
 
-def _twin(make: Make) -> Make:
+def _twin(make: Make, *, dimension: int | None = None) -> Make:
     """The twin for deployment."""
-    return lambda epsilon, delta: make(epsilon, delta).exact()
+    return lambda epsilon, delta: make(epsilon, delta).exact(dimension)
 
 
 def _response(epsilon: float, delta: float) -> Response:
@@ -209,105 +207,55 @@ def _response(epsilon: float, delta: float) -> Response:
     return Response.of(event, bound=_SENSITIVITY / 2)
 
 
-def _discrete(*, noise_multiplier: float, sensitivity: float) -> DiscreteGaussian:
-    return DiscreteGaussian.matching(noise_multiplier, sensitivity, _AT_ONCE)
-
-
 _coins = _normal(Binomial.of, dimension=1, users=_USERS)
 _number = {"center": 0.0, "radius": _SENSITIVITY / 2}
 _ball = {**_number, "size": _SIZE}
+_bit = _pure(OneBit.of, **_number)
+_listed = _pure(Shortlist.of, **_ball)
 _in_ball = partial(_sum, size=_SIZE)
 _shared = partial(_sum, users=_USERS)
-_epochs = {"horizon": _LENGTH, "first": _FIRST}
+_exact_shared = partial(_exact, users=_USERS)
+_laplace = {"taxicab": _SENSITIVITY}
 
 SPECIMENS: Registry[Specimen] = Registry("audited mechanism")
 """How each registered mechanism is audited, by its name."""
-SPECIMENS.add("gaussian", Specimen(trust=Trust.CENTRAL, make=_normal(Gaussian.of), draw=_sum))
-SPECIMENS.add(
-    "discrete-gaussian", Specimen(trust=Trust.CENTRAL, make=_normal(_discrete), draw=_exact_many)
+
+
+def _enter(name: str, trust: Trust, make: Make, draw: Draw, runs: int = 40_000) -> None:
+    SPECIMENS.add(name, Specimen(trust=trust, make=make, draw=draw, runs=runs))
+
+
+def _prefixed(name: str, exact: str, factor: Factor) -> None:
+    """Noise on prefixes, and its twin."""
+    make = _normal(partial(ContinualNoise.of, factor))
+    _enter(name, Trust.JOINT, make, _stream)
+    _enter(exact, Trust.JOINT, _twin(make, dimension=_AT_ONCE), _exact_stream)
+
+
+_enter("gaussian", Trust.CENTRAL, _normal(Gaussian.of), _sum)
+_enter(
+    "discrete-gaussian",
+    Trust.CENTRAL,
+    _twin(_normal(Gaussian.of), dimension=_AT_ONCE),
+    _exact_many,
 )
-SPECIMENS.add("binomial", Specimen(trust=Trust.SHUFFLE, make=_coins, draw=_shared))
-SPECIMENS.add(
-    "coins",
-    Specimen(
-        trust=Trust.SHUFFLE, make=_twin(_coins), draw=partial(_exact, users=_USERS), runs=4000
-    ),
-)
-SPECIMENS.add("randomized-bits", Specimen(trust=Trust.SHUFFLE, make=_response, draw=_shared))
-SPECIMENS.add(
-    "exact-randomized-bits",
-    Specimen(
-        trust=Trust.SHUFFLE, make=_twin(_response), draw=partial(_exact, users=_USERS), runs=8000
-    ),
-)
-SPECIMENS.add(
-    "tree", Specimen(trust=Trust.JOINT, make=_normal(Tree.of, horizon=_LENGTH), draw=_stream)
-)
-SPECIMENS.add(
-    "sqrt-toeplitz",
-    Specimen(trust=Trust.JOINT, make=_normal(SqrtToeplitz.of, horizon=_LENGTH), draw=_stream),
-)
-SPECIMENS.add(
-    "blt", Specimen(trust=Trust.JOINT, make=_normal(BLT.of, horizon=_LENGTH), draw=_stream)
-)
-SPECIMENS.add(
-    "discrete-blt",
-    Specimen(
-        trust=Trust.JOINT,
-        make=_normal(DiscreteBLT.matching, horizon=_LENGTH, buffers=2, dimension=_AT_ONCE),
-        draw=_exact_stream,
-    ),
-)
-SPECIMENS.add(
-    "discrete-tree",
-    Specimen(
-        trust=Trust.JOINT,
-        make=_normal(DiscreteTree.matching, horizon=_LENGTH, dimension=_AT_ONCE),
-        draw=_exact_stream,
-    ),
-)
-SPECIMENS.add(
-    "doubling", Specimen(trust=Trust.JOINT, make=_normal(Doubling.of, **_epochs), draw=_stream)
-)
-SPECIMENS.add(
-    "discrete-doubling",
-    Specimen(
-        trust=Trust.JOINT,
-        make=_normal(DiscreteDoubling.matching, **_epochs, dimension=_AT_ONCE),
-        draw=_exact_stream,
-    ),
-)
-SPECIMENS.add(
-    "laplace",
-    Specimen(
-        trust=Trust.LOCAL, make=_pure(Laplace.of, taxicab=_SENSITIVITY, dimension=1), draw=_sum
-    ),
-)
-SPECIMENS.add(
+_enter("binomial", Trust.SHUFFLE, _coins, _shared)
+_enter("coins", Trust.SHUFFLE, _twin(_coins), _exact_shared, runs=4000)
+_enter("randomized-bits", Trust.SHUFFLE, _response, _shared)
+_enter("exact-randomized-bits", Trust.SHUFFLE, _twin(_response), _exact_shared, runs=8000)
+_prefixed("tree", "discrete-tree", Tree(horizon=_LENGTH))
+_prefixed("sqrt-toeplitz", "exact-sqrt-toeplitz", SqrtToeplitz(horizon=_LENGTH))
+_prefixed("blt", "discrete-blt", BLT.of(horizon=_LENGTH))
+_prefixed("doubling", "discrete-doubling", Doubling(horizon=_LENGTH, first=_FIRST))
+_enter("laplace", Trust.LOCAL, _pure(Laplace.of, **_laplace, dimension=1), _sum)
+_enter(
     "discrete-laplace",
-    Specimen(
-        trust=Trust.LOCAL,
-        make=_pure(DiscreteLaplace.of, taxicab=_SENSITIVITY, dimension=_AT_ONCE),
-        draw=_exact_many,
-    ),
+    Trust.LOCAL,
+    _twin(_pure(Laplace.of, **_laplace, dimension=_AT_ONCE)),
+    _exact_many,
 )
-SPECIMENS.add("one-bit", Specimen(trust=Trust.LOCAL, make=_pure(OneBit.of, **_number), draw=_sum))
-SPECIMENS.add(
-    "exact-one-bit",
-    Specimen(trust=Trust.LOCAL, make=_twin(_pure(OneBit.of, **_number)), draw=_exact),
-)
-SPECIMENS.add(
-    "privunit", Specimen(trust=Trust.LOCAL, make=_pure(PrivUnitG.of, **_ball), draw=_in_ball)
-)
-SPECIMENS.add(
-    "shortlist", Specimen(trust=Trust.LOCAL, make=_pure(Shortlist.of, **_ball), draw=_in_ball)
-)
-SPECIMENS.add(
-    "exact-shortlist",
-    Specimen(
-        trust=Trust.LOCAL,
-        make=_twin(_pure(Shortlist.of, **_ball)),
-        draw=partial(_exact, size=_SIZE),
-        runs=20_000,
-    ),
-)
+_enter("one-bit", Trust.LOCAL, _bit, _sum)
+_enter("exact-one-bit", Trust.LOCAL, _twin(_bit), _exact)
+_enter("privunit", Trust.LOCAL, _pure(PrivUnitG.of, **_ball), _in_ball)
+_enter("shortlist", Trust.LOCAL, _listed, _in_ball)
+_enter("exact-shortlist", Trust.LOCAL, _twin(_listed), partial(_exact, size=_SIZE), runs=20_000)

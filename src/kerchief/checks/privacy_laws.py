@@ -48,7 +48,7 @@ _MILLIONTH, _COINS = 1e-6, 0.02
 Floats = NDArray[np.float64]
 
 _LEARNER = ("init", "due", "request", "update", "refreshes", "publish")
-# What `mechanisms.discrete_gaussian` sets aside for arithmetic in float64; float32 serves
+# What `mechanisms.exact_gaussian` sets aside for arithmetic in float64; float32 serves
 # simulation only.
 _ROUNDING = {np.float64: 2.0**-40, np.float32: 1e-6}
 

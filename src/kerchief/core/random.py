@@ -5,7 +5,7 @@ that draws more never shifts the world another policy meets. The generator is Ph
 rounds (Salmon, Moraes, Dror and Shaw 2011, the fewest that pass their whole battery), because
 deriving JAX keys inside the loop costs more than a bandit's own arithmetic. It is *not*
 cryptographic: deployment draws its noise from the operating system
-(`mechanisms.discrete_gaussian`).
+(`mechanisms.exact_gaussian`).
 """
 
 from __future__ import annotations

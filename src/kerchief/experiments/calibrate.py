@@ -13,10 +13,10 @@ from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.environments.worlds import make_environment
-from kerchief.mechanisms.binomial import Binomial, Coins, deviation
-from kerchief.mechanisms.blt import best_continual
-from kerchief.mechanisms.discrete_blt import DiscreteBLT
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
+from kerchief.mechanisms.binomial import Binomial, ExactBinomial, deviation
+from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy.calibration import (
     bun_steinke_rho,
@@ -83,7 +83,7 @@ class Noise:
     std: float
     releases: int
     total_std: float
-    twin: DiscreteGaussian | Coins
+    twin: ExactGaussian | ExactBinomial
     twin_std: float
     twin_epsilon: float
     alternatives: tuple[Alternative, ...]
@@ -190,7 +190,7 @@ class _Amount:
     """Noise of one kind, its exact twin, and other noises that would keep the same promise."""
 
     std: float
-    twin: DiscreteGaussian | Coins
+    twin: ExactGaussian | ExactBinomial
     twin_std: float
     twin_event: Event
     others: tuple[Other, ...] = ()
@@ -198,7 +198,7 @@ class _Amount:
 
 def _fresh(multiplier: float, sensitivity_used: float, query: Regression, horizon: int) -> _Amount:
     """Noise drawn anew for every release."""
-    twin = DiscreteGaussian.matching(multiplier, sensitivity_used, query.size)
+    twin = ExactGaussian.matching(multiplier, sensitivity_used, query.size)
     return _Amount(
         std=multiplier * sensitivity_used, twin=twin, twin_std=twin.std, twin_event=twin.event()
     )
@@ -241,13 +241,12 @@ def _continual(
     multiplier: float, sensitivity_used: float, query: Regression, horizon: int
 ) -> _Amount:
     """Noise correlated over every prefix; of the tree, the worst prefix has the most ones."""
-    noise = best_continual(
-        noise_multiplier=multiplier, sensitivity=sensitivity_used, horizon=horizon
-    )
-    twin = DiscreteBLT.twin(noise, dimension=query.size)
-    seed: Any = twin.node
+    asked = {"noise_multiplier": multiplier, "sensitivity": sensitivity_used}
+    noise = ContinualNoise.of(BLT.of(horizon=horizon), **asked)
+    twin = noise.exact(query.size)
+    seed: Any = twin.seeds[0]
     std, worst = float(noise.std_at(jnp.int32(horizon))), 2 ** ((horizon + 1).bit_length() - 1) - 1
-    tree = Tree.of(noise_multiplier=multiplier, sensitivity=sensitivity_used, horizon=horizon)
+    tree = ContinualNoise.of(Tree(horizon=horizon), **asked)
     tree_std = float(tree.std_at(jnp.int32(worst)))
     fresh = multiplier * sensitivity_used * math.sqrt(horizon)
     return _Amount(

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import kerchief
 from kerchief.core.contracts import Query
 from kerchief.environments.registry import ENVIRONMENTS
-from kerchief.mechanisms.randomized_bits import Bits, Response
+from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
 from kerchief.privatizers.bits import BitSums
@@ -26,17 +26,15 @@ __all__ = ["Proof", "page", "proofs"]
 
 Status: TypeAlias = Literal["proved", "certified", "idealized", "for study", "not private"]
 
-# What is proved in the note of something else: twins, and queries of a policy with a note.
+# What is proved in the note of something else.
 _ELSEWHERE = {
-    "DiscreteLaplace": "mechanisms/laplace.md",
-    "DiscreteDoubling": "mechanisms/doubling.md",
     "GLMLoss": "privatizers/fits.md",
     "Increments": "core/queries.md",
     "ThreeBlocks": "core/queries.md",
     "Loss": "policies/context_free/base.md",
     "UnitBall": "policies/phased/elimination.md",
 }
-_CERTIFIED = (Response, Bits, BitSums)
+_CERTIFIED = (Response, ExactResponse, BitSums)
 _PRIVATIZERS: Mapping[str, type] = {
     "cohort totals": CohortSums,
     "prefix totals": PrefixSums,
@@ -112,7 +110,7 @@ def proofs() -> Iterator[Proof]:
     """
     for name, mechanism in MECHANISMS.items():
         status: Status = "idealized" if mechanism.idealized else "proved"
-        yield _proof("mechanism", name, mechanism.kind, status)
+        yield _proof("mechanism", name, mechanism.home, status)
     for name, kind in _PRIVATIZERS.items():
         yield _proof("privatizer", name, kind, "proved")
     for name, entry in POLICIES.items():

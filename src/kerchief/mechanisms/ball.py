@@ -1,4 +1,4 @@
-"""Vectors in a ball, as local randomizers want them: centred, scaled, on a unit sphere."""
+"""What randomizers of a point in a ball have in common, and how they see the point."""
 
 from __future__ import annotations
 
@@ -11,12 +11,28 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.validate import real_array, whole
+from kerchief.mechanisms.mechanism import Vector
 
-__all__ = ["beside", "lifted", "spread_out"]
+__all__ = ["BallReport", "beside", "lifted", "spread_out"]
+
+
+class BallReport:
+    """A randomizer of a device's own report, a point within `radius` of a center."""
+
+    radius: float
+
+    @property
+    def sensitivity(self) -> float:
+        """How far apart two points can be."""
+        return 2 * self.radius
+
+    def prepare(self, vector: Vector, stream: object = None) -> Vector:
+        """What a user would add to a sum: the point itself."""
+        return vector
 
 
 def spread_out(center: float | NDArray[np.float64], size: int) -> tuple[float, ...]:
-    """The ball's center, a number a coordinate.
+    """The ball's center, one number per coordinate.
 
     Raises:
         InvalidValue: its length is not the size, or a number in it is not finite.

@@ -1,9 +1,9 @@
 """Fair coins as noise: what a shuffled vector sum really adds, drawn at once or coin by coin.
 
 In the shuffle model every device adds a few coins of its own to every coordinate, and only the sum
-over a whole cohort is seen. So the noise of the sum is one binomial draw a coordinate
+over a whole cohort is seen. So the noise of the sum is one binomial draw per coordinate
 (`Binomial`, for simulation), and a deployment gives every device its share of the coins
-(`Coins`). Proof note: `binomial.md`.
+(`ExactBinomial`). Proof note: `binomial.md`.
 
 Protocol: A. Cheu, M. Joseph, J. Mao, B. Peng, "Shuffle private stochastic convex optimization",
 ICLR 2022, with fair coins, a finer grid, and an accountant in place of the theorem's constants.
@@ -27,11 +27,12 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, between, positive, whole
-from kerchief.mechanisms.discrete_gaussian import Randomness
+from kerchief.mechanisms.exact_integers import Randomness
+from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
 
-__all__ = ["Binomial", "Coins", "Grid", "deviation", "heads"]
+__all__ = ["Binomial", "ExactBinomial", "Grid", "deviation", "heads"]
 
 # The grid's sensitivity is at least so many times what rounding adds to it.
 _FINE = 32
@@ -96,7 +97,7 @@ class Binomial:
     Formal guarantees:
         The total of vectors that went through `prepare`, once through `add`, costs `event`: see
         `binomial.md`. The draw is floating point, so `idealized` is True and only simulation may
-        use it; `Coins` is the twin for deployment.
+        use it; `ExactBinomial` is the twin for deployment.
 
     Attributes:
         std: standard deviation of the coins' sum on each coordinate, in the vector's own units.
@@ -139,7 +140,7 @@ class Binomial:
         return jnp.where(self.std > 0, rounded, vector)
 
     def add(self, vector: Array, stream: Stream) -> Array:
-        """The total with all coins of its cohort: one draw a coordinate."""
+        """The total with all coins of its cohort: one draw per coordinate."""
         coins = jnp.round(4 * (self.std / self.step) ** 2)
         shape = (self.dimension,)
         heads = jax.random.binomial(stream.key(), coins, 0.5, shape=shape, dtype=jnp.float64)
@@ -151,9 +152,9 @@ class Binomial:
             return events.NonPrivate()
         return self.exact().event()
 
-    def exact(self) -> Coins:
+    def exact(self, dimension: int | None = None) -> ExactBinomial:
         """The twin for deployment."""
-        return Coins(
+        return ExactBinomial(
             step=float(self.step),
             scale=round(float(self.std) / float(self.step)),
             sensitivity=self.sensitivity,
@@ -162,8 +163,8 @@ class Binomial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coins:
-    """The same noise, a share a device: whole numbers of steps, coins of the operating system.
+class ExactBinomial:
+    """The same noise, in one share per device: whole steps, coins of the operating system.
 
     Attributes:
         step: the distance between two values that can be reported, a power of two.
@@ -171,7 +172,7 @@ class Coins:
         sensitivity: how far one user can move the vector before rounding.
         dimension: its length.
 
-    >>> noise = Coins(step=0.25, scale=2, sensitivity=1.0, dimension=3)
+    >>> noise = ExactBinomial(step=0.25, scale=2, sensitivity=1.0, dimension=3)
     >>> noise.share(np.zeros(3), place=0, users=4).shape, noise.width(users=4)
     ((3,), 12)
     """
@@ -208,7 +209,7 @@ class Coins:
 
     @property
     def trials(self) -> int:
-        """Number of coins a coordinate, over the whole cohort."""
+        """Number of coins per coordinate, over the whole cohort."""
         return 4 * self.scale**2
 
     @property
@@ -225,7 +226,7 @@ class Coins:
         return self.trials // users + (place < self.trials % users)
 
     def width(self, users: int) -> int:
-        """Bits a coordinate that every device of a cohort of this size sends: code and coins."""
+        """Bits per coordinate that every device of such a cohort sends: code and coins."""
         return 2 * self.levels + self.coins(0, users)
 
     def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
@@ -234,12 +235,7 @@ class Coins:
         Raises:
             InvalidValue: the vector has another shape or type, or a number that is not finite.
         """
-        array = np.asarray(vector)
-        if array.shape != (self.dimension,) or array.dtype != np.float64:
-            raise InvalidValue(
-                f"vector is {array.dtype} of shape {array.shape}; it must be float64 of shape "
-                f"({self.dimension},)"
-            )
+        array = float64_vector(vector, self.dimension)
         if not np.isfinite(array).all():
             raise InvalidValue("vector has an entry that is not finite; every entry must be")
         words = np.frombuffer(_source(stream)(8 * self.dimension), dtype="<u8")
@@ -284,7 +280,7 @@ class Coins:
         )
 
 
-def deviation(noise: Binomial | Coins, users: Any, sums: Any = 1) -> Any:
+def deviation(noise: Binomial | ExactBinomial, users: Any, sums: Any = 1) -> Any:
     """Standard deviation of a total's error: all coins, and the most that rounding may add.
 
     Rounding at random to a grid errs by at most half a step, so its variance is at most a quarter
@@ -295,7 +291,7 @@ def deviation(noise: Binomial | Coins, users: Any, sums: Any = 1) -> Any:
         users: how many reports were rounded.
         sums: how many sums, each with coins of its own, make up the total.
 
-    >>> deviation(Coins(step=0.5, scale=2, sensitivity=1.0, dimension=3), users=48)
+    >>> deviation(ExactBinomial(step=0.5, scale=2, sensitivity=1.0, dimension=3), users=48)
     2.0
     """
     rounding = (noise.std > 0) * noise.step**2 / 4 * users
@@ -322,7 +318,7 @@ def _source(stream: object) -> Callable[[int], bytes]:
 
 
 def _grid_sensitivity(sensitivity: float, step: float, dimension: int) -> float:
-    """Bound, in steps, how far one user moves the rounded vector: a step a coordinate more.
+    """Bound, in steps, how far one user moves the rounded vector: one step per coordinate more.
 
     2**-40 pays for float64 arithmetic in the encoding and in this line.
     """

@@ -1,4 +1,4 @@
-"""Buffered linear Toeplitz noise: as good as the square root, in constant memory.
+"""Buffered linear Toeplitz factors: as good as the square root, in constant memory.
 
 Source: K. Dvijotham, H. B. McMahan, K. Pillutla, T. Steinke, A. Thakurta, "Efficient and
 near-optimal noise generation for streaming differential privacy", FOCS 2024. The factors are fitted
@@ -7,129 +7,134 @@ here, for the worst prefix (`blt_fit.py`). Proof note: `blt.md`.
 
 from __future__ import annotations
 
-from typing import ClassVar
+import dataclasses
+import functools
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from kerchief.core.random import Stream
-from kerchief.core.struct import static, struct
 from kerchief.core.validate import whole
-from kerchief.mechanisms.blt_fit import Factor, fit, row_norm
-from kerchief.mechanisms.continual import draw, seed_std, stream_event, until
-from kerchief.privacy import events
+from kerchief.mechanisms.blt_fit import Fit, fit, row_norm
+from kerchief.mechanisms.factor import Floats
+from kerchief.mechanisms.rounded_factor import FAR, UNIT, RoundedFactor
 
-__all__ = ["BLT", "MAX_BUFFERS", "MAX_HORIZON", "best_continual"]
+__all__ = ["BLT", "MAX_BUFFERS"]
 
-MAX_HORIZON = 10**7
 MAX_BUFFERS = 6
 
 
-@struct
-class BLT:
-    """Noise on every prefix from a few buffers that fade at different speeds.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BLT(RoundedFactor):
+    """A few buffers that fade at different speeds: the default, for every horizon.
 
     A seed vector drawn i steps ago enters the noise with weight base + Σ_j weights_j decays_j^i, so
-    a running sum and one fading sum a buffer are all that has to be remembered.
-
-    Formal guarantees:
-        With real numbers the whole stream costs `event()`: see `blt.md`. Floating-point noise, so
-        `idealized` is True.
+    a running sum and one fading sum for each buffer are all that has to be remembered. The worst
+    prefix has the least noise among factors of constant memory: equal to the square root's up to
+    five digits for the shortest streams, below the tree's from two vectors on.
 
     Attributes:
-        std: standard deviation of each coordinate of the seed vectors.
-        sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
-        horizon: the length of the stream, at most `MAX_HORIZON`.
-        factor: the weights and decays, fitted for the horizon.
+        horizon: the length of the stream.
+        buffers: how many fading sums there are, 2 to `MAX_BUFFERS`.
 
-    >>> noise = BLT.of(noise_multiplier=1.0, sensitivity=1.0, horizon=1000)
-    >>> round(float(noise.std_at(jnp.array(1000))), 2)
+    >>> factor = BLT.of(horizon=1000)
+    >>> round(factor.column_norm * float(factor.row_norm(1000, np)), 2)
     3.27
     """
 
-    idealized: ClassVar[bool] = True
+    longest: ClassVar[int] = 10**7
+    inexact: ClassVar[float] = 2.0**-40
 
-    std: float | Array
-    sensitivity: float = static()
-    horizon: int = static()
-    factor: Factor = static()
+    buffers: int
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        whole("buffers", self.buffers, low=2, high=MAX_BUFFERS)
 
     @classmethod
-    def of(
-        cls,
-        *,
-        noise_multiplier: float,
-        sensitivity: float,
-        horizon: int,
-        buffers: int | None = None,
-    ) -> BLT:
-        """The noise with which the whole stream costs one Gaussian release of this multiplier.
+    def of(cls, *, horizon: int) -> BLT:
+        """With about one buffer for each factor of ten in the horizon.
 
-        Args:
-            noise_multiplier: of the Gaussian release that the stream may cost; 0 for no noise.
-            sensitivity: as in the attribute.
-            horizon: as in the attribute.
-            buffers: 2 to `MAX_BUFFERS`; by default about one for each factor of ten in the horizon,
-                which brings the noise within 0.4 % of the square root's.
+        That brings the noise within 0.4 % of the square root's.
 
         Raises:
-            InvalidValue: a value is out of its bound.
+            InvalidValue: the horizon is out of its bound.
         """
-        whole("horizon", horizon, high=MAX_HORIZON)
-        count = _buffers(horizon) if buffers is None else buffers
-        factor = fit(horizon, whole("buffers", count, low=2, high=MAX_BUFFERS))
-        std = seed_std(
-            noise_multiplier=noise_multiplier,
-            sensitivity=sensitivity,
-            column_norm=factor.column_norm,
-        )
-        return cls(std=std, sensitivity=sensitivity, horizon=horizon, factor=factor)
+        digits = len(str(whole("horizon", horizon, high=cls.longest) - 1))
+        return cls(horizon=horizon, buffers=min(max(2, digits), MAX_BUFFERS))
+
+    @property
+    def fit(self) -> Fit:
+        """The weights and decays, fitted for the horizon."""
+        return fit(self.horizon, self.buffers)
 
     @property
     def column_norm(self) -> float:
         """The norm of the first column of C; the others are cut off earlier."""
-        return self.factor.column_norm
+        return self.fit.column_norm
 
-    def prepare(self, vector: Array) -> Array:
-        """What a user adds to a prefix: the vector itself."""
-        return vector
+    @property
+    def rows(self) -> int:
+        """The running sum of seed vectors and the fading ones."""
+        return 1 + self.buffers
 
-    def open(self, size: int) -> Array:
-        """The running sum of seed vectors and the fading ones, all zero."""
-        return jnp.zeros((1 + len(self.factor.decays), size), jnp.float64)
-
-    def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
+    def step(self, state: Array, round: Array, seed: Array) -> tuple[Array, Array]:
         """Fade the sums, add this round's seed vector to each, and mix them."""
-        decays = jnp.array([1.0, *self.factor.decays])[:, None]
-        weights = jnp.array([self.factor.base, *self.factor.weights])[:, None]
-        state = decays * state + draw(self.std, state.shape[1], stream)
-        return until(self.horizon, round, jnp.sum(weights * state, axis=0)), state
+        decays = jnp.array([1.0, *self.fit.decays])[:, None]
+        weights = jnp.array([self.fit.base, *self.fit.weights])[:, None]
+        state = decays * state + seed
+        return jnp.sum(weights * state, axis=0), state
 
-    def std_at(self, count: Array) -> Array:
+    def row_norm(self, count: Any, library: Any) -> Any:
         """Exact up to rounding: see `blt_fit.row_norm`."""
-        norm: Array = row_norm(self.factor, jnp.asarray(count, jnp.float64), jnp)
-        return self.std * norm
+        return row_norm(self.fit, library.asarray(count, library.float64), library)
 
-    def event(self) -> events.Event:
-        """What all the prefixes together cost; without noise there is no privacy."""
-        return stream_event(self)
+    @property
+    def limits(self) -> Floats:
+        """Of every sum."""
+        return _recursion(self.horizon, self.buffers).limits
+
+    @property
+    def error(self) -> float:
+        """Two roundings for each step of a sum, which fade with it, and one for each term."""
+        return _recursion(self.horizon, self.buffers).error
+
+    def mix(self, state: Floats, place: int) -> Floats:
+        """The sums, each with its weight one step later."""
+        return _recursion(self.horizon, self.buffers).weights @ state
+
+    def keep(self, state: Floats, place: int, seed: Floats) -> Floats:
+        """Fade the sums, and add the seed to each."""
+        return _recursion(self.horizon, self.buffers).decays * state + seed
 
 
-def best_continual(*, noise_multiplier: float, sensitivity: float, horizon: int) -> BLT:
-    """The default: the noise whose worst prefix is least, among those of constant memory.
+class _Recursion(NamedTuple):
+    """How sums of exact seed vectors go on, one row for each sum.
 
-    That is `BLT` for every horizon: equal to the square root up to five digits for the shortest
-    streams, below the tree from two vectors on, and plain noise for one.
-
-    Raises:
-        InvalidValue: a value is out of its bound.
-
-    >>> noise = best_continual(noise_multiplier=1.0, sensitivity=1.0, horizon=2)
-    >>> round(float(noise.std_at(jnp.array(2))), 4)
-    1.25
+    Attributes:
+        decays: how much of each sum is left a step later; the first is a plain sum.
+        weights: how the sums before a place are mixed for the noise there.
+        limits: how large a sum may become, in scales of a seed vector.
+        error: how far the mixture can be from that of real numbers, likewise.
     """
-    return BLT.of(noise_multiplier=noise_multiplier, sensitivity=sensitivity, horizon=horizon)
+
+    decays: Floats
+    weights: Floats
+    limits: Floats
+    error: float
 
 
-def _buffers(horizon: int) -> int:
-    return min(max(2, len(str(horizon - 1))), MAX_BUFFERS)
+@functools.cache
+def _recursion(horizon: int, buffers: int) -> _Recursion:
+    found = fit(horizon, buffers)
+    fading = np.array(found.decays)
+    gaps = 1.0 - fading
+    decays = np.concatenate([[1.0], fading])
+    weights = np.concatenate([[found.base], np.array(found.weights) * fading])
+    seeds = np.concatenate([[horizon], np.minimum(horizon, 1.0 / (gaps * (1.0 + fading)))])
+    limits = FAR * np.sqrt(seeds)
+    mixed = weights * limits
+    error = UNIT * (decays.size * mixed.sum() + (mixed[1:] / gaps).sum())
+    return _Recursion(decays[:, None], weights, limits[:, None], float(error))

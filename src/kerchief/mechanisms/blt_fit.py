@@ -1,7 +1,7 @@
 """Which buffered linear Toeplitz factor adds the least noise for a horizon.
 
-The factor C has the generating function Π (1 - φ_j x) / Π (1 - θ_j x), with one θ and one φ a
-buffer, 1 > θ₁ > φ₁ > θ₂ > φ₂ > ... > 0. Because they alternate, every quantity below is a sum of
+The factor C has the generating function Π (1 - φ_j x) / Π (1 - θ_j x), with one θ and one φ for
+each buffer, 1 > θ₁ > φ₁ > θ₂ > φ₂ > ... > 0. They alternate, so every quantity below is a sum of
 positive terms, and float64 is enough for all of them. Roots near 1 are held by their gaps 1 - root.
 Privacy does not rest on the search: any alternating roots make a valid factor (`blt.md`).
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 
-__all__ = ["Factor", "Numbers", "energy", "factor_of", "fit", "modes", "row_norm"]
+__all__ = ["Fit", "Numbers", "energy", "fit", "fit_of", "modes", "row_norm"]
 
 # Real, or complex where a derivative is carried in the imaginary part.
 Numbers = NDArray[Any]
@@ -29,7 +29,7 @@ _FIRST_SPAN, _RISE_SPAN = 4.0, 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Factor:
+class Fit:
     """A factor as the stream needs it: b_i = base + Σ_j weights_j decays_j^i, all positive.
 
     Attributes:
@@ -46,7 +46,7 @@ class Factor:
 
 
 @functools.cache
-def fit(horizon: int, buffers: int) -> Factor:
+def fit(horizon: int, buffers: int) -> Fit:
     """Return the factor whose worst noise over the horizon, at a fixed cost, is least.
 
     Args:
@@ -69,10 +69,10 @@ def fit(horizon: int, buffers: int) -> Factor:
         bounds=np.stack([start - span, start + span], axis=1),
         options={"maxiter": 500, "ftol": 1e-9, "gtol": 1e-6},
     )
-    return factor_of(_gaps(found.x), horizon)
+    return fit_of(_gaps(found.x), horizon)
 
 
-def factor_of(gaps: Numbers, horizon: int) -> Factor:
+def fit_of(gaps: Numbers, horizon: int) -> Fit:
     """Return the factor with these gaps, of θ₁, φ₁, θ₂, φ₂ and so on, for this horizon.
 
     The decays are rounded first and their gaps taken anew (an exact difference from one half on):
@@ -81,8 +81,8 @@ def factor_of(gaps: Numbers, horizon: int) -> Factor:
     Raises:
         InvalidValue: the gaps do not grow strictly within (0, 1).
 
-    >>> factor_of(np.array([0.25, 0.5]), 2)
-    Factor(base=0.5, weights=(0.5,), decays=(0.5,), column_norm=1.0307764064044151)
+    >>> fit_of(np.array([0.25, 0.5]), 2)
+    Fit(base=0.5, weights=(0.5,), decays=(0.5,), column_norm=1.0307764064044151)
     """
     gaps = np.array(gaps, np.float64)
     decays = 1.0 - gaps[1::2]
@@ -90,7 +90,7 @@ def factor_of(gaps: Numbers, horizon: int) -> Factor:
     if gaps[0] <= 0 or gaps[-1] >= 1 or not (np.diff(gaps) > 0).all():
         raise InvalidValue(f"gaps are {gaps.tolist()}; they must grow strictly within (0, 1)")
     base, weights = _response(gaps)
-    return Factor(
+    return Fit(
         base=float(base[0]),
         weights=tuple(weights.tolist()),
         decays=tuple(decays.tolist()),
@@ -118,7 +118,7 @@ def modes(base: Numbers, weights: Numbers, gaps: Numbers) -> tuple[Numbers, Numb
     return amplitudes, np.concatenate([rates, _pairs(np.add, rates)], -1)
 
 
-def row_norm(factor: Factor, count: Any, library: Any) -> Any:
+def row_norm(factor: Fit, count: Any, library: Any) -> Any:
     """The norm of row `count` of B: the noise on that prefix, per unit of a seed's deviation.
 
     Exact up to rounding: a closed form with a few dozen exponentials, no table.
@@ -128,7 +128,7 @@ def row_norm(factor: Factor, count: Any, library: Any) -> Any:
         count: of vectors, as float64, one number or many.
         library: NumPy or `jax.numpy`, whichever has made the count.
 
-    >>> float(row_norm(factor_of(np.array([0.25, 0.5]), 2), np.array(2.0), np))
+    >>> float(row_norm(fit_of(np.array([0.25, 0.5]), 2), np.array(2.0), np))
     1.25
     """
     amplitudes, rates = _row_modes(factor)
@@ -137,7 +137,7 @@ def row_norm(factor: Factor, count: Any, library: Any) -> Any:
 
 
 @functools.cache
-def _row_modes(factor: Factor) -> tuple[Numbers, Numbers]:
+def _row_modes(factor: Fit) -> tuple[Numbers, Numbers]:
     base, weights = np.array([factor.base]), np.array(factor.weights)
     return modes(base, weights, 1.0 - np.array(factor.decays))
 

@@ -3,105 +3,133 @@
 A stream has `horizon` vectors; replacing one user changes one of them, by at most `sensitivity` in
 the Euclidean norm. After each vector the sum so far is released, with noise that is correlated over
 time: noise on one prefix says something about the noise on the next, and so less of it is needed.
-The vectors may depend on what was released before. Theorem and proof: `continual.md`.
+The vectors may depend on what was released before. Noise is a factor (`factor.Factor`) times seeds:
+idealized ones here, exact ones in `exact_continual`. Theorem and proof: `continual.md`.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, positive
-from kerchief.mechanisms.mechanism import Vector
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
+from kerchief.mechanisms.factor import Factor
 from kerchief.privacy import events
 
-__all__ = ["ContinualNoise", "draw", "seed_std", "stream_event", "until"]
+__all__ = ["ContinualNoise", "PrefixNoise"]
 
 
-class ContinualNoise(Protocol):
-    """Noise for the prefixes of one stream, and its cost, in one object.
+@struct
+class ContinualNoise:
+    """A factor times normal seeds: the noise of simulations, and its cost, in one object.
 
-    Noise is B Z: row t of the lower-triangular matrix B mixes the seed vectors Z drawn up to time
-    t. With A the matrix of prefix sums and C = B⁻¹ A, what is released is B (C x + Z).
+    Formal guarantees:
+        With real numbers the whole stream costs `event()`: see `continual.md`. Floating-point
+        noise, so `idealized` is True and only simulation may use it; `ExactContinualNoise` is the
+        twin for deployment.
+
+    Attributes:
+        std: standard deviation of each coordinate of the seed vectors.
+        sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
+        factor: how seeds are mixed over time.
+
+    >>> from kerchief.mechanisms.tree import Tree
+    >>> noise = ContinualNoise.of(Tree(horizon=15), noise_multiplier=1.0, sensitivity=2.0)
+    >>> noise.std, noise.std_at(jnp.array([8, 15])).tolist()
+    (4.0, [4.0, 8.0])
     """
 
-    idealized: ClassVar[bool]
+    idealized: ClassVar[bool] = True
 
-    @property
-    def std(self) -> float | Array:
-        """Standard deviation of each coordinate of the seed vectors."""
+    std: float | Array
+    sensitivity: float = static()
+    factor: Factor = static()
 
-    @property
-    def sensitivity(self) -> float:
-        """How far, in the Euclidean norm, replacing one user moves one vector of the stream."""
+    @classmethod
+    def of(cls, factor: Factor, *, noise_multiplier: float, sensitivity: float) -> ContinualNoise:
+        """The noise with which the whole stream costs one Gaussian release of this multiplier.
+
+        Args:
+            factor: as in the attribute.
+            noise_multiplier: of that Gaussian release; 0 switches noise off.
+            sensitivity: as in the attribute.
+
+        Raises:
+            InvalidValue: the multiplier is negative, or the sensitivity is not above 0.
+        """
+        multiplier = at_least("noise_multiplier", noise_multiplier, 0.0)
+        std = multiplier * positive("sensitivity", sensitivity) * factor.column_norm
+        return cls(std=std, sensitivity=sensitivity, factor=factor)
 
     @property
     def horizon(self) -> int:
         """The length of the stream, fixed before it starts."""
+        return self.factor.horizon
 
     @property
     def column_norm(self) -> float:
-        """The largest Euclidean norm of a column of C: how much one user's change is amplified."""
+        """How much the factor amplifies one user's change."""
+        return self.factor.column_norm
 
-    def prepare(self, vector: Vector) -> Vector:
-        """What a user adds to a prefix that gets this noise later."""
+    def prepare(self, vector: Array) -> Array:
+        """What a user adds to a prefix: the vector itself."""
+        return vector
 
-    def open(self, size: int) -> Vector:
+    def open(self, size: int) -> Array:
         """The state before the first vector, for vectors of this length."""
+        return jnp.zeros((self.factor.rows, size), jnp.float64)
 
-    def step(self, state: Vector, round: Array, stream: Any) -> tuple[Vector, Vector]:
+    def step(self, state: Array, round: Array, stream: Any) -> tuple[Array, Array]:
         """The noise on the prefix that ends with this vector, and the next state.
 
         Call it for every vector, in order. The caller meters the horizon and refuses what lies
-        beyond. As a second lock nothing can be read there: floating-point noise is NaN, exact
-        noise is refused.
+        beyond. As a second lock nothing can be read there: the noise is NaN.
 
         Args:
             state: what the step before gave, or `open`.
             round: the place of the vector in the stream, from 0.
-            stream: randomness already addressed to this round; deployment gives nothing.
+            stream: randomness already addressed to this round.
         """
+        # In float64: the prefixes of a long stream add up many seeds.
+        seed = self.std * stream.normal(state.shape[1]).astype(jnp.float64)
+        noise, state = self.factor.step(state, round, seed)
+        return jnp.where(round < self.horizon, noise, jnp.nan), state
 
     def std_at(self, count: Array) -> Array:
         """Standard deviation of one coordinate of the noise on the sum of the first `count`."""
+        norm: Array = self.factor.row_norm(count, jnp)
+        return self.std * norm
 
     def event(self) -> events.Event:
-        """What all the prefixes together cost, charged once, when the stream is opened."""
+        """What all the prefixes together cost, charged once, when the stream is opened.
+
+        It is read off the noise that is really added; without noise there is no privacy.
+        """
+        if float(self.std) == 0.0:
+            return events.NonPrivate()
+        return events.Gaussian(noise_multiplier=self._multiplier)
+
+    def exact(self, dimension: int) -> ExactContinualNoise:
+        """The twin for deployment: the same factor over exact seeds, at the same cost.
+
+        Raises:
+            InvalidValue: there is no noise, or more than exact seeds can have.
+        """
+        return ExactContinualNoise.matching(
+            self.factor,
+            noise_multiplier=self._multiplier,
+            sensitivity=self.sensitivity,
+            dimension=dimension,
+        )
+
+    @property
+    def _multiplier(self) -> float:
+        return float(self.std) / (self.sensitivity * self.column_norm)
 
 
-def seed_std(*, noise_multiplier: float, sensitivity: float, column_norm: float) -> float:
-    """Standard deviation of the seed vectors that a multiplier asks for; 0 switches noise off.
-
-    Raises:
-        InvalidValue: the multiplier is negative, or the sensitivity is not above 0.
-
-    >>> seed_std(noise_multiplier=2.0, sensitivity=3.0, column_norm=1.5)
-    9.0
-    """
-    multiplier = at_least("noise_multiplier", noise_multiplier, 0.0)
-    return multiplier * positive("sensitivity", sensitivity) * column_norm
-
-
-def stream_event(noise: ContinualNoise) -> events.Event:
-    """One Gaussian event for the whole stream, read off the noise that is really added."""
-    if float(noise.std) == 0.0:
-        return events.NonPrivate()
-    stream_sensitivity = noise.sensitivity * noise.column_norm
-    return events.Gaussian(noise_multiplier=float(noise.std) / stream_sensitivity)
-
-
-def draw(std: float | Array, size: int, stream: Stream) -> Array:
-    """One seed vector, in float64: the prefixes of a long stream add up many of them."""
-    return std * stream.normal(size).astype(jnp.float64)
-
-
-def until(horizon: int, round: Array, noise: Array) -> Array:
-    """The noise within the horizon, NaN beyond it.
-
-    >>> until(2, jnp.arange(3), jnp.ones(3)).tolist()
-    [1.0, 1.0, nan]
-    """
-    return jnp.where(round < horizon, noise, jnp.nan)
+PrefixNoise: TypeAlias = ContinualNoise | ExactContinualNoise
+"""Either kind of noise on prefixes."""

@@ -1,27 +1,24 @@
-"""Noise for every prefix of a stream of unknown length: epochs that double, each with its own.
+"""A factor for streams of unknown length: epochs that double, each with a factor of its own.
 
 Source of the idea: T.-H. H. Chan, E. Shi, D. Song, "Private and continual release of statistics",
 TISSEC 2011, whose hybrid mechanism adds up trees for epochs of growing length; here each epoch has
-the noise of `blt.BLT`. Proof note: `doubling.md`.
+the factor of `blt.BLT`. Proof note: `doubling.md`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from numpy.typing import NDArray
 
-from kerchief.core.random import Stream
-from kerchief.core.struct import static, struct
 from kerchief.core.validate import whole
-from kerchief.mechanisms.blt import MAX_HORIZON
+from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.blt_fit import energy, fit, modes
-from kerchief.mechanisms.continual import draw, seed_std, stream_event, until
+from kerchief.mechanisms.factor import Factor, Floats
 from kerchief.privacy import events
 
 __all__ = ["BUFFERS", "FIRST", "Doubling", "lengths"]
@@ -45,7 +42,7 @@ def lengths(horizon: int, first: int) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Epochs:
-    """What each epoch's noise is made of, a row an epoch, at seed vectors of deviation 1.
+    """What each epoch's noise is made of, one row for each epoch, at seeds of deviation 1.
 
     Attributes:
         decays: how much of each sum is left a step later; the first is a plain sum.
@@ -55,20 +52,20 @@ class _Epochs:
         before: the variance that the finished epochs have left.
     """
 
-    decays: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    amplitudes: NDArray[np.float64]
-    rates: NDArray[np.float64]
-    before: NDArray[np.float64]
+    decays: Floats
+    weights: Floats
+    amplitudes: Floats
+    rates: Floats
+    before: Floats
 
 
 @functools.cache
 def _epochs(horizon: int, first: int) -> _Epochs:
     """All epochs that a stream of at most this length can reach."""
     spans = lengths(horizon, first)
-    factors = [fit(span, BUFFERS) for span in spans]
-    weights = np.array([np.array([f.base, *f.weights]) * f.column_norm for f in factors])
-    decays = np.array([[1.0, *f.decays] for f in factors])
+    found = [fit(span, BUFFERS) for span in spans]
+    weights = np.array([np.array([f.base, *f.weights]) * f.column_norm for f in found])
+    decays = np.array([[1.0, *f.decays] for f in found])
     base, fading, gaps = weights[:, :1], weights[:, 1:], 1.0 - decays[:, 1:]
     left = [energy(base[i], fading[i], gaps[i], span) for i, span in enumerate(spans)]
     amplitudes, rates = modes(base, fading, gaps)
@@ -81,96 +78,92 @@ def _epochs(horizon: int, first: int) -> _Epochs:
     )
 
 
-@struct
-class Doubling:
-    """Noise on every prefix, for a stream whose length nobody knows beforehand.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Doubling(Factor):
+    """Epochs of `first`, 2 `first`, 4 `first`, ... places, each made for its own length.
 
-    Epochs of `first`, 2 `first`, 4 `first`, ... places have noise of their own, made for their own
-    length. A prefix gets the noise of its epoch, and of every finished epoch what its last place
-    had. So the noise of a place is the same however long the stream becomes.
-
-    Formal guarantees:
-        With real numbers the whole stream costs `event()`: see `doubling.md`. Floating-point noise,
-        so `idealized` is True.
+    A prefix gets the noise of its epoch, and of every finished epoch what its last place had. So
+    the noise of a place is the same however long the stream becomes.
 
     Attributes:
-        std: standard deviation of each coordinate of the seed vectors.
-        sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
-        horizon: the most places that may be paid for, at most `blt.MAX_HORIZON`; the noise does not
-            depend on it.
+        horizon: the most places that may be paid for; the noise does not depend on it.
         first: the length of the first epoch.
 
-    >>> noise = Doubling.of(noise_multiplier=1.0, sensitivity=1.0, horizon=5000)
-    >>> noise.std_at(jnp.array([1024, 1025, 5000])).round(2).tolist()
+    >>> Doubling(horizon=5000).row_norm(jnp.array([1024, 1025, 5000]), jnp).round(2).tolist()
     [3.27, 3.77, 5.99]
     """
 
-    idealized: ClassVar[bool] = True
+    longest: ClassVar[int] = BLT.longest
 
-    std: float | Array
-    sensitivity: float = static()
-    horizon: int = static()
-    first: int = static()
+    first: int = FIRST
 
-    @classmethod
-    def of(
-        cls, *, noise_multiplier: float, sensitivity: float, horizon: int, first: int = FIRST
-    ) -> Doubling:
-        """The noise with which the whole stream costs one Gaussian release of this multiplier.
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
-        whole("horizon", horizon, high=MAX_HORIZON)
-        whole("first epoch", first, high=MAX_HORIZON)
-        std = seed_std(noise_multiplier=noise_multiplier, sensitivity=sensitivity, column_norm=1.0)
-        return cls(std=std, sensitivity=sensitivity, horizon=horizon, first=first)
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        whole("first epoch", self.first, high=self.longest)
 
     @property
     def column_norm(self) -> float:
         """Every epoch's factor is scaled so that its longest column has norm 1."""
         return 1.0
 
-    def prepare(self, vector: Array) -> Array:
-        """What a user adds to a prefix: the vector itself."""
-        return vector
+    @property
+    def rows(self) -> int:
+        """What finished epochs have left, and the sums of the present one."""
+        return 2 + BUFFERS
 
-    def open(self, size: int) -> Array:
-        """What finished epochs have left, and the sums of the present one, all zero."""
-        return jnp.zeros((2 + BUFFERS, size), jnp.float64)
-
-    def step(self, state: Array, round: Array, stream: Stream) -> tuple[Array, Array]:
+    def step(self, state: Array, round: Array, seed: Array) -> tuple[Array, Array]:
         """Step the present epoch's noise; where that epoch ends, keep its last noise for good."""
         table, (epoch, start) = _epochs(self.horizon, self.first), self._find(round)
         decays, weights = (
             jnp.asarray(rows)[epoch][:, None] for rows in (table.decays, table.weights)
         )
-        sums = decays * state[1:] + draw(self.std, state.shape[1], stream)
+        sums = decays * state[1:] + seed
         noise = state[0] + jnp.sum(weights * sums, axis=0)
         ends = round + 1 == 2 * start + self.first
         kept = jnp.concatenate([jnp.where(ends, noise, state[0])[None], jnp.where(ends, 0.0, sums)])
-        return until(self.horizon, round, noise), kept
+        return noise, kept
 
-    def std_at(self, count: Array) -> Array:
-        """Exact up to rounding: the present epoch's closed form, and a share a finished epoch."""
-        table, (epoch, start) = (
-            _epochs(self.horizon, self.first),
-            self._find(jnp.asarray(count) - 1),
-        )
+    def row_norm(self, count: Any, library: Any) -> Any:
+        """Exact up to rounding: the present epoch's closed form, and what finished ones left."""
+        table = _epochs(self.horizon, self.first)
+        epoch, start = self._find(library.asarray(count) - 1)
         base, amplitudes, rates, before = (
-            jnp.asarray(rows)[epoch]
+            library.asarray(rows)[epoch]
             for rows in (table.weights[:, 0], table.amplitudes, table.rates, table.before)
         )
-        places = (count - start).astype(jnp.float64)
-        faded = jnp.sum(amplitudes * jnp.expm1(places[..., None] * rates), axis=-1)
-        return self.std * jnp.sqrt(before + base**2 * places - faded)
+        places = (count - start).astype(library.float64)
+        faded = library.sum(amplitudes * library.expm1(places[..., None] * rates), axis=-1)
+        return library.sqrt(before + base**2 * places - faded)
 
-    def event(self) -> events.Event:
-        """What all the prefixes together cost; without noise there is no privacy."""
-        return stream_event(self)
+    @property
+    def parts(self) -> tuple[BLT, ...]:
+        """The epochs."""
+        return _parts(self.horizon, self.first)
+
+    def places(self, count: int) -> tuple[int, ...]:
+        """Finished epochs with all of theirs, then the present one."""
+        finished = lengths(count, self.first)[:-1]
+        return (*finished, count - sum(finished))
+
+    def price(self, *seeds: events.DiscreteGaussian) -> events.DiscreteGaussian:
+        """A user is in one epoch, and no epoch costs more than this."""
+        each = [part.price(seed) for part, seed in zip(self.parts, seeds, strict=True)]
+        scale = min(one.scale for one in each)
+        ratio = min(one.noise_multiplier for one in each)
+        return events.DiscreteGaussian(
+            sensitivity=scale / ratio * (1 + 2.0**-50),
+            scale=scale,
+            dimension=max(one.dimension for one in each),
+        )
 
     def _find(self, round: Array) -> tuple[Array, Array]:
         """The epoch of a place, and the place at which it starts, first (2^epoch - 1)."""
         blocks = round // self.first + 1
         epoch = 31 - lax.clz(jnp.asarray(blocks, jnp.int32))
         return epoch, self.first * ((1 << epoch) - 1)
+
+
+@functools.cache
+def _parts(horizon: int, first: int) -> tuple[BLT, ...]:
+    return tuple(BLT(horizon=span, buffers=BUFFERS) for span in lengths(horizon, first))

@@ -1,15 +1,35 @@
-"""Exact coins and exact choices, one at a time, from a source of random bytes."""
+"""Exact coins and exact choices, from a source of random bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import whole
-from kerchief.mechanisms.discrete_gaussian import Randomness
 
-__all__ = ["UNITS", "below", "word"]
+__all__ = ["UNITS", "Randomness", "below", "drawn", "word", "words"]
+
+Randomness: TypeAlias = Callable[[int], bytes]
+"""Gives n independent uniform bytes when called with n."""
 
 UNITS = 2**32
 """Chances of exact coins are multiples of one over this."""
+
+
+def drawn(count: int, source: Randomness) -> bytes:
+    """As many bytes as were asked for.
+
+    Raises:
+        InvalidValue: the source gave another number of them.
+    """
+    data = source(count)
+    if len(data) != count:
+        raise InvalidValue(f"randomness gave {len(data)} bytes; it must give the {count} asked for")
+    return data
 
 
 def word(source: Randomness) -> int:
@@ -18,10 +38,12 @@ def word(source: Randomness) -> int:
     >>> word(lambda count: bytes([1, 0, 0, 0]))
     1
     """
-    data = source(4)
-    if len(data) != 4:
-        raise InvalidValue(f"randomness gave {len(data)} bytes; it must give the 4 asked for")
-    return int.from_bytes(data, "little")
+    return int.from_bytes(drawn(4, source), "little")
+
+
+def words(size: int, source: Randomness) -> NDArray[np.int64]:
+    """As many such numbers."""
+    return np.frombuffer(drawn(4 * size, source), dtype="<u4").astype(np.int64)
 
 
 def below(limit: int, source: Randomness) -> int:
@@ -32,6 +54,6 @@ def below(limit: int, source: Randomness) -> int:
     """
     whole("limit", limit, high=UNITS)
     fair = UNITS - UNITS % limit
-    while (drawn := word(source)) >= fair:
+    while (number := word(source)) >= fair:
         pass
-    return drawn % limit
+    return number % limit

@@ -9,6 +9,7 @@ from jax import Array
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy import events
 
 __all__ = ["Gaussian"]
@@ -25,7 +26,7 @@ class Gaussian:
         With real numbers, adding this noise to a vector of Euclidean sensitivity Δ costs the event
         `privacy.events.Gaussian(noise_multiplier=std / Δ)`: see `gaussian.md`. Floating-point noise
         leaks through its low bits, so `idealized` is True and only simulation may use it;
-        `mechanisms.discrete_gaussian.DiscreteGaussian` is the twin for deployment.
+        `ExactGaussian` is the twin for deployment.
 
     Attributes:
         std: standard deviation of the noise on each coordinate.
@@ -60,3 +61,8 @@ class Gaussian:
         if float(self.std) == 0.0:
             return events.NonPrivate()
         return events.Gaussian(noise_multiplier=float(self.std) / self.sensitivity)
+
+    def exact(self, dimension: int) -> ExactGaussian:
+        """The twin for deployment, at the same multiplier, for vectors of this length."""
+        multiplier = float(self.std) / self.sensitivity
+        return ExactGaussian.matching(multiplier, self.sensitivity, dimension)

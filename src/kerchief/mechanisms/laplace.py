@@ -1,21 +1,34 @@
-"""Laplace noise for simulation: the classical pure randomizer, for comparison."""
+"""Laplace noise, the classical pure randomizer: in floating point, and exactly.
+
+`Laplace` is for simulation. `ExactLaplace` rounds the statistic to a grid and adds a whole number
+of grid steps, of a two-sided geometric law. Proof note: `laplace.md`.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+from dataclasses import dataclass
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, whole
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
+from kerchief.mechanisms.exact_integers import Randomness
+from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_laplace
+from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
 
-__all__ = ["Laplace"]
+__all__ = ["ExactLaplace", "Laplace"]
 
-_GUARD = 1e-12
+# Beyond this many grid steps a coordinate is cut: no statistic is so far out, and no sum overflows.
+_LARGEST = 2**51
+_GUARD = 2.0**-40
 
 
 @struct
@@ -26,7 +39,7 @@ class Laplace:
         With real numbers, adding this noise to a vector that one user can move by at most
         `taxicab`, in the sum of absolute values, is ε-differentially private with
         ε = √2 taxicab/std: see `laplace.md`. Floating-point noise, so `idealized` is True and only
-        simulation may use it; `DiscreteLaplace` is the twin for deployment.
+        simulation may use it; `ExactLaplace` is the twin for deployment.
 
     Attributes:
         std: standard deviation of the noise on each coordinate: √2 times its scale.
@@ -53,7 +66,7 @@ class Laplace:
         """
         at_least("epsilon", epsilon, 1e-6)
         between("taxicab", taxicab, 1e-18, 1e18, closed=True)
-        scale = taxicab / epsilon * (1 + _GUARD)
+        scale = taxicab / epsilon * (1 + 1e-12)
         return cls(std=2**0.5 * scale, taxicab=taxicab, dimension=whole("dimension", dimension))
 
     @property
@@ -66,7 +79,7 @@ class Laplace:
         return vector
 
     def add(self, vector: Array, stream: Stream) -> Array:
-        """The vector with noise: the difference of two exponentials a coordinate."""
+        """The vector with noise: the difference of two exponentials per coordinate."""
         first, second = jnp.split(stream.exponential(2 * self.dimension), 2)
         return vector + self.std / 2**0.5 * (first - second)
 
@@ -76,10 +89,117 @@ class Laplace:
             return events.NonPrivate()
         return events.Laplace(noise_multiplier=float(self.std) / 2**0.5 / self.taxicab)
 
-    def exact(self) -> DiscreteLaplace:
+    def exact(self, dimension: int | None = None) -> ExactLaplace:
         """The twin for deployment, at the same epsilon."""
-        return DiscreteLaplace.of(
+        return ExactLaplace.of(
             epsilon=2**0.5 * self.taxicab / float(self.std),
             taxicab=self.taxicab,
             dimension=self.dimension,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactLaplace:
+    """Round a vector to the grid 2**-grid_bits and add `scale` grid steps of noise.
+
+    Attributes:
+        grid_bits: the grid is 2**-grid_bits.
+        scale: the noise y has probability proportional to exp(−|y|/scale), in grid steps.
+        taxicab: how far one user can move the vector, in the sum of absolute values, before
+            rounding and in exact arithmetic.
+        dimension: the length of the vector.
+
+    Formal guarantees:
+        `event` states the cost of one `add` with its default source (`laplace.md`).
+
+    >>> noise = ExactLaplace.of(epsilon=1.0, taxicab=2.0, dimension=3)
+    >>> round(noise.std, 3), noise.event().epsilon <= 1.0
+    (2.828, True)
+    """
+
+    grid_bits: int
+    scale: int
+    taxicab: float
+    dimension: int
+
+    idealized: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        whole("grid_bits", self.grid_bits, low=-512, high=512)
+        whole("scale", self.scale, high=MAX_SCALE)
+        between("taxicab", self.taxicab, 1e-18, 1e18, closed=True)
+        whole("dimension", self.dimension)
+
+    @classmethod
+    def of(cls, *, epsilon: float, taxicab: float, dimension: int) -> ExactLaplace:
+        """The least noise on a grid of about 2**-27 of it that keeps a pure epsilon.
+
+        Raises:
+            InvalidValue: a value is out of its bound.
+        """
+        between("epsilon", epsilon, 1e-6, 1e6, closed=True)
+        between("taxicab", taxicab, 1e-18, 1e18, closed=True)
+        whole("dimension", dimension, high=2**24)
+        grid_bits = 27 - math.frexp(taxicab / epsilon)[1]
+        steps = _rounded(taxicab, grid_bits, dimension)
+        scale = math.ceil(steps / epsilon * (1 + _GUARD))
+        return cls(grid_bits=grid_bits, scale=scale, taxicab=taxicab, dimension=dimension)
+
+    @property
+    def grid(self) -> float:
+        """The distance between two values that can be released."""
+        return math.ldexp(1.0, -self.grid_bits)
+
+    @property
+    def std(self) -> float:
+        """The noise's standard deviation: √2 scale, a little less for a scale near 1."""
+        return math.sqrt(2) * self.scale * self.grid
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one user can move the vector, in the sum of absolute values."""
+        return self.taxicab
+
+    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+        """Round a vector to the grid."""
+        return self._to_grid(vector).astype(np.float64) * self.grid
+
+    def add(
+        self, vector: NDArray[np.float64], stream: Randomness | None = None
+    ) -> NDArray[np.float64]:
+        """The vector, rounded to the grid, plus noise: exact multiples of the grid.
+
+        Args:
+            vector: `dimension` numbers in float64; what is not finite counts as 0.
+            stream: a source of bytes for tests; else the operating system's.
+
+        Raises:
+            InvalidValue: the vector has another shape or type.
+        """
+        steps = self._to_grid(vector)
+        noise = sample_discrete_laplace(self.scale, self.dimension, randomness=stream or os.urandom)
+        total = np.clip(steps + noise, -2 * _LARGEST, 2 * _LARGEST)
+        written: NDArray[np.float64] = total.astype(np.float64) * self.grid
+        return written
+
+    def event(self) -> events.RandomizedResponse:
+        """What one `add` costs."""
+        steps = _rounded(self.taxicab, self.grid_bits, self.dimension)
+        return events.RandomizedResponse(epsilon=steps / self.scale * (1 + _GUARD / 16))
+
+    def _to_grid(self, vector: NDArray[np.float64]) -> NDArray[np.int64]:
+        array = float64_vector(vector, self.dimension)
+        far = math.ldexp(_LARGEST, -self.grid_bits)
+        kept = np.clip(np.where(np.isfinite(array), array, 0.0), -far, far)
+        steps: NDArray[np.int64] = np.rint(np.ldexp(kept, self.grid_bits)).astype(np.int64)
+        return steps
+
+
+def _rounded(taxicab: float, grid_bits: int, dimension: int) -> float:
+    """Bound, in grid steps, how far one user moves the rounded vector.
+
+    Rounding adds one step per coordinate; 2**-40 pays for float64 arithmetic in the encoding and in
+    this line.
+    """
+    return (math.ldexp(taxicab, grid_bits) + dimension) * (1 + _GUARD)

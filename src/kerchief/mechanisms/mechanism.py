@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
+from kerchief.core.errors import InvalidValue
 from kerchief.privacy.events import Event
 
-__all__ = ["Mechanism", "Twinned", "Vector"]
+__all__ = ["Mechanism", "Twinned", "Vector", "exact_twin", "float64_vector"]
 
 # A JAX array in simulation, a NumPy one in deployment.
 Vector: TypeAlias = Any
@@ -43,7 +46,33 @@ class Mechanism(Protocol):
 
 @runtime_checkable
 class Twinned(Protocol):
-    """Simulated noise that knows its own twin for deployment."""
+    """Simulated noise, which knows its own twin for deployment."""
 
-    def exact(self) -> Mechanism:
-        """The same guarantee, from an exact sampler and the operating system's randomness."""
+    def exact(self, dimension: int) -> Mechanism:
+        """The same guarantee, from an exact sampler and the operating system's randomness.
+
+        Args:
+            dimension: the length of the vectors; noise that knows it does without.
+        """
+
+
+def exact_twin(noise: Mechanism, dimension: int) -> Mechanism:
+    """What a deployment adds in place of this noise; exact noise is its own twin."""
+    if not noise.idealized:
+        return noise
+    assert isinstance(noise, Twinned), f"{type(noise).__name__} has no exact twin"
+    return noise.exact(dimension)
+
+
+def float64_vector(vector: Any, size: int) -> NDArray[np.float64]:
+    """The vector, as exact mechanisms take it.
+
+    Raises:
+        InvalidValue: it has another shape or type.
+    """
+    array = np.asarray(vector)
+    if array.shape != (size,) or array.dtype != np.float64:
+        raise InvalidValue(
+            f"vector is {array.dtype} of shape {array.shape}; it must be float64 of shape ({size},)"
+        )
+    return array

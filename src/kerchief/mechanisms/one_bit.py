@@ -25,8 +25,9 @@ from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, whole
-from kerchief.mechanisms.discrete_gaussian import Randomness
-from kerchief.mechanisms.exact_integers import UNITS, word
+from kerchief.mechanisms.ball import BallReport
+from kerchief.mechanisms.exact_integers import UNITS, Randomness, word
+from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
 
 __all__ = ["ExactOneBit", "OneBit"]
@@ -39,7 +40,7 @@ _GUARD = 2.0**-40
 
 
 @struct
-class OneBit:
+class OneBit(BallReport):
     """Replace a number within `radius` of `center` by center ± std, right on average.
 
     Formal guarantees:
@@ -80,11 +81,6 @@ class OneBit:
         return cls(std=radius * (_HALF / _bias(epsilon)), center=center, radius=radius)
 
     @property
-    def sensitivity(self) -> float:
-        """How far apart two numbers can be."""
-        return 2 * self.radius
-
-    @property
     def reports(self) -> tuple[float, float]:
         """The two reports that there are."""
         return self.center - float(self.std), self.center + float(self.std)
@@ -93,10 +89,6 @@ class OneBit:
     def subgaussian(self) -> float:
         """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
         return float(self.std)
-
-    def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
-        """What a user would add to a sum: the number itself."""
-        return vector
 
     def add(self, vector: Array, stream: Stream) -> Array:
         """One of the two reports, for a vector of one number."""
@@ -113,7 +105,7 @@ class OneBit:
             return events.NonPrivate()
         return events.RandomizedResponse(epsilon=2 * math.atanh(bias) * (1 + _GUARD / 16))
 
-    def exact(self) -> ExactOneBit:
+    def exact(self, dimension: int | None = None) -> ExactOneBit:
         """The twin for deployment: the same chances, in whole units.
 
         Raises:
@@ -129,7 +121,7 @@ class OneBit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactOneBit:
+class ExactOneBit(BallReport):
     """The same report with an exact coin: a word of the operating system below a whole number.
 
     Attributes:
@@ -164,11 +156,6 @@ class ExactOneBit:
         return self._steps * self.grid
 
     @property
-    def sensitivity(self) -> float:
-        """How far apart two numbers can be."""
-        return 2 * self.radius
-
-    @property
     def grid(self) -> float:
         """The distance between two values that can be reported: a power of two.
 
@@ -187,10 +174,6 @@ class ExactOneBit:
         """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
         return self.std
 
-    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
-        """What a user would add to a sum: the number itself."""
-        return vector
-
     def add(
         self, vector: NDArray[np.float64], stream: Randomness | None = None
     ) -> NDArray[np.float64]:
@@ -203,12 +186,7 @@ class ExactOneBit:
         Raises:
             InvalidValue: the vector has another shape or type.
         """
-        array = np.asarray(vector)
-        if array.shape != (1,) or array.dtype != np.float64:
-            raise InvalidValue(
-                f"vector is {array.dtype} of shape {array.shape}; it must be float64 of shape (1,)"
-            )
-        place = (float(array[0]) - self.center) / self.radius
+        place = (float(float64_vector(vector, 1)[0]) - self.center) / self.radius
         place = min(1.0, max(-1.0, place)) if math.isfinite(place) else 0.0
         # Rounded towards one half, so that no chance is more extreme than `bias` says.
         chance = _HALF + math.trunc(self.bias * place)

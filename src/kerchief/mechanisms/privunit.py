@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
-from kerchief.mechanisms.ball import beside, lifted, spread_out
+from kerchief.mechanisms.ball import BallReport, beside, lifted, spread_out
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
@@ -30,7 +30,7 @@ __all__ = ["PrivUnitG"]
 
 
 @struct
-class PrivUnitG:
+class PrivUnitG(BallReport):
     """Report a normal vector, more often from beyond a threshold along the statistic.
 
     The statistic is centred, scaled into the unit ball and lifted to the unit sphere of one more
@@ -71,15 +71,6 @@ class PrivUnitG:
         between("radius", radius, 1e-18, 1e18, closed=True)
         return cls(std=radius * unit_noise(epsilon), center=spread_out(center, size), radius=radius)
 
-    @property
-    def sensitivity(self) -> float:
-        """How far apart two statistics can be."""
-        return 2 * self.radius
-
-    def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
-        """What a user would add to a sum: the vector itself."""
-        return vector
-
     def add(self, vector: Array, stream: Stream) -> Array:
         """The report."""
         center = jnp.asarray(self.center)
@@ -93,7 +84,7 @@ class PrivUnitG:
             return events.NonPrivate()
         return events.RandomizedResponse(epsilon=unit_epsilon(self.radius / float(self.std)))
 
-    def exact(self) -> ExactShortlist:
+    def exact(self, dimension: int | None = None) -> ExactShortlist:
         """The twin for deployment, at the same epsilon.
 
         Its noise is within a hundredth of this one's up to an epsilon of 13.

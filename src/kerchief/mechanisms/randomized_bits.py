@@ -3,8 +3,8 @@
 A device writes each coordinate as a number of ones among m bits, rounding at random so that it is
 right on average, and replaces each bit by a fair coin with probability 1 − keep. The shuffler sums
 the bits of a batch; the analyzer takes the known bias out of the sums. `Response` does all of this
-for simulation, with two draws a coordinate and batch; `Bits` is the twin for deployment, bit by
-bit. Proof note: `response.md`.
+for simulation, with two draws for each coordinate of a batch; `ExactResponse` is the twin for
+deployment, bit by bit. Proof note: `randomized_bits.md`.
 
 After E. Garcelon, K. Chaudhuri, V. Perchet, M. Pirotta, "Privacy amplification via shuffling for
 linear contextual bandits", ALT 2022, algorithms 2 and 3.
@@ -24,16 +24,16 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, positive, whole
-from kerchief.mechanisms.discrete_gaussian import Randomness
+from kerchief.mechanisms.exact_integers import Randomness, words
+from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.randomized_bits import GRID, KEEP_UNIT, RandomizedBits
 
-__all__ = ["MAX_BITS", "Bits", "Response"]
+__all__ = ["MAX_BITS", "ExactResponse", "Response"]
 
 MAX_BITS = 2**16
 
@@ -48,15 +48,15 @@ class Response:
     """Randomized bits of one batch, simulated.
 
     Formal guarantees:
-        With real numbers, the sums of a batch cost `event`: see `response.md`. The draws are
-        floating point, so `idealized` is True and only simulation may use it; `Bits` is the twin
-        for deployment.
+        With real numbers, the sums of a batch cost `event`: see `randomized_bits.md`. The draws are
+        floating point, so `idealized` is True and only simulation may use it; `ExactResponse` is
+        the twin for deployment.
 
     Attributes:
         keep: the probability with which a bit is kept; 1 means no noise but that of rounding.
         tail: the part of δ that pays for rare sums.
         users: number of users in the batch.
-        bits: bits a user and coordinate.
+        bits: bits per user and coordinate.
         bound: every coordinate is clipped to [−bound, bound].
         sensitivity: how far apart two users' vectors can be, in the Euclidean norm.
         dimension: their length.
@@ -143,9 +143,9 @@ class Response:
             return events.NonPrivate()
         return self.exact().event()
 
-    def exact(self) -> Bits:
+    def exact(self, dimension: int | None = None) -> ExactResponse:
         """The twin for deployment."""
-        return Bits(
+        return ExactResponse(
             keep=float(self.keep),
             tail=self.tail,
             users=int(self.users),
@@ -157,7 +157,7 @@ class Response:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bits:
+class ExactResponse:
     """Randomized bits for deployment: whole numbers, coins of the operating system.
 
     A device sends, for each coordinate, how many of its randomized bits are ones: less than the
@@ -167,16 +167,16 @@ class Bits:
         keep: the probability with which a bit is kept, a multiple of `KEEP_UNIT` below 1.
         tail: the part of δ that pays for rare sums.
         users: number of users in the batch.
-        bits: bits a user and coordinate, up to `MAX_BITS`.
+        bits: bits per user and coordinate, up to `MAX_BITS`.
         bound: every coordinate is clipped to [−bound, bound].
         sensitivity: how far apart two users' vectors can be, in the Euclidean norm.
         dimension: their length.
 
     Formal guarantees:
         With the default source, reports have exactly the law that `event` describes
-        (`response.md`).
+        (`randomized_bits.md`).
 
-    >>> noise = Bits(
+    >>> noise = ExactResponse(
     ...     keep=0.5, tail=1e-9, users=2, bits=8, bound=1.0, sensitivity=2.0, dimension=3
     ... )
     >>> report = noise.report(np.array([0.5, -1.0, 0.0]))
@@ -232,8 +232,8 @@ class Bits:
         units = round(self.keep * _UNITS)
         coded = np.arange(self.bits) < ones[:, None]
         chances = np.where(coded, _UNITS + units, _UNITS - units) * _WORDS_A_UNIT
-        words = _words(self.dimension * self.bits, randomness).reshape(coded.shape)
-        counted: NDArray[np.int64] = (words < chances).sum(1, dtype=np.int64)
+        drawn = words(self.dimension * self.bits, randomness).reshape(coded.shape)
+        counted: NDArray[np.int64] = (drawn < chances).sum(1, dtype=np.int64)
         return counted
 
     def code(
@@ -244,16 +244,11 @@ class Bits:
         The average number is written in steps of 2**-32, and the fraction of a one is a coin of
         exactly that chance.
         """
-        array = np.asarray(vector)
-        if array.shape != (self.dimension,) or array.dtype != np.float64:
-            raise InvalidValue(
-                f"vector is {array.dtype} of shape {array.shape}; "
-                f"it must be float64 of shape ({self.dimension},)"
-            )
+        array = float64_vector(vector, self.dimension)
         clipped = np.clip(np.where(np.isfinite(array), array, 0.0) / self.bound, -1, 1)
         steps = np.rint(self.bits * (1 + clipped) / 2 * _STEPS).astype(np.int64)
         ones, fraction = np.divmod(steps, _STEPS)
-        coded: NDArray[np.int64] = ones + (_words(self.dimension, randomness) < fraction)
+        coded: NDArray[np.int64] = ones + (words(self.dimension, randomness) < fraction)
         return coded
 
     def total(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -271,11 +266,3 @@ class Bits:
             dimension=self.dimension,
             tail=self.tail,
         )
-
-
-def _words(size: int, source: Randomness) -> NDArray[np.int64]:
-    """Whole numbers uniform below 2**32."""
-    data = source(4 * size)
-    if len(data) != 4 * size:
-        raise InvalidValue(f"randomness gave {len(data)} bytes; it must give the {4 * size} asked")
-    return np.frombuffer(data, dtype="<u4").astype(np.int64)

@@ -3,201 +3,87 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar, Protocol
 
 from kerchief.core.registry import Registry
-from kerchief.mechanisms.binomial import Binomial, Coins
+from kerchief.mechanisms.binomial import Binomial, ExactBinomial
 from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.discrete_blt import DiscreteBLT
-from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
-from kerchief.mechanisms.discrete_laplace import DiscreteLaplace
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.factor import Factor
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.laplace import ExactLaplace, Laplace
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
-from kerchief.mechanisms.randomized_bits import Bits, Response
+from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
 
-__all__ = ["MECHANISMS", "Entry"]
+__all__ = ["MECHANISMS", "MechanismEntry"]
+
+
+class _Noise(Protocol):
+    idealized: ClassVar[bool]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Entry:
+class MechanismEntry:
     """A registered mechanism.
 
     Attributes:
         kind: the class.
-        idealized: whether its noise is floating point, and so for simulation only.
         summary: one line for listings.
+        factor: how seeds are mixed, for noise on the prefixes of a stream.
     """
 
-    kind: type
-    idealized: bool
+    kind: type[_Noise]
     summary: str
+    factor: type[Factor] | None = None
+
+    @property
+    def idealized(self) -> bool:
+        """Whether its noise is floating point, and so for simulation only."""
+        return self.kind.idealized
+
+    @property
+    def home(self) -> type:
+        """The class that the proof note lies beside: of simulated prefixes, that of the factor."""
+        return self.factor if self.factor is not None and self.idealized else self.kind
 
 
-MECHANISMS: Registry[Entry] = Registry("mechanism")
-MECHANISMS.add(
-    "gaussian",
-    Entry(
-        kind=Gaussian,
-        idealized=Gaussian.idealized,
-        summary="independent normal noise on every coordinate, in floating point",
-    ),
-)
-MECHANISMS.add(
+MECHANISMS: Registry[MechanismEntry] = Registry("mechanism")
+
+
+def _enter(name: str, kind: type[_Noise], summary: str, factor: type[Factor] | None = None) -> None:
+    MECHANISMS.add(name, MechanismEntry(kind=kind, summary=summary, factor=factor))
+
+
+def _prefixes(name: str, exact: str, factor: type[Factor], summary: str) -> None:
+    _enter(name, ContinualNoise, f"every prefix sum, {summary}; normal seeds", factor)
+    _enter(exact, ExactContinualNoise, f"every prefix sum, {summary}; exact seeds", factor)
+
+
+_enter("gaussian", Gaussian, "independent normal noise on every coordinate, in floating point")
+_enter(
     "discrete-gaussian",
-    Entry(
-        kind=DiscreteGaussian,
-        idealized=DiscreteGaussian.idealized,
-        summary="rounding to a grid, then whole grid steps of exactly sampled noise",
-    ),
+    ExactGaussian,
+    "rounding to a grid, then whole grid steps of exactly sampled noise",
 )
-MECHANISMS.add(
-    "binomial",
-    Entry(
-        kind=Binomial,
-        idealized=Binomial.idealized,
-        summary="random rounding to a grid, then all coins of a shuffled cohort in one draw",
-    ),
-)
-MECHANISMS.add(
-    "coins",
-    Entry(
-        kind=Coins,
-        idealized=Coins.idealized,
-        summary="random rounding to a grid, then this device's share of a cohort's fair coins",
-    ),
-)
-MECHANISMS.add(
-    "randomized-bits",
-    Entry(
-        kind=Response,
-        idealized=Response.idealized,
-        summary="bits of a shuffled batch, each kept or replaced by a coin, in two draws",
-    ),
-)
-MECHANISMS.add(
-    "exact-randomized-bits",
-    Entry(
-        kind=Bits,
-        idealized=Bits.idealized,
-        summary="this device's bits, each kept or replaced by a coin",
-    ),
-)
-MECHANISMS.add(
-    "tree",
-    Entry(
-        kind=Tree,
-        idealized=Tree.idealized,
-        summary="every prefix sum, from a binary tree of normal noise",
-    ),
-)
-MECHANISMS.add(
-    "sqrt-toeplitz",
-    Entry(
-        kind=SqrtToeplitz,
-        idealized=SqrtToeplitz.idealized,
-        summary="every prefix sum, with near-optimal correlated normal noise; short streams",
-    ),
-)
-MECHANISMS.add(
-    "blt",
-    Entry(
-        kind=BLT,
-        idealized=BLT.idealized,
-        summary="every prefix sum, with near-optimal correlated normal noise; long streams",
-    ),
-)
-MECHANISMS.add(
-    "discrete-blt",
-    Entry(
-        kind=DiscreteBLT,
-        idealized=DiscreteBLT.idealized,
-        summary="every prefix sum, with the noise of blt from exactly sampled seeds on a grid",
-    ),
-)
-MECHANISMS.add(
-    "discrete-tree",
-    Entry(
-        kind=DiscreteTree,
-        idealized=DiscreteTree.idealized,
-        summary="every prefix sum, from a binary tree of exactly sampled noise on a grid",
-    ),
-)
-MECHANISMS.add(
-    "doubling",
-    Entry(
-        kind=Doubling,
-        idealized=Doubling.idealized,
-        summary="every prefix sum, with the noise of blt in epochs that double; unknown length",
-    ),
-)
-MECHANISMS.add(
-    "discrete-doubling",
-    Entry(
-        kind=DiscreteDoubling,
-        idealized=DiscreteDoubling.idealized,
-        summary="every prefix sum, with discrete-blt in epochs that double; unknown length",
-    ),
-)
-MECHANISMS.add(
-    "laplace",
-    Entry(
-        kind=Laplace,
-        idealized=Laplace.idealized,
-        summary="independent Laplace noise on every coordinate, in floating point",
-    ),
-)
-MECHANISMS.add(
-    "discrete-laplace",
-    Entry(
-        kind=DiscreteLaplace,
-        idealized=DiscreteLaplace.idealized,
-        summary="rounding to a grid, then whole grid steps of two-sided geometric noise",
-    ),
-)
-MECHANISMS.add(
-    "one-bit",
-    Entry(
-        kind=OneBit,
-        idealized=OneBit.idealized,
-        summary="a coin for a number in an interval, in floating point",
-    ),
-)
-MECHANISMS.add(
-    "exact-one-bit",
-    Entry(
-        kind=ExactOneBit,
-        idealized=ExactOneBit.idealized,
-        summary="an exactly tossed coin for a number in an interval",
-    ),
-)
-MECHANISMS.add(
-    "privunit",
-    Entry(
-        kind=PrivUnitG,
-        idealized=PrivUnitG.idealized,
-        summary="a normal vector on the statistic's side, in floating point",
-    ),
-)
-MECHANISMS.add(
-    "shortlist",
-    Entry(
-        kind=Shortlist,
-        idealized=Shortlist.idealized,
-        summary="one of many candidates, simulated in floating point",
-    ),
-)
-MECHANISMS.add(
-    "exact-shortlist",
-    Entry(
-        kind=ExactShortlist,
-        idealized=ExactShortlist.idealized,
-        summary="one of many candidates, with an exact coin and an even choice",
-    ),
-)
+_enter("binomial", Binomial, "random rounding to a grid, then all coins of a cohort in one draw")
+_enter("coins", ExactBinomial, "random rounding to a grid, then this device's share of the coins")
+_enter("randomized-bits", Response, "bits of a shuffled batch, each kept or replaced by a coin")
+_enter("exact-randomized-bits", ExactResponse, "this device's bits, kept or replaced by a coin")
+_prefixes("tree", "discrete-tree", Tree, "from a binary tree of blocks")
+_prefixes("sqrt-toeplitz", "exact-sqrt-toeplitz", SqrtToeplitz, "near-optimal, for short streams")
+_prefixes("blt", "discrete-blt", BLT, "near-optimal, for long streams")
+_prefixes("doubling", "discrete-doubling", Doubling, "in epochs that double, for unknown lengths")
+_enter("laplace", Laplace, "independent Laplace noise on every coordinate, in floating point")
+_enter("discrete-laplace", ExactLaplace, "rounding to a grid, then two-sided geometric noise")
+_enter("one-bit", OneBit, "a coin for a number in an interval, in floating point")
+_enter("exact-one-bit", ExactOneBit, "an exactly tossed coin for a number in an interval")
+_enter("privunit", PrivUnitG, "a normal vector on the statistic's side, in floating point")
+_enter("shortlist", Shortlist, "one of many candidates, simulated in floating point")
+_enter("exact-shortlist", ExactShortlist, "one of many candidates: an exact coin, an even choice")

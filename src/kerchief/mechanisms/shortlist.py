@@ -28,9 +28,9 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, real_array, whole
-from kerchief.mechanisms.ball import beside, lifted, spread_out
-from kerchief.mechanisms.discrete_gaussian import Randomness
-from kerchief.mechanisms.exact_integers import UNITS, below, word
+from kerchief.mechanisms.ball import BallReport, beside, lifted, spread_out
+from kerchief.mechanisms.exact_integers import UNITS, Randomness, below, word
+from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 
@@ -49,7 +49,7 @@ _special: Any = importlib.import_module("scipy.special")
 
 
 @struct
-class Shortlist:
+class Shortlist(BallReport):
     """Report a candidate times a constant, simulated without drawing the other candidates.
 
     Along the statistic the reported candidate is an order statistic of normal numbers, across it
@@ -103,15 +103,6 @@ class Shortlist:
             listed=listed,
         )
 
-    @property
-    def sensitivity(self) -> float:
-        """How far apart two statistics can be."""
-        return 2 * self.radius
-
-    def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
-        """What a user would add to a sum: the vector itself."""
-        return vector
-
     def add(self, vector: Array, stream: Stream) -> Array:
         """The report."""
         center = jnp.asarray(self.center)
@@ -123,7 +114,7 @@ class Shortlist:
         """What one report costs; without noise there is no privacy."""
         return events.NonPrivate() if float(self.std) == 0.0 else self.exact().event()
 
-    def exact(self) -> ExactShortlist:
+    def exact(self, dimension: int | None = None) -> ExactShortlist:
         """The twin for deployment."""
         return ExactShortlist(
             units=round(float(self.chance) * UNITS),
@@ -148,7 +139,7 @@ class Shortlist:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactShortlist:
+class ExactShortlist(BallReport):
     """Draw the candidates, rank them, toss an exact coin, choose exactly evenly.
 
     Attributes:
@@ -185,7 +176,7 @@ class ExactShortlist:
         whole("units", self.units, low=least, high=UNITS - 1)
         between("radius", self.radius, 1e-18, 1e18, closed=True)
         if not isinstance(self.center, tuple):
-            raise InvalidValue("center is no tuple; give one number a coordinate")
+            raise InvalidValue("center is no tuple; give one number per coordinate")
         spread_out(real_array("centers", self.center), len(self.center))
 
     @property
@@ -195,18 +186,9 @@ class ExactShortlist:
         return self.radius * deviation / mean
 
     @property
-    def sensitivity(self) -> float:
-        """How far apart two statistics can be."""
-        return 2 * self.radius
-
-    @property
     def grid(self) -> float:
         """The distance between two values that can be reported: a power of two."""
         return 2.0 ** (math.frexp(self.std)[1] - 26)
-
-    def prepare(self, vector: Floats, stream: object = None) -> Floats:
-        """What a user would add to a sum: the vector itself."""
-        return vector
 
     def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
         """A report: one candidate, scaled and written on the grid.
@@ -218,13 +200,8 @@ class ExactShortlist:
         Raises:
             InvalidValue: the vector has another shape or type.
         """
-        array, size = np.asarray(vector), len(self.center)
-        if array.shape != (size,) or array.dtype != np.float64:
-            raise InvalidValue(
-                f"vector is {array.dtype} of shape {array.shape}; "
-                f"it must be float64 of shape ({size},)"
-            )
-        source = stream or os.urandom
+        size, source = len(self.center), stream or os.urandom
+        array = float64_vector(vector, size)
         drawn = _candidates(self.candidates, size + 1, source)
         ranked = np.argpartition(drawn @ self._unit(array), self.candidates - self.listed)
         chosen = drawn[ranked[self._position(source)], :-1]

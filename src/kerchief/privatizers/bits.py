@@ -24,7 +24,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.mechanism import Vector
-from kerchief.mechanisms.randomized_bits import Bits, Response
+from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.randomized_bits import (
     RandomizedBits,
@@ -43,7 +43,7 @@ __all__ = ["BitSums"]
 class _Deployed:
     """The responses of all batches, randomized on the devices."""
 
-    batches: tuple[Bits, ...]
+    batches: tuple[ExactResponse, ...]
 
     idealized: ClassVar[bool] = False
 
@@ -130,7 +130,7 @@ class BitSums(CohortSums):
         return self
 
     @property
-    def batches(self) -> tuple[Bits, ...]:
+    def batches(self) -> tuple[ExactResponse, ...]:
         """The exact response of every batch (host only)."""
         if isinstance(self.aggregator, _Deployed):
             return self.aggregator.batches

@@ -11,8 +11,6 @@ from __future__ import annotations
 import itertools
 
 from kerchief.core.struct import struct
-from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
-from kerchief.mechanisms.doubling import Doubling, lengths
 from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.prefix import PrefixSums
 
@@ -27,27 +25,15 @@ class EpochSums(PrefixSums):
     for every horizon, and epochs that no release reached are not paid for in the end.
     """
 
-    noise: Doubling | DiscreteDoubling
-
     def charges(self, horizon: int) -> tuple[Charge, ...]:
-        """One charge an epoch, for its own users; all cost the same (host only).
+        """One charge for each epoch, to its own users; all cost the same (host only).
 
         Raises:
             CapacityExceeded: the noise was not made for as many releases as there may be.
         """
         (whole,) = super().charges(horizon)
-        borders = (0, *itertools.accumulate(lengths(horizon, self.noise.first)))
+        borders = (0, *itertools.accumulate(self.noise.factor.places(horizon)))
         return tuple(
-            Charge(event=whole.event, cohort=Cohort(first=start, last=min(end, horizon)))
+            Charge(event=whole.event, cohort=Cohort(first=start, last=end))
             for start, end in itertools.pairwise(borders)
-        )
-
-    def _twin(self) -> DiscreteDoubling:
-        """The same noise from exactly sampled seeds, at the same cost."""
-        return DiscreteDoubling.matching(
-            noise_multiplier=float(self.noise.std) / self.noise.sensitivity,
-            sensitivity=self.noise.sensitivity,
-            horizon=self.noise.horizon,
-            first=self.noise.first,
-            dimension=self.query.size,
         )

@@ -23,9 +23,8 @@ from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, positive, whole
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.gaussian import Gaussian
-from kerchief.mechanisms.mechanism import Mechanism, Vector
+from kerchief.mechanisms.mechanism import Mechanism, Vector, exact_twin
 from kerchief.privacy.events import NonPrivate
 from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.schedule import OnDemand, Schedule
@@ -111,11 +110,9 @@ class Fits:
 
     def exact(self) -> Fits:
         """The twin for deployment: discrete noise at the same multiplier."""
-        if self.noise is None or not self.noise.idealized:
+        if not self.idealized:
             return self
-        multiplier = float(self.noise.std) / self.noise.sensitivity
-        twin = DiscreteGaussian.matching(multiplier, self.noise.sensitivity, self.query.dim)
-        return dataclasses.replace(self, noise=twin)
+        return self.with_noise(lambda noise: exact_twin(noise, self.query.dim))
 
     def with_noise(self, change: Callable[[Any], Any]) -> Fits:
         """The same protocol with other noise."""

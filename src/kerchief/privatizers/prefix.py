@@ -19,10 +19,8 @@ from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, 
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.mechanisms.blt import BLT, MAX_HORIZON
-from kerchief.mechanisms.continual import ContinualNoise
-from kerchief.mechanisms.discrete_blt import DiscreteBLT
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.continual import PrefixNoise
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.schedule import Schedule
@@ -56,7 +54,7 @@ class PrefixSums:
 
     query: BoundedSum = static()
     schedule: Schedule = static()
-    noise: ContinualNoise
+    noise: PrefixNoise
 
     @property
     def outlook(self) -> Outlook:
@@ -64,7 +62,7 @@ class PrefixSums:
         return Outlook(noisy=True)
 
     @property
-    def noises(self) -> tuple[ContinualNoise, ...]:
+    def noises(self) -> tuple[PrefixNoise, ...]:
         """The curator's."""
         return (self.noise,)
 
@@ -91,12 +89,11 @@ class PrefixSums:
     def exact(self) -> PrefixSums:
         """The twin for deployment: the same promise, kept by exactly sampled noise on a grid.
 
-        The twin of `blt.BLT`, the default, has its noise, and a little more for rounding. Other
-        noise has the binary tree for its twin, which is as noisy as `tree.Tree`.
+        It has the noise of the simulated one, and a little more for rounding.
         """
-        if not self.noise.idealized:
+        if isinstance(self.noise, ExactContinualNoise):
             return self
-        return dataclasses.replace(self, noise=self._twin())
+        return dataclasses.replace(self, noise=self.noise.exact(self.query.size))
 
     def with_noise(self, change: Callable[[Any], Any]) -> Self:
         """The same protocol with other noise."""
@@ -112,10 +109,9 @@ class PrefixSums:
         Raises:
             CapacityExceeded: the noise was not made for so many releases, or so many users.
         """
-        if not self.noise.idealized and horizon > self._most_users:
-            raise CapacityExceeded(
-                f"{horizon} users; exact sums hold {self._most_users}: begin several runs"
-            )
+        most = self.noise.factor.capacity
+        if isinstance(self.noise, ExactContinualNoise) and horizon > most:
+            raise CapacityExceeded(f"{horizon} users; exact sums hold {most}: begin several runs")
         releases = self.schedule.capacity(horizon)
         if releases > self.noise.horizon:
             raise CapacityExceeded(
@@ -171,20 +167,3 @@ class PrefixSums:
     def clear(self, tally: Tally) -> Tally:
         """Begin the next increment."""
         return Tally(total=0 * tally.total)
-
-    @property
-    def _most_users(self) -> int:
-        """Of how many users a sum has no rounding, as `prepare` sees to it."""
-        return self.noise.horizon if isinstance(self.noise, DiscreteTree) else MAX_HORIZON
-
-    def _twin(self) -> ContinualNoise:
-        """Exact noise for the same stream, at the same cost."""
-        if isinstance(self.noise, BLT):
-            return DiscreteBLT.twin(self.noise, dimension=self.query.size)
-        stream_sensitivity = self.noise.sensitivity * self.noise.column_norm
-        return DiscreteTree.matching(
-            noise_multiplier=float(self.noise.std) / stream_sensitivity,
-            sensitivity=self.noise.sensitivity,
-            horizon=self.noise.horizon,
-            dimension=self.query.size,
-        )

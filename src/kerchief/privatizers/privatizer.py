@@ -7,14 +7,14 @@ from typing import Any, Protocol, Self, TypeAlias
 
 from kerchief.core.contracts import Clock, Outlook, Query, Released, Start, Tree
 from kerchief.core.random import Stream
-from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.continual import PrefixNoise
 from kerchief.mechanisms.mechanism import Mechanism, Vector
 from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.schedule import Schedule
 
 __all__ = ["Noise", "Privatizer"]
 
-Noise: TypeAlias = Mechanism | ContinualNoise
+Noise: TypeAlias = Mechanism | PrefixNoise
 
 
 class Privatizer(Protocol):

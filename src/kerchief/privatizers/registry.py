@@ -10,11 +10,13 @@ from kerchief.core.batches import growing
 from kerchief.core.contracts import BoundedLoss, BoundedSum, Query
 from kerchief.core.registry import Registry
 from kerchief.core.validate import MOST_ROUNDS
-from kerchief.mechanisms import blt, toeplitz
+from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.factor import Factor
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.mechanism import Mechanism
+from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
@@ -88,19 +90,23 @@ def reports(query: BoundedSum, noise: Mechanism) -> CohortSums:
     return CohortSums(query=query, schedule=Every(), device=noise, aggregator=None)
 
 
-def _prefixes(noise: Callable[..., ContinualNoise]) -> Make:
+def _prefixes(factor: Callable[..., Factor]) -> Make:
     def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
-        made = noise(
-            noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+        noise = ContinualNoise.of(
+            factor(horizon=horizon),
+            noise_multiplier=noise_multiplier,
+            sensitivity=query.sensitivity,
         )
-        return PrefixSums(query=query, schedule=Every(), noise=made)
+        return PrefixSums(query=query, schedule=Every(), noise=noise)
 
     return make
 
 
 def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> EpochSums:
-    noise = Doubling.of(
-        noise_multiplier=noise_multiplier, sensitivity=query.sensitivity, horizon=horizon
+    noise = ContinualNoise.of(
+        Doubling(horizon=horizon),
+        noise_multiplier=noise_multiplier,
+        sensitivity=query.sensitivity,
     )
     return EpochSums(query=query, schedule=Every(), noise=noise)
 
@@ -164,10 +170,10 @@ TRUSTS.add(
 TRUSTS.add(
     "joint",
     PrivatizerEntry(
-        make=_prefixes(blt.best_continual),
+        make=_prefixes(BLT.of),
         summary="a trusted curator releases every prefix total with noise correlated over time",
         fit=_fits,
-        longest=blt.MAX_HORIZON,
+        longest=BLT.longest,
     ),
 )
 TRUSTS.add(
@@ -183,16 +189,16 @@ CONTINUALS.add(BEST, TRUSTS[Trust.JOINT])
 CONTINUALS.add(
     "blt",
     PrivatizerEntry(
-        make=_prefixes(blt.BLT.of),
+        make=_prefixes(BLT.of),
         summary="buffered linear Toeplitz noise: near-optimal, in constant memory",
         fit=_fits,
-        longest=blt.MAX_HORIZON,
+        longest=BLT.longest,
     ),
 )
 CONTINUALS.add(
     "tree",
     PrivatizerEntry(
-        make=_prefixes(Tree.of),
+        make=_prefixes(Tree),
         summary="the binary tree: the classical choice, for comparison",
         fit=_fits,
     ),
@@ -200,10 +206,10 @@ CONTINUALS.add(
 CONTINUALS.add(
     "toeplitz",
     PrivatizerEntry(
-        make=_prefixes(toeplitz.SqrtToeplitz.of),
+        make=_prefixes(SqrtToeplitz),
         summary="the square root of prefix summation: near-optimal, for short streams",
         fit=_fits,
-        longest=toeplitz.MAX_HORIZON,
+        longest=SqrtToeplitz.longest,
     ),
 )
 CONTINUALS.add(
@@ -212,7 +218,7 @@ CONTINUALS.add(
         make=_epochs,
         summary="epochs that double, each with noise of its own: no horizon is needed",
         unfit="a run without a horizon has no bound on it; choose other continual noise",
-        longest=blt.MAX_HORIZON,
+        longest=BLT.longest,
     ),
 )
 

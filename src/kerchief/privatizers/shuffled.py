@@ -30,8 +30,8 @@ from kerchief.core.contracts import BoundedSum, Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.mechanisms.binomial import Binomial, Coins, deviation
-from kerchief.mechanisms.discrete_gaussian import Randomness
+from kerchief.mechanisms.binomial import Binomial, ExactBinomial, deviation
+from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.vector_sum import vector_sum
 from kerchief.privatizers.schedule import At
@@ -95,10 +95,6 @@ class ShuffledSums(CohortSums):
         """Not where devices toss the coins: a copy forgets a cohort, and with it its coins."""
         return self.idealized
 
-    def exact(self) -> ShuffledSums:
-        """The twin for deployment: the same coins, tossed on the devices."""
-        return self.with_noise(lambda noise: noise.exact() if noise.idealized else noise)
-
     @property
     def ends(self) -> tuple[int, ...]:
         """Where cohorts end: in deployment at fixed times, since a device must know its share."""
@@ -107,12 +103,12 @@ class ShuffledSums(CohortSums):
         return self.schedule.ends
 
     @property
-    def coins(self) -> Coins:
+    def coins(self) -> ExactBinomial:
         """The coins of a cohort, as devices toss them (host only)."""
         noise = (
             self.aggregator.exact() if isinstance(self.aggregator, Binomial) else self.aggregator
         )
-        assert isinstance(noise, Coins)
+        assert isinstance(noise, ExactBinomial)
         return noise
 
     def bits(self, round: int) -> int:
@@ -130,7 +126,7 @@ class ShuffledSums(CohortSums):
 
         A device whose cohort is never mixed says nothing.
         """
-        if not isinstance(self.aggregator, Coins):
+        if not isinstance(self.aggregator, ExactBinomial):
             assert self.aggregator is not None
             return self.aggregator.prepare(statistic, stream)
         cohort = self.cohort(int(clock.round))
@@ -145,7 +141,7 @@ class ShuffledSums(CohortSums):
 
     def _noise(self, users: Array, releases: Array) -> Array:
         """The coins of all cohorts, and the most that rounding at random may add."""
-        assert isinstance(self.aggregator, Binomial | Coins)
+        assert isinstance(self.aggregator, Binomial | ExactBinomial)
         stated: Array = deviation(
             self.aggregator, users.astype(np.float64), releases.astype(np.float64)
         )
@@ -165,13 +161,13 @@ class Bits:
     values: NDArray[np.bool_]
 
 
-def to_bits(report: NDArray[np.float64], noise: Coins, *, place: int, users: int) -> Bits:
+def to_bits(report: NDArray[np.float64], noise: ExactBinomial, *, place: int, users: int) -> Bits:
     """Device: write a report as labelled bits, all devices as many as each other.
 
     Code and coins are that many heads, and tails fill up what is left.
 
     Args:
-        report: what `Coins.share` returned.
+        report: what `ExactBinomial.share` returned.
         noise: the coins.
         place: the device's number in its cohort.
         users: size of the cohort.
@@ -196,7 +192,7 @@ def mix(devices: Sequence[Bits], *, randomness: Randomness = os.urandom) -> Bits
     return Bits(labels=labels[order], values=values[order])
 
 
-def analyze(bits: Bits, noise: Coins, *, users: int) -> NDArray[np.float64]:
+def analyze(bits: Bits, noise: ExactBinomial, *, users: int) -> NDArray[np.float64]:
     """Analyzer: count the heads of each label, and take off what coins and code bring anyway.
 
     Unbiased for the sum of the devices' vectors; its deviation is the coins' and the rounding's.

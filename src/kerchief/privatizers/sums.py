@@ -26,8 +26,7 @@ from jax import Array
 from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, Tree
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
-from kerchief.mechanisms.mechanism import Mechanism, Twinned, Vector
+from kerchief.mechanisms.mechanism import Mechanism, Vector, exact_twin
 from kerchief.privacy.events import Event, NonPrivate
 from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.schedule import At, Schedule
@@ -100,7 +99,7 @@ class CohortSums:
 
     def exact(self) -> CohortSums:
         """The twin for deployment: the same protocol with the exact twin of every noise."""
-        return self.with_noise(self._twin)
+        return self.with_noise(lambda noise: exact_twin(noise, self.query.size))
 
     def with_noise(self, change: Callable[[Any], Any]) -> Self:
         """The same protocol with every noise in it changed."""
@@ -191,13 +190,3 @@ class CohortSums:
             np.float64
         )
         return variance**0.5
-
-    def _twin(self, noise: Mechanism) -> Mechanism:
-        """Exact noise in place of idealized noise: its own twin, or a discrete Gaussian."""
-        if not noise.idealized:
-            return noise
-        if isinstance(noise, Twinned):
-            return noise.exact()
-        return DiscreteGaussian.matching(
-            float(noise.std) / noise.sensitivity, noise.sensitivity, self.query.size
-        )

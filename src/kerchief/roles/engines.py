@@ -18,10 +18,8 @@ from kerchief.core.contracts import Arms, Policy, Tree
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.mechanisms.discrete_blt import DiscreteBLT
-from kerchief.mechanisms.discrete_doubling import DiscreteDoubling
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import Receipts, pay
 from kerchief.privatizers.privatizer import Noise, Privatizer
@@ -295,14 +293,9 @@ def _arms(features: Any, allowed: Any) -> Arms:
 def _pooled(noise: Noise) -> Noise:
     """The same exact noise, drawn in bulk."""
     match noise:
-        case DiscreteGaussian():
+        case ExactGaussian():
             return Pooled(noise)
-        case (
-            DiscreteBLT(node=DiscreteGaussian() as node)
-            | DiscreteTree(node=DiscreteGaussian() as node)
-        ):
-            return dataclasses.replace(noise, node=Pooled(node))
-        case DiscreteDoubling():
-            epochs: Any = tuple(map(_pooled, noise.epochs))
-            return dataclasses.replace(noise, epochs=epochs)
+        case ExactContinualNoise():
+            seeds: Any = tuple(map(_pooled, noise.seeds))
+            return dataclasses.replace(noise, seeds=seeds)
     return noise

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian, sample_discrete_gaussian
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.exact_sampler import sample_discrete_gaussian
 from kerchief.privacy import events
 
 __all__ = ["Pooled"]
@@ -28,16 +29,16 @@ class Pooled:
     the noise off again: it is in no copy, pickle or message, a forked child throws its inherited
     pool away, and every number is handed out once.
 
-    >>> noise = Pooled(DiscreteGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2))
+    >>> noise = Pooled(ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2))
     >>> noise.add([0.25, -0.5]) % 2**-10
     array([0., 0.])
     >>> noise
-    Pooled(DiscreteGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2))
+    Pooled(ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2))
     """
 
     idealized: ClassVar[bool] = False
 
-    def __init__(self, noise: DiscreteGaussian) -> None:
+    def __init__(self, noise: ExactGaussian) -> None:
         """Begin with an empty pool for this noise."""
         self._noise = noise
         self._lock = threading.Lock()
@@ -72,7 +73,7 @@ class Pooled:
         """The vector, rounded to the grid, plus noise from the pool: exact multiples of the grid.
 
         Args:
-            vector: as `DiscreteGaussian.add` takes it.
+            vector: as `ExactGaussian.add` takes it.
             stream: nothing; a pool is filled from the operating system alone.
 
         Raises:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from kerchief.checks.statistics import fits_deviation, precision_range
 from kerchief.core.codec import decode, encode
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import Gaussian, Repeated, epsilon_at, gaussian_noise_multiplier
 
@@ -22,13 +23,17 @@ from kerchief.privacy import Gaussian, Repeated, epsilon_at, gaussian_noise_mult
 HORIZON, SIZE = 7, 2000
 
 
-def made(horizon: int = HORIZON, dimension: int = SIZE) -> DiscreteTree:
-    return DiscreteTree.matching(
-        noise_multiplier=1.7, sensitivity=2.5, horizon=horizon, dimension=dimension
+def made(horizon: int = HORIZON, dimension: int = SIZE) -> ExactContinualNoise:
+    return ExactContinualNoise.matching(
+        Tree(horizon=horizon), noise_multiplier=1.7, sensitivity=2.5, dimension=dimension
     )
 
 
-def drawn(tree: DiscreteTree, size: int = SIZE, seed: int = 3) -> NDArray[np.float64]:
+def matched(*, horizon: Any, **asked: Any) -> ExactContinualNoise:
+    return ExactContinualNoise.matching(Tree(horizon=horizon), **asked)
+
+
+def drawn(tree: ExactContinualNoise, size: int = SIZE, seed: int = 3) -> NDArray[np.float64]:
     """The noise on every prefix, a row each."""
     state, source, rows = tree.open(size), np.random.default_rng(seed).bytes, []
     for round in range(tree.horizon):
@@ -68,7 +73,7 @@ def test_what_the_stream_tells_is_what_it_costs() -> None:
 
 def test_it_has_the_noise_of_the_idealized_tree() -> None:
     tree = made(1000, 5)
-    ideal = Tree.of(noise_multiplier=1.7, sensitivity=2.5, horizon=1000)
+    ideal = ContinualNoise.of(Tree(horizon=1000), noise_multiplier=1.7, sensitivity=2.5)
     counts = np.arange(1, 1001)
     np.testing.assert_allclose(tree.std_at(counts), ideal.std_at(jnp.asarray(counts)), rtol=1e-4)
     assert tree.column_norm == ideal.column_norm
@@ -79,8 +84,8 @@ def test_it_has_the_noise_of_the_idealized_tree() -> None:
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
 def test_the_event_costs_no_more_than_the_gaussian(horizon: int, epsilon: float) -> None:
     multiplier = gaussian_noise_multiplier(epsilon, 1e-5)
-    tree = DiscreteTree.matching(
-        noise_multiplier=multiplier, sensitivity=2.0, horizon=horizon, dimension=20
+    tree = ExactContinualNoise.matching(
+        Tree(horizon=horizon), noise_multiplier=multiplier, sensitivity=2.0, dimension=20
     )
     assert isinstance(tree.event(), Repeated)
     cost = epsilon_at([tree.event()], 1e-5)
@@ -121,10 +126,10 @@ def test_what_it_refuses() -> None:
     for change in bad:
         values = {"noise_multiplier": 1.0, "sensitivity": 1.0, "horizon": 3, "dimension": 2}
         with pytest.raises(InvalidValue):
-            DiscreteTree.matching(**(values | change))
-    node = DiscreteGaussian.matching(1.0, 1.0, 2)
-    with pytest.raises(InvalidValue):
-        DiscreteTree(node=node, horizon=0)
+            matched(**(values | change))
+    seed = ExactGaussian.matching(1.0, 1.0, 2)
+    with pytest.raises(InvalidValue, match="2 seeds on 1 grids; the factor has 1 parts"):
+        ExactContinualNoise(factor=Tree(horizon=3), seeds=(seed, seed))
 
 
 def test_it_survives_the_codec() -> None:

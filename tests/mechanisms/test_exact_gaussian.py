@@ -16,12 +16,9 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.mechanisms import discrete_gaussian
-from kerchief.mechanisms.discrete_gaussian import (
-    MAX_SCALE,
-    DiscreteGaussian,
-    sample_discrete_gaussian,
-)
+from kerchief.mechanisms import exact_sampler
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_gaussian
 
 ERROR = 1e-6
 Ints = NDArray[np.int64]
@@ -148,14 +145,14 @@ class TestParts:
         ("a", "b"), [(0, 7), (1, 7), (6, 7), (7, 7), (1, 2**61), (2**60, 2**61), (5, 8), (1, 1)]
     )
     def test_bernoulli_exp(self, a: int, b: int) -> None:
-        heads = discrete_gaussian._bernoulli_exp(np.full(100_000, a), b, seeded(a % 97)).sum()
+        heads = exact_sampler._bernoulli_exp(np.full(100_000, a), b, seeded(a % 97)).sum()
         p = math.exp(-a / b)
         assert stats.binomtest(int(heads), 100_000, p).pvalue > ERROR
         assert stats.binomtest(int(heads), 100_000, p * 0.97).pvalue < ERROR
 
     @pytest.mark.parametrize(("a", "b"), [(1, 3), (2, 3), (1, 2), (3 * 2**59, 2**61), (1, 10)])
     def test_bernoulli(self, a: int, b: int) -> None:
-        heads = discrete_gaussian._bernoulli(np.full(100_000, a), b, seeded(b % 97)).sum()
+        heads = exact_sampler._bernoulli(np.full(100_000, a), b, seeded(b % 97)).sum()
         assert stats.binomtest(int(heads), 100_000, a / b).pvalue > ERROR
 
     @pytest.mark.parametrize(("a", "b"), [(1, 3), (5, 7), (4, 4), (2**61, 2**61), (0, 9)])
@@ -163,16 +160,16 @@ class TestParts:
         step = (2**64 - 1) // b
         turn = a * step
         words = [w for w in (0, turn - 1, turn, step * b - 1) if 0 <= w < step * b]
-        coins = discrete_gaussian._bernoulli(np.full(len(words), a), b, scripted(words))
+        coins = exact_sampler._bernoulli(np.full(len(words), a), b, scripted(words))
         assert coins.tolist() == [w < turn for w in words]
 
     def test_words_at_or_over_the_limit_are_drawn_again(self) -> None:
         source = scripted([14, 15, 2**64 - 1, 3, 15, 4])
-        assert discrete_gaussian._words_below(15, 3, source).tolist() == [14, 3, 4]
+        assert exact_sampler._words_below(15, 3, source).tolist() == [14, 3, 4]
 
     @pytest.mark.parametrize("bound", [1, 2, 3, 10, 16])
     def test_uniform_below(self, bound: int) -> None:
-        draws = discrete_gaussian._uniform_below(bound, 100_000, seeded(bound))
+        draws = exact_sampler._uniform_below(bound, 100_000, seeded(bound))
         counts = np.bincount(draws)
         assert counts.size == bound
         assert bound == 1 or stats.chisquare(counts).pvalue > ERROR
@@ -180,7 +177,7 @@ class TestParts:
     def test_uniform_cells_are_equal(self) -> None:
         step = (2**64 - 1) // 3
         words = [0, step - 1, step, 2 * step - 1, 2 * step, 3 * step - 1]
-        assert discrete_gaussian._uniform_below(3, 6, scripted(words)).tolist() == [
+        assert exact_sampler._uniform_below(3, 6, scripted(words)).tolist() == [
             0,
             0,
             1,
@@ -193,18 +190,18 @@ class TestParts:
     def test_geometric(self, size: int) -> None:
         source = seeded(size)
         calls = max(1, 2000 // size)
-        draws = np.concatenate([discrete_gaussian._geometric(size, source) for _ in range(calls)])
+        draws = np.concatenate([exact_sampler._geometric(size, source) for _ in range(calls)])
         assert fit(draws, lambda v: np.where(v < 0, 0.0, np.exp(-np.abs(v)))) > ERROR
 
     def test_an_unfinished_run_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         batches = iter([[False, True, True], [True, False], [False]])
-        monkeypatch.setattr(discrete_gaussian, "_bernoulli_exp", lambda *_: np.array(next(batches)))
-        assert discrete_gaussian._geometric(3, seeded(0)).tolist() == [0, 3, 0]
+        monkeypatch.setattr(exact_sampler, "_bernoulli_exp", lambda *_: np.array(next(batches)))
+        assert exact_sampler._geometric(3, seeded(0)).tolist() == [0, 3, 0]
 
     def test_a_run_that_never_ends_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(discrete_gaussian, "_MAX_RUN", 10)
+        monkeypatch.setattr(exact_sampler, "_MAX_RUN", 10)
         with pytest.raises(CapacityExceeded, match="the most is 10"):
-            discrete_gaussian._geometric(5, seeded(0))
+            exact_sampler._geometric(5, seeded(0))
 
     @given(
         scale=st.one_of(st.integers(1, 9), st.integers(1, MAX_SCALE), st.just(MAX_SCALE)),
@@ -213,16 +210,14 @@ class TestParts:
     )
     def test_exponent_never_overflows(self, scale: int, part: int, high: int) -> None:
         low = min(part, scale - 1)
-        units, rest = discrete_gaussian._exponent(np.array([low]), np.array([high]), scale)
+        units, rest = exact_sampler._exponent(np.array([low]), np.array([high]), scale)
         exact = divmod((low + scale * high - scale) ** 2, 2 * scale**2)
         assert units.dtype == rest.dtype == np.dtype(np.int64)
         assert (int(units[0]), int(rest[0])) == exact
 
     def test_the_sampler_holds_no_float(self) -> None:
-        names = [n for n in vars(discrete_gaussian) if n.startswith("_") and not n.startswith("__")]
-        parts = [vars(discrete_gaussian)[n] for n in names if n not in OUTSIDE] + [
-            sample_discrete_gaussian
-        ]
+        names = [n for n in vars(exact_sampler) if n.startswith("_") and not n.startswith("__")]
+        parts = [vars(exact_sampler)[n] for n in names] + [sample_discrete_gaussian]
         functions = [part for part in parts if inspect.isfunction(part)]
         assert len(functions) >= 10
         for node in (n for f in functions for n in ast.walk(ast.parse(inspect.getsource(f)))):
@@ -230,17 +225,14 @@ class TestParts:
             assert not (isinstance(node, ast.Constant) and isinstance(node.value, float))
 
 
-OUTSIDE = {"_check_sensitivity", "_rounded_sensitivity", "_binary_exponent"}
-
-
-def mechanism(**changes: float) -> DiscreteGaussian:
+def mechanism(**changes: float) -> ExactGaussian:
     fields: dict[str, float] = {"grid_bits": 8, "scale": 2048, "sensitivity": 1.0, "dimension": 3}
-    return DiscreteGaussian(**{**fields, **changes})  # type: ignore[arg-type]
+    return ExactGaussian(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 class TestMechanism:
     def test_is_not_idealized(self) -> None:
-        assert DiscreteGaussian.idealized is False
+        assert ExactGaussian.idealized is False
 
     def test_std_is_scale_times_grid(self) -> None:
         assert mechanism().std == 8.0
@@ -298,7 +290,7 @@ class TestMechanism:
     def test_matching_pays_a_little(
         self, multiplier: float, sensitivity: float, dimension: int
     ) -> None:
-        noise = DiscreteGaussian.matching(multiplier, sensitivity, dimension)
+        noise = ExactGaussian.matching(multiplier, sensitivity, dimension)
         steps = noise.event().sensitivity
         assert 1 < noise.std / (multiplier * sensitivity) < 1 + 1e-4
         assert noise.scale / steps >= multiplier
@@ -307,7 +299,7 @@ class TestMechanism:
 
     def test_matching_keeps_about_2_to_the_20_where_that_is_enough(self) -> None:
         for multiplier in (0.2, 1.0, 3.0):
-            assert 2**19 <= DiscreteGaussian.matching(multiplier, 1.0, 6).scale <= 2**20 + 100
+            assert 2**19 <= ExactGaussian.matching(multiplier, 1.0, 6).scale <= 2**20 + 100
 
 
 class TestRefusals:
@@ -369,12 +361,12 @@ class TestRefusals:
 
     def test_matching(self) -> None:
         with pytest.raises(InvalidValue, match=r"noise_multiplier is 0\.0; it must be above 0"):
-            DiscreteGaussian.matching(0.0, 1.0, 1)
+            ExactGaussian.matching(0.0, 1.0, 1)
         with pytest.raises(InvalidValue, match=rf"scale is \d+; .* at most {MAX_SCALE}"):
-            DiscreteGaussian.matching(1e10, 1.0, 1)
+            ExactGaussian.matching(1e10, 1.0, 1)
         with pytest.raises(InvalidValue, match=r"grid_bits is \d+; .* at most 512"):
-            DiscreteGaussian.matching(1.0, 1e-200, 1)
+            ExactGaussian.matching(1.0, 1e-200, 1)
         with pytest.raises(
             InvalidValue, match=r"sensitivity is 1e\+300; .* below 2..53 grid steps"
         ):
-            DiscreteGaussian.matching(1e-290, 1e300, 1)
+            ExactGaussian.matching(1e-290, 1e300, 1)

@@ -1,4 +1,4 @@
-"""Exact noise of buffered factors: its law, its sensitivity by search, its cost.
+"""Exact noise of factors whose mixtures are rounded: its law, its sensitivity by search, its cost.
 
 Statistical tests err at 1e-6 or less.
 """
@@ -26,11 +26,17 @@ from kerchief.checks.statistics import (
 )
 from kerchief.core.codec import decode, encode
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.mechanisms.blt import BLT, MAX_HORIZON
+from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.blt_fit import fit
-from kerchief.mechanisms.discrete_blt import DiscreteBLT, finest_grid
-from kerchief.mechanisms.discrete_gaussian import MAX_SCALE, DiscreteGaussian
-from kerchief.mechanisms.discrete_tree import DiscreteTree
+from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.exact_sampler import MAX_SCALE
+from kerchief.mechanisms.factor import Factor
+from kerchief.mechanisms.rounded_factor import finest_grid
+from kerchief.mechanisms.toeplitz import SqrtToeplitz, coefficients
+from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import Gaussian, delta_at, epsilon_at, gaussian_noise_multiplier
 from kerchief.privacy.events import DiscreteGaussian as Event
 
@@ -41,17 +47,20 @@ HORIZON, SIZE = 12, 20_000
 
 def made(
     horizon: int = HORIZON, dimension: int = SIZE, *, multiplier: float = 1.7, buffers: int = 2
-) -> DiscreteBLT:
-    return DiscreteBLT.matching(
+) -> ExactContinualNoise:
+    return ExactContinualNoise.matching(
+        BLT(horizon=horizon, buffers=buffers),
         noise_multiplier=multiplier,
         sensitivity=2.5,
-        horizon=horizon,
-        buffers=buffers,
         dimension=dimension,
     )
 
 
-def drawn(noise: DiscreteBLT, size: int = SIZE, seed: int = 3) -> Floats:
+def matched(*, horizon: Any, buffers: Any, **asked: Any) -> ExactContinualNoise:
+    return ExactContinualNoise.matching(BLT(horizon=horizon, buffers=buffers), **asked)
+
+
+def drawn(noise: ExactContinualNoise, size: int = SIZE, seed: int = 3) -> Floats:
     """The noise on every prefix, a row each."""
     state, source, rows = noise.open(size), np.random.default_rng(seed).bytes, []
     for round in range(noise.horizon):
@@ -60,10 +69,14 @@ def drawn(noise: DiscreteBLT, size: int = SIZE, seed: int = 3) -> Floats:
     return np.stack(rows)
 
 
-def mixing(horizon: int, buffers: int = 2) -> Floats:
+def mixing(factor: Factor) -> Floats:
     """The matrix B, from its definition."""
-    factor, ages = fit(horizon, buffers), np.arange(horizon)
-    column = factor.base + np.array(factor.weights) @ np.power.outer(np.array(factor.decays), ages)
+    ages = np.arange(factor.horizon)
+    if isinstance(factor, BLT):
+        found = factor.fit
+        column = found.base + np.array(found.weights) @ np.power.outer(found.decays, ages)
+    else:
+        column = coefficients(factor.horizon)
     gaps = np.subtract.outer(ages, ages)
     return np.where(gaps >= 0, column[gaps], 0.0)
 
@@ -98,12 +111,12 @@ class Script:
         return Event(sensitivity=self.reach, scale=self.scale, dimension=self.size)
 
 
-def scripted(horizon: int, *, scale: int, reach: float, buffers: int = 2) -> Any:
-    return DiscreteBLT(node=Script(scale=scale, reach=reach), horizon=horizon, buffers=buffers)
+def scripted(factor: Factor, *, scale: int, reach: float) -> Any:
+    return ExactContinualNoise(factor=factor, seeds=(Script(scale=scale, reach=reach),))
 
 
 class Replay:
-    """What seed vectors a transcript would need, if prefixes were known: one column a transcript.
+    """What seed vectors a transcript would need, if prefixes were known: one column each.
 
     The noise of a place is its seed vector plus a function of the earlier ones, so whoever holds
     the prefixes can work back from the releases.
@@ -114,12 +127,12 @@ class Replay:
 
     def rest(self) -> Floats:
         """What the earlier seed vectors add here."""
-        self.noise.node.given = 0.0
+        self.noise.seeds[0].given = 0.0
         return np.asarray(self.noise.step(self.state, self.round, None)[0])
 
     def take(self, seed: Floats) -> None:
         """Go on with this place's seed vector."""
-        self.noise.node.given = seed
+        self.noise.seeds[0].given = seed
         self.state = self.noise.step(self.state, self.round, None)[1]
         self.round += 1
 
@@ -132,10 +145,20 @@ def seeds_of(noise: Any, prefixes: Floats, released: Floats) -> Floats:
     return np.stack(rows)
 
 
+def buffered(horizon: int) -> BLT:
+    return BLT(horizon=horizon, buffers=2)
+
+
+each = pytest.mark.parametrize("kind", [buffered, SqrtToeplitz])
+
+
 class TestLaw:
-    def test_covariance_over_time(self) -> None:
-        noise = made()
-        draws, mix = drawn(noise), noise.std * mixing(HORIZON)
+    @each
+    def test_covariance_over_time(self, kind: Any) -> None:
+        noise = ExactContinualNoise.matching(
+            kind(horizon=HORIZON), noise_multiplier=1.7, sensitivity=2.5, dimension=SIZE
+        )
+        draws, mix = drawn(noise), noise.std * mixing(noise.factor)
         wanted, found = mix @ mix.T, draws @ draws.T / SIZE
         spread = np.sqrt((np.outer(np.diag(wanted), np.diag(wanted)) + wanted**2) / SIZE)
         bound = normal_bound(HORIZON**2)
@@ -159,21 +182,30 @@ class TestLaw:
         last = drawn(made())[-1]
         assert abs(np.corrcoef(last[1:], last[:-1])[0, 1]) < normal_bound() / math.sqrt(SIZE - 1)
 
-    @pytest.mark.parametrize("horizon", [1, 2, 300])
-    def test_the_stream_applies_the_matrix_of_blt(self, horizon: int) -> None:
-        noise: Any = scripted(horizon, scale=2**30, reach=1.0, buffers=6)
+    @pytest.mark.parametrize(
+        "factor",
+        [*(BLT(horizon=t, buffers=6) for t in (1, 2, 300)), SqrtToeplitz(horizon=300)],
+        ids=repr,
+    )
+    def test_the_stream_applies_the_matrix_of_the_simulated(self, factor: Factor) -> None:
+        noise: Any = scripted(factor, scale=2**30, reach=1.0)
+        horizon = factor.horizon
         state, rows = noise.open(horizon), []
         for round in range(horizon):
-            noise.node.given = 2.0**30 * np.eye(horizon)[round]
+            noise.seeds[0].given = 2.0**30 * np.eye(horizon)[round]
             row, state = noise.step(state, round, None)
             rows.append(row)
-        assert np.abs(np.stack(rows) / 2.0**30 - mixing(horizon, 6)).max() < 2.0**-30
+        assert np.abs(np.stack(rows) / 2.0**30 - mixing(factor)).max() < 2.0**-30
 
-    @pytest.mark.parametrize(("horizon", "buffers"), [(100, 2), (10**6, 6)])
-    def test_it_has_the_noise_of_the_idealized(self, horizon: int, buffers: int) -> None:
-        ideal = BLT.of(noise_multiplier=1.7, sensitivity=2.5, horizon=horizon, buffers=buffers)
-        noise = made(horizon, 20, buffers=buffers)
-        counts = np.geomspace(1, horizon, 30).astype(int)
+    @pytest.mark.parametrize(
+        "factor",
+        [BLT(horizon=100, buffers=2), BLT(horizon=10**6, buffers=6), SqrtToeplitz(horizon=1000)],
+        ids=repr,
+    )
+    def test_it_has_the_noise_of_the_idealized(self, factor: Factor) -> None:
+        ideal = ContinualNoise.of(factor, noise_multiplier=1.7, sensitivity=2.5)
+        noise = ideal.exact(20)
+        counts = np.geomspace(1, factor.horizon, 30).astype(int)
         ratio = noise.std_at(counts) / np.asarray(ideal.std_at(jnp.asarray(counts)))
         assert (ratio >= 1).all()
         assert ratio.max() < 1.0002
@@ -182,8 +214,8 @@ class TestLaw:
 
     @pytest.mark.parametrize(("horizon", "factor"), [(100, 2.5), (5000, 3.3), (10**6, 3.5)])
     def test_the_tree_is_that_much_noisier(self, horizon: int, factor: float) -> None:
-        tree = DiscreteTree.matching(
-            noise_multiplier=1.7, sensitivity=2.5, horizon=horizon, dimension=20
+        tree = ExactContinualNoise.matching(
+            Tree(horizon=horizon), noise_multiplier=1.7, sensitivity=2.5, dimension=20
         )
         worst = 2 ** ((horizon + 1).bit_length() - 1) - 1
         buffers = len(str(horizon - 1))
@@ -214,18 +246,49 @@ class TestSensitivity:
         norm = math.sqrt(sum(Fraction(value, unit) ** 2 for value in column))
         assert norm == pytest.approx(factor.column_norm, rel=2.0**-44)
 
+    @pytest.mark.parametrize("horizon", [2, 300, SqrtToeplitz.longest])
+    def test_the_coefficients_of_the_root_are_within_their_error(self, horizon: int) -> None:
+        """Against binom(2k, k) / 4^k in whole numbers; section 2 of the note."""
+        stated, exact = coefficients(horizon), 1
+        for k in range(1, horizon):
+            exact = exact * (2 * k - 1) * 2 // k
+            if k in (1, 2, 299, horizon - 1):
+                off = Fraction(float(stated[k])) / Fraction(exact, 4**k) - 1
+                assert abs(off) <= Fraction(k, 2**52)
+        total = math.fsum(stated)
+        assert total < 160
+        assert math.sqrt(2) * horizon * 2.0**-52 * total < SqrtToeplitz.inexact / 2
+        norm = math.sqrt(math.fsum(stated**2))
+        assert norm == pytest.approx(SqrtToeplitz(horizon=horizon).column_norm, rel=2.0**-36)
+
     @pytest.mark.parametrize(("horizon", "buffers"), [(2, 2), (200, 3), (300, 6)])
     def test_unmixing_at_most_doubles(self, horizon: int, buffers: int) -> None:
-        assert np.linalg.norm(np.linalg.inv(mixing(horizon, buffers)), 2) <= 2 * (1 + 1e-12)
+        matrix = mixing(BLT(horizon=horizon, buffers=buffers))
+        assert np.linalg.norm(np.linalg.inv(matrix), 2) <= 2 * (1 + 1e-12)
+        root = mixing(SqrtToeplitz(horizon=horizon))
+        assert np.linalg.norm(np.linalg.inv(root), 2) <= math.sqrt(2) * (1 + 1e-12)
+
+    def test_the_mixture_of_the_root_is_within_its_error_of_the_exact_one(self) -> None:
+        horizon, rng = 400, np.random.default_rng(2)
+        factor = SqrtToeplitz(horizon=horizon)
+        replay, seeds = Replay(scripted(factor, scale=2**30, reach=1.0), 1), list[int]()
+        weights = [Fraction(float(value)) for value in coefficients(horizon)]
+        error = Fraction(factor.error * 2**30)
+        assert 0 < error < Fraction(1, 10)
+        for _ in range(horizon):
+            exact = sum(w * z for w, z in zip(weights[1:], reversed(seeds), strict=False))
+            assert abs(Fraction(float(replay.rest()[0])) - exact) <= Fraction(1, 2) + error
+            seeds.append(int(rng.normal() * 2**30))
+            replay.take(np.array([float(seeds[-1])]))
 
     def test_the_mixture_is_within_its_error_of_the_exact_one(self) -> None:
         horizon, rng = 400, np.random.default_rng(2)
-        noise: Any = scripted(horizon, scale=2**30, reach=1.0, buffers=4)
-        factor = noise.factor
+        noise: Any = scripted(BLT(horizon=horizon, buffers=4), scale=2**30, reach=1.0)
+        factor = noise.factor.fit
         decays = [Fraction(1), *map(Fraction, factor.decays)]
         floats = [factor.base] + [w * d for w, d in zip(factor.weights, factor.decays, strict=True)]
         weights, sums, replay = list(map(Fraction, floats)), [Fraction(0)] * 5, Replay(noise, 1)
-        error = noise._reach / (1 + 2.0**-40) - noise.column_norm
+        error = noise.event().sensitivity / (1 + 2.0**-40) - noise.column_norm
         error = (error / (2 * math.sqrt(horizon)) - 1) / 2
         assert 0 < error < 1e-3
         for _ in range(horizon):
@@ -235,18 +298,21 @@ class TestSensitivity:
             )
             seed = int(rng.normal() * 2**30)
             replay.take(np.array([float(seed)]))
-            # Exact sums would grow by 53 bits a place: cut far below the error that is looked for.
+            # Exact sums would grow by 53 bits at every place: cut far below the error.
             sums = [
                 Fraction(int(d * s * 2**200), 2**200) + seed
                 for d, s in zip(decays, sums, strict=True)
             ]
 
+    @each
     @pytest.mark.parametrize("place", [0, 7, 39])
     @pytest.mark.parametrize("step", [1.0, -3.0, 1000.0])
-    def test_no_transcript_moves_the_seeds_further(self, place: int, step: float) -> None:
+    def test_no_transcript_moves_the_seeds_further(
+        self, kind: Any, place: int, step: float
+    ) -> None:
         """Random transcripts, with prefixes that depend on what was released before."""
         horizon, size, rng = 40, 2000, np.random.default_rng(5)
-        noise: Any = scripted(horizon, scale=1000, reach=abs(step))
+        noise: Any = scripted(kind(horizon=horizon), scale=1000, reach=abs(step))
         released = np.rint(rng.normal(scale=3000.0, size=(horizon, size)))
         inputs = np.concatenate([np.ones((1, size)), np.sign(released[:-1]) * 5.0])
         other = inputs.copy()
@@ -258,10 +324,11 @@ class TestSensitivity:
             assert moved.min() > 0.97 * noise.column_norm * abs(step)
             assert moved.max() > noise.event().sensitivity * 0.97
 
-    def test_an_adversary_at_the_rounding_borders_stays_within(self) -> None:
+    @each
+    def test_an_adversary_at_the_rounding_borders_stays_within(self, kind: Any) -> None:
         """At every place the seed that parts the two worlds most, of 1000, two places ahead."""
         horizon, tries = 60, 1000
-        noise: Any = scripted(horizon, scale=1000, reach=1.0)
+        noise: Any = scripted(kind(horizon=horizon), scale=1000, reach=1.0)
         ours, theirs = Replay(noise, tries), Replay(noise, tries)
         moved = np.zeros(tries)
         for _ in range(horizon - 2):
@@ -286,7 +353,7 @@ class TestSensitivity:
 
 
 class TestCost:
-    @pytest.mark.parametrize("horizon", [1, 2, 12, 5000, 10**6, MAX_HORIZON])
+    @pytest.mark.parametrize("horizon", [1, 2, 12, 5000, 10**6, BLT.longest])
     @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
     def test_the_event_costs_no_more_than_the_gaussian(self, horizon: int, epsilon: float) -> None:
         multiplier = gaussian_noise_multiplier(epsilon, 1e-5)
@@ -295,8 +362,23 @@ class TestCost:
         assert cost <= epsilon_at([Gaussian(noise_multiplier=multiplier)], 1e-5)
         assert cost == pytest.approx(epsilon, rel=1e-5)
 
+    @pytest.mark.parametrize("horizon", [1, 12, SqrtToeplitz.longest])
+    @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
+    def test_the_root_costs_no_more_either(self, horizon: int, epsilon: float) -> None:
+        multiplier = gaussian_noise_multiplier(epsilon, 1e-5)
+        noise = ExactContinualNoise.matching(
+            SqrtToeplitz(horizon=horizon),
+            noise_multiplier=multiplier,
+            sensitivity=2.5,
+            dimension=100,
+        )
+        cost = epsilon_at([noise.event()], 1e-5)
+        assert cost <= epsilon_at([Gaussian(noise_multiplier=multiplier)], 1e-5)
+        assert cost == pytest.approx(epsilon, rel=1e-5)
+        assert noise.std < 1.01 * multiplier * noise.sensitivity * noise.column_norm
+
     @pytest.mark.parametrize(
-        ("epsilon", "dimension", "horizon"), [(0.1, 2144, 10**6), (10.0, 33152, MAX_HORIZON)]
+        ("epsilon", "dimension", "horizon"), [(0.1, 2144, 10**6), (10.0, 33152, BLT.longest)]
     )
     def test_the_slack_of_many_draws_is_paid(
         self, epsilon: float, dimension: int, horizon: int
@@ -310,16 +392,17 @@ class TestCost:
         ("horizon", "dimension", "share"), [(5000, 20, 1e-5), (10**6, 20, 2e-4), (10**6, 100, 4e-4)]
     )
     def test_what_rounding_costs(self, horizon: int, dimension: int, share: float) -> None:
-        """The table of `discrete_blt.md`, at epsilon 1 and delta 1e-5."""
+        """The table of `exact_continual.md`, at epsilon 1 and delta 1e-5."""
         multiplier = gaussian_noise_multiplier(1.0, 1e-5)
         noise = made(horizon, dimension, multiplier=multiplier, buffers=6)
         ideal = multiplier * noise.sensitivity * noise.column_norm
         assert 1 < noise.std / ideal < 1 + share
 
+    @each
     @pytest.mark.parametrize("reach", [20.0, 3.0])
-    def test_two_places_counted_out(self, reach: float) -> None:
+    def test_two_places_counted_out(self, kind: Any, reach: float) -> None:
         """Every transcript of an adaptive stream of two, with its chance in both worlds."""
-        noise: Any = scripted(2, scale=20, reach=reach)
+        noise: Any = scripted(kind(horizon=2), scale=20, reach=reach)
         released = np.mgrid[-250:251, -250:251].reshape(2, -1).astype(np.float64)
         chances = []
         for value in (0.0, reach):
@@ -389,8 +472,8 @@ class TestUse:
         for multiplier in (1e-3, 0.1, 1.0, 300.0):
             for sensitivity in (1e-6, 2.0, 2.5, 1e6):
                 step = 2.0 ** -finest_grid(multiplier, sensitivity)
-                assert MAX_HORIZON * sensitivity / step < 2**51
-                widest = fit(MAX_HORIZON, 2).column_norm * multiplier * sensitivity
+                assert BLT.longest * sensitivity / step < 2**51
+                widest = fit(BLT.longest, 2).column_norm * multiplier * sensitivity
                 assert widest / step < MAX_SCALE
 
     def test_what_it_refuses(self) -> None:
@@ -399,13 +482,13 @@ class TestUse:
             noise.step(noise.open(2), HORIZON, None)
         with pytest.raises(InvalidValue, match="would not be exact"):
             noise.prepare(np.array([0.0, 2.0**52 * noise.grid / (HORIZON - 1)]))
-        far: Any = scripted(HORIZON, scale=1000, reach=1.0)
-        far.node.given = 41.0 * 1000 * math.sqrt(HORIZON)
+        far: Any = scripted(buffered(HORIZON), scale=1000, reach=1.0)
+        far.seeds[0].given = 41.0 * 1000 * math.sqrt(HORIZON)
         with pytest.raises(CapacityExceeded, match="beyond 40 deviations"):
             far.step(far.open(1), 0, None)
         bad: list[dict[str, Any]] = [
             {"horizon": 0},
-            {"horizon": MAX_HORIZON + 1},
+            {"horizon": BLT.longest + 1},
             {"buffers": 1},
             {"noise_multiplier": 0.0},
             {"noise_multiplier": 1e9},
@@ -422,9 +505,10 @@ class TestUse:
         }
         for change in bad:
             with pytest.raises(InvalidValue):
-                DiscreteBLT.matching(**(values | change))
-        with pytest.raises(InvalidValue):
-            DiscreteBLT(node=DiscreteGaussian.matching(1.0, 1.0, 2), horizon=0, buffers=2)
+                matched(**(values | change))
+        grids = tuple(ExactGaussian.matching(1.0, span, 2) for span in (1.0, 9.0))
+        with pytest.raises(InvalidValue, match="2 seeds on 2 grids"):
+            ExactContinualNoise(factor=Doubling(horizon=9, first=3), seeds=grids)
 
 
 @pytest.mark.nightly

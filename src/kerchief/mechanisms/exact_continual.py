@@ -1,0 +1,184 @@
+"""Noise for every prefix sum from exact seeds on a grid: the deployed twin of `continual`.
+
+Each place draws one exact discrete Gaussian vector, in whole grid steps. The noise on a prefix is
+the newest vector plus the factor's mixture of the earlier ones, rounded to whole steps. So every
+prefix that is released is a whole number of grid steps. Proof note: `exact_continual.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.mechanisms.factor import Factor, Floats
+from kerchief.mechanisms.mechanism import Mechanism, Vector
+from kerchief.mechanisms.rounded_factor import FAR
+from kerchief.privacy import events
+
+__all__ = ["ExactContinualNoise", "GridNoise"]
+
+# Prefixes stay below half of what a float64 counts exactly; the other half is for the noise.
+_MOST_STEPS = 2**52
+
+
+class GridNoise(Mechanism, Protocol):
+    """Exact noise in whole steps of a grid."""
+
+    @property
+    def grid(self) -> float:
+        """The distance between two values that can be released."""
+
+    def event(self) -> events.DiscreteGaussian:
+        """What one `add` costs."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExactContinualNoise:
+    """A factor times exact seeds: as little noise as `continual.ContinualNoise` has.
+
+    Host code on NumPy arrays.
+
+    Formal guarantees:
+        The whole stream costs `event()` if every vector was rounded by `prepare`: see
+        `exact_continual.md`.
+
+    Attributes:
+        factor: how seeds are mixed over time.
+        seeds: the noise of a seed vector, for each of the factor's parts; all on one grid.
+
+    >>> from kerchief.mechanisms.blt import BLT
+    >>> noise = ExactContinualNoise.matching(
+    ...     BLT.of(horizon=1000), noise_multiplier=1.0, sensitivity=1.0, dimension=3
+    ... )
+    >>> round(float(noise.std_at(1000)), 2)
+    3.27
+    """
+
+    idealized: ClassVar[bool] = False
+
+    factor: Factor
+    seeds: tuple[GridNoise, ...]
+
+    def __post_init__(self) -> None:
+        """Check that the seeds are those of the theorem."""
+        parts, alike = len(self.factor.parts), {(one.grid, one.sensitivity) for one in self.seeds}
+        if len(self.seeds) != parts or len(alike) != 1:
+            raise InvalidValue(
+                f"there are {len(self.seeds)} seeds on {len(alike)} grids; the factor has {parts} "
+                "parts, and all of them need seeds on one grid"
+            )
+
+    @classmethod
+    def matching(
+        cls, factor: Factor, *, noise_multiplier: float, sensitivity: float, dimension: int
+    ) -> ExactContinualNoise:
+        """The noise with which the stream costs no more than one Gaussian of this multiplier.
+
+        Args:
+            factor: as in the attribute.
+            noise_multiplier: of the Gaussian release that the stream may cost.
+            sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
+            dimension: the length of the vectors.
+
+        Raises:
+            InvalidValue: a value is out of its bound, or no scale that the sampler has is enough.
+        """
+        asked = {"noise_multiplier": noise_multiplier, "sensitivity": sensitivity}
+        seeds = tuple(part.seed(**asked, dimension=dimension) for part in factor.parts)
+        return cls(factor=factor, seeds=seeds)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of each coordinate of the seed vectors.
+
+        Of several parts the least, scaled as if they all amplified a user's change alike.
+        """
+        pairs = zip(self.seeds, self.factor.parts, strict=True)
+        return min(float(one.std) * (self.column_norm / part.column_norm) for one, part in pairs)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one user moves one vector of the stream, before rounding."""
+        return self.seeds[0].sensitivity
+
+    @property
+    def horizon(self) -> int:
+        """The length of the stream, fixed before it starts."""
+        return self.factor.horizon
+
+    @property
+    def column_norm(self) -> float:
+        """How much the factor amplifies one user's change, before rounding."""
+        return self.factor.column_norm
+
+    @property
+    def grid(self) -> float:
+        """The distance between two values that can be released."""
+        return self.seeds[0].grid
+
+    def prepare(self, vector: Vector) -> Floats:
+        """Round a vector to the grid, and see that as many of them as may come fit a float64.
+
+        Raises:
+            InvalidValue: the vector does not fit the grid.
+        """
+        rounded: Floats = self.seeds[0].prepare(vector, None)
+        most = _MOST_STEPS * self.grid / self.factor.capacity
+        if not (np.abs(rounded) < most).all():
+            raise InvalidValue(f"vector has an entry of {most} or more; sums would not be exact")
+        return rounded
+
+    def open(self, size: int) -> Vector:
+        """What finished parts have left, and the state of the present one, in steps, all zero."""
+        rows = max(part.rows for part in self.factor.parts)
+        return np.zeros((1 + rows, size))
+
+    def step(self, state: Vector, round: Any, stream: Any) -> tuple[Vector, Vector]:
+        """The noise on the prefix that ends with this vector, and the next state.
+
+        Where a part ends, the noise that its last place had is kept for good.
+
+        Args:
+            state: what the step before gave, or `open`.
+            round: the place of the vector in the stream, from 0.
+            stream: a source of bytes for tests; None for the operating system's.
+
+        Raises:
+            CapacityExceeded: the stream is over, or the noise is larger than the proof covers,
+                which has a chance below 1e-330 whatever the data.
+        """
+        *finished, place = self.factor.places(self._place(round))
+        part, own = self.factor.parts[len(finished)], self.seeds[len(finished)]
+        seed = own.add(np.zeros(state.shape[1]), stream) / self.grid
+        noise = state[0] + seed + np.rint(part.mix(state[1:], place))
+        kept = np.concatenate([state[:1], part.keep(state[1:], place, seed)])
+        if not (np.abs(kept[1:]) <= part.limits * (float(own.std) / self.grid)).all():
+            raise CapacityExceeded(f"noise beyond {FAR} deviations; begin a new run")
+        if place == part.horizon:
+            kept = np.concatenate([noise[None], np.zeros_like(kept[1:])])
+        return noise * self.grid, kept
+
+    def std_at(self, count: Any) -> Any:
+        """That of simulated noise with these seeds; rounding adds half a step at most."""
+        return np.vectorize(self._std_at, otypes=[np.float64])(count)[()]
+
+    def event(self) -> events.Event:
+        """What all the prefixes together cost."""
+        return self.factor.price(*(one.event() for one in self.seeds))
+
+    def _place(self, round: Any) -> int:
+        """The place of a vector in its stream, from 1."""
+        place = int(round) + 1
+        if place > self.horizon:
+            raise CapacityExceeded(f"place {place} of a stream that was paid for {self.horizon}")
+        return place
+
+    def _std_at(self, count: int) -> float:
+        """Variances add: the present part's, and what each finished one has left."""
+        places = self.factor.places(int(count))
+        begun = zip(self.seeds, self.factor.parts, places, strict=False)
+        return math.hypot(*(float(one.std) * part.row_norm(here, np) for one, part, here in begun))

@@ -32,6 +32,7 @@ from kerchief.core.contracts import Problem
 from kerchief.core.errors import KerchiefError
 from kerchief.core.links import Link
 from kerchief.core.population import PopulationProblem
+from kerchief.core.precision import double_precision
 from kerchief.policies import POLICIES
 from kerchief.policies.context_free import CONTEXT_FREE
 from kerchief.policies.phased import PHASED
@@ -82,6 +83,7 @@ def draw(target: Target, dice: random.Random) -> tuple[Arguments, Arguments]:
     return valid, wrong
 
 
+@double_precision
 def attempt(target: Target, arguments: Arguments) -> bool:
     """Call a target: whether it answered, or refused with an error of ours.
 

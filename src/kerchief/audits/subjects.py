@@ -18,6 +18,7 @@ from kerchief.audits.views import contextual_views
 from kerchief.core.context_free import ContextFreeProblem
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.precision import double_precision
 from kerchief.core.registry import Registry
 from kerchief.core.validate import whole
 from kerchief.environments.context_free_convex import Quadratic
@@ -84,6 +85,7 @@ class Subject:
         entry = KINDS[self.kind].registry[self.name]
         return int(getattr(entry, "runs", RUNS))
 
+    @double_precision
     def audit(
         self,
         *,

@@ -60,6 +60,9 @@ class Problem:
         constant: the value of the last coordinate where all arms share it (0 for none): with one, a
             constant may be taken off all rewards without changing which arm is best.
         link: how a score ⟨x, θ⟩ becomes an expected reward (`core.links`): a choice of model.
+
+    >>> Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100).link
+    'linear'
     """
 
     dim: int
@@ -279,7 +282,14 @@ Query: TypeAlias = BoundedSum | BoundedLoss
 
 
 class Policy(Protocol):
-    """A bandit: frozen parameters and pure functions, for the device and for the learner."""
+    """A bandit: frozen parameters and pure functions, for the device and for the learner.
+
+    >>> from kerchief import POLICIES, make_environment
+    >>> facts = make_environment(dim=2).problem(100)
+    >>> bandit: Policy = POLICIES["linucb"].make(facts, "tuned")
+    >>> {name: query.size for name, query in bandit.queries.items()}
+    {'moments': 5}
+    """
 
     @property
     def queries(self) -> Mapping[str, Query]:
@@ -311,7 +321,13 @@ class Policy(Protocol):
 
 
 class Environment(Protocol):
-    """A simulated world: the only thing that knows the truth."""
+    """A simulated world: the only thing that knows the truth.
+
+    >>> from kerchief import make_environment
+    >>> world: Environment = make_environment(dim=2, arms=3)
+    >>> world.problem(100).arms
+    3
+    """
 
     def problem(self, horizon: int) -> Problem:
         """The public facts that a policy may be built from."""

@@ -307,6 +307,12 @@ def protect(
     Raises:
         InvalidValue: a query cannot be answered so.
         UnknownName: no privatizer for this trust, or no such noise.
+
+    >>> from kerchief import POLICIES, make_environment
+    >>> bandit = POLICIES["linucb"].make(make_environment(dim=2).problem(100), "tuned")
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
+    >>> list(protect(bandit, promise, horizon=100))
+    ['moments']
     """
     whole("horizon", horizon, high=MOST_ROUNDS)
     chosen = RANDOMIZERS[randomizer]

@@ -13,6 +13,7 @@ from kerchief.core import validate
 from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Policy, Problem, Tree
 from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger, MemoryLedger
@@ -53,6 +54,7 @@ class Saved:
     digest: str = ""
 
 
+@double_precision
 class Bandit(Guarded):
     """A private bandit for one process: NumPy arrays in, an arm's number out.
 

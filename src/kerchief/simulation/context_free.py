@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from kerchief.core.context_free import ContextFreeEnvironment
 from kerchief.core.contracts import Clock, Tree
 from kerchief.core.errors import InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.gaussian import Gaussian
@@ -163,6 +164,7 @@ class Carry:
     asked: Array
 
 
+@double_precision
 def simulate_context_free(
     *,
     policy: ContextFreePolicy,

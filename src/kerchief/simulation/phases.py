@@ -21,6 +21,7 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core.contracts import Clock, Release, Tree
+from kerchief.core.precision import double_precision
 from kerchief.core.random import AGGREGATOR, DEVICE, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, World
@@ -139,6 +140,7 @@ def _noise(privatizer: CohortSums, clients: int) -> float:
     return math.hypot(device * math.sqrt(clients), aggregator) / clients
 
 
+@double_precision
 def simulate_phases(
     *,
     policy: Phased,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kerchief.core import validate
 from kerchief.core.contracts import Environment, Policy
 from kerchief.core.errors import InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
 from kerchief.privatizers.billing import pay, settle
@@ -71,6 +72,7 @@ def check_sizes(
     validate.whole("seed", seed, low=0, high=2**32 - 1)
 
 
+@double_precision
 def simulate(
     *,
     policy: Policy,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from kerchief.cli.printing import json_output
+from kerchief.core.links import LINKS
+from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.worlds import NOISES
 from kerchief.experiments.declare import Comparison
+from kerchief.privatizers.registry import CONTINUALS, RANDOMIZERS, SHUFFLES, TRUSTS
 
 __all__ = [
+    "PRIVATE_TRUSTS",
     "arms",
     "contexts",
     "continual",
@@ -42,8 +48,14 @@ __all__ = [
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
+# The class, whose attributes are the defaults: making one would start JAX, before `--device` can.
+_DEFAULTS = Comparison
 # Words are checked by the library, which names the nearest ones; click only shows them.
-_DEFAULTS = Comparison()
+PRIVATE_TRUSTS = "|".join(word for word in TRUSTS if word != "none")
+
+
+def _words(names: Iterable[str]) -> str:
+    return "|".join(names)
 
 
 def _option(
@@ -58,13 +70,13 @@ def _many(
     return _option(flag, target, default, f"{help} Repeatable.", multiple=True, **more)
 
 
-env = _option("--env", "link", _DEFAULTS.link, "Rewards.", metavar="linear|logistic|probit|poisson")
+env = _option("--env", "link", _DEFAULTS.link, "Rewards.", metavar=_words(LINKS))
 contexts = _many(
     "--contexts",
     "contexts",
     _DEFAULTS.contexts,
     "Where arms come from.",
-    metavar="ball|intercept|fixed|starved",
+    metavar=_words(CONTEXTS),
 )
 dim = _option("--dim", "dim", _DEFAULTS.dim, "Length of an arm's feature vector.")
 arms = _option("--arms", "arms", _DEFAULTS.arms, "The most arms in a round.")
@@ -78,7 +90,7 @@ reward_noise = _option(
     "noise",
     _DEFAULTS.noise,
     "How rewards fall around their mean.",
-    metavar="bernoulli|binomial|bounded|gaussian",
+    metavar=_words(NOISES),
 )
 horizon = _option("--horizon", "horizon", _DEFAULTS.horizon, "Number of rounds.")
 policies = _many("--policy", "policies", _DEFAULTS.policies, "A bandit's own name.", metavar="NAME")
@@ -87,28 +99,28 @@ trusts = _many(
     "trusts",
     _DEFAULTS.trusts,
     "Whom users must trust.",
-    metavar="none|local|shuffle|joint|central",
+    metavar=_words(TRUSTS),
 )
 continual = _option(
     "--continual",
     "continual",
     _DEFAULTS.continual,
     "Noise on running totals, for rows of joint trust; others do without.",
-    metavar="best|blt|tree|toeplitz|doubling",
+    metavar=_words(CONTINUALS),
 )
 shuffling = _option(
     "--shuffling",
     "shuffling",
     _DEFAULTS.shuffling,
     "What devices add to reports, for rows of shuffle trust; others do without.",
-    metavar="best|bits|byte|bit|theorem",
+    metavar=_words(SHUFFLES),
 )
 randomizer = _option(
     "--randomizer",
     "randomizer",
     _DEFAULTS.randomizer,
     "What devices do to their reports, for rows of local trust; others do without.",
-    metavar="best|gaussian|laplace|privunit|shortlist|one-bit",
+    metavar=_words(RANDOMIZERS),
 )
 epsilons = _many("--epsilon", "epsilons", _DEFAULTS.epsilons, "Privacy asked for.", type=float)
 epsilon = _option("--epsilon", "epsilon", 1.0, "Privacy asked for.")
@@ -137,7 +149,4 @@ out_or_own = click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Folder for the picture, the report and the results.  [default: results/NAME]",
-)
-json_output = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."
 )

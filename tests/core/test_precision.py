@@ -70,7 +70,7 @@ assert own() == widths and dict(jax.config.values) == settings
 _FACTORIES = """
 from functools import partial
 from kerchief.core.convex import Ball
-from kerchief.environments import Population
+from kerchief.environments import Population, table_two
 from kerchief.environments.context_free_convex import Quadratic
 from kerchief.experiments import Comparison
 from kerchief.experiments.calibrate import calibrate
@@ -94,7 +94,7 @@ for name, entry in CONTEXT_FREE.items():
 for trust in ("local", "shuffle", "joint", "central"):
     print(calibrate(epsilon=1.0, delta=1e-5, trust=trust, link="logistic", dim=3, radius=1.0,
                     horizon=1000, sensitivity=None).to_dict())
-print(Comparison().cells()[0].label())
+print(Comparison().cells()[0].label(), table_two(radius=2.0, horizon=10))
 assert own() == widths and dict(jax.config.values) == settings
 """
 

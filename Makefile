@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: compare test lint bench nightly fuzz proofs lock clean
+.PHONY: compare test lint bench nightly fuzz proofs index lock clean
 
 compare: $(READY)  ## the main job: policies x trust x epsilon, with a table, a picture and a report
 	$(BIN)/kerchief compare
@@ -29,6 +29,9 @@ fuzz: $(READY)  ## a million hostile inputs to everything that strangers can rea
 
 proofs: $(READY)  ## write the page that says where every promise is proved
 	$(BIN)/python -c 'from kerchief.experiments.proofs import page; print(page(), end="")' > docs/proofs.md
+
+index: $(READY)  ## write down what `kerchief --help` and `kerchief list` show
+	$(BIN)/python -m kerchief.cli.make_index
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"kerchief needs Python 3.11 to 3.13, and {sys.executable} is {v.major}.{v.minor}; set PYTHON=")'

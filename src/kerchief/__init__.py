@@ -1,25 +1,94 @@
-"""Differentially private bandits: learn which action is best, and not about any one person."""
+"""Differentially private bandits: learn which action is best, and not about any one person.
+
+Importing kerchief imports nothing else and changes nothing: each name below is fetched when it is
+first asked for, and JAX is in 64-bit mode only while one of our functions runs.
+
+>>> import kerchief
+>>> kerchief.Guarantee(epsilon=1.0, delta=1e-6, trust="local").trust
+<Trust.LOCAL: 'local'>
+"""
 
 from __future__ import annotations
 
-from kerchief.core.problems import Problem
-from kerchief.environments import make_environment
-from kerchief.policies import POLICIES
-from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
-from kerchief.roles import Bandit
-from kerchief.simulation import simulate
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "POLICIES",
-    "Bandit",
-    "Guarantee",
-    "MemoryLedger",
-    "Problem",
-    "Trust",
-    "make_environment",
-    "protect",
-    "simulate",
-]
+# The public names, for type checkers and editors; `_HOMES` says the same to Python.
+if TYPE_CHECKING:
+    from kerchief.core.contracts import Environment as Environment
+    from kerchief.core.contracts import Policy as Policy
+    from kerchief.core.errors import BudgetExceeded as BudgetExceeded
+    from kerchief.core.errors import CapacityExceeded as CapacityExceeded
+    from kerchief.core.errors import CodecError as CodecError
+    from kerchief.core.errors import InvalidValue as InvalidValue
+    from kerchief.core.errors import KerchiefError as KerchiefError
+    from kerchief.core.errors import UnknownName as UnknownName
+    from kerchief.core.errors import UnsupportedEvent as UnsupportedEvent
+    from kerchief.core.problems import ContextFreeProblem as ContextFreeProblem
+    from kerchief.core.problems import PopulationProblem as PopulationProblem
+    from kerchief.core.problems import Problem as Problem
+    from kerchief.environments import make_environment as make_environment
+    from kerchief.experiments import compare as compare
+    from kerchief.policies import POLICIES as POLICIES
+    from kerchief.privacy import Guarantee as Guarantee
+    from kerchief.privacy import Ledger as Ledger
+    from kerchief.privacy import MemoryLedger as MemoryLedger
+    from kerchief.privacy import Trust as Trust
+    from kerchief.privatizers import Protection as Protection
+    from kerchief.privatizers import protect as protect
+    from kerchief.roles import Bandit as Bandit
+    from kerchief.roles import Curator as Curator
+    from kerchief.roles import Device as Device
+    from kerchief.roles import Learner as Learner
+    from kerchief.roles import Mixer as Mixer
+    from kerchief.roles import Shuffler as Shuffler
+    from kerchief.simulation import simulate as simulate
+
+_HOMES = {
+    "POLICIES": "policies",
+    "Bandit": "roles",
+    "BudgetExceeded": "core.errors",
+    "CapacityExceeded": "core.errors",
+    "CodecError": "core.errors",
+    "ContextFreeProblem": "core.problems",
+    "Curator": "roles",
+    "Device": "roles",
+    "Environment": "core.contracts",
+    "Guarantee": "privacy",
+    "InvalidValue": "core.errors",
+    "KerchiefError": "core.errors",
+    "Learner": "roles",
+    "Ledger": "privacy",
+    "MemoryLedger": "privacy",
+    "Mixer": "roles",
+    "Policy": "core.contracts",
+    "PopulationProblem": "core.problems",
+    "Problem": "core.problems",
+    "Protection": "privatizers",
+    "Shuffler": "roles",
+    "Trust": "privacy",
+    "UnknownName": "core.errors",
+    "UnsupportedEvent": "core.errors",
+    "compare": "experiments",
+    "make_environment": "environments",
+    "protect": "privatizers",
+    "simulate": "simulation",
+}
+
+__all__ = list(_HOMES)
 
 __version__ = "0.1.0"
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Fetch a public name from its home, once."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'kerchief' has no attribute {name!r}")
+        found = getattr(import_module(f"kerchief.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

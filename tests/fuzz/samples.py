@@ -23,7 +23,6 @@ from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.tree import Tree as BinaryTree
-from kerchief.core.channel import Channel
 from kerchief.policies.linear.online import descent
 from kerchief.privacy import (
     Cohort,

@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from kerchief.core.population import PopulationProblem
 from tests.fuzz import hostile
 from tests.fuzz.samples import CROWD, FACTS, GAME, OWN, PROBLEMS, SAMPLES
 
@@ -29,6 +30,7 @@ import kerchief
 from kerchief.core.codec import decode, encode
 from kerchief.core.errors import KerchiefError
 from kerchief.core.links import Link
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
 from kerchief.policies import POLICIES
 from kerchief.policies.registry import POLICIES
@@ -79,6 +81,7 @@ def draw(target: Target, dice: random.Random) -> tuple[Arguments, Arguments]:
     return valid, wrong
 
 
+@double_precision
 def attempt(target: Target, arguments: Arguments) -> bool:
     """Call a target: whether it answered, or refused with an error of ours.
 

@@ -21,6 +21,7 @@ from kerchief.audits.audit import Audit
 from kerchief.audits.bounds import one_run_lower
 from kerchief.core.contracts import BoundedLoss, Clock, Example, Gradient, Start
 from kerchief.core.errors import InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.core.validate import between, whole
 from kerchief.environments.worlds import make_environment
@@ -46,6 +47,7 @@ class Telltale:
         return jnp.concatenate([gradient(start.point, step) for step in range(self.steps)])
 
 
+@double_precision
 def one_run(
     name: str,
     *,

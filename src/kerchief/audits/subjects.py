@@ -16,6 +16,7 @@ from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import round_views
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.phases import PhasePolicy
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
 from kerchief.core.validate import whole
@@ -80,6 +81,7 @@ class Subject:
         entry = KINDS[self.kind].entries()[self.name]
         return int(getattr(entry, "runs", RUNS))
 
+    @double_precision
     def audit(
         self,
         *,

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from kerchief.core.errors import KerchiefError
+from kerchief.core.precision import double_precision
 
 __all__ = ["Broken", "CheckFailed", "Failure", "Law", "expect", "laws_of", "run_laws", "same"]
 
@@ -66,6 +67,7 @@ class Law(Generic[S]):
     name: str
     body: Callable[[S], None]
 
+    @double_precision
     def __call__(self, subject: S) -> None:
         """Hold the subject to this law."""
         try:

@@ -26,7 +26,7 @@ _FAILURE, _RARE = 0.05, 1e-3
 @click.argument("name", required=False)
 @click.option(
     "--trust",
-    metavar="local|shuffle|joint|central",
+    metavar=options.PRIVATE_TRUSTS,
     help="Whom users must trust.  [default: the first under which NAME claims something]",
 )
 @click.option(

@@ -21,7 +21,7 @@ __all__ = ["calibrate"]
     "--trust",
     default="local",
     show_default=True,
-    metavar="local|shuffle|joint|central",
+    metavar=options.PRIVATE_TRUSTS,
     help="Noise on each report, on each shuffled batch, on every prefix, or on each batch's sum.",
 )
 @options.env

@@ -19,12 +19,13 @@ _PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
 
 
 def use_device(device: str) -> None:
-    """Compute on the CPU, on the GPU, or on whatever JAX finds.
+    """Compute on the CPU, on the GPU, or on whatever JAX finds, and keep compiled code.
 
     Raises:
         InvalidValue: the word is unknown, or there is no such device.
     """
     validate.one_of("device", device, ("cpu", "gpu", "auto"))
+    keep_compiled()
     if device in _PLATFORMS:
         _configure("jax_platforms", _PLATFORMS[device])
     try:

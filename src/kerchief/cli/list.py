@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kerchief.cli import options
-from kerchief.cli.printing import print_json, print_table
-from kerchief.experiments.listing import LISTINGS
+from kerchief.cli.index import Line, read
+from kerchief.cli.printing import json_output, print_json, print_table
+from kerchief.core.registry import Registry
 
 __all__ = ["list_"]
 
@@ -16,16 +16,24 @@ _ONLY_JSON = {"policies": ("source", "parent"), "proofs": ("kind",)}
 
 @click.command("list")
 @click.argument("kind", metavar="policies|environments|mechanisms|trusts|experiments|proofs")
-@options.json_output
+@json_output
 def list_(*, kind: str, as_json: bool) -> None:
     """List policies, environments, mechanisms, trusts, experiments or proofs."""
-    lines = LISTINGS[kind]()
+    lines = _listings()[kind]
     if as_json:
         print_json({kind: lines})
         return
     headings = [name for name in lines[0] if name not in _ONLY_JSON.get(kind, ())]
     rows = [[_text(line[name]) for name in headings] for line in lines]
     print_table(headings, rows, columns="l" * len(headings))
+
+
+def _listings() -> Registry[list[Line]]:
+    """As a registry, which names the nearest word for a wrong one."""
+    listings: Registry[list[Line]] = Registry("listing")
+    for kind, lines in read()["listings"].items():
+        listings.add(kind, lines)
+    return listings
 
 
 def _text(value: object) -> str:

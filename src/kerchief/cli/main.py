@@ -9,22 +9,25 @@ from typing import Any
 import click
 
 import kerchief
-from kerchief.cli.audit import audit
-from kerchief.cli.bench import bench
-from kerchief.cli.calibrate import calibrate
-from kerchief.cli.compare import compare
-from kerchief.cli.device import keep_compiled
-from kerchief.cli.ledger import ledger
-from kerchief.cli.list import list_
+from kerchief.cli.index import command, read
 from kerchief.cli.printing import complain
-from kerchief.cli.reproduce import reproduce
 from kerchief.core.errors import KerchiefError
 
 __all__ = ["main"]
 
 
-class _OneLine(click.Group):
-    """A group whose errors, click's own included, are one line on stderr and exit code 2."""
+class _Commands(click.Group):
+    """Commands that are imported when they are run.
+
+    Every error, click's own included, is one line on stderr and exit code 2.
+    """
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant, and import it."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and command(found.name or ""), rest
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
         """Run a command and leave with its exit code."""
@@ -46,17 +49,10 @@ class _OneLine(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-@click.group(cls=_OneLine)
+@click.group(
+    cls=_Commands,
+    commands=[click.Command(name, help=text) for name, text in read()["commands"].items()],
+)
 @click.version_option(kerchief.__version__, prog_name="kerchief")
 def main() -> None:
     """Differentially private bandits: learn which action is best without learning about anyone."""
-    keep_compiled()
-
-
-main.add_command(compare)
-main.add_command(reproduce)
-main.add_command(list_)
-main.add_command(calibrate)
-main.add_command(ledger)
-main.add_command(audit)
-main.add_command(bench)

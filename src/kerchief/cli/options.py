@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from kerchief.cli.printing import json_output
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments.declare import Comparison
 from kerchief.privacy.guarantee import Trust
-from kerchief.privatizers.registry import CONTINUALS, RANDOMIZERS, SHUFFLES
+from kerchief.privatizers.registry import CONTINUALS, RANDOMIZERS, SHUFFLES, TRUSTS
 
 __all__ = [
+    "PRIVATE_TRUSTS",
     "arms",
     "contexts",
     "continual",
@@ -50,8 +52,14 @@ __all__ = [
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
+# The class, whose attributes are the defaults: making one would start JAX, before `--device` can.
+_DEFAULTS = Comparison
 # Words are checked by the library, which names the nearest ones; click only shows them.
-_DEFAULTS = Comparison()
+PRIVATE_TRUSTS = "|".join(word for word in TRUSTS if word != "none")
+
+
+def _words(names: Iterable[str]) -> str:
+    return "|".join(names)
 
 
 def _option(
@@ -90,7 +98,7 @@ def _own(flag: str, target: str, kind: type, help: str) -> Callable[[Decorated],
 env = click.option(
     "--env",
     "env",
-    metavar="|".join(ENVIRONMENTS),
+    metavar=_words(ENVIRONMENTS),
     help="The world.  [default: the policy's own]",
 )
 option = click.option(
@@ -114,7 +122,7 @@ contexts = _many(
     "contexts",
     _DEFAULTS.contexts,
     "Where arms come from.",
-    metavar="|".join(CONTEXTS),
+    metavar=_words(CONTEXTS),
 )
 dim = _own("--dim", "dim", int, "Length of an arm's feature vector.")
 arms = _own("--arms", "arms", int, "The most arms in a round.")
@@ -126,7 +134,7 @@ fewest_arms = click.option(
 reward_noise = click.option(
     "--reward-noise",
     "noise",
-    metavar="|".join(NOISES),
+    metavar=_words(NOISES),
     help="How rewards fall around their mean.  [default: the world's own]",
 )
 horizon = _option("--horizon", "horizon", _DEFAULTS.horizon, "Number of rounds.")
@@ -136,7 +144,7 @@ trusts = click.option(
     "trusts",
     multiple=True,
     callback=lambda context, parameter, given: given or None,
-    metavar="|".join(Trust),
+    metavar=_words(Trust),
     help="Whom users must trust. Repeatable.  [default: all that the policy supports]",
 )
 continual = _option(
@@ -144,21 +152,21 @@ continual = _option(
     "continual",
     _DEFAULTS.continual,
     "Noise on running totals, for rows of joint trust.",
-    metavar="|".join(CONTINUALS),
+    metavar=_words(CONTINUALS),
 )
 shuffling = _option(
     "--shuffling",
     "shuffling",
     _DEFAULTS.shuffling,
     "What devices add to reports, for rows of shuffle trust.",
-    metavar="|".join(SHUFFLES),
+    metavar=_words(SHUFFLES),
 )
 randomizer = _option(
     "--randomizer",
     "randomizer",
     _DEFAULTS.randomizer,
     "What devices do to their reports, for rows of local trust.",
-    metavar="|".join(RANDOMIZERS),
+    metavar=_words(RANDOMIZERS),
 )
 epsilons = _many("--epsilon", "epsilons", _DEFAULTS.epsilons, "Privacy asked for.", type=float)
 epsilon = _option("--epsilon", "epsilon", 1.0, "Privacy asked for.")
@@ -187,7 +195,4 @@ out_or_own = click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Folder for the picture, the report and the results.  [default: results/NAME]",
-)
-json_output = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."
 )

@@ -13,10 +13,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["WIDTH", "complain", "print_json", "print_table", "progress_bar"]
+__all__ = ["WIDTH", "complain", "json_output", "print_json", "print_table", "progress_bar"]
 
 WIDTH = 80
 _PLAIN = str.maketrans({"±": "~", "ε": "e", "δ": "d", "µ": "u"})
+
+json_output = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."
+)
 
 
 def complain(kind: str, message: str) -> None:

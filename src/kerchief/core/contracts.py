@@ -257,6 +257,11 @@ class Policy(Protocol):
     kind) lets each user choose among arms of their own, and the choice stays on the device. One
     that hears reports (`ContextFreeProblem`) makes a public choice, and a release says which.
     Populations are met phase by phase, by `PhasePolicy`.
+
+    >>> from kerchief import POLICIES, make_environment
+    >>> bandit: Policy = POLICIES["linucb"].build(make_environment(dim=2).problem(100), "tuned")
+    >>> {name: query.size for name, query in bandit.queries.items()}
+    {'moments': 5}
     """
 
     feedback: ClassVar[Feedback] = "totals"
@@ -311,7 +316,13 @@ class Recommends(Protocol):
 
 
 class Environment(Protocol):
-    """A simulated world: the only thing that knows the truth."""
+    """A simulated world: the only thing that knows the truth.
+
+    >>> from kerchief import make_environment
+    >>> world: Environment = make_environment(dim=2, arms=3)
+    >>> world.problem(100).arms
+    3
+    """
 
     def problem(self, horizon: int) -> AnyProblem:
         """The public facts that a policy may be built from."""

@@ -13,6 +13,7 @@ from jax import Array
 from jax.scipy.stats import norm
 
 from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.precision import double_precision
 
 __all__ = ["LINKS", "Link", "link_named"]
 
@@ -64,6 +65,7 @@ class Link:
         return 1 / least
 
     @property
+    @double_precision
     def origin(self) -> float:
         """The expected reward of score 0 (host only)."""
         with jax.ensure_compile_time_eval():

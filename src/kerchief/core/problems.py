@@ -36,6 +36,9 @@ class Problem:
         constant: the value of the last coordinate where all arms share it (0 for none): with one, a
             constant may be taken off all rewards without changing which arm is best.
         link: how a score ⟨x, θ⟩ becomes an expected reward (`core.links`): a choice of model.
+
+    >>> Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100).link
+    'linear'
     """
 
     dim: int

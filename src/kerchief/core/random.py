@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from kerchief.core.precision import double_precision
 from kerchief.core.struct import struct
 
 __all__ = [
@@ -46,6 +47,7 @@ def _product(multiplier: np.uint64, word: Array) -> tuple[Array, Array]:
     return (wide >> 32).astype(jnp.uint32), wide.astype(jnp.uint32)
 
 
+@double_precision
 def philox(
     key: tuple[Array, Array], counter: tuple[Array, Array, Array, Array], *, rounds: int = _ROUNDS
 ) -> tuple[Array, Array, Array, Array]:

@@ -60,6 +60,10 @@ class Registry(Generic[T]):
         """How many entries there are."""
         return len(self._entries)
 
+    def __repr__(self) -> str:
+        """The kind and the names."""
+        return f"Registry({self.kind}: {', '.join(self)})"
+
     def items(self) -> Iterator[tuple[str, T]]:
         """Names and entries."""
         return iter(self._entries.items())

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from kerchief.core import validate
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.contexts import Drawn
@@ -43,6 +44,7 @@ class Recorded(Drawn):
     __hash__ = object.__hash__
 
     @classmethod
+    @double_precision
     def of(cls, *, direction: ArrayLike, arms: ArrayLike) -> Self:
         """Check a record: rounds x arms x features, each arm of norm at most one.
 

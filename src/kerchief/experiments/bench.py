@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from kerchief.core import validate
 from kerchief.core.phases import PhasePolicy
+from kerchief.core.precision import double_precision
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.interactive import interactive_timer
 from kerchief.experiments.versions import machine, versions
@@ -124,6 +125,7 @@ class Benchmark:
         return {"microseconds": value, "ratio": value / self.yardstick[arms]}
 
 
+@double_precision
 def bench(
     *,
     arms: Sequence[int] = (20, 100),

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.core.queries import Regression
 from kerchief.environments.worlds import make_environment
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial, deviation
@@ -109,6 +110,7 @@ class Noise:
         }
 
 
+@double_precision
 def calibrate(
     *,
     epsilon: float,

@@ -16,7 +16,11 @@ ADJACENCIES = ("replace",)
 
 
 class Trust(StrEnum):
-    """Whom a user must trust for the promise to hold."""
+    """Whom a user must trust for the promise to hold.
+
+    >>> [str(trust) for trust in Trust]
+    ['none', 'local', 'shuffle', 'joint', 'central']
+    """
 
     NONE = "none"
     LOCAL = "local"
@@ -74,6 +78,9 @@ class Guarantee:
         unit: whose contribution is protected as a whole.
         adjacency: what a neighbour is: "replace", one unit's record becomes any other record.
         rounds: over how many rounds, or None if there is no limit.
+
+    >>> Guarantee(epsilon=1.0, delta=1e-6, trust="joint", rounds=100).trust
+    <Trust.JOINT: 'joint'>
     """
 
     epsilon: float

@@ -23,6 +23,10 @@ class Ledger(Protocol):
         keep the promise when all events are Gaussian, or all are zCDP, or δ = 0 and all are pure
         (a privacy filter: one sum against one bound). Where families are mixed, and for the
         slack of discrete Gaussians, parameters and numbers must be fixed in advance.
+
+    >>> ledger: Ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-6, trust="local"))
+    >>> ledger.spent().epsilon, ledger.remaining().epsilon
+    (0.0, 1.0)
     """
 
     @property

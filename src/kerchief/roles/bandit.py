@@ -14,6 +14,7 @@ from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Policy, Tree
 from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue
 from kerchief.core.phases import PhasePolicy
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.policies import POLICIES, AnyPolicy, Mode
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -57,6 +58,7 @@ class Saved:
     digest: str = ""
 
 
+@double_precision
 class Bandit(Guarded):
     """A private bandit for one process: NumPy arrays in, an arm's number out.
 

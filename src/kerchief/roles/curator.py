@@ -11,6 +11,7 @@ import numpy as np
 
 from kerchief.core.contracts import BoundedLoss, Clock, Query, Released, Start, Tree
 from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.core.validate import real_array, whole
 from kerchief.privacy.ledger import Ledger
@@ -42,6 +43,7 @@ class Desk:
     covered: int = 0
 
 
+@double_precision
 class Curator(Guarded):
     """Collects reports and releases totals: when the schedule is ready, within what was paid for.
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Arms, Clock, Policy, Query, Tree
 from kerchief.core.errors import InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.core.random import DEVICE, POLICY, Stream
 from kerchief.core.validate import real_array
 from kerchief.mechanisms.mechanism import Vector
@@ -39,6 +40,7 @@ class _Visit:
     action: int = dataclasses.field(repr=False)
 
 
+@double_precision
 class Device(Guarded):
     """Acts for one user at a time, and answers queries with what the privatizers let out.
 

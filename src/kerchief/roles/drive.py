@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kerchief.core import validate
 from kerchief.core.contracts import Arms, Clock, Environment, Policy, Released, Tree
 from kerchief.core.errors import InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
@@ -55,6 +56,7 @@ class Played:
     bytes: int
 
 
+@double_precision
 def drive(
     *,
     policy: Policy,

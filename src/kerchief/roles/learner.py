@@ -11,6 +11,7 @@ from jax import Array
 
 from kerchief.core.contracts import Clock, Outlook, Policy, Released, Start, Tree
 from kerchief.core.errors import InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import OnDemand
 from kerchief.roles.messages import Answer, Ask, Done, Message, Post, Read, Tick
@@ -21,6 +22,7 @@ __all__ = ["Learner"]
 Aggregator = Callable[[str, Clock, Start | None], Released | None]
 
 
+@double_precision
 class Learner:
     """Keeps the policy's state and posts its model at public times.
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core.contracts import Clock, Outlook, Stops, Tree
 from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.validate import MOST_ROUNDS, real_array, whole
 from kerchief.policies.context_free.base import LOSS, ContextFree
@@ -32,6 +33,7 @@ from kerchief.roles.values import FARTHEST
 __all__ = ["Answerer", "Asker"]
 
 
+@double_precision
 class Asker:
     """The server: proposes actions, takes in reports, and names what it would choose.
 
@@ -133,6 +135,7 @@ class Asker:
         return self._ledger.spent()
 
 
+@double_precision
 class Answerer(Guarded):
     """A user's device: knows the losses, and lets one protected number out.
 

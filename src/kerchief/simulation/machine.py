@@ -10,11 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kerchief.core.precision import double_precision
+
 __all__ = ["compiled"]
 
 _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
 
 
+@double_precision
 def compiled(
     function: Any, *arguments: Any, about: Callable[[], None] | None = None, **static: Hashable
 ) -> tuple[Callable[..., Any], float]:

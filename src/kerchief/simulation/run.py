@@ -16,6 +16,7 @@ from kerchief.core import validate
 from kerchief.core.contracts import Environment, Policy, Stops
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
 from kerchief.environments.population import Population
 from kerchief.policies import AnyPolicy
@@ -69,6 +70,7 @@ class Run:
         return 1e6 * self.seconds / decisions
 
 
+@double_precision
 def simulate(
     *,
     policy: AnyPolicy,

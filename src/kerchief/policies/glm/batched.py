@@ -44,6 +44,7 @@ from kerchief.core.linalg import floored, inverse
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
@@ -378,6 +379,7 @@ def _first(problem: Problem) -> int:
     return max(1, min(_FIRST * problem.dim, problem.horizon // 10))
 
 
+@double_precision
 def _theory(problem: Problem, batches: int) -> dict[str, float]:
     """The constants behind the radius of `batched.md`, section 3."""
     link, largest_score, dim = link_named(problem.link), problem.radius * problem.norm, problem.dim

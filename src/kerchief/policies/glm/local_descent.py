@@ -32,6 +32,7 @@ from kerchief.core.linalg import floored, inverse
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
 from kerchief.core.online import nearest
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.random import Stream
@@ -126,6 +127,7 @@ class LocalDescent(Policy):
     mode: Mode = static()
 
     @classmethod
+    @double_precision
     def of(
         cls,
         problem: Problem,

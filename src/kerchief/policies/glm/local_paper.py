@@ -26,6 +26,7 @@ from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Relea
 from kerchief.core.linalg import floored, inverse, smat, svec, svec_size
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
@@ -231,6 +232,7 @@ def printed_deviation(epsilon: float, delta: float) -> float:
     return 6 * math.sqrt(2 * math.log(3.75 / delta)) / epsilon
 
 
+@double_precision
 def _promised(problem: Problem, mode: Mode, terms: Terms) -> PrintedDescent:
     """The algorithm for a promise, which sets its ridge and its width."""
     link, largest_score = link_named(problem.link), problem.radius * problem.norm

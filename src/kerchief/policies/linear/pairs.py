@@ -11,6 +11,7 @@ of products costs instead is `linucb.py`; that is less noise unless epsilon is l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Self
 
@@ -246,7 +247,7 @@ class PairLinUCB(Policy):
 
 
 # Nets of the sphere in d dimensions: 81^d pairs of points at distance 1/4, 5^d at 1/2.
-_NINES, _FIVES = 2 * jnp.log(9.0).item(), jnp.log(5.0).item()
+_NINES, _FIVES = 2 * math.log(9.0), math.log(5.0)
 
 
 def shift_of(query: Pair, problem: Problem) -> float:

@@ -1,0 +1,46 @@
+"""What `kerchief --help` and `kerchief list` show, from a file: so that they import little.
+
+`make index` writes the file from the registries, and a test fails when it is stale.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import TypedDict
+
+import click
+
+__all__ = ["COMMANDS", "PATH", "Index", "Line", "command", "read"]
+
+COMMANDS = ("audit", "bench", "calibrate", "compare", "ledger", "list", "reproduce")
+"""Each is defined in the module of its name."""
+
+PATH = Path(__file__).with_name("index.json")
+
+Line = dict[str, object]
+
+
+class Index(TypedDict):
+    """What the file holds.
+
+    Attributes:
+        commands: what each command does, in one sentence.
+        listings: the lines of each listing.
+    """
+
+    commands: dict[str, str]
+    listings: dict[str, list[Line]]
+
+
+def read() -> Index:
+    """What was written."""
+    index: Index = json.loads(PATH.read_text(encoding="utf-8"))
+    return index
+
+
+def command(name: str) -> click.Command:
+    """A command itself, with all that it imports."""
+    things = vars(import_module(f"kerchief.cli.{name}")).values()
+    return next(one for one in things if isinstance(one, click.Command) and one.name == name)

@@ -1,0 +1,211 @@
+"""JAX is in 64-bit mode while our code runs, and in the host program's own mode otherwise."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.core.precision import double_precision
+from kerchief.core.random import ARMS, Stream
+from kerchief.environments import make_environment
+from kerchief.policies import POLICIES
+from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import protect
+from kerchief.simulation import Run, simulate
+
+# What a host program does around kerchief: its own arrays must stay as wide as they were.
+_HOST = """
+import hashlib, math, threading
+import jax, jax.numpy as jnp, numpy as np
+
+def own():
+    made = jnp.ones(3) / 3, jax.jit(lambda x: x / 3)(np.ones(3)), jnp.arange(3)
+    return [str(one.dtype) for one in made]
+
+settings, widths = dict(jax.config.values), own()
+import kerchief
+from kerchief import *
+assert own() == widths and dict(jax.config.values) == settings
+"""
+
+_LIFE = """
+world = make_environment(dim=2, arms=3)
+problem = world.problem(60)
+promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
+policy = POLICIES["linucb"].make(problem, "tuned")
+run = simulate(policy=policy, privatizers=protect(policy, promise, horizon=60), environment=world,
+               ledger=MemoryLedger(promise), horizon=60, replicates=3, seed=1, ticks=6)
+print(run.regret.dtype, hashlib.sha256(run.regret.tobytes()).hexdigest())
+assert own() == widths
+
+def live():
+    bandit = Bandit(policy=policy, problem=problem, guarantee=promise, noise="simulated", seed=1)
+    arms = np.array([[1.0, 0.0], [0.6, 0.8], [0.1, 0.2]])
+    for round in range(20):
+        bandit.learn(bandit.decide(arms) / 2)
+    bandit = Bandit.load(bandit.save())
+    model = jax.tree.leaves(bandit.model)
+    print(bandit.decide(arms), [str(np.asarray(leaf).dtype) for leaf in model])
+    print(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in model)).hexdigest())
+    assert own() == widths
+
+live()
+exact = Bandit(policy="linucb", problem=problem, guarantee=promise)
+exact.decide([[1.0, 0.0]])
+exact.learn(1.0)
+thread = threading.Thread(target=live)
+thread.start()
+thread.join()
+assert own() == widths and dict(jax.config.values) == settings
+"""
+
+_FACTORIES = """
+from functools import partial
+from kerchief.core.convex import Ball
+from kerchief.environments import Population, table_two
+from kerchief.environments.context_free_convex import Quadratic
+from kerchief.experiments import Comparison
+from kerchief.experiments.calibrate import calibrate
+from kerchief.policies.context_free import CONTEXT_FREE
+from kerchief.policies.phased import PHASED
+from kerchief.simulation import context_free
+
+for name, entry in POLICIES.items():
+    problem = make_environment(link=entry.home or "linear", dim=3, arms=4).problem(1000)
+    for mode in ("tuned", "theory"):
+        print(name, entry.make(problem, mode), entry.build(problem, mode, (1.0, 1e-6)))
+for name, entry in PHASED.items():
+    print(name, entry.make(Population.of(dim=2, arms=4, clients=10_000).problem(1024), "tuned"))
+promise = Guarantee(epsilon=1.0, delta=0.0, trust="local")
+for name, entry in CONTEXT_FREE.items():
+    problem = ContextFreeProblem(horizon=64, low=0.0, high=1.0, arms=2)
+    if entry.actions == "domain":
+        problem = Quadratic.of(domain=Ball(dim=2)).problem(64)
+    if "local" in entry.trusts:
+        print(context_free.arrange(partial(entry.make, problem, "tuned"), promise, horizon=64))
+for trust in ("local", "shuffle", "joint", "central"):
+    print(calibrate(epsilon=1.0, delta=1e-5, trust=trust, link="logistic", dim=3, radius=1.0,
+                    horizon=1000, sensitivity=None).to_dict())
+print(Comparison().cells()[0].label(), table_two(radius=2.0, horizon=10))
+assert own() == widths and dict(jax.config.values) == settings
+"""
+
+
+def _printed(code: str, *, wide: bool) -> str:
+    """What a program prints whose own JAX is in 32-bit mode, or in 64-bit mode."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _HOST + code],
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        env={
+            **os.environ,
+            "PYTHONUTF8": "1",
+            "JAX_PLATFORMS": "cpu",
+            "JAX_ENABLE_X64": str(int(wide)),
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("code", [_LIFE, _FACTORIES], ids=["life", "factories"])
+def test_a_host_in_32_bits_keeps_its_mode_and_gets_the_same_bits(code: str) -> None:
+    narrow = _printed(code, wide=False)
+    assert narrow
+    assert narrow == _printed(code, wide=True)
+
+
+def _simulated() -> Run:
+    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
+    world = make_environment(dim=2, arms=3)
+    policy = POLICIES["linucb"].make(world.problem(40), "tuned")
+    return simulate(
+        policy=policy,
+        privatizers=protect(policy, promise, horizon=40),
+        environment=world,
+        ledger=MemoryLedger(promise),
+        horizon=40,
+        replicates=2,
+        seed=1,
+        ticks=4,
+    )
+
+
+def test_one_compilation_serves_hosts_of_both_modes() -> None:
+    with jax.enable_x64(False):
+        first = _simulated()
+    second = _simulated()
+    assert second.compile_seconds == 0
+    assert first.regret.tobytes() == second.regret.tobytes()
+
+
+def test_random_words_are_the_same_in_both_modes() -> None:
+    def draw(seed: jax.Array) -> jax.Array:
+        return Stream.of(seed=seed, replicate=3).at(ARMS, round=7).normal(8)
+
+    with jax.enable_x64(False):
+        drawn = [np.asarray(one(jnp.uint32(5))) for one in (draw, jax.jit(draw))]
+    for one in drawn:
+        assert one.tobytes() == np.asarray(draw(jnp.uint32(5))).tobytes()
+
+
+def test_the_mode_ends_with_an_error() -> None:
+    @double_precision
+    def fail() -> None:
+        raise LookupError(str(jnp.zeros(1).dtype))
+
+    with jax.enable_x64(False):
+        with pytest.raises(LookupError, match="float64"):
+            fail()
+        assert jnp.zeros(1).dtype == np.float32
+
+
+def test_a_class_has_all_that_it_offers_wrapped() -> None:
+    @double_precision
+    class Offer:
+        """An offer."""
+
+        limit = 3
+
+        def __init__(self) -> None:
+            self.made = jnp.zeros(1).dtype
+
+        @property
+        def seen(self) -> np.dtype[np.generic]:
+            """What is seen."""
+            return jnp.zeros(1).dtype
+
+        @classmethod
+        def of(cls) -> np.dtype[np.generic]:
+            return jnp.zeros(1).dtype
+
+        def asked(self, *, size: int = 1) -> np.dtype[np.generic]:
+            return jnp.zeros(size).dtype
+
+        def _within(self) -> np.dtype[np.generic]:
+            return jnp.zeros(1).dtype
+
+    with jax.enable_x64(False):
+        offer = Offer()
+        assert {offer.made, offer.seen, Offer.of(), offer.asked(size=2)} == {np.dtype(np.float64)}
+        assert offer._within() == np.float32
+    assert Offer.limit == 3
+    assert Offer.seen.__doc__ == "What is seen."
+    assert list(inspect.signature(Offer.asked).parameters) == ["self", "size"]
+
+
+def test_a_function_that_yields_is_refused() -> None:
+    def count() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match="count yields"):
+        double_precision(count)

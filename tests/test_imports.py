@@ -1,0 +1,97 @@
+"""Importing kerchief is quick and changes nothing: shown in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kerchief.cli.index import COMMANDS, PATH, command, read
+
+_HEAVY = ("jax", "jaxlib", "numpy", "scipy", "dp_accounting", "matplotlib", "polars")
+
+
+def _python(code: str, **settings: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONUTF8": "1", "JAX_PLATFORMS": "cpu", **settings},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        None,
+        ("--help",),
+        ("--version",),
+        *(("list", kind) for kind in read()["listings"]),
+        ("list", "policies", "--json"),
+        ("list", "--help"),
+    ],
+    ids=str,
+)
+def test_nothing_heavy_is_imported(words: tuple[str, ...] | None) -> None:
+    run = "import kerchief; dir(kerchief)"
+    if words is not None:
+        run = f"from kerchief.cli.main import main; main({list(words)!r})"
+    code = f"""
+import sys
+try:
+    {run}
+except SystemExit as left:
+    assert not left.code
+print([name for name in {_HEAVY!r} if name in sys.modules])
+"""
+    assert _python(code).splitlines()[-1] == "[]"
+
+
+def test_importing_everything_changes_nothing_and_computes_nothing() -> None:
+    code = """
+import importlib, logging, pkgutil, warnings
+import dp_accounting, jax, jax.numpy, matplotlib.figure, numpy, scipy.optimize, scipy.stats
+from jax.extend.core import Primitive
+
+def settings():
+    log = logging.getLogger()
+    return dict(jax.config.values), list(warnings.filters), numpy.geterr(), log.handlers, log.level
+
+def refuse(self, *operands, **options):
+    raise AssertionError(f"{self} runs at import")
+
+before, Primitive.bind = settings(), refuse
+import kerchief
+for found in pkgutil.walk_packages(kerchief.__path__, "kerchief."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+print(settings() == before)
+"""
+    assert _python(code).strip() == "True"
+
+
+def test_the_index_is_fresh() -> None:
+    # In a process of its own: other tests plant entries in the registries.
+    made = _python("from kerchief.cli.make_index import made; print(made(), end='')")
+    fresh = made == PATH.read_text(encoding="utf-8")
+    assert fresh, f"{PATH.name} is stale; run `make index` and commit what it writes"
+
+
+def test_every_command_is_in_the_help() -> None:
+    shown = _python("from kerchief.cli.main import main; main(['--help'])")
+    for name in COMMANDS:
+        assert f"  {name} " in shown
+        assert command(name).get_short_help_str(50).removesuffix("...") in shown
+
+
+def test_listings_are_the_registries() -> None:
+    shown = _python("from kerchief.cli.main import main; main(['list', 'trusts', '--json'])")
+    names = [line["name"] for line in json.loads(shown)["trusts"]]
+    assert names == ["none", "local", "shuffle", "joint", "central"]

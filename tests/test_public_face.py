@@ -1,0 +1,62 @@
+"""`import kerchief` offers what is documented, each name with an example, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import kerchief
+
+_ROOT = Path(__file__).parents[1]
+
+
+def _documented() -> set[str]:
+    """The names in the table of the section on importing."""
+    section = (_ROOT / "docs/design.md").read_text(encoding="utf-8").partition("Importing\n")[2]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return set(re.findall(r"`(\w+)`", "\n".join(lines)))
+
+
+def _typed() -> dict[str, str]:
+    """What type checkers are told: each name with its module."""
+    source = Path(kerchief.__file__).read_text(encoding="utf-8")
+    imports = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.ImportFrom)]
+    return {
+        alias.name: one.module or ""
+        for one in imports
+        for alias in one.names
+        if (one.module or "").startswith("kerchief") and alias.asname == alias.name
+    }
+
+
+def test_what_is_offered_is_what_is_documented() -> None:
+    assert set(kerchief.__all__) == _documented()
+    assert len(kerchief.__all__) == len(set(kerchief.__all__))
+    assert set(dir(kerchief)) == {*kerchief.__all__, "__version__"}
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    typed = _typed()
+    assert set(typed) == set(kerchief.__all__)
+    for name, module in typed.items():
+        assert getattr(import_module(module), name) is getattr(kerchief, name)
+
+
+@pytest.mark.parametrize("name", kerchief.__all__)
+def test_every_name_has_an_example_and_a_home(name: str) -> None:
+    thing = getattr(kerchief, name)
+    assert ">>> " in (inspect.getdoc(thing) or "")
+    assert " at 0x" not in repr(thing) or inspect.isfunction(thing)
+    kind = thing if inspect.isroutine(thing) or inspect.isclass(thing) else type(thing)
+    assert kind.__module__.startswith("kerchief.")
+    assert getattr(import_module(kind.__module__), kind.__qualname__) is kind
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(AttributeError, match="'kerchief' has no attribute 'bandit'"):
+        getattr(kerchief, "bandit")  # noqa: B009

@@ -20,8 +20,8 @@ __all__ = ["ContextFreeEnvironment", "ContextFreeProblem"]
 class ContextFreeProblem:
     """The public facts about a problem, fixed before the first user arrives.
 
-    Nothing here may be read from private data: a bound that is too small clips, one that is too
-    large costs noise, and neither costs privacy.
+    Nothing here may be read from private data: losses beyond a bound are clipped on the device, a
+    bound that is too large costs noise, and neither costs privacy.
 
     Attributes:
         horizon: number of rounds, and so of users.
@@ -48,6 +48,7 @@ class ContextFreeProblem:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
+        validate.plain(self)
         validate.whole("horizon", self.horizon, high=validate.MOST_ROUNDS)
         validate.between("low", self.low, -1e9, 1e9, closed=True)
         validate.between("high", self.high, self.low, 1e9, closed=True)

@@ -46,8 +46,9 @@ Tree: TypeAlias = Any
 class Problem:
     """The public facts about a problem, fixed before the first user arrives.
 
-    Nothing here may be read from private data: a bound that is too small clips, one that is too
-    large costs noise, and neither costs privacy.
+    Nothing here may be read from private data. What lies beyond a bound is refused by `Bandit`, with
+    the remedy, and clipped by devices and in simulations; a bound that is too large costs noise.
+    Neither costs privacy.
 
     Attributes:
         dim: length of an arm's feature vector.
@@ -74,6 +75,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
+        validate.plain(self)
         validate.whole("dim", self.dim, high=validate.MOST_DIM)
         validate.whole("arms", self.arms, high=2**24)
         validate.whole("horizon", self.horizon, high=validate.MOST_ROUNDS)

@@ -9,6 +9,8 @@ The tree::
     ├── CapacityExceeded              a mechanism was asked for more releases than it was paid for
     ├── UnsupportedEvent              an accountant does not know an event
     └── CodecError (ValueError)       a message does not decode to what it claims to be
+
+and one warning, `WeakPromise` (UserWarning): a guarantee is allowed, but means little.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ __all__ = [
     "KerchiefError",
     "UnknownName",
     "UnsupportedEvent",
+    "WeakPromise",
 ]
 
 
@@ -50,3 +53,7 @@ class UnsupportedEvent(KerchiefError):
 
 class CodecError(KerchiefError, ValueError):
     """A message does not decode."""
+
+
+class WeakPromise(UserWarning):
+    """A guarantee is allowed, but means little; says what to change."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import Example, Problem
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.links import link_named
-from kerchief.core.validate import MOST_DIM, between, increasing, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
 
 __all__ = ["Gram", "Regression", "clip_features", "finite"]
 
@@ -67,6 +67,7 @@ class Regression:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         between("low", self.low, -1e9, 1e9, closed=True)
@@ -203,6 +204,7 @@ class Gram:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         whole("groups", self.groups, high=MOST_DIM)

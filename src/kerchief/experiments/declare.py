@@ -77,6 +77,7 @@ class Comparison(Plan):
 
     def __post_init__(self) -> None:
         """Check every value."""
+        validate.plain(self)
         self._check_lists()
         self._check_numbers()
         self._check_names()

@@ -184,6 +184,7 @@ class Reproduction(Plan):
 
     def __post_init__(self) -> None:
         """Check the numbers, and that every player can be built for every world."""
+        validate.plain(self)
         # Standard errors need two.
         validate.whole("replicates", self.replicates, low=2, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)

@@ -75,7 +75,7 @@ class BLT:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        whole("horizon", horizon, high=MAX_HORIZON)
+        horizon = whole("horizon", horizon, high=MAX_HORIZON)
         count = _buffers(horizon) if buffers is None else buffers
         factor = fit(horizon, whole("buffers", count, low=2, high=MAX_BUFFERS))
         std = seed_std(

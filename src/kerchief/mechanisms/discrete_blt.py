@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import CapacityExceeded
-from kerchief.core.validate import between, positive, whole
+from kerchief.core.validate import between, plain, positive, whole
 from kerchief.mechanisms.blt import BLT, MAX_BUFFERS, MAX_HORIZON
 from kerchief.mechanisms.blt_fit import Factor, fit, row_norm
 from kerchief.mechanisms.discrete_gaussian import MAX_SCALE, DiscreteGaussian
@@ -77,8 +77,8 @@ def finest_grid(noise_multiplier: float, sensitivity: float) -> int:
     >>> finest_grid(3.7, 2.0), finest_grid(0.1, 2.0)
     (25, 25)
     """
-    between("noise_multiplier", noise_multiplier, 0.0, MAX_SCALE)
-    positive("sensitivity", sensitivity)
+    noise_multiplier = between("noise_multiplier", noise_multiplier, 0.0, MAX_SCALE)
+    sensitivity = positive("sensitivity", sensitivity)
     noise = positive("noise", noise_multiplier * sensitivity)
     return min(28 - math.frexp(noise)[1], 27 - math.frexp(sensitivity)[1])
 
@@ -113,6 +113,7 @@ class DiscreteBLT:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
+        plain(self)
         whole("horizon", self.horizon, high=MAX_HORIZON)
         whole("buffers", self.buffers, low=2, high=MAX_BUFFERS)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import whole
+from kerchief.core.validate import plain, whole
 from kerchief.mechanisms.blt import MAX_HORIZON
 from kerchief.mechanisms.discrete_blt import DiscreteBLT
 from kerchief.mechanisms.discrete_grid import on_grid, place_of
@@ -55,6 +55,7 @@ class DiscreteDoubling:
 
     def __post_init__(self) -> None:
         """Check that the epochs are those of the theorem."""
+        plain(self)
         whole("horizon", self.horizon, high=MAX_HORIZON)
         spans = tuple(epoch.horizon for epoch in self.epochs)
         alike = {(one.grid, one.sensitivity, one.buffers) for one in self.epochs}

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.core.validate import between, positive, whole
+from kerchief.core.validate import between, plain, positive, whole
 from kerchief.privacy import events
 
 __all__ = [
@@ -68,8 +68,8 @@ def sample_discrete_gaussian(
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
-    whole("scale", scale, high=MAX_SCALE)
-    whole("size", size, low=0)
+    scale = whole("scale", scale, high=MAX_SCALE)
+    size = whole("size", size, low=0)
     found = [np.empty(0, dtype=np.int64)]
     missing = size
     while missing > 0:
@@ -96,8 +96,8 @@ def sample_discrete_laplace(
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
-    whole("scale", scale, high=MAX_SCALE)
-    whole("size", size, low=0)
+    scale = whole("scale", scale, high=MAX_SCALE)
+    size = whole("size", size, low=0)
     found = [np.empty(0, dtype=np.int64)]
     missing = size
     while missing > 0:
@@ -252,6 +252,7 @@ class DiscreteGaussian:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         whole("grid_bits", self.grid_bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
         whole("scale", self.scale, high=MAX_SCALE)
         _check_sensitivity(self.sensitivity, self.grid_bits)
@@ -282,12 +283,13 @@ class DiscreteGaussian:
         >>> noise.grid_bits, noise.scale
         (17, 524296)
         """
-        between("noise_multiplier", positive("noise_multiplier", noise_multiplier), 0.0, 1e150)
-        positive("sensitivity", sensitivity)
+        noise_multiplier = positive("noise_multiplier", noise_multiplier)
+        between("noise_multiplier", noise_multiplier, 0.0, 1e150)
+        sensitivity = positive("sensitivity", sensitivity)
         positive("the standard deviation", noise_multiplier * sensitivity)
-        root = math.sqrt(whole("dimension", dimension, high=2**24))
-        # Rounding adds root grid steps to the sensitivity: a finer grid where they would show.
-        finer = max(0, _binary_exponent(noise_multiplier * root / 8))
+        dimension = whole("dimension", dimension, high=2**24)
+        # Rounding adds √dimension steps to the sensitivity: a finer grid where they would show.
+        finer = max(0, _binary_exponent(noise_multiplier * math.sqrt(dimension) / 8))
         bits = min(20 + finer, 29) - _binary_exponent(noise_multiplier * sensitivity)
         whole("grid_bits", bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
         _check_sensitivity(sensitivity, bits)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import between, whole
+from kerchief.core.validate import between, plain, whole
 from kerchief.mechanisms.discrete_gaussian import MAX_SCALE, Randomness, sample_discrete_laplace
 from kerchief.privacy import events
 
@@ -54,6 +54,7 @@ class DiscreteLaplace:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         whole("grid_bits", self.grid_bits, low=-512, high=512)
         whole("scale", self.scale, high=MAX_SCALE)
         between("taxicab", self.taxicab, 1e-18, 1e18, closed=True)
@@ -66,9 +67,9 @@ class DiscreteLaplace:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        between("epsilon", epsilon, 1e-6, 1e6, closed=True)
-        between("taxicab", taxicab, 1e-18, 1e18, closed=True)
-        whole("dimension", dimension, high=2**24)
+        epsilon = between("epsilon", epsilon, 1e-6, 1e6, closed=True)
+        taxicab = between("taxicab", taxicab, 1e-18, 1e18, closed=True)
+        dimension = whole("dimension", dimension, high=2**24)
         grid_bits = 27 - math.frexp(taxicab / epsilon)[1]
         steps = _rounded(taxicab, grid_bits, dimension)
         scale = math.ceil(steps / epsilon * (1 + _GUARD))

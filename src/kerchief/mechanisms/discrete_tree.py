@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.validate import MOST_ROUNDS, positive, whole
+from kerchief.core.validate import MOST_ROUNDS, plain, positive, whole
 from kerchief.mechanisms.discrete_gaussian import DiscreteGaussian
 from kerchief.mechanisms.discrete_grid import GridNoise, on_grid, place_of
 from kerchief.mechanisms.mechanism import Vector
@@ -52,6 +52,7 @@ class DiscreteTree:
 
     def __post_init__(self) -> None:
         """Check the horizon."""
+        plain(self)
         whole("horizon", self.horizon)
 
     @classmethod
@@ -74,7 +75,7 @@ class DiscreteTree:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        positive("noise_multiplier", noise_multiplier)
+        noise_multiplier = positive("noise_multiplier", noise_multiplier)
         levels = whole("horizon", horizon, high=MOST_ROUNDS).bit_length()
         node = DiscreteGaussian.matching(
             noise_multiplier * math.sqrt(levels), sensitivity, dimension

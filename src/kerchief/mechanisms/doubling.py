@@ -121,8 +121,8 @@ class Doubling:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        whole("horizon", horizon, high=MAX_HORIZON)
-        whole("first epoch", first, high=MAX_HORIZON)
+        horizon = whole("horizon", horizon, high=MAX_HORIZON)
+        first = whole("first epoch", first, high=MAX_HORIZON)
         std = seed_std(noise_multiplier=noise_multiplier, sensitivity=sensitivity, column_norm=1.0)
         return cls(std=std, sensitivity=sensitivity, horizon=horizon, first=first)
 

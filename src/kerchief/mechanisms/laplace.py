@@ -51,8 +51,8 @@ class Laplace:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        at_least("epsilon", epsilon, 1e-6)
-        between("taxicab", taxicab, 1e-18, 1e18, closed=True)
+        epsilon = at_least("epsilon", epsilon, 1e-6)
+        taxicab = between("taxicab", taxicab, 1e-18, 1e18, closed=True)
         scale = taxicab / epsilon * (1 + _GUARD)
         return cls(std=2**0.5 * scale, taxicab=taxicab, dimension=whole("dimension", dimension))
 

@@ -24,7 +24,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import at_least, between, whole
+from kerchief.core.validate import at_least, between, plain, whole
 from kerchief.mechanisms.discrete_gaussian import Randomness
 from kerchief.mechanisms.exact_integers import UNITS, word
 from kerchief.privacy import events
@@ -74,9 +74,9 @@ class OneBit:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        at_least("epsilon", epsilon, _LEAST_EPSILON)
-        between("center", center, -1e18, 1e18, closed=True)
-        between("radius", radius, 1e-18, 1e18, closed=True)
+        epsilon = at_least("epsilon", epsilon, _LEAST_EPSILON)
+        center = between("center", center, -1e18, 1e18, closed=True)
+        radius = between("radius", radius, 1e-18, 1e18, closed=True)
         return cls(std=radius * (_HALF / _bias(epsilon)), center=center, radius=radius)
 
     @property
@@ -154,6 +154,7 @@ class ExactOneBit:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         whole("bias", self.bias, high=_HALF - 1)
         between("center", self.center, -1e18, 1e18, closed=True)
         between("radius", self.radius, 1e-18, 1e18, closed=True)

@@ -28,7 +28,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import between, positive, whole
+from kerchief.core.validate import between, plain, positive, whole
 from kerchief.mechanisms.discrete_gaussian import Randomness
 from kerchief.privacy import events
 from kerchief.privacy.randomized_bits import GRID, KEEP_UNIT, RandomizedBits
@@ -196,6 +196,7 @@ class Bits:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         whole("bits", self.bits, high=MAX_BITS)
         between("bound", self.bound, 1e-100, 1e100)
         positive("sensitivity", self.sensitivity)

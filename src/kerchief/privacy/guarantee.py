@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kerchief.core.errors import CodecError, InvalidValue
-from kerchief.core.validate import at_least, between, one_of, whole
+from kerchief.core.validate import at_least, between, one_of, plain, whole
 
-__all__ = ["Guarantee", "Trust"]
+__all__ = ["Guarantee", "Trust", "delta_warnings"]
 
 ADJACENCIES = ("replace",)
 
@@ -85,6 +85,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         one_of("trust", str(self.trust), tuple(Trust))
         endless = isinstance(self.epsilon, float) and self.epsilon == math.inf
         if not (self.trust == Trust.NONE and endless):
@@ -181,6 +182,20 @@ reward, replaced by any other, over 20000 rounds"
             f"{_SIDE_DOOR[self.trust]}; settings tuned on private data beforehand; "
             f"the fact of taking part; side channels such as timing."
         )
+
+
+def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
+    """A line, if delta is so large that the promise means little.
+
+    >>> delta_warnings(1e-5, 1000)
+    ()
+    """
+    if delta < 1 / horizon:
+        return ()
+    return (
+        f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
+        "allow to publish one user's data outright; choose a smaller delta",
+    )
 
 
 def _factor(epsilon: float) -> str:

@@ -96,7 +96,13 @@ class ShuffledSums(CohortSums):
         return self.idealized
 
     def exact(self) -> ShuffledSums:
-        """The twin for deployment: the same coins, tossed on the devices."""
+        """The twin for deployment: the same coins, tossed on the devices.
+
+        Raises:
+            InvalidValue: the devices of the smallest cohort would toss too many.
+        """
+        if isinstance(self.schedule, At) and self.schedule.ends:
+            self.coins.check_tosses(min(self.schedule.sizes))
         return self.with_noise(lambda noise: noise.exact() if noise.idealized else noise)
 
     @property

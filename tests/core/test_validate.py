@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +15,17 @@ from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Problem
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import Regression
-from kerchief.privacy import Guarantee
+from kerchief.privacy import Guarantee, Trust
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.events import DiscreteGaussian
 
-FACTS = {"radius": 1.0, "low": 0.0, "high": 1.0}
+# Types say int and float: what people pass is wider.
+numpy: Any = np
+FACTS: dict[str, Any] = {"radius": 1.0, "low": 0.0, "high": 1.0}
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int64, np.uint16])
-def test_whole_takes_numpy_and_gives_int(kind: type[np.integer]) -> None:
+def test_whole_takes_numpy_and_gives_int(kind: Any) -> None:
     assert type(validate.whole("dim", kind(12))) is int
     assert validate.increasing("batches", (kind(3), kind(7))) == (3, 7)
     assert type(validate.increasing("batches", (kind(3),))[0]) is int
@@ -59,30 +62,39 @@ def test_what_is_no_number_is_refused(value: object) -> None:
 
 def test_an_infinite_numpy_number_is_infinite() -> None:
     with pytest.raises(InvalidValue, match="finite"):
-        validate.positive("norm", np.float32("inf"))
-    assert validate.positive("epsilon", np.float32("inf"), infinite=True) == math.inf
+        validate.positive("norm", numpy.float32("inf"))
+    assert validate.positive("epsilon", numpy.float32("inf"), infinite=True) == math.inf
 
 
 def test_facts_and_promises_keep_plain_numbers() -> None:
     facts = Problem(
-        dim=np.int64(12), arms=np.int8(3), norm=np.float32(0.1), horizon=np.uint32(9), **FACTS
+        dim=numpy.int64(12),
+        arms=numpy.int8(3),
+        norm=numpy.float32(0.1),
+        horizon=numpy.uint32(9),
+        **FACTS,
     )
     assert {type(facts.dim), type(facts.arms), type(facts.horizon)} == {int}
     assert type(facts.norm) is float
     assert decode(encode(facts)) == facts
     assert hash(facts) == hash(decode(encode(facts)))
     promise = Guarantee(
-        epsilon=np.float32(0.5), delta=np.float64(1e-5), trust="local", rounds=np.int32(5)
+        epsilon=numpy.float32(0.5),
+        delta=numpy.float64(1e-5),
+        trust=Trust.LOCAL,
+        rounds=numpy.int32(5),
     )
     assert json.loads(json.dumps(promise.to_dict())) == promise.to_dict()
 
 
 def test_narrow_numbers_neither_round_nor_overflow() -> None:
     """A sensitivity in half precision would be too small, and a bill could not be written."""
-    query = Regression(dim=np.int8(100), norm=np.float16(3.0), low=-300.0, high=300.0)
+    query = Regression(dim=numpy.int8(100), norm=numpy.float16(3.0), low=-300.0, high=300.0)
     assert query.sensitivity == Regression(dim=100, norm=3.0, low=-300.0, high=300.0).sensitivity
     assert query.size == 100 * 101 // 2 + 100
-    event = DiscreteGaussian(sensitivity=np.float32(2), scale=np.int64(8), dimension=np.int32(3))
+    event = DiscreteGaussian(
+        sensitivity=numpy.float32(2), scale=numpy.int64(8), dimension=numpy.int32(3)
+    )
     assert json.loads(json.dumps(event.to_dict()))["scale"] == 8
-    half = gaussian_noise_multiplier(np.float32(0.5), np.float32(2.0**-20))
+    half = gaussian_noise_multiplier(numpy.float32(0.5), numpy.float32(2.0**-20))
     assert half == gaussian_noise_multiplier(0.5, 2.0**-20)

@@ -18,13 +18,13 @@ from kerchief.cli.ledger import ledger
 from kerchief.cli.list import list_
 from kerchief.cli.printing import complain
 from kerchief.cli.reproduce import reproduce
-from kerchief.core.errors import KerchiefError
+from kerchief.core.errors import KerchiefError, WriteFailed
 
 __all__ = ["main"]
 
 
 class _OneLine(click.Group):
-    """A group whose errors, click's own included, are one line on stderr and exit code 2."""
+    """A group whose errors, click's own included, are one line on stderr and an exit code."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
         """Run a command and leave with its exit code."""
@@ -37,6 +37,9 @@ class _OneLine(click.Group):
         except click.ClickException as error:
             complain("error", error.format_message())
             sys.exit(2)
+        except WriteFailed as error:
+            complain("error", str(error))
+            sys.exit(3)
         except KerchiefError as error:
             complain("error", str(error))
             sys.exit(2)
@@ -49,7 +52,11 @@ class _OneLine(click.Group):
 @click.group(cls=_OneLine)
 @click.version_option(kerchief.__version__, prog_name="kerchief")
 def main() -> None:
-    """Differentially private bandits: learn which action is best without learning about anyone."""
+    """Differentially private bandits: learn which action is best without learning about anyone.
+
+    Exit codes: 0 all is well; 1 a claim, a promise or a bill does not hold; 2 what was asked for is
+    not possible; 3 a result could not be written; 130 interrupted.
+    """
     keep_compiled()
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kerchief.environments.contexts import CONTEXTS
 from kerchief.experiments.declare import Comparison
 
 __all__ = [
@@ -55,7 +56,13 @@ def _option(
 def _many(
     flag: str, target: str, default: object, help: str, **more: Any
 ) -> Callable[[Decorated], Decorated]:
-    return _option(flag, target, default, f"{help} Repeatable.", multiple=True, **more)
+    more |= {"multiple": True, "callback": _once}
+    return _option(flag, target, default, f"{help} Repeatable.", **more)
+
+
+def _once(context: click.Context, option: click.Parameter, given: tuple[Any, ...]) -> Any:
+    """What was said twice is meant once."""
+    return tuple(dict.fromkeys(given))
 
 
 env = _option("--env", "link", _DEFAULTS.link, "Rewards.", metavar="linear|logistic|probit|poisson")
@@ -64,7 +71,7 @@ contexts = _many(
     "contexts",
     _DEFAULTS.contexts,
     "Where arms come from.",
-    metavar="ball|intercept|fixed|starved",
+    metavar="|".join(CONTEXTS),
 )
 dim = _option("--dim", "dim", _DEFAULTS.dim, "Length of an arm's feature vector.")
 arms = _option("--arms", "arms", _DEFAULTS.arms, "The most arms in a round.")

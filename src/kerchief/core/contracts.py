@@ -46,9 +46,9 @@ Tree: TypeAlias = Any
 class Problem:
     """The public facts about a problem, fixed before the first user arrives.
 
-    Nothing here may be read from private data. What lies beyond a bound is refused by `Bandit`, with
-    the remedy, and clipped by devices and in simulations; a bound that is too large costs noise.
-    Neither costs privacy.
+    Nothing here may be read from private data. What lies beyond a bound is refused by `Bandit`, and
+    clipped by devices and in simulations; a bound that is too large costs noise. Neither costs
+    privacy.
 
     Attributes:
         dim: length of an arm's feature vector.

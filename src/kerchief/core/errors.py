@@ -8,7 +8,8 @@ The tree::
     ├── BudgetExceeded                the ledger refused a charge; nothing was written
     ├── CapacityExceeded              a mechanism was asked for more releases than it was paid for
     ├── UnsupportedEvent              an accountant does not know an event
-    └── CodecError (ValueError)       a message does not decode to what it claims to be
+    ├── CodecError (ValueError)       a message does not decode to what it claims to be
+    └── WriteFailed                   the disk takes no more; what was written before is still there
 
 and one warning, `WeakPromise` (UserWarning): a guarantee is allowed, but means little.
 """
@@ -24,6 +25,7 @@ __all__ = [
     "UnknownName",
     "UnsupportedEvent",
     "WeakPromise",
+    "WriteFailed",
 ]
 
 
@@ -53,6 +55,10 @@ class UnsupportedEvent(KerchiefError):
 
 class CodecError(KerchiefError, ValueError):
     """A message does not decode."""
+
+
+class WriteFailed(KerchiefError):
+    """A result could not be written; what was written before is still there."""
 
 
 class WeakPromise(UserWarning):

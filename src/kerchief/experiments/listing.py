@@ -39,7 +39,7 @@ def _policies() -> list[Line]:
             "parent": entry.parent,
             "source": entry.source,
         }
-        for name, entry in _BANDITS.items()
+        for name, entry in sorted(_BANDITS.items())
     ]
 
 

@@ -99,8 +99,8 @@ class Guarantee:
             whole("rounds", self.rounds)
         object.__setattr__(self, "trust", Trust(self.trust))
 
-    def sentence(self) -> str:
-        """Return the promise in one line.
+    def sentence(self, *others: float) -> str:
+        """Return the promise in one line, which may stand for others that differ in ε alone.
 
         >>> Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL, rounds=20000).sentence()
         "(epsilon=1, delta=1e-05) local differential privacy for one user's context, action and \
@@ -108,8 +108,9 @@ reward, replaced by any other, over 20000 rounds"
         """
         if self.trust is Trust.NONE:
             return f"no differential privacy, {self._over()}"
+        epsilons = " or ".join(f"{epsilon:.6g}" for epsilon in (self.epsilon, *others))
         return (
-            f"(epsilon={self.epsilon:.6g}, delta={self.delta:.6g}) {_ADJECTIVE[self.trust]} "
+            f"(epsilon={epsilons}, delta={self.delta:.6g}) {_ADJECTIVE[self.trust]} "
             f"differential privacy for one {self.unit}'s context, action and reward, "
             f"replaced by any other, {self._over()}"
         )

@@ -77,3 +77,16 @@ def test_every_epsilon_has_dashes_of_its_own() -> None:
     coloured = [line for line in time.lines if line.get_color() == "#D55E00"]
     patterns = {str(line._unscaled_dash_pattern) for line in coloured}  # type: ignore[attr-defined]
     assert len(coloured) == len(patterns) == 8
+
+
+def test_every_line_without_protection_looks_different() -> None:
+    """Beyond the patterns there is a second colour."""
+    policies = (
+        "linucb", "linucb-pairs", "online-linucb", "elimination", "glm", "glm-greedy", "glm-rare",
+        "combiner", "sblb"
+    )  # fmt: skip
+    plan = Comparison(contexts=("ball",), trusts=("none",), policies=policies)
+    lines = [one for one in draw(plan, fake(plan)).axes[0].lines if one.get_linewidth() > 1]
+    looks = {(line.get_color(), str(line._unscaled_dash_pattern)) for line in lines}  # type: ignore[attr-defined]
+    assert len(lines) == len(plan.cells()) > MOST_NAMED + 2
+    assert len(looks) == len(lines)

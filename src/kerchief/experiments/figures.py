@@ -1,7 +1,7 @@
 """The picture of a plan: what privacy costs, over time, over epsilon, and from world to world.
 
 One row of panels a world, and one more where worlds have a number. Colours are Okabe and Ito's,
-which colour-blind readers can tell apart, and two of Tol's; a colour is a (player, trust), a dash
+which colour-blind readers can tell apart, and some of Tol's; a colour is a (player, trust), a dash
 pattern is an epsilon. A few lines are named where they end; more have a legend beside their row.
 """
 
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "picture"]
 
-_GREY, _BLACK = "#767676", "#000000"
+_GREY, _BLACK, _BROWN = "#767676", "#000000", "#8C5A2B"
 _COLOURS = (
-    "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933"
+    "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933",
+    "#332288", "#117733"
 )  # fmt: skip
 _DASHES: tuple[Dashes, ...] = (
     (0, (1, 1.2)),
@@ -46,9 +47,11 @@ _DASHES: tuple[Dashes, ...] = (
     (0, (8, 3)),
     (0, (8, 1, 1, 1, 1, 1, 1, 1)),
 )
-# Without protection: yardsticks are grey, all others black.
+# Without protection: yardsticks are grey, all others black, and brown where patterns run out.
 _PLAIN: dict[str, Dashes] = {"uniform": (0, (2, 2)), "greedy": (0, (5, 1.5, 1, 1.5))}
 _BLACK_DASHES: tuple[Dashes, ...] = ((0, ()), *_DASHES[:2], *_DASHES[3:])
+
+_TICKS = 0.1  # of the axis: the least distance of two labels
 
 Key: TypeAlias = tuple[str, str]
 Colours: TypeAlias = Mapping[Key, str]
@@ -73,22 +76,22 @@ class _Pen:
         elif cell.policy in _PLAIN:
             dashes = _PLAIN[cell.policy]
         else:
-            black = [key for key, colour in self.colours.items() if colour == _BLACK]
-            dashes = _BLACK_DASHES[black.index(_key(cell)) % len(_BLACK_DASHES)]
+            dark = [key for key, colour in self.colours.items() if colour in (_BLACK, _BROWN)]
+            dashes = _BLACK_DASHES[dark.index(_key(cell)) % len(_BLACK_DASHES)]
         return self.colours[_key(cell)], dashes
 
-    def samples(self, cells: Sequence[Finished]) -> list[Sample]:
+    def samples(self, cells: Sequence[Finished], *, dashed: bool = True) -> list[Sample]:
         """The legend of many lines: what colours are, what dashes are, and who else plays."""
         private = [one.cell for one in cells if one.cell.asked is not None]
         keys = dict.fromkeys(map(_key, private))
-        asked = sorted({cell.guarantee.epsilon for cell in private})
+        asked = sorted({cell.guarantee.epsilon for cell in private}) if dashed else []
         plain = {_key(one.cell): one.cell for one in cells if one.cell.asked is None}
         groups = {
             "colour: policy and trust": [
                 Sample(" ".join(key), self.colours[key], (0, ())) for key in keys
             ],
             "dashes: ε asked for": [
-                Sample(f"{epsilon:g}", _GREY, self._dashes(epsilon)) for epsilon in asked
+                Sample(f"{epsilon:.3g}", _GREY, self._dashes(epsilon)) for epsilon in asked
             ],
             "without protection": [
                 Sample(cell.player.name, *self.style(cell)) for cell in plain.values()
@@ -134,7 +137,8 @@ def draw(plan: Plan, finished: Sequence[Finished]) -> Figure:
             over(one, cells, pen)
             one.set_title(f"{plan.caption(kind)}: {words}", loc="left", fontsize=10)
         if len(cells) > MOST_NAMED:
-            outside_legend(axes[0][-1], pen.samples(cells))
+            samples = pen.samples(cells, dashed="rounds" in layout.panels)
+            outside_legend(axes[0][-1], samples)
     return figure
 
 
@@ -171,11 +175,25 @@ def _over_epsilon(axes: Axes, cells: Sequence[Finished], pen: _Pen) -> None:
     shown = pen.epsilons or [1.0]
     _regret_axis(axes, cells)
     axes.set(xscale="log", xlabel="ε asked for", xlim=(shown[0] / 1.5, shown[-1] * 1.15))
-    axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+    axes.set_xticks(shown, _spaced(shown))
     axes.set_xticks([], minor=True)
     _tidy(axes)
     if len(cells) <= MOST_NAMED:
         name_ends(axes, ends + [_end(one, pen) for one in flat])
+
+
+def _spaced(epsilons: Sequence[float]) -> list[str]:
+    """Labels along a logarithmic axis, without those that would touch the one before.
+
+    >>> _spaced([0.2, 0.282965, 1.0, 10.0])
+    ['0.2', '', '1', '10']
+    """
+    whole, last, labels = np.log(epsilons[-1] / epsilons[0]), 0.0, list[str]()
+    for epsilon in epsilons:
+        apart = not any(labels) or np.log(epsilon / last) > _TICKS * whole
+        last = epsilon if apart else last
+        labels.append(f"{epsilon:.3g}" if apart else "")
+    return labels
 
 
 def _over_worlds(axes: Axes, finished: Sequence[Finished], layout: Layout, pen: _Pen) -> None:
@@ -240,12 +258,16 @@ def _curve(axes: Axes, cells: Sequence[Finished], colour: str) -> float:
 
 
 def _colours(finished: Sequence[Finished]) -> dict[Key, str]:
-    """Black and grey without protection, a colour a protected policy."""
+    """A colour a protected policy; grey, black and brown without protection."""
     keys = dict.fromkeys(_key(one.cell) for one in finished)
     private = [key for key in keys if key[1] != "none"]
-    chosen = {key: _COLOURS[i % len(_COLOURS)] for i, key in enumerate(private)}
-    plain = {key: _GREY if key[0] in YARDSTICKS else _BLACK for key in keys if key[1] == "none"}
-    return chosen | plain
+    plain = [key for key in keys if key[1] == "none" and key[0] not in YARDSTICKS]
+    few = len(_BLACK_DASHES)
+    return (
+        {key: _COLOURS[place % len(_COLOURS)] for place, key in enumerate(private)}
+        | {key: _GREY for key in keys if key[1] == "none" and key[0] in YARDSTICKS}
+        | {key: _BLACK if place < few else _BROWN for place, key in enumerate(plain)}
+    )
 
 
 def _key(cell: Cell) -> Key:

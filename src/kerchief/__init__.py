@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kerchief.core.errors import KerchiefError as KerchiefError
     from kerchief.core.errors import UnknownName as UnknownName
     from kerchief.core.errors import UnsupportedEvent as UnsupportedEvent
+    from kerchief.core.errors import WeakPromise as WeakPromise
+    from kerchief.core.errors import WriteFailed as WriteFailed
     from kerchief.core.problems import ContextFreeProblem as ContextFreeProblem
     from kerchief.core.problems import PopulationProblem as PopulationProblem
     from kerchief.core.problems import Problem as Problem
@@ -69,6 +71,8 @@ _HOMES = {
     "Trust": "privacy",
     "UnknownName": "core.errors",
     "UnsupportedEvent": "core.errors",
+    "WeakPromise": "core.errors",
+    "WriteFailed": "core.errors",
     "compare": "experiments",
     "make_environment": "environments",
     "protect": "privatizers",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import Result
+from tests.experiments.fakes import fake_play
 
 from kerchief.cli import playing
 from kerchief.cli.printing import print_table
+from kerchief.experiments import outputs
 from kerchief.experiments.compare import Finished, compare
 from kerchief.experiments.plan import Cell, Spot, player
 from kerchief.experiments.rows import HEADINGS, Row, Spread
@@ -25,13 +29,13 @@ SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4,
 def test_the_table_fits_a_terminal(call: Call) -> None:
     result = call(*SMALL, "--trust", "local", "--trust", "joint")
     assert result.exit_code == 0, result.output
-    assert result.stderr == ""
+    assert result.stderr.startswith("kerchief: playing: 10 cells of 60 rounds")
     table, _, rest = result.stdout.partition("(epsilon=")
     assert max(map(len, table.splitlines())) <= 80
     assert "ball contexts" in table
     assert "fixed contexts" in table
     assert table.count("not private") == 4
-    assert rest.count("differential privacy") == 2
+    assert " ".join(rest.split()).count("differential privacy") == 2
     assert "report: results/compare/report.html" in rest
 
 
@@ -116,6 +120,8 @@ def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
     ("flags", "words"),
     [
         (("--policy", "linucp"), "did you mean 'linucb'"),
+        (("--policy", "LinUCB"), "did you mean 'linucb'"),
+        (("--policy", "GLM "), "did you mean 'glm'"),
         (("--policy", "linucb@book"), "no policy is called"),
         (("--trust", "locl"), "did you mean 'local'"),
         (("--policy", "uniform", "--trust", "shuffle"), "supports none"),
@@ -158,6 +164,114 @@ def test_bad_input_is_one_line(
     assert result.stderr.startswith("kerchief: error: ")
     assert result.stderr.count("\n") == 1
     assert words in result.stderr
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_whole_output_fits(call: Call, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(playing, "play", fake_play())
+    result = call(*SMALL, "--epsilon", 4)
+    assert result.exit_code == 0, result.output
+    said = result.stdout.splitlines()
+    assert max(map(len, said)) <= width
+    assert ("no room for: µs" in result.stdout) == (width == 60)
+
+
+def test_promises_are_one_sentence_a_trust(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "play", fake_play())
+    result = call(*SMALL, "--epsilon", 4, "--epsilon", 10)
+    said = " ".join(result.stdout.split())
+    assert said.count("(epsilon=1 or 4 or 10, delta=1e-05)") == 4
+    assert said.count("differential privacy") == 4
+
+
+def test_what_is_said_twice_is_meant_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "play", fake_play())
+    twice = ("--trust", "joint", "--policy", "linucb", "--contexts", "ball", "--epsilon", "1.0")
+    document = json.loads(call(*SMALL, *twice, *twice, "--json").stdout)
+    given = document["parameters"]
+    assert [given[word] for word in ("trust", "policy", "contexts", "epsilon")] == [
+        ["joint"], ["linucb"], ["ball"], [1.0]
+    ]  # fmt: skip
+    assert document["command"].count("--epsilon") == 1
+
+
+def test_what_will_be_played_is_said_first(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "play", fake_play(0))
+    said = call(*SMALL, "--contexts", "ball").stderr.splitlines()[0]
+    assert said == (
+        "kerchief: playing: 7 cells of 60 rounds, with 4 replicates each; less with --contexts, "
+        "--trust, --epsilon, --horizon or --replicates"
+    )
+    assert "playing" not in call(*SMALL, "--json").stderr
+
+
+def test_json_needs_no_library_for_reports(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs one is left out, with a warning; without --json it is an error with a remedy."""
+    find = importlib.util.find_spec
+    missing = ("polars", "jinja2", "matplotlib")
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in missing else find(name)
+    )
+    monkeypatch.setattr(playing, "play", fake_play())
+    result = call(*SMALL, "--json")
+    assert result.exit_code == 0, result.output
+    assert set(json.loads(result.stdout)["files"]) == {"rows"}
+    assert "table and picture and report will not be written without polars" in result.stderr
+    assert [path.name for path in Path("results/compare").iterdir()] == ["results.json"]
+    refused = call(*SMALL)
+    assert refused.exit_code == 2
+    assert "run pip install -e '" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_one_missing_library_costs_its_own_files(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "polars" else find(name)
+    )
+    monkeypatch.setattr(playing, "play", fake_play())
+    files = json.loads(call(*SMALL, "--json").stdout)["files"]
+    assert set(files) == {"rows", "picture", "report"}
+
+
+def test_an_interrupted_rerun_keeps_the_finished_run(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    monkeypatch.setattr(playing, "play", fake_play())
+    assert call(*SMALL, "--out", out).exit_code == 0
+    old = {path: path.read_bytes() for path in out.iterdir()}
+    monkeypatch.setattr(playing, "play", fake_play(2))
+    result = call(*SMALL, "--out", out)
+    assert result.exit_code == 130
+    (partial,) = set(out.iterdir()) - set(old)
+    assert f"2 of 14 cells were finished, in {partial}; the finished run in {out} is" in (
+        result.stderr
+    )
+    assert {path: path.read_bytes() for path in old} == old
+    assert len(json.loads((partial / "results.json").read_text())["rows"]) == 2
+
+
+def test_a_full_disk_is_one_line_and_its_own_code(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playing, "play", fake_play())
+    assert call(*SMALL, "--out", tmp_path / "out").exit_code == 0
+    old = (tmp_path / "out" / "results.json").read_bytes()
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(outputs, "_bytes", full)
+    result = call(*SMALL, "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert result.stderr.startswith("kerchief: error: results cannot be written to")
+    assert result.stderr.count("\n") == 1
+    assert (tmp_path / "out" / "results.json").read_bytes() == old
 
 
 def _never(*arguments: object, **options: object) -> Iterator[Finished]:

@@ -11,7 +11,7 @@ from click.testing import Result
 
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
-from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust, Zcdp, zcdp_rho
 from kerchief.privatizers import Protection
 from kerchief.privatizers.protect import protect
 from kerchief.simulation.run import simulate
@@ -54,6 +54,21 @@ def test_what_ran_and_what_it_cost(call: Call, file: Path) -> None:
     assert document["ours"] == pytest.approx(1.0, rel=1e-6)
     assert document["second"]["epsilon"] == pytest.approx(1.0, rel=5e-3)
     assert document["spent"] == {"epsilon": pytest.approx(1.0, rel=1e-6), "delta": 1e-5}
+
+
+def test_a_looser_bound_is_called_one(call: Call, file: Path) -> None:
+    """A second accountant that only bounds from above may show more than the budget."""
+    assert "distributions, exact" in " ".join(call("ledger", "show", file).stdout.split())
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT, rounds=50)
+    ledger = MemoryLedger(promise)
+    event = Zcdp(rho=zcdp_rho(1.0, 1e-5))
+    ledger.charge(event, cohort=Cohort(first=0, last=50))
+    file.write_text(ledger.dumps())
+    result = call("ledger", "show", file)
+    assert result.exit_code == 0
+    said = " ".join(result.stdout.split())
+    assert "Rényi divergences: a looser bound, from above" in said
+    assert json.loads(call("ledger", "show", file, "--json").stdout)["second"]["epsilon"] > 1.0
 
 
 def test_users_who_came_often_spent_more_than_was_promised(call: Call, file: Path) -> None:

@@ -15,6 +15,7 @@ from click.testing import Result
 from kerchief import __version__
 from kerchief.cli import calibrate as calibrate_command
 from kerchief.cli import device
+from kerchief.environments.contexts import CONTEXTS
 from kerchief.experiments.listing import LISTINGS
 
 Call = Callable[..., Result]
@@ -29,6 +30,39 @@ def test_listings(call: Call, kind: str) -> None:
     for line in lines:
         assert line["name"] in result.stdout
         assert line["summary"]
+
+
+@pytest.mark.parametrize("kind", list(LISTINGS))
+def test_listings_fit_a_narrow_terminal(
+    call: Call, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, call("list", kind).stdout.splitlines())) <= 60
+
+
+def test_policies_are_sorted(call: Call) -> None:
+    lines = json.loads(call("list", "policies", "--json").stdout)["policies"]
+    names = [line["name"] for line in lines]
+    assert names == sorted(names)
+    assert len(names) == len(set(names))
+
+
+def test_proofs_have_their_notes_under_their_own_heading(call: Call) -> None:
+    shown = call("list", "proofs").stdout
+    assert shown.split()[:3] == ["name", "status", "note"]
+    assert "summary" not in shown
+    for line in json.loads(call("list", "proofs", "--json").stdout)["proofs"]:
+        assert line["note"].endswith(".md")
+        assert set(line) == {"name", "kind", "status", "note", "summary"}
+
+
+def test_help_names_what_there_is(call: Call) -> None:
+    """From the registries: a new entry is in the help without being copied there."""
+    shown = "".join(call("compare", "--help").stdout.split())
+    assert "|".join(CONTEXTS) in shown
+    listing = "".join(call("list", "--help").stdout.split())
+    assert "|".join(LISTINGS) in listing
+    assert "Exit codes: 0 all is well" in " ".join(call("--help").stdout.split())
 
 
 def test_mechanisms_say_which_is_idealized(call: Call) -> None:

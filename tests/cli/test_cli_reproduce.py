@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from tests.experiments.fakes import fake_play
 
 from kerchief.cli import playing
 from kerchief.cli import reproduce as command
@@ -59,15 +60,46 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_output_fits_a_terminal(call: Call) -> None:
     result = call("reproduce", "true")
     assert result.exit_code == 0, result.output
-    assert result.stderr == ""
+    assert result.stderr == (
+        "kerchief: playing: 10 cells of 40 rounds, with 2 replicates each; less with --quick or "
+        "--replicates\n"
+    )
     tables = result.stdout.partition("(epsilon=")[0]
-    assert max(map(len, tables.splitlines())) <= 100
+    assert max(map(len, tables.splitlines())) <= 80
     for words in ("(1234)", "4, 1e-05", "linucb theory not private", "claims: 3 hold; "):
         assert words in tables
     folder = Path("results/true")
     assert {path.name for path in folder.iterdir()} == {
         "true.png", "report.html", "results.json", "results.parquet"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_every_width_has_every_world(
+    call: Call, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(playing, "play", fake_play())
+    said = call("reproduce", "true").stdout
+    assert max(map(len, said.splitlines())) <= width
+    assert "(1234)" in said
+    assert "S=1" in said
+    assert "S=2" in said
+
+
+def test_figures_for_another_horizon_are_not_shown(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playing, "play", fake_play())
+    result = call("reproduce", "true", "--quick")
+    assert "(1234)" not in result.stdout
+    assert "printed)" not in result.stdout
+    note = "The paper printed its figures for 40 rounds; they are not shown beside 20."
+    assert note in " ".join(result.stdout.split())
+    assert note in Path("results/true/report.html").read_text()
+    rows = json.loads(Path("results/true/results.json").read_text())["rows"]
+    assert {row["printed"] for row in rows} == {None}
+    assert note not in " ".join(call("reproduce", "true").stdout.split())
 
 
 def test_a_failing_claim_is_said_clearly(call: Call) -> None:

@@ -49,3 +49,31 @@ def test_an_unknown_name_names_its_neighbour() -> None:
     assert "did you mean" not in str(caught.value)
     assert isinstance(caught.value, KerchiefError)
     assert isinstance(caught.value, LookupError)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("LinUCB", "linucb"),
+        ("lin_ucb", "linucb"),
+        ("GLM ", "glm"),
+        ("LINUCB PAIRS", "linucb-pairs"),
+        ("glm-gre", "glm-greedy"),
+        ("elim", "elimination"),
+        ("linucb(joint)", "linucb"),
+        ("linubc", "linucb"),
+    ],
+)
+def test_other_spellings_find_their_name(written: str, meant: str) -> None:
+    things: Registry[int] = Registry("thing")
+    for name in ("linucb", "linucb-pairs", "glm", "glm-greedy", "elimination"):
+        things.add(name, 1)
+    with pytest.raises(UnknownName, match=f"did you mean '{meant}'"):
+        things[written]
+
+
+def test_nothing_at_all_is_like_nothing() -> None:
+    things: Registry[int] = Registry("thing")
+    things.add("linucb", 1)
+    with pytest.raises(UnknownName, match=r"^no thing is called ' '; Known: linucb$"):
+        things[" "]

@@ -112,7 +112,7 @@ def test_the_table_has_a_column_a_world(finished: list[Finished]) -> None:
     assert lines["linucb joint ε=4"][2].endswith(" (674)")
     assert lines["linucb not private"][3].endswith(" (1943)")
     assert "(" not in lines["linucb joint ε=4"][4]
-    pages = table.pages()
+    pages = table.pages(3)
     assert [len(page.headings) for page in pages] == [5, 3]
     assert all(page.lines[0][0] == "uniform" for page in pages)
 

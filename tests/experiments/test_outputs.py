@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from tests.experiments.fakes import fake
 
+from kerchief.core.errors import InvalidValue
 from kerchief.experiments.compare import Finished, compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import draw
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.report import promises, render
+from kerchief.experiments.report import headlines, promises, render
+from kerchief.experiments.rows import make_rows
 
 SMALL = Comparison(
     contexts=("ball", "fixed"), dim=2, arms=3, horizon=60, replicates=4, epsilons=(0.5, 2.0)
@@ -86,8 +90,7 @@ def test_the_picture_has_a_row_a_contexts(outputs: Outputs, finished: list[Finis
     assert outputs.files["picture"].read_bytes().startswith(b"\x89PNG")
     panels = draw(SMALL, finished).axes
     assert len(panels) == 4
-    names = {text.get_text() for text in panels[0].texts}
-    assert names == {one.cell.label() for one in finished}
+    assert [panel.get_legend() is None for panel in panels] == [True, False, True, False]
 
 
 def test_a_picture_without_protection_is_drawn(finished: list[Finished]) -> None:
@@ -96,9 +99,10 @@ def test_a_picture_without_protection_is_drawn(finished: list[Finished]) -> None
 
 
 def test_a_stopped_picture_is_drawn(finished: list[Finished]) -> None:
-    """Nothing protected was finished in the second world: its panel has no legend."""
+    """Few cells were finished in the second world: they are named, and need no legend."""
     panels = draw(SMALL, finished[:13]).axes
     assert [panel.get_legend() is None for panel in panels] == [True, False, True, True]
+    assert [len(panel.texts) for panel in panels] == [0, 0, 2, 2]
 
 
 def test_the_report_stands_alone(outputs: Outputs) -> None:
@@ -115,6 +119,73 @@ def test_the_report_stands_alone(outputs: Outputs) -> None:
 def test_a_partial_report_says_so(finished: list[Finished]) -> None:
     page = render(SMALL, finished[:2], b"png")
     assert "interrupted: 2 of 22 cells" in page
+
+
+def test_the_report_begins_with_what_privacy_costs() -> None:
+    """The best private row of each world, beside uniform play and its parent, from the rows."""
+    rows = make_rows(fake(SMALL))
+    first, second = headlines(SMALL, rows)
+    assert first == (
+        "On ball contexts, linucb under central trust at ε = 2 did best of the private bandits: "
+        "its regret is 80.0 ± 3.4, 80.0 % of the 100 ± 4.3 of uniform play and 83.3 % of the "
+        "96.0 ± 4.1 of linucb without privacy."
+    )
+    assert second.startswith("On fixed contexts, linucb under central trust")
+    page = render(SMALL, fake(SMALL), b"png")
+    assert first in page
+    nobody = headlines(SMALL, rows[:2])
+    assert nobody == ["On ball contexts, no private bandit was played to the end."]
+
+
+def test_a_narrow_screen_still_shows_the_regret() -> None:
+    page = render(SMALL, fake(SMALL), b"png")
+    hidden = set(re.findall(r'<th class="minor">([^<]*)</th>', page))
+    assert hidden == {"δ", "spent ε, δ", "µs"}
+    assert "<th>regret ± s.e.</th>" in page
+    assert re.search(r"@media \(max-width: 45rem\) \{[^@]*\.minor \{ display: none; \}", page)
+
+
+def test_a_finished_run_stays_until_another_is_finished(tmp_path: Path) -> None:
+    first = _played(tmp_path, 22)
+    old = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    stopped = _played(tmp_path, 3)
+    assert stopped.draft.path.parent == tmp_path
+    assert {path.parent for path in stopped.files.values()} == {stopped.draft.path}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == old
+    partial = json.loads((stopped.draft.path / "results.json").read_text())
+    assert (len(partial["rows"]), partial["complete"]) == (3, False)
+    again = _played(tmp_path, 22)
+    assert again.files == first.files
+    assert {path.name for path in tmp_path.iterdir()} == {*old, stopped.draft.path.name}
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert document == json.loads(json.dumps(again.document()))
+
+
+def test_an_unfinished_run_makes_room(tmp_path: Path) -> None:
+    _played(tmp_path, 3)
+    again = _played(tmp_path, 2)
+    assert again.draft == again.folder
+    assert len(json.loads((tmp_path / "results.json").read_text())["rows"]) == 2
+
+
+def test_rows_that_cannot_be_read_are_taken_for_finished(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("[")
+    assert _played(tmp_path, 2).draft.path != tmp_path
+    assert (tmp_path / "results.json").read_text() == "["
+
+
+def test_links_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "report.html").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidValue, match=r"report.html' is a link"):
+        Outputs.at(tmp_path, SMALL)
+
+
+def _played(path: Path, cells: int) -> Outputs:
+    kept = Outputs.at(path, SMALL)
+    for one in fake(SMALL)[:cells]:
+        kept.keep(one)
+    kept.close()
+    return kept
 
 
 def test_the_document_is_json(outputs: Outputs) -> None:

@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from kerchief.cli.main import main
 from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Arms, Clock, Outlook
 from kerchief.core.convex import Ball
-from kerchief.core.errors import CapacityExceeded, InvalidValue, KerchiefError
+from kerchief.core.errors import CapacityExceeded, InvalidValue, KerchiefError, WeakPromise
 from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.random import Stream
 from kerchief.environments import ChanceArms, Population, make_environment
@@ -262,7 +263,8 @@ def _make_bandit(**arguments: Any) -> None:
         else Guarantee(epsilon=epsilon, delta=delta, trust=trust)
     )
     ledger = MemoryLedger(guarantee)
-    with unchanged(ledger):
+    with unchanged(ledger), warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakPromise)
         bandit = Bandit(problem=FACTS, guarantee=guarantee, ledger=ledger, **arguments)
     finite(bandit.model)
     assert bandit.spent().epsilon <= guarantee.epsilon * (1 + 1e-9), "overspent"

@@ -172,6 +172,18 @@ def test_a_bandit_with_exact_coins_is_not_saved() -> None:
     assert Bandit.load(simulated.save()).round == 0
 
 
+def test_too_many_coins_are_refused_before_anything_is_paid() -> None:
+    """With the remedy, and not by the first device that would have to toss them."""
+    facts = make_environment(dim=64, arms=3).problem(200)
+    ledger = MemoryLedger(dataclasses.replace(PROMISE, epsilon=0.01))
+    remedy = "ask for a larger epsilon or delta, use fewer dimensions or longer cohorts"
+    with pytest.raises(InvalidValue, match=remedy):
+        Bandit(policy="linucb", problem=facts, guarantee=ledger.budget, ledger=ledger)
+    assert not ledger.receipts
+    with pytest.raises(InvalidValue, match=r"the most is 16777216: ask for a larger epsilon"):
+        ExactBinomial(step=0.5, scale=2**24 + 1, sensitivity=1.0, dimension=3)
+
+
 def test_a_shuffle_budget_pays_for_shuffled_sums_alone() -> None:
     policy = _linucb(60)
     central = protect(

@@ -22,6 +22,7 @@ from kerchief.core.errors import (
     CodecError,
     InvalidValue,
     UnknownName,
+    WeakPromise,
 )
 from kerchief.core.problems import Problem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
@@ -383,3 +384,11 @@ def test_problems_with_other_bounds_are_kept() -> None:
     one.learn(5.0)
     with pytest.raises(InvalidValue):
         one.decide(EYE * 2.001)
+
+
+def test_a_delta_that_means_little_is_warned_of() -> None:
+    """In the words of the command line; nothing is said of a smaller one."""
+    weak = Guarantee(epsilon=1.0, delta=0.05, trust=Trust.LOCAL)
+    facts = SCENERY.problem(20)
+    with pytest.warns(WeakPromise, match=r"delta is 0.05, which is not below 1/horizon = 0.05: "):
+        Bandit(policy="linucb", problem=facts, guarantee=weak)

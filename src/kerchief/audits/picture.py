@@ -8,7 +8,7 @@ import numpy as np
 
 from kerchief.audits.audit import Audit
 from kerchief.core.errors import InvalidValue
-from kerchief.experiments.extras import require_report
+from kerchief.experiments.extras import require
 
 __all__ = ["picture"]
 
@@ -19,7 +19,7 @@ def picture(audit: Audit) -> bytes:
     Raises:
         KerchiefError: matplotlib is not installed, or the audit has no curve.
     """
-    require_report()
+    require("picture")
     from matplotlib.figure import Figure
 
     if audit.curve is None:

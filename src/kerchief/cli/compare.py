@@ -46,10 +46,14 @@ def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
     """Play policies x trusts x epsilons, and show what privacy costs.
 
     Uniform play, greedy play and each policy's non-private parent always play along. The folder
-    gets a picture, a report and the results; they are rewritten after every finished cell, so an
-    interrupted run (Ctrl-C) keeps what was finished.
+    gets a picture, a report and the results, which grow with every finished cell: an interrupted
+    run (Ctrl-C) keeps what was finished, and never replaces a finished run in the same folder.
     """
-    outputs = prepare(Comparison(**declared), device=device, out=out)
+    plan, narrow = (
+        Comparison(**declared),
+        "--contexts, --trust, --epsilon, --horizon or --replicates",
+    )
+    outputs = prepare(plan, device=device, out=out, narrow=narrow, as_json=as_json)
     with played(outputs):
         if as_json:
             print_json(outputs.document())
@@ -62,5 +66,5 @@ def _print(outputs: Outputs) -> None:
     for contexts, group in itertools.groupby(outputs.rows(), key=lambda row: row.contexts):
         texts = [row.texts() for row in group]
         caption = outputs.plan.caption(contexts)
-        print_table(HEADINGS, texts, title=caption, columns="llrrrrrr")
+        print_table(HEADINGS, texts, title=caption, columns="llrRrrRR")
     print_promises(outputs)

@@ -11,6 +11,7 @@ import jax
 
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
+from kerchief.experiments.extras import installing
 
 __all__ = ["keep_compiled", "use_device"]
 
@@ -39,7 +40,7 @@ def use_device(device: str) -> None:
 def _unavailable(device: str) -> InvalidValue:
     return InvalidValue(
         f"device is {device!r}; JAX finds none here. For an NVIDIA GPU, "
-        "pip install 'kerchief[cuda]'; or choose --device cpu"
+        f"{installing('cuda')}; or choose --device cpu"
     )
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from kerchief.cli import options
-from kerchief.cli.printing import complain, print_json, print_table
+from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
 from kerchief.core.errors import InvalidValue
 from kerchief.privacy.events import Event
 from kerchief.privacy.receipts import Receipt, read_ledger
-from kerchief.privacy.review import Review, review
+from kerchief.privacy.review import Opinion, Review, review
 
 __all__ = ["ledger"]
 
@@ -82,13 +82,13 @@ def _print(read: Review, receipts: tuple[Receipt, ...]) -> None:
     ]
     print_table(("no.", "event", "rounds", "paid", "used"), rows, columns="rllrr")
     for kind in dict.fromkeys(type(one.event) for one in receipts):
-        click.echo(f"{kind.kind}: {_meaning(kind)}")
+        print_wrapped(f"{kind.kind}: {_meaning(kind)}")
     second = read.second
     opinions = [
         ("ours", "exact where a family is, else the least of several bounds", _number(read.ours)),
         (
             "dp-accounting",
-            "no word for an event" if second is None else second.method,
+            "no word for an event" if second is None else _method(second),
             "-" if second is None else _number(second.epsilon),
         ),
     ]
@@ -99,8 +99,15 @@ def _print(read: Review, receipts: tuple[Receipt, ...]) -> None:
         columns="llr",
         title=f"the worst-off user{often}, at delta {read.budget.delta:g}",
     )
-    click.echo(f"promised: {read.budget.sentence()}")
-    click.echo(f"spent: {read.spent.sentence()}")
+    print_wrapped(f"promised: {read.budget.sentence()}")
+    print_wrapped(f"spent: {read.spent.sentence()}")
+
+
+def _method(second: Opinion) -> str:
+    """How the second accountant reads it, and whether its number may be too large."""
+    if second.exact:
+        return f"{second.method}, exact"
+    return f"{second.method}: a looser bound, from above"
 
 
 def _facts(event: Event) -> str:

@@ -10,8 +10,10 @@ from kerchief.core.registry import Registry
 
 __all__ = ["list_"]
 
-# Columns that are for machines: they would not fit a terminal.
-_ONLY_JSON = {"policies": ("source", "parent"), "proofs": ("kind",)}
+# Columns that are for machines: they would not fit a terminal, or say what another one says.
+_ONLY_JSON = {"policies": ("source", "parent"), "proofs": ("summary",)}
+# Columns that a narrow terminal may do without.
+_SPARE = {"proofs": ("kind",)}
 
 
 @click.command("list")
@@ -25,7 +27,8 @@ def list_(*, kind: str, as_json: bool) -> None:
         return
     headings = [name for name in lines[0] if name not in _ONLY_JSON.get(kind, ())]
     rows = [[_text(line[name]) for name in headings] for line in lines]
-    print_table(headings, rows, columns="l" * len(headings))
+    spare = _SPARE.get(kind, ())
+    print_table(headings, rows, columns="".join("L" if one in spare else "l" for one in headings))
 
 
 def _listings() -> Registry[list[Line]]:

@@ -11,7 +11,7 @@ import click
 import kerchief
 from kerchief.cli.index import command, read
 from kerchief.cli.printing import complain
-from kerchief.core.errors import KerchiefError
+from kerchief.core.errors import KerchiefError, WriteFailed
 
 __all__ = ["main"]
 
@@ -40,6 +40,9 @@ class _Commands(click.Group):
         except click.ClickException as error:
             complain("error", error.format_message())
             sys.exit(2)
+        except WriteFailed as error:
+            complain("error", str(error))
+            sys.exit(3)
         except KerchiefError as error:
             complain("error", str(error))
             sys.exit(2)
@@ -55,4 +58,8 @@ class _Commands(click.Group):
 )
 @click.version_option(kerchief.__version__, prog_name="kerchief")
 def main() -> None:
-    """Differentially private bandits: learn which action is best without learning about anyone."""
+    """Differentially private bandits: learn which action is best without learning about anyone.
+
+    Exit codes: 0 all is well; 1 a claim, a promise or a bill does not hold; 2 what was asked for is
+    not possible; 3 a result could not be written; 130 interrupted.
+    """

@@ -71,7 +71,13 @@ def _option(
 def _many(
     flag: str, target: str, default: object, help: str, **more: Any
 ) -> Callable[[Decorated], Decorated]:
-    return _option(flag, target, default, f"{help} Repeatable.", multiple=True, **more)
+    more |= {"multiple": True, "callback": _once}
+    return _option(flag, target, default, f"{help} Repeatable.", **more)
+
+
+def _once(context: click.Context, option: click.Parameter, given: tuple[Any, ...]) -> Any:
+    """What was said twice is meant once."""
+    return tuple(dict.fromkeys(given))
 
 
 def _pair(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:

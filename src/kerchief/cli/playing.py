@@ -3,30 +3,62 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from kerchief.cli.device import use_device
-from kerchief.cli.printing import complain, progress_bar
+from kerchief.cli.printing import complain, print_wrapped, progress_bar
 from kerchief.experiments.compare import compare as play
+from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.plan import Cell, Plan
+from kerchief.privacy.guarantee import Guarantee
 
 __all__ = ["played", "prepare", "print_promises"]
 
 
-def prepare(plan: Plan, *, device: str, out: Path) -> Outputs:
-    """Warn, and check the device and the folder, before anything runs.
+def prepare(
+    plan: Plan, *, device: str, out: Path, narrow: str = "", as_json: bool = False
+) -> Outputs:
+    """Warn, check the device and the folder, and say what will be played, before anything runs.
+
+    Args:
+        plan: what will be played.
+        device: where.
+        out: the folder.
+        narrow: the flags that make it less.
+        as_json: whether only JSON was asked for: then nothing is announced, and what needs a
+            library that is missing is left out.
 
     Raises:
-        KerchiefError: there is no such device, or the folder cannot be written.
+        KerchiefError: there is no such device, the folder cannot be written, or a library for what
+            was asked for is missing.
     """
     for warning in plan.warnings():
         complain("warning", warning)
     use_device(device)
-    return Outputs.at(out, plan)
+    outputs = Outputs.at(out, plan, needed=not as_json)
+    lacking = missing(*NEEDS)
+    if lacking:
+        complain(
+            "warning",
+            f"{' and '.join(one for one in NEEDS if one not in outputs.wanted)} will not be "
+            f"written without {', '.join(lacking)}: run {installing('report')}",
+        )
+    if not as_json:
+        complain("playing", _announcement(plan) + (f"; less with {narrow}" if narrow else ""))
+    return outputs
+
+
+def _announcement(plan: Plan) -> str:
+    """How much a plan is: worlds may differ in their rounds."""
+    cells = plan.cells()
+    rounds = sorted({cell.horizon for cell in cells})
+    span = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
+    return f"{len(cells)} cells of {span} rounds, with {plan.replicates} replicates each"
 
 
 @contextlib.contextmanager
@@ -37,7 +69,9 @@ def played(outputs: Outputs) -> Iterator[None]:
     yield
     if interrupted:
         done, planned = len(outputs.finished), len(outputs.plan.cells())
-        kept = f"in {outputs.folder.path}" if done else "so nothing was written"
+        kept = f"in {outputs.draft.path}" if done else "so nothing was written"
+        if outputs.draft != outputs.folder:
+            kept += f"; the finished run in {outputs.folder.path} is as it was"
         complain("interrupted", f"{done} of {planned} cells were finished, {kept}")
         raise SystemExit(130)
 
@@ -63,9 +97,18 @@ def _play(outputs: Outputs) -> bool:
 
 
 def print_promises(outputs: Outputs) -> None:
-    """The promises that were kept, and the files."""
+    """The promises that were kept, one sentence a trust, and the files."""
     cells = [one.cell for one in outputs.finished if one.cell.asked is not None]
-    for guarantee in dict.fromkeys(cell.guarantee for cell in cells):
-        click.echo(guarantee.sentence())
+    for sentence in _sentences(cell.guarantee for cell in cells):
+        print_wrapped(sentence)
     for name, path in outputs.files.items():
         click.echo(f"{name}: {path}")
+
+
+def _sentences(promises: Iterable[Guarantee]) -> Iterator[str]:
+    """Promises that differ in their epsilon alone, in one sentence."""
+    alike: dict[Guarantee, list[float]] = {}
+    for one in dict.fromkeys(promises):
+        alike.setdefault(dataclasses.replace(one, epsilon=0.0), []).append(one.epsilon)
+    for shared, (first, *others) in alike.items():
+        yield dataclasses.replace(shared, epsilon=first).sentence(*others)

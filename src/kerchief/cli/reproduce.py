@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -10,15 +9,14 @@ import click
 
 from kerchief.cli import options
 from kerchief.cli.playing import played, prepare, print_promises
-from kerchief.cli.printing import complain, print_json, print_table
+from kerchief.cli.printing import complain, fits, print_json, print_table, print_wrapped
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.claims import Outcome, Verdict
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.paper_table import beside
+from kerchief.experiments.paper_table import Beside, beside, size_note
 
 __all__ = ["reproduce"]
 
-_WIDTH = 100
 _WORDS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "not judged": "not judged"}
 
 
@@ -46,7 +44,9 @@ def reproduce(
     made for a larger run than this one is not judged.
     """
     plan = EXPERIMENTS[name].plan(quick=quick, replicates=replicates, seed=seed)
-    outputs = prepare(plan, device=device, out=Path("results", name) if out is None else out)
+    folder = Path("results", name) if out is None else out
+    narrow = "--replicates" if quick else "--quick or --replicates"
+    outputs = prepare(plan, device=device, out=folder, narrow=narrow, as_json=as_json)
     with played(outputs):
         if as_json:
             print_json(outputs.document())
@@ -63,15 +63,30 @@ def reproduce(
 def _print(outputs: Outputs) -> None:
     """Tables, claims, promises and files."""
     click.echo(outputs.plan.title)
-    click.echo(textwrap.fill(outputs.plan.lead(), _WIDTH))
-    for page in beside(outputs.plan, outputs.rows()).pages():
-        columns = "l" + "r" * (len(page.headings) - 1)
-        print_table(page.headings, page.lines, columns=columns, width=_WIDTH)
+    print_wrapped(outputs.plan.lead())
+    for page in _pages(beside(outputs.plan, outputs.rows())):
+        print_table(page.headings, page.lines, columns=_columns(page))
+    note = size_note(outputs.plan)
+    if note:
+        print_wrapped(note)
     verdicts = outputs.verdicts()
     lines = [(one.outcome, one.claim, one.seen) for one in verdicts]
-    print_table(("verdict", "claim", "seen"), lines, columns="lll", width=_WIDTH)
+    print_table(("verdict", "claim", "seen"), lines, columns="lll")
     click.echo(f"claims: {_count(verdicts)}; {outputs.seconds:.1f} seconds")
     print_promises(outputs)
+
+
+def _pages(table: Beside) -> list[Beside]:
+    """Tables that the terminal can show, of as many worlds each as it has room for."""
+    for worlds in range(len(table.headings), 1, -1):
+        pages = table.pages(worlds)
+        if all(fits(page.headings, page.lines, columns=_columns(page)) for page in pages):
+            return pages
+    return table.pages(1)
+
+
+def _columns(page: Beside) -> str:
+    return "lR" + "r" * (len(page.headings) - 2)
 
 
 def _count(verdicts: tuple[Verdict, ...]) -> str:

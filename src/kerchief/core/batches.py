@@ -21,8 +21,8 @@ def growing(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
     >>> growing(100, first=10, growth=2.0)
     (10, 20, 40, 80)
     """
-    whole("horizon", horizon, high=MOST_ROUNDS)
-    between("growth", growth, 1.01, 1e9, closed=True)
+    horizon = whole("horizon", horizon, high=MOST_ROUNDS)
+    growth = between("growth", growth, 1.01, 1e9, closed=True)
     ends = [min(whole("first", first), horizon)]
     while (end := max(ends[-1] + 1, math.floor(ends[-1] * growth))) <= horizon:
         ends.append(end)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
-from kerchief.core.validate import MOST_DIM, between, whole
+from kerchief.core.validate import MOST_DIM, between, plain, whole
 
 __all__ = ["Ball", "Box", "Domain", "Simplex"]
 
@@ -98,6 +98,7 @@ class Ball:
 
     def __post_init__(self) -> None:
         """Check the size."""
+        plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("radius", self.radius, 1e-9, 1e9, closed=True)
 
@@ -174,6 +175,7 @@ class Box:
 
     def __post_init__(self) -> None:
         """Check the size."""
+        plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("half", self.half, 1e-9, 1e9, closed=True)
 
@@ -259,6 +261,7 @@ class Simplex:
 
     def __post_init__(self) -> None:
         """Check the length: one probability alone leaves no choice."""
+        plain(self)
         whole("dim", self.dim, low=2, high=MOST_DIM)
 
     @property

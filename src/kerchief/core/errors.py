@@ -8,7 +8,10 @@ The tree::
     ├── BudgetExceeded                the ledger refused a charge; nothing was written
     ├── CapacityExceeded              a mechanism was asked for more releases than it was paid for
     ├── UnsupportedEvent              an accountant does not know an event
-    └── CodecError (ValueError)       a message does not decode to what it claims to be
+    ├── CodecError (ValueError)       a message does not decode to what it claims to be
+    └── WriteFailed                   the disk takes no more; what was written before is still there
+
+and one warning, `WeakPromise` (UserWarning): a guarantee is allowed, but means little.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ __all__ = [
     "KerchiefError",
     "UnknownName",
     "UnsupportedEvent",
+    "WeakPromise",
+    "WriteFailed",
 ]
 
 
@@ -105,4 +110,21 @@ class CodecError(KerchiefError, ValueError):
     Traceback (most recent call last):
     ...
     kerchief.core.errors.CodecError: the text holds a dict, not a saved bandit
+    """
+
+
+class WriteFailed(KerchiefError):
+    """A result could not be written; what was written before is still there.
+
+    >>> from kerchief import KerchiefError
+    >>> issubclass(WriteFailed, KerchiefError)
+    True
+    """
+
+
+class WeakPromise(UserWarning):
+    """A guarantee is allowed, but means little; says what to change.
+
+    >>> issubclass(WeakPromise, UserWarning)
+    True
     """

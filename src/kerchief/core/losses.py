@@ -12,7 +12,7 @@ from kerchief.core.links import link_named
 from kerchief.core.minimizers import newton
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
-from kerchief.core.validate import MOST_DIM, MOST_ROUNDS, between, increasing, whole
+from kerchief.core.validate import MOST_DIM, MOST_ROUNDS, between, increasing, plain, whole
 
 __all__ = ["GLMLoss"]
 
@@ -50,6 +50,7 @@ class GLMLoss:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         link_named(self.link)
         whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)

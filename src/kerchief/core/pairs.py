@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import Example
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
-from kerchief.core.validate import MOST_DIM, between, increasing, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
 
 __all__ = ["Pair"]
 
@@ -55,6 +55,7 @@ class Pair:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         # What is left of the norm is then at least a thousandth of it.
         most = (1 - 1e-6) * self.norm

@@ -22,8 +22,9 @@ __all__ = ["AnyProblem", "ContextFreeProblem", "PopulationProblem", "Problem"]
 class Problem:
     """The public facts about a problem, fixed before the first user arrives.
 
-    Nothing here may be read from private data: a bound that is too small clips, one that is too
-    large costs noise, and neither costs privacy.
+    Nothing here may be read from private data. What lies beyond a bound is refused by `Bandit`, and
+    clipped by devices and in simulations; a bound that is too large costs noise. Neither costs
+    privacy.
 
     Attributes:
         dim: length of an arm's feature vector.
@@ -53,6 +54,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
+        validate.plain(self)
         validate.whole("dim", self.dim, high=validate.MOST_DIM)
         validate.whole("arms", self.arms, high=2**24)
         validate.whole("horizon", self.horizon, high=validate.MOST_ROUNDS)
@@ -93,8 +95,9 @@ class PopulationProblem(Problem):
 class ContextFreeProblem:
     """A problem without contexts, fixed before the first user arrives.
 
-    Nothing here may be read from private data: a bound that is too small clips, one that is too
-    large costs noise, and neither costs privacy.
+    Nothing here may be read from private data. What lies beyond a bound is refused by `Bandit`, and
+    clipped by devices and in simulations; a bound that is too large costs noise. Neither costs
+    privacy.
 
     Attributes:
         horizon: number of rounds, and so of users.
@@ -121,6 +124,7 @@ class ContextFreeProblem:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
+        validate.plain(self)
         validate.whole("horizon", self.horizon, high=validate.MOST_ROUNDS)
         validate.between("low", self.low, -1e9, 1e9, closed=True)
         validate.between("high", self.high, self.low, 1e9, closed=True)

@@ -15,7 +15,7 @@ from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
-from kerchief.core.validate import MOST_DIM, at_least, between, increasing, whole
+from kerchief.core.validate import MOST_DIM, at_least, between, increasing, plain, whole
 
 __all__ = ["Gram", "Loss", "Regression", "UnitBall", "clip_features", "finite"]
 
@@ -69,6 +69,7 @@ class Regression:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         between("low", self.low, -1e9, 1e9, closed=True)
@@ -205,6 +206,7 @@ class Gram:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         whole("groups", self.groups, high=MOST_DIM)
@@ -291,6 +293,7 @@ class Loss:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         between("low", self.low, -1e9, 1e9, closed=True)
         between("high", self.high, self.low, 1e9, closed=True)
         at_least("high - low", self.high - self.low, 1e-9)

@@ -46,11 +46,20 @@ class Registry(Generic[T]):
         if not isinstance(name, str):
             raise UnknownName(f"a {type(name).__name__} is no name of a {self.kind}; give a text")
         if name not in self._entries:
-            near = difflib.get_close_matches(name, self._entries, n=1)
-            hint = f" did you mean {near[0]!r}?" if near else ""
+            near = self._nearest(name)
+            hint = "" if near is None else f" did you mean {near!r}?"
             known = ", ".join(self._entries)
             raise UnknownName(f"no {self.kind} is called {name[:80]!r};{hint} Known: {known}")
         return self._entries[name]
+
+    def _nearest(self, name: str) -> str | None:
+        """The name that is most like it: in other letters, cut short, with more, or misspelt."""
+        given, bare = _bare(name), {_bare(known): known for known in reversed(self._entries)}
+        begun = [one for one in reversed(bare) if given and one.startswith(given)]
+        longer = sorted((one for one in bare if one and given.startswith(one)), key=len)
+        like = difflib.get_close_matches(given, list(bare), n=1)
+        near = [*([given] if given in bare else []), *like, *begun, *reversed(longer)]
+        return bare[near[0]] if near else None
 
     def __iter__(self) -> Iterator[str]:
         """Names, in the order of registration."""
@@ -67,3 +76,12 @@ class Registry(Generic[T]):
     def items(self) -> Iterator[tuple[str, T]]:
         """Names and entries."""
         return iter(self._entries.items())
+
+
+def _bare(name: str) -> str:
+    """A name without what people write differently: capitals, hyphens, underscores, spaces.
+
+    >>> _bare(" Lin_UCB-Pairs ")
+    'linucbpairs'
+    """
+    return "".join(letter for letter in name.casefold() if letter not in "-_ \t\n")

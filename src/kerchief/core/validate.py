@@ -18,6 +18,7 @@ __all__ = [
     "increasing",
     "one_of",
     "or_default",
+    "plain",
     "positive",
     "real_array",
     "whole",
@@ -30,7 +31,8 @@ MOST_ROUNDS = 2**31 - 1
 
 
 def _number(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    known = isinstance(value, int | float | np.integer | np.floating)
+    if isinstance(value, bool) or not known or value != value:
         raise InvalidValue(f"{name} is {_shown(value)}; it must be a number")
     try:
         return float(value)
@@ -82,9 +84,14 @@ def between(name: str, value: float, low: float, high: float, *, closed: bool = 
 
 
 def whole(name: str, value: int, *, low: int = 1, high: int | None = None) -> int:
-    """Return the value if it is a whole number within [low, high]."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    """Return the value as a plain int if it is a whole number within [low, high].
+
+    >>> whole("dim", np.int64(12))
+    12
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidValue(f"{name} is {_shown(value)}; it must be a whole number")
+    value = int(value)
     if value < low or (high is not None and value > high):
         upper = "" if high is None else f" and at most {high}"
         raise InvalidValue(f"{name} is {_shown(value)}; it must be at least {low}{upper}")
@@ -117,11 +124,26 @@ def increasing(name: str, values: tuple[int, ...]) -> tuple[int, ...]:
     """
     if not isinstance(values, tuple):
         raise InvalidValue(f"{name} are {_shown(values)}; they must be a tuple of whole numbers")
-    for one in values:
-        whole(name, one, high=MOST_ROUNDS)
-    if any(later <= earlier for earlier, later in itertools.pairwise(values)):
-        raise InvalidValue(f"{name} are {_shown(values)}; each must be above the one before")
-    return values
+    wholes = tuple(whole(name, one, high=MOST_ROUNDS) for one in values)
+    if any(later <= earlier for earlier, later in itertools.pairwise(wholes)):
+        raise InvalidValue(f"{name} are {_shown(wholes)}; each must be above the one before")
+    return wholes
+
+
+def plain(checked: object) -> None:
+    """Make NumPy scalars in the fields of a frozen dataclass plain numbers.
+
+    For `__post_init__`: a narrow NumPy number rounds or overflows where bounds are multiplied, and
+    JSON has no word for it.
+    """
+    for name, value in vars(checked).items():
+        object.__setattr__(checked, name, _plain(value))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.integer | np.floating):
+        return int(value) if isinstance(value, np.integer) else float(value)
+    return tuple(map(_plain, value)) if type(value) is tuple else value
 
 
 def real_array(name: str, values: ArrayLike, *, kind: str = "an array") -> NDArray[np.float64]:

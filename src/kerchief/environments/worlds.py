@@ -124,7 +124,7 @@ class GLMEnvironment:
 
     def problem(self, horizon: int) -> Problem:
         """The public facts; a recorded world refuses to be longer than its record."""
-        validate.whole("horizon", horizon, high=self.contexts.rounds)
+        horizon = validate.whole("horizon", horizon, high=self.contexts.rounds)
         return Problem(
             dim=self.contexts.dim,
             arms=self.contexts.count,
@@ -191,7 +191,7 @@ def make_environment(
     kerchief.core.errors.InvalidValue: dim is 0; it must be at least 1 and at most 64
     """
     make = CONTEXTS[contexts]
-    validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=64)
-    validate.whole("arms", arms, high=2**24)
+    dim = validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=64)
+    arms = validate.whole("arms", arms, high=2**24)
     source = make(dim=dim, count=arms)
     return GLMEnvironment.of(contexts=source, radius=radius, fewest=fewest, link=link, noise=noise)

@@ -89,6 +89,7 @@ class Comparison(Plan):
 
     def __post_init__(self) -> None:
         """Check every value, and that every cell can be played."""
+        validate.plain(self)
         self._check_lists()
         self._check_numbers()
         self._check_names()

@@ -184,6 +184,7 @@ class Reproduction(Plan):
 
     def __post_init__(self) -> None:
         """Check the numbers, and that every player can be built for every world."""
+        validate.plain(self)
         # Standard errors need two.
         validate.whole("replicates", self.replicates, low=2, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
@@ -248,8 +249,13 @@ class Reproduction(Plan):
         return Layout(panels=self.experiment.panels, axis=self.experiment.axis, numbers=numbers)
 
     def printed(self) -> Mapping[Spot, float]:
-        """The regrets that the paper printed."""
-        return self.experiment.printed
+        """The regrets that the paper printed, of those worlds that are played as long as there."""
+        alike = self.horizon == self.experiment.full.horizon
+        return {
+            spot: regret
+            for spot, regret in self.experiment.printed.items()
+            if alike or self._setting(spot.contexts).horizon is not None
+        }
 
     def verdicts(self, rows: Sequence[Row]) -> tuple[Verdict, ...]:
         """What became of each claim, and of the bill."""

@@ -1,22 +1,29 @@
 """The picture of a plan: what privacy costs, over time, over epsilon, and from world to world.
 
 One row of panels a world, and one more where worlds have a number. Colours are Okabe and Ito's,
-which colour-blind readers can tell apart; a colour is a (player, trust), a dash pattern is an
-epsilon, and every line is named where it ends.
+which colour-blind readers can tell apart, and some of Tol's; a colour is a (player, trust), a dash
+pattern is an epsilon. A few lines are named where they end; more have a legend beside their row.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import io
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from kerchief.experiments.compare import Finished
-from kerchief.experiments.extras import require_report
+from kerchief.experiments.extras import require
+from kerchief.experiments.labels import (
+    MOST_NAMED,
+    Dashes,
+    End,
+    Sample,
+    name_ends,
+    outside_legend,
+)
 from kerchief.experiments.plan import YARDSTICKS, Cell, Layout, Panel, Plan
 
 if TYPE_CHECKING:
@@ -25,21 +32,26 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "picture"]
 
-Dashes: TypeAlias = tuple[float, tuple[float, ...] | None]
-
-_GREY, _BLACK = "#767676", "#000000"
-_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_GREY, _BLACK, _BROWN = "#767676", "#000000", "#8C5A2B"
+_COLOURS = (
+    "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933",
+    "#332288", "#117733"
+)  # fmt: skip
 _DASHES: tuple[Dashes, ...] = (
     (0, (1, 1.2)),
     (0, (4, 1.5)),
-    (0, None),
+    (0, ()),
     (0, (6, 1.5, 1, 1.5)),
     (0, (3, 1, 1, 1, 1, 1)),
+    (0, (1, 3)),
+    (0, (8, 3)),
+    (0, (8, 1, 1, 1, 1, 1, 1, 1)),
 )
-# Without protection: yardsticks are grey, all others black.
+# Without protection: yardsticks are grey, all others black, and brown where patterns run out.
 _PLAIN: dict[str, Dashes] = {"uniform": (0, (2, 2)), "greedy": (0, (5, 1.5, 1, 1.5))}
-_BLACK_DASHES: tuple[Dashes, ...] = ((0, None), *_DASHES[:2], *_DASHES[3:])
-_GAP = 0.052  # of a panel's height: the least distance of two labels
+_BLACK_DASHES: tuple[Dashes, ...] = ((0, ()), *_DASHES[:2], *_DASHES[3:])
+
+_TICKS = 0.1  # of the axis: the least distance of two labels
 
 Key: TypeAlias = tuple[str, str]
 Colours: TypeAlias = Mapping[Key, str]
@@ -60,13 +72,35 @@ class _Pen:
     def style(self, cell: Cell) -> tuple[str, Dashes]:
         """Colour and dash pattern of a cell."""
         if cell.asked is not None:
-            dashes = _DASHES[self.epsilons.index(cell.asked[0]) % len(_DASHES)]
+            dashes = self._dashes(cell.asked[0])
         elif cell.policy in _PLAIN:
             dashes = _PLAIN[cell.policy]
         else:
-            black = [key for key, colour in self.colours.items() if colour == _BLACK]
-            dashes = _BLACK_DASHES[black.index(_key(cell)) % len(_BLACK_DASHES)]
+            dark = [key for key, colour in self.colours.items() if colour in (_BLACK, _BROWN)]
+            dashes = _BLACK_DASHES[dark.index(_key(cell)) % len(_BLACK_DASHES)]
         return self.colours[_key(cell)], dashes
+
+    def samples(self, cells: Sequence[Finished], *, dashed: bool = True) -> list[Sample]:
+        """The legend of many lines: what colours are, what dashes are, and who else plays."""
+        private = [one.cell for one in cells if one.cell.asked is not None]
+        keys = dict.fromkeys(map(_key, private))
+        asked = sorted({cell.guarantee.epsilon for cell in private}) if dashed else []
+        plain = {_key(one.cell): one.cell for one in cells if one.cell.asked is None}
+        groups = {
+            "colour: policy and trust": [
+                Sample(" ".join(key), self.colours[key], (0, ())) for key in keys
+            ],
+            "dashes: ε asked for": [
+                Sample(f"{epsilon:.3g}", _GREY, self._dashes(epsilon)) for epsilon in asked
+            ],
+            "without protection": [
+                Sample(cell.player.name, *self.style(cell)) for cell in plain.values()
+            ],
+        }
+        return [one for name, group in groups.items() if group for one in (Sample(name), *group)]
+
+    def _dashes(self, epsilon: float) -> Dashes:
+        return _DASHES[self.epsilons.index(epsilon) % len(_DASHES)]
 
 
 def picture(plan: Plan, finished: Sequence[Finished]) -> bytes:
@@ -82,12 +116,13 @@ def picture(plan: Plan, finished: Sequence[Finished]) -> bytes:
 
 def draw(plan: Plan, finished: Sequence[Finished]) -> Figure:
     """A row of panels a world, as the plan's layout says; means and two standard errors."""
-    require_report()
+    require("picture")
     from matplotlib.figure import Figure
 
     layout, pen = plan.layout(), _Pen.of(finished)
     kinds = list(dict.fromkeys(one.cell.contexts for one in finished)) if layout.panels else []
-    height = max(3.4, 0.2 * max(Counter(one.cell.contexts for one in finished).values()))
+    entries = max(len(pen.samples(_of(finished, kind))) for kind in (*kinds, None))
+    height = max(3.4, 0.22 * entries)
     levels = len(kinds) + (layout.axis is not None)
     figure = Figure(figsize=(11, height * levels), layout="constrained")
     bands = list(np.atleast_1d(np.asarray(figure.subfigures(levels, 1), dtype=object)))
@@ -96,12 +131,20 @@ def draw(plan: Plan, finished: Sequence[Finished]) -> Figure:
     for band, kind in zip(bands, kinds, strict=True):
         widths = [1.35 if panel == "rounds" else 1.0 for panel in layout.panels]
         axes = band.subplots(1, len(widths), squeeze=False, sharey="row", width_ratios=widths)
-        cells = [one for one in finished if one.cell.contexts == kind]
+        cells = _of(finished, kind)
         for one, panel in zip(axes[0], layout.panels, strict=True):
             over, words = _PANELS[panel]
             over(one, cells, pen)
             one.set_title(f"{plan.caption(kind)}: {words}", loc="left", fontsize=10)
+        if len(cells) > MOST_NAMED:
+            samples = pen.samples(cells, dashed="rounds" in layout.panels)
+            outside_legend(axes[0][-1], samples)
     return figure
+
+
+def _of(finished: Sequence[Finished], kind: str | None) -> list[Finished]:
+    """The cells of one world, or of all."""
+    return [one for one in finished if kind in (None, one.cell.contexts)]
 
 
 def _over_rounds(axes: Axes, cells: Sequence[Finished], pen: _Pen) -> None:
@@ -115,25 +158,42 @@ def _over_rounds(axes: Axes, cells: Sequence[Finished], pen: _Pen) -> None:
     axes.set_xlabel("rounds")
     axes.set_xlim(0, int(cells[0].rounds[-1]))
     _tidy(axes)
-    _name_ends(axes, cells, pen)
+    if len(cells) <= MOST_NAMED:
+        name_ends(axes, [_end(one, pen) for one in cells])
 
 
 def _over_epsilon(axes: Axes, cells: Sequence[Finished], pen: _Pen) -> None:
+    ends = []
     for key, colour in pen.colours.items():
-        _curve(axes, [one for one in cells if _key(one.cell) == key and one.cell.asked], colour)
+        points = [one for one in cells if _key(one.cell) == key and one.cell.asked]
+        if points:
+            ends.append(End(" ".join(key), _curve(axes, points, colour), colour))
     flat = [one for one in cells if one.cell.asked is None]
     for one in flat:
         colour, dashes = pen.style(one.cell)
         axes.axhline(_mean(one)[-1], color=colour, linestyle=dashes, linewidth=1.1)
     shown = pen.epsilons or [1.0]
     _regret_axis(axes, cells)
-    axes.set(xscale="log", xlabel="ε asked for", xlim=(shown[0] / 1.6, shown[-1] * 1.6))
-    axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+    axes.set(xscale="log", xlabel="ε asked for", xlim=(shown[0] / 1.5, shown[-1] * 1.15))
+    axes.set_xticks(shown, _spaced(shown))
     axes.set_xticks([], minor=True)
     _tidy(axes)
-    _name_ends(axes, flat, pen)
-    if len(flat) < len(cells):
-        axes.legend(frameon=False, fontsize=8, loc="best")
+    if len(cells) <= MOST_NAMED:
+        name_ends(axes, ends + [_end(one, pen) for one in flat])
+
+
+def _spaced(epsilons: Sequence[float]) -> list[str]:
+    """Labels along a logarithmic axis, without those that would touch the one before.
+
+    >>> _spaced([0.2, 0.282965, 1.0, 10.0])
+    ['0.2', '', '1', '10']
+    """
+    whole, last, labels = np.log(epsilons[-1] / epsilons[0]), 0.0, list[str]()
+    for epsilon in epsilons:
+        apart = not any(labels) or np.log(epsilon / last) > _TICKS * whole
+        last = epsilon if apart else last
+        labels.append(f"{epsilon:.3g}" if apart else "")
+    return labels
 
 
 def _over_worlds(axes: Axes, finished: Sequence[Finished], layout: Layout, pen: _Pen) -> None:
@@ -163,7 +223,14 @@ def _over_worlds(axes: Axes, finished: Sequence[Finished], layout: Layout, pen: 
     axes.set_xticks([], minor=True)
     axes.set_title(f"final regret against {layout.axis}", loc="left", fontsize=10)
     _tidy(axes)
-    _name_ends(axes, ends, pen)
+    if len(ends) <= MOST_NAMED:
+        name_ends(axes, [_end(one, pen) for one in ends])
+    else:
+        outside_legend(axes, pen.samples(ends))
+
+
+def _end(one: Finished, pen: _Pen) -> End:
+    return End(one.cell.label(), float(_mean(one)[-1]), pen.colours[_key(one.cell)])
 
 
 def _regret_axis(axes: Axes, cells: Sequence[Finished]) -> None:
@@ -174,74 +241,33 @@ def _regret_axis(axes: Axes, cells: Sequence[Finished]) -> None:
     axes.label_outer(remove_inner_ticks=True)
 
 
-def _curve(axes: Axes, cells: Sequence[Finished], colour: str) -> None:
-    """Final regret of one protected policy over epsilon, with two standard errors."""
+def _curve(axes: Axes, cells: Sequence[Finished], colour: str) -> float:
+    """Draw the final regret of one protected policy over epsilon; returns where it ends."""
     points = sorted(cells, key=lambda one: one.cell.guarantee.epsilon)
-    if points:
-        axes.errorbar(
-            [one.cell.guarantee.epsilon for one in points],
-            [_mean(one)[-1] for one in points],
-            yerr=[2 * _error(one)[-1] for one in points],
-            color=colour,
-            marker="o",
-            markersize=4,
-            capsize=3,
-            linewidth=1.6,
-            label=" ".join(_key(points[0].cell)),
-        )
-
-
-def _name_ends(axes: Axes, cells: Sequence[Finished], pen: _Pen) -> None:
-    """Name every line at its right end, moving names apart where lines end close together."""
-    low, high = np.log(axes.get_ylim())
-    ends = sorted(cells, key=lambda one: float(_mean(one)[-1]))
-    values = np.log([max(float(_mean(one)[-1]), 1e-12) for one in ends])
-    # No regret at all has no place on a logarithmic axis: it is named at the bottom.
-    heights = np.clip((values - low) / (high - low), 0, 1).tolist()
-    for one, true, height in zip(ends, heights, _apart(heights), strict=True):
-        _name(axes, one.cell.label(), pen.colours[_key(one.cell)], true, height)
-
-
-def _name(axes: Axes, text: str, colour: str, true: float, height: float) -> None:
-    """One name beside a panel, with a thin line to where it belongs."""
-    line = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 0}
-    axes.annotate(
-        text,
-        (1.0, true),
-        (1.035, height),
-        xycoords="axes fraction",
-        textcoords="axes fraction",
-        fontsize=7.5,
+    axes.errorbar(
+        [one.cell.guarantee.epsilon for one in points],
+        [_mean(one)[-1] for one in points],
+        yerr=[2 * _error(one)[-1] for one in points],
         color=colour,
-        va="center",
-        arrowprops=line,
+        marker="o",
+        markersize=4,
+        capsize=3,
+        linewidth=1.6,
     )
-
-
-def _apart(heights: Sequence[float]) -> list[float]:
-    """Push sorted heights apart to the least gap: upwards, then down again from the panel's top.
-
-    >>> [round(height, 3) for height in _apart([0.5, 0.5, 1.02])]
-    [0.5, 0.552, 1.0]
-    """
-    gap = min(_GAP, 1 / max(1, len(heights)))
-    placed: list[float] = []
-    for height in heights:
-        placed.append(max(height, placed[-1] + gap) if placed else height)
-    ceiling = 1.0
-    for place in reversed(range(len(placed))):
-        placed[place] = min(placed[place], ceiling)
-        ceiling = placed[place] - gap
-    return placed
+    return float(_mean(points[-1])[-1])
 
 
 def _colours(finished: Sequence[Finished]) -> dict[Key, str]:
-    """Black and grey without protection, a colour a protected policy."""
+    """A colour a protected policy; grey, black and brown without protection."""
     keys = dict.fromkeys(_key(one.cell) for one in finished)
     private = [key for key in keys if key[1] != "none"]
-    chosen = {key: _COLOURS[i % len(_COLOURS)] for i, key in enumerate(private)}
-    plain = {key: _GREY if key[0] in YARDSTICKS else _BLACK for key in keys if key[1] == "none"}
-    return chosen | plain
+    plain = [key for key in keys if key[1] == "none" and key[0] not in YARDSTICKS]
+    few = len(_BLACK_DASHES)
+    return (
+        {key: _COLOURS[place % len(_COLOURS)] for place, key in enumerate(private)}
+        | {key: _GREY for key in keys if key[1] == "none" and key[0] in YARDSTICKS}
+        | {key: _BLACK if place < few else _BROWN for place, key in enumerate(plain)}
+    )
 
 
 def _key(cell: Cell) -> Key:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValue, WriteFailed
 
 __all__ = ["Folder"]
 
@@ -33,9 +37,8 @@ class Folder:
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            probe = path / f".probe-{os.getpid()}"
-            probe.write_bytes(b"kerchief")
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=path) as probe:
+                probe.write(b"kerchief")
         except (OSError, ValueError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else "not a path"
             raise InvalidValue(
@@ -43,22 +46,76 @@ class Folder:
             ) from problem
         return cls(path=path)
 
+    def inside(self, prefix: str) -> Folder:
+        """A fresh folder in this one, under a name that nobody can have put there before.
+
+        Raises:
+            WriteFailed: it cannot be made.
+        """
+        with self._told():
+            return Folder(path=Path(tempfile.mkdtemp(prefix=prefix, dir=self.path)))
+
+    def check(self, name: str) -> Path:
+        """The path of a file, which must not be a link: what it leads to is not ours to replace.
+
+        Raises:
+            InvalidValue: it is a link.
+        """
+        path = self.path / name
+        if path.is_symlink():
+            raise InvalidValue(
+                f"{str(path)!r} is a link, and results are not written through links; remove it, "
+                "or choose another folder"
+            )
+        return path
+
     def write(self, name: str, fill: Callable[[Path], None]) -> Path:
         """Write a file beside its place, then move it there: readers see the old one or the new.
 
         Args:
             name: the file's name.
             fill: writes the content to the path that it is given.
+
+        Raises:
+            InvalidValue: there is a link of that name.
+            WriteFailed: the disk is full, or takes no file any more; the old one is as it was.
         """
-        target = self.path / name
-        draft = target.with_name(f".{os.getpid()}-{name}")
-        try:
-            fill(draft)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        target = self.check(name)
+        draft = target.with_name(f".{secrets.token_hex(8)}-{name}")
+        with self._told():
+            try:
+                # Made new: a file or a link that waits under this name is an error.
+                os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+                fill(draft)
+                draft.replace(target)
+            finally:
+                draft.unlink(missing_ok=True)
+        return target
+
+    def discard(self) -> None:
+        """Remove the folder with all that is in it."""
+        with self._told():
+            shutil.rmtree(self.path)
+
+    def take(self, other: Folder, name: str) -> Path:
+        """Move a file here from another folder on the same disk."""
+        target = self.check(name)
+        with self._told():
+            (other.path / name).replace(target)
         return target
 
     def remove(self, name: str) -> None:
         """Remove a file of an earlier run, if there is one."""
-        (self.path / name).unlink(missing_ok=True)
+        with self._told():
+            (self.path / name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what the system says into one line with a remedy."""
+        try:
+            yield
+        except OSError as problem:
+            raise WriteFailed(
+                f"results cannot be written to {str(self.path)!r} ({problem.strerror or problem}); "
+                "what was written before is still there; make room, or choose another folder"
+            ) from problem

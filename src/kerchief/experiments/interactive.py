@@ -31,7 +31,9 @@ def interactive_timer(
     bandit = Bandit(
         policy=policy,
         problem=dataclasses.replace(problem, horizon=_ENDLESS),
-        guarantee=dataclasses.replace(guarantee, rounds=_ENDLESS),
+        guarantee=dataclasses.replace(
+            guarantee, rounds=_ENDLESS, delta=min(guarantee.delta, 0.1 / _ENDLESS)
+        ),
         noise=noise,
         seed=0 if noise == "simulated" else None,
     )

@@ -33,7 +33,7 @@ def _policies() -> list[Line]:
             "parent": entry.parent,
             "source": entry.source,
         }
-        for name, entry in POLICIES.items()
+        for name, entry in sorted(POLICIES.items())
     ]
 
 

@@ -1,14 +1,19 @@
-"""What a plan leaves on disk: results after every cell, picture and report at the end."""
+"""What a plan leaves on disk: results after every cell, picture and report at the end.
+
+A folder that holds a finished run keeps it until another one is finished: until then the new files
+grow in a folder of their own inside it, and stay there if the run is interrupted.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from kerchief.experiments.claims import Verdict
 from kerchief.experiments.compare import Finished
-from kerchief.experiments.extras import require_report
+from kerchief.experiments.extras import NEEDS, Extra, missing, require
 from kerchief.experiments.figures import picture
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.plan import Plan
@@ -24,44 +29,85 @@ _TABLE, _ROWS, _REPORT = "results.parquet", "results.json", "report.html"
 
 @dataclasses.dataclass(kw_only=True)
 class Outputs:
-    """The finished cells of one plan, and their files; make it with `Outputs.at`."""
+    """The finished cells of one plan, and their files; make it with `Outputs.at`.
+
+    Attributes:
+        plan: what is played.
+        folder: where the files shall be.
+        draft: where they grow: the same, or a fresh folder inside it.
+        wanted: what is written besides the rows.
+        finished: the cells so far.
+        files: what was written, and where it lies now.
+    """
 
     plan: Plan
     folder: Folder
+    draft: Folder
+    wanted: tuple[Extra, ...]
     finished: list[Finished] = dataclasses.field(default_factory=list)
     files: dict[str, Path] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def at(cls, path: Path, plan: Plan) -> Outputs:
+    def at(cls, path: Path, plan: Plan, *, needed: bool = True) -> Outputs:
         """Check that everything can be written, before anything runs.
 
+        Args:
+            path: the folder.
+            plan: what is played.
+            needed: whether a missing library is an error; else its outputs are not written.
+
         Raises:
-            KerchiefError: the folder cannot be written, or a library for reports is missing.
+            KerchiefError: the folder cannot be written or holds links, or a library is missing.
         """
-        require_report()
-        return cls(plan=plan, folder=Folder.at(path))
+        if needed:
+            require(*NEEDS)
+        folder = Folder.at(path)
+        made = cls(
+            plan=plan,
+            folder=folder,
+            draft=folder,
+            wanted=tuple(one for one in NEEDS if not missing(one)),
+        )
+        for name in made._names().values():
+            folder.check(name)
+        return made
 
     def keep(self, finished: Finished) -> None:
-        """Write the results so far: an interrupted run leaves these files whole."""
+        """Write the results so far: an interrupted run leaves these files whole.
+
+        Raises:
+            WriteFailed: the disk takes no more; what was written before is still there.
+        """
         if not self.finished:
-            # Files of an earlier run must not stand beside the results of this one.
-            self.folder.remove(self._picture)
-            self.folder.remove(_REPORT)
+            self._begin()
         self.finished.append(finished)
-        self.files["table"] = self.folder.write(
-            _TABLE, lambda path: write_table(self.plan, self.finished, path)
-        )
+        if "table" in self.wanted:
+            self._write("table", lambda path: write_table(self.plan, self.finished, path))
         self._write_rows()
 
     def close(self) -> None:
-        """Draw the picture and write the report of whatever was finished."""
+        """Draw the picture and write the report of whatever was finished, and put all in place.
+
+        Raises:
+            WriteFailed: the disk takes no more; what was written before is still there.
+        """
         if not self.finished:
             return
-        image = picture(self.plan, self.finished)
-        page = render(self.plan, self.finished, image)
-        self.files["picture"] = self.folder.write(self._picture, lambda path: _bytes(path, image))
-        self.files["report"] = self.folder.write(_REPORT, lambda path: _bytes(path, page.encode()))
-        self._write_rows()
+        image = picture(self.plan, self.finished) if "picture" in self.wanted else b""
+        if image:
+            self._write("picture", lambda path: _bytes(path, image))
+        if "report" in self.wanted:
+            page = render(self.plan, self.finished, image).encode()
+            self._write("report", lambda path: _bytes(path, page))
+        if self.complete and self.draft != self.folder:
+            self._swap()
+        else:
+            self._write_rows()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell was played."""
+        return len(self.finished) == len(self.plan.cells())
 
     def document(self) -> dict[str, object]:
         """Rows, claims, parameters, versions and files, as one JSON object.
@@ -75,7 +121,7 @@ class Outputs:
                 row.to_dict() | {"printed": printed.get(row.cell.spot)} for row in self.rows()
             ],
             "claims": [dataclasses.asdict(verdict) for verdict in self.verdicts()],
-            "complete": len(self.finished) == len(self.plan.cells()),
+            "complete": self.complete,
             "seconds": self.seconds,
             "parameters": self.plan.parameters(),
             "command": self.plan.command(),
@@ -97,14 +143,52 @@ class Outputs:
         """Wall time of all finished cells, compilation included."""
         return sum(one.wall_seconds for one in self.finished)
 
-    @property
-    def _picture(self) -> str:
-        return f"{self.plan.name}.png"
+    def _begin(self) -> None:
+        """Choose where files grow: what an unfinished run left makes room, a finished one stays."""
+        if _holds_finished(self.folder.path / _ROWS):
+            self.draft = self.folder.inside("unfinished-")
+            return
+        for name in self._names().values():
+            self.folder.remove(name)
+
+    def _swap(self) -> None:
+        """Put every file in its place; the rows, which say that a run is finished, come last."""
+        old, self.draft = self.draft, self.folder
+        for name in NEEDS:
+            if name in self.files:
+                self.files[name] = self.folder.take(old, self._names()[name])
+            else:
+                # Files of an earlier run must not stand beside the results of this one.
+                self.folder.remove(self._names()[name])
+        self._write_rows()
+        old.discard()
+
+    def _names(self) -> dict[str, str]:
+        """The files by their words."""
+        return {
+            "table": _TABLE,
+            "picture": f"{self.plan.name}.png",
+            "report": _REPORT,
+            "rows": _ROWS,
+        }
+
+    def _write(self, name: str, fill: Callable[[Path], None]) -> None:
+        self.files[name] = self.draft.write(self._names()[name], fill)
 
     def _write_rows(self) -> None:
-        self.files["rows"] = self.folder.path / _ROWS
+        self.files["rows"] = self.draft.path / _ROWS
         text = json.dumps(self.document(), indent=2, allow_nan=False) + "\n"
-        self.folder.write(_ROWS, lambda path: _bytes(path, text.encode()))
+        self._write("rows", lambda path: _bytes(path, text.encode()))
+
+
+def _holds_finished(rows: Path) -> bool:
+    """Whether these are the rows of a finished run; what cannot be read is taken for one."""
+    if not rows.exists():
+        return False
+    try:
+        return json.loads(rows.read_text(encoding="utf-8")).get("complete") is not False
+    except (OSError, ValueError, AttributeError):
+        return True
 
 
 def _bytes(path: Path, content: bytes) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from kerchief.experiments.experiment import Reproduction
 from kerchief.experiments.plan import Plan, Player
 from kerchief.experiments.rows import Row, amount
 
-__all__ = ["Beside", "beside"]
-
-# As many worlds as fit beside the label and the bill in a terminal.
-_MOST_WORLDS = 3
+__all__ = ["Beside", "beside", "size_note"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,15 +24,14 @@ class Beside:
     headings: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
 
-    def pages(self) -> list[Beside]:
-        """The same in tables that a terminal can show, with a few worlds each."""
-        starts = range(2, len(self.headings), _MOST_WORLDS)
+    def pages(self, worlds: int) -> list[Beside]:
+        """The same in several tables, of so many worlds each."""
         return [
             Beside(
-                headings=_cut(self.headings, start),
-                lines=tuple(_cut(line, start) for line in self.lines),
+                headings=_cut(self.headings, start, worlds),
+                lines=tuple(_cut(line, start, worlds) for line in self.lines),
             )
-            for start in starts
+            for start in range(2, len(self.headings), worlds)
         ]
 
 
@@ -53,6 +50,21 @@ def beside(plan: Plan, rows: Sequence[Row]) -> Beside:
     return Beside(headings=("", "spent ε, δ", *headings), lines=tuple(lines))
 
 
+def size_note(plan: Plan) -> str:
+    """A sentence where the paper's figures are not shown, since they are for another horizon.
+
+    >>> from kerchief.experiments.catalogue import EXPERIMENTS
+    >>> size_note(EXPERIMENTS["table-two"].plan(quick=True))
+    'The paper printed its figures for 5000 rounds; they are not shown beside 600.'
+    """
+    if not isinstance(plan, Reproduction) or len(plan.printed()) == len(plan.experiment.printed):
+        return ""
+    return (
+        f"The paper printed its figures for {plan.experiment.full.horizon} rounds; they are not "
+        f"shown beside {plan.horizon}."
+    )
+
+
 def _worst(rows: Sequence[Row]) -> str:
     return max(rows, key=lambda row: row.spent_epsilon or 0.0).spent()
 
@@ -64,6 +76,6 @@ def _text(plan: Plan, row: Row | None) -> str:
     return row.regret.text() + ("" if printed is None else f" ({amount(printed)})")
 
 
-def _cut(texts: tuple[str, ...], start: int) -> tuple[str, ...]:
+def _cut(texts: tuple[str, ...], start: int, worlds: int) -> tuple[str, ...]:
     """Label and bill, then a few worlds."""
-    return texts[:2] + texts[start : start + _MOST_WORLDS]
+    return texts[:2] + texts[start : start + worlds]

@@ -16,9 +16,12 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import one_of, positive
 from kerchief.policies import POLICIES, Mode
-from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
 from kerchief.privatizers.protect import Protection
-from kerchief.privatizers.registry import BEST, MECHANISMS_OF
+from kerchief.privatizers.registry import (
+    BEST,
+    MECHANISMS_OF,
+)
 from kerchief.roles.arrange import Arranged, arrange
 from kerchief.simulation.run import AnyEnvironment
 
@@ -319,17 +322,3 @@ class Plan(abc.ABC):
         deltas = dict.fromkeys(delta for _, delta in asked)
         longest = max(cell.horizon for cell in self.cells())
         return tuple(line for delta in deltas for line in delta_warnings(delta, longest))
-
-
-def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
-    """A line, if delta is so large that the promise means little.
-
-    >>> delta_warnings(1e-5, 1000)
-    ()
-    """
-    if delta < 1 / horizon:
-        return ()
-    return (
-        f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
-        "allow to publish one user's data outright; choose a smaller delta",
-    )

@@ -98,6 +98,7 @@ class Proof:
             "name": self.name,
             "kind": self.kind,
             "status": self.status,
+            "note": self.note.as_posix(),
             "summary": self.note.as_posix(),
         }
 

@@ -9,14 +9,17 @@ from collections.abc import Sequence
 from importlib import resources
 
 from kerchief.experiments.compare import Finished
-from kerchief.experiments.extras import require_report
-from kerchief.experiments.paper_table import beside
+from kerchief.experiments.extras import require
+from kerchief.experiments.paper_table import beside, size_note
 from kerchief.experiments.plan import Plan
-from kerchief.experiments.rows import HEADINGS, make_rows
+from kerchief.experiments.rows import HEADINGS, Row, make_rows
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["Promise", "promises", "render"]
+__all__ = ["Promise", "headlines", "promises", "render"]
+
+# Columns of the table that a phone does without.
+_MINOR = ("δ", "spent ε, δ", "µs")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ def render(plan: Plan, finished: Sequence[Finished], picture: bytes) -> str:
     Raises:
         KerchiefError: jinja2 is not installed.
     """
-    require_report()
+    require("report")
     import jinja2
 
     text = resources.files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
@@ -59,7 +62,10 @@ def render(plan: Plan, finished: Sequence[Finished], picture: bytes) -> str:
         complete=len(finished) == planned,
         planned=planned,
         played=len(finished),
+        headlines=headlines(plan, rows),
         headings=HEADINGS,
+        minor=[heading in _MINOR for heading in HEADINGS],
+        note=size_note(plan),
         tables=[
             (plan.caption(contexts), list(group))
             for contexts, group in itertools.groupby(rows, key=lambda row: row.contexts)
@@ -74,6 +80,48 @@ def render(plan: Plan, finished: Sequence[Finished], picture: bytes) -> str:
         versions=versions(),
         machine=machine(),
     )
+
+
+def headlines(plan: Plan, rows: Sequence[Row]) -> list[str]:
+    """For each world, which private bandit did best, and what its privacy costs."""
+    worlds = dict.fromkeys(row.contexts for row in rows)
+    return [
+        _headline(plan.caption(world), [row for row in rows if row.contexts == world])
+        for world in worlds
+    ]
+
+
+def _headline(caption: str, rows: Sequence[Row]) -> str:
+    private = [row for row in rows if row.epsilon is not None]
+    if not private:
+        return f"On {caption}, no private bandit was played to the end."
+    best = min(private, key=lambda row: row.regret.mean)
+    costs = [_beside(best, other) for other in rows if _is_yardstick(best, other)]
+    return (
+        f"On {caption}, {best.cell.player.name} under {best.cell.player.protection} trust at "
+        f"ε = {best.epsilon:g} did best of the private bandits: its regret is {best.regret.text()}"
+        f"{', ' if costs else ''}{' and '.join(costs)}."
+    )
+
+
+def _is_yardstick(best: Row, other: Row) -> bool:
+    """Uniform play, and the non-private parent with widths of the same kind."""
+    if other.epsilon is not None:
+        return False
+    parent = best.cell.player.parents()[0].policy
+    alike = other.policy == parent and other.cell.player.mode == best.cell.player.mode
+    return other.policy == "uniform" or (alike and not other.cell.player.numbers)
+
+
+def _beside(best: Row, other: Row) -> str:
+    """What one regret is beside another."""
+    name = other.cell.player.name
+    whose = "uniform play" if name == "uniform" else f"{name} without privacy"
+    known = f"the {other.regret.text()} of {whose}"
+    if other.regret.mean <= 0:
+        return f"beside {known}"
+    share = best.regret.mean / other.regret.mean
+    return f"{100 * share:.1f} % of {known}" if share < 1 else f"{share:.1f} times {known}"
 
 
 def promises(plan: Plan) -> list[Promise]:

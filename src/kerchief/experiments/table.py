@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kerchief.experiments.compare import Finished
-from kerchief.experiments.extras import require_report
+from kerchief.experiments.extras import require
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.versions import versions
 from kerchief.privacy.guarantee import Trust
@@ -49,7 +49,7 @@ def long_form(plan: Plan, finished: Sequence[Finished]) -> pl.DataFrame:
     Raises:
         KerchiefError: polars is not installed.
     """
-    require_report()
+    require("table")
     import polars as pl
 
     shared = {name: value for name, value in plan.parameters().items() if name not in _CELL}

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import MOST_ROUNDS, between, positive, whole
+from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
@@ -74,19 +74,15 @@ class Grid:
         533
         """
         m = between("noise_multiplier", noise_multiplier, 1e-6, 1e12, closed=True)
-        between("sensitivity", sensitivity, 1e-150, 1e150, closed=True)
-        root = math.sqrt(whole("dimension", dimension, high=2**24))
-        whole("users", users, high=MOST_ROUNDS)
+        sensitivity = between("sensitivity", sensitivity, 1e-150, 1e150, closed=True)
+        dimension = whole("dimension", dimension, high=2**24)
+        users = whole("users", users, high=MOST_ROUNDS)
         enough = max(_LEAST_SCALE, math.sqrt(users / (4 * _ROUNDING)))
-        levels = max(_FINE * root, enough / m)
+        levels = max(_FINE * math.sqrt(dimension), enough / m)
         step = 2.0 ** math.floor(math.log2(sensitivity / levels))
         grid_sensitivity = _grid_sensitivity(sensitivity, step, dimension)
         scale = math.ceil(m * grid_sensitivity * (1 + _margin(m, grid_sensitivity, dimension)))
-        if scale > _MAX_SCALE:
-            raise InvalidValue(
-                f"a noise multiplier of {m:.4g} on {dimension} coordinates needs coins of "
-                f"deviation {scale}; the most is {_MAX_SCALE}: ask for a larger epsilon"
-            )
+        _check_scale(scale, dimension)
         return cls(step=step, scale=scale)
 
 
@@ -186,9 +182,10 @@ class ExactBinomial:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         if math.frexp(positive("step", self.step))[0] != 0.5:
             raise InvalidValue(f"step is {self.step}; it must be a power of two")
-        whole("scale", self.scale, high=_MAX_SCALE)
+        _check_scale(whole("scale", self.scale), self.dimension)
         positive("sensitivity", self.sensitivity)
         whole("dimension", self.dimension)
 
@@ -222,8 +219,17 @@ class ExactBinomial:
 
         Those that do not divide evenly go to the first devices.
         """
-        whole("place", place, low=0, high=whole("users", users) - 1)
+        users = whole("users", users)
+        place = whole("place", place, low=0, high=users - 1)
         return self.trials // users + (place < self.trials % users)
+
+    def check_tosses(self, users: int) -> None:
+        """Refuse a cohort so small that each of its devices would have to toss too many coins.
+
+        Raises:
+            InvalidValue: says what to change.
+        """
+        _check_tosses(self.coins(0, users), self.dimension)
 
     def width(self, users: int) -> int:
         """Bits per coordinate that every device of such a cohort sends: code and coins."""
@@ -304,13 +310,31 @@ def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> NDAr
     >>> bool((heads(7, 100) <= 7).all())
     True
     """
-    whole("coins", coins, low=0, high=_MOST_COINS // whole("size", size))
+    coins, size = whole("coins", coins, low=0), whole("size", size)
+    _check_tosses(coins, size)
     width = -(-coins // 8)
     data = np.frombuffer(randomness(width * size), dtype=np.uint8).reshape(size, width).copy()
     if coins % 8:
         data[:, -1] &= (1 << coins % 8) - 1
     counted: NDArray[np.float64] = np.bitwise_count(data).sum(1, dtype=np.int64).astype(np.float64)
     return counted
+
+
+def _check_scale(scale: int, dimension: int) -> None:
+    if scale > _MAX_SCALE:
+        raise InvalidValue(
+            f"noise on {dimension} coordinates needs coins of deviation {scale}; the most is "
+            f"{_MAX_SCALE}: ask for a larger epsilon or delta, or use fewer dimensions"
+        )
+
+
+def _check_tosses(coins: int, size: int) -> None:
+    if coins * size > _MOST_COINS:
+        raise InvalidValue(
+            f"a device of the smallest cohort would toss {coins} coins for each of {size} numbers; "
+            f"the most is {_MOST_COINS // size}: ask for a larger epsilon or delta, use fewer "
+            "dimensions or longer cohorts, choose shuffling 'bits', or another trust"
+        )
 
 
 def _source(stream: object) -> Callable[[int], bytes]:

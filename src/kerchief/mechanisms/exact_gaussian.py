@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import between, positive, whole
+from kerchief.core.validate import between, plain, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_gaussian
 from kerchief.privacy import events
@@ -63,6 +63,7 @@ class ExactGaussian:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         whole("grid_bits", self.grid_bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
         whole("scale", self.scale, high=MAX_SCALE)
         _check_sensitivity(self.sensitivity, self.grid_bits)

@@ -52,7 +52,7 @@ def below(limit: int, source: Randomness) -> int:
     >>> below(10, lambda count: bytes([17, 0, 0, 0]))
     7
     """
-    whole("limit", limit, high=UNITS)
+    limit = whole("limit", limit, high=UNITS)
     fair = UNITS - UNITS % limit
     while (number := word(source)) >= fair:
         pass

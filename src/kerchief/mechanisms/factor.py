@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.validate import whole
+from kerchief.core.validate import plain, whole
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy import events
 
@@ -40,6 +40,7 @@ class Factor(abc.ABC):
 
     def __post_init__(self) -> None:
         """Check the horizon."""
+        plain(self)
         whole("horizon", self.horizon, high=self.longest)
 
     @property

@@ -44,8 +44,8 @@ class Gaussian:
     @classmethod
     def of(cls, *, noise_multiplier: float, sensitivity: float) -> Gaussian:
         """The noise that a multiplier, once calibrated, asks for."""
-        between("noise_multiplier", noise_multiplier, 0.0, 1e150, closed=True)
-        between("sensitivity", sensitivity, 1e-150, 1e150, closed=True)
+        noise_multiplier = between("noise_multiplier", noise_multiplier, 0.0, 1e150, closed=True)
+        sensitivity = between("sensitivity", sensitivity, 1e-150, 1e150, closed=True)
         return cls(std=noise_multiplier * sensitivity, sensitivity=sensitivity)
 
     def add(self, vector: Array, stream: Stream) -> Array:

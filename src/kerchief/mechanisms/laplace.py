@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import at_least, between, whole
+from kerchief.core.validate import at_least, between, plain, whole
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_laplace
 from kerchief.mechanisms.mechanism import float64_vector
@@ -64,8 +64,8 @@ class Laplace:
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        at_least("epsilon", epsilon, 1e-6)
-        between("taxicab", taxicab, 1e-18, 1e18, closed=True)
+        epsilon = at_least("epsilon", epsilon, 1e-6)
+        taxicab = between("taxicab", taxicab, 1e-18, 1e18, closed=True)
         scale = taxicab / epsilon * (1 + 1e-12)
         return cls(std=2**0.5 * scale, taxicab=taxicab, dimension=whole("dimension", dimension))
 
@@ -126,6 +126,7 @@ class ExactLaplace:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         whole("grid_bits", self.grid_bits, low=-512, high=512)
         whole("scale", self.scale, high=MAX_SCALE)
         between("taxicab", self.taxicab, 1e-18, 1e18, closed=True)

@@ -24,7 +24,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import at_least, between, whole
+from kerchief.core.validate import at_least, between, plain, whole
 from kerchief.mechanisms.ball import BallReport
 from kerchief.mechanisms.exact_integers import UNITS, Randomness, word
 from kerchief.mechanisms.mechanism import float64_vector
@@ -75,9 +75,9 @@ class OneBit(BallReport):
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        at_least("epsilon", epsilon, _LEAST_EPSILON)
-        between("center", center, -1e18, 1e18, closed=True)
-        between("radius", radius, 1e-18, 1e18, closed=True)
+        epsilon = at_least("epsilon", epsilon, _LEAST_EPSILON)
+        center = between("center", center, -1e18, 1e18, closed=True)
+        radius = between("radius", radius, 1e-18, 1e18, closed=True)
         return cls(std=radius * (_HALF / _bias(epsilon)), center=center, radius=radius)
 
     @property
@@ -146,6 +146,7 @@ class ExactOneBit(BallReport):
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         whole("bias", self.bias, high=_HALF - 1)
         between("center", self.center, -1e18, 1e18, closed=True)
         between("radius", self.radius, 1e-18, 1e18, closed=True)

@@ -68,7 +68,7 @@ class PrivUnitG(BallReport):
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        between("radius", radius, 1e-18, 1e18, closed=True)
+        radius = between("radius", radius, 1e-18, 1e18, closed=True)
         return cls(std=radius * unit_noise(epsilon), center=spread_out(center, size), radius=radius)
 
     def add(self, vector: Array, stream: Stream) -> Array:

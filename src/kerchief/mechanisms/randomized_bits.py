@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import between, positive, whole
+from kerchief.core.validate import between, plain, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness, words
 from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
@@ -196,6 +196,7 @@ class ExactResponse:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         whole("bits", self.bits, high=MAX_BITS)
         between("bound", self.bound, 1e-100, 1e100)
         positive("sensitivity", self.sensitivity)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import between, real_array, whole
+from kerchief.core.validate import between, plain, real_array, whole
 from kerchief.mechanisms.ball import BallReport, beside, lifted, spread_out
 from kerchief.mechanisms.exact_integers import UNITS, Randomness, below, word
 from kerchief.mechanisms.mechanism import float64_vector
@@ -90,7 +90,7 @@ class Shortlist(BallReport):
         Raises:
             InvalidValue: a value is out of its bound.
         """
-        between("radius", radius, 1e-18, 1e18, closed=True)
+        radius = between("radius", radius, 1e-18, 1e18, closed=True)
         candidates, listed, units = _design(between("epsilon", epsilon, 1e-6, 1e9, closed=True))
         mean, deviation = _moments(candidates, listed, units)
         return cls(
@@ -169,6 +169,7 @@ class ExactShortlist(BallReport):
 
     def __post_init__(self) -> None:
         """Check every field."""
+        plain(self)
         whole("candidates", self.candidates, low=2, high=_MOST)
         whole("listed", self.listed, high=self.candidates - 1)
         # The best must be likelier than the others: else reports point away from the statistic.

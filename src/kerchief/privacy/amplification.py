@@ -48,9 +48,9 @@ def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
     >>> shuffled_delta(0.15, 1.0, 1000) < 1e-6 < shuffled_delta(0.145, 1.0, 1000)
     True
     """
-    at_least("epsilon", epsilon, 0.0)
-    positive("local_epsilon", local_epsilon)
-    whole("reports", reports)
+    epsilon = at_least("epsilon", epsilon, 0.0)
+    local_epsilon = positive("local_epsilon", local_epsilon)
+    reports = whole("reports", reports)
     if epsilon >= local_epsilon:
         return 0.0
     if not _LEAST_LOCAL < local_epsilon < _MOST_LOCAL:
@@ -78,8 +78,8 @@ def shuffled_epsilon(local_epsilon: float, reports: int, delta: float) -> float:
     >>> round(shuffled_epsilon(1.0, 1000, 1e-6), 3), shuffled_epsilon(4.0, 10, 1e-6) <= 4.0
     (0.149, True)
     """
-    positive("local_epsilon", local_epsilon)
-    between("delta", delta, 0.0, 1.0)
+    local_epsilon = positive("local_epsilon", local_epsilon)
+    delta = between("delta", delta, 0.0, 1.0)
     if shuffled_delta(0.0, local_epsilon, reports) <= delta:
         return 0.0
     found = least(lambda epsilon: shuffled_delta(epsilon, local_epsilon, reports) <= delta)
@@ -94,7 +94,7 @@ def unshuffled_epsilon(epsilon: float, reports: int, delta: float) -> float:
     True
     """
     low, high = positive("epsilon", epsilon), max(_MOST_LOCAL, epsilon)
-    between("delta", delta, 0.0, 1.0)
+    delta = between("delta", delta, 0.0, 1.0)
     # The lower end was tried, or is ε: rounding can make it too small, never too large.
     while low < (midpoint := low + (high - low) / 2) < high:
         keeps = shuffled_delta(epsilon, midpoint, reports) <= delta

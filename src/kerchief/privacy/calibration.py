@@ -62,7 +62,7 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
     >>> round(gaussian_epsilon(1e-5, 3.7306), 4)
     1.0
     """
-    between("delta", delta, 0.0, 1.0)
+    delta = between("delta", delta, 0.0, 1.0)
     if gaussian_delta(0.0, noise_multiplier) <= delta:
         return 0.0
     return least(lambda epsilon: gaussian_delta(epsilon, noise_multiplier) <= delta)
@@ -77,8 +77,8 @@ def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
     >>> round(gaussian_noise_multiplier(1.0, 1e-5), 4)
     3.7306
     """
-    at_least("epsilon", epsilon, 0.0)
-    between("delta", delta, 0.0, 1.0)
+    epsilon = at_least("epsilon", epsilon, 0.0)
+    delta = between("delta", delta, 0.0, 1.0)
     return least(lambda m: gaussian_delta(epsilon, m) <= delta)
 
 
@@ -105,7 +105,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     >>> round(zcdp_epsilon(0.5 / 4.0451**2, 1e-5), 4)
     1.0
     """
-    between("delta", delta, 0.0, 1.0)
+    delta = between("delta", delta, 0.0, 1.0)
     if zcdp_delta(rho, 0.0) <= delta:
         return 0.0
     return least(lambda epsilon: zcdp_delta(rho, epsilon) <= delta)
@@ -117,8 +117,8 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     >>> round((0.5 / zcdp_rho(1.0, 1e-5)) ** 0.5, 4)
     4.0451
     """
-    at_least("epsilon", epsilon, 0.0)
-    between("delta", delta, 0.0, 1.0)
+    epsilon = at_least("epsilon", epsilon, 0.0)
+    delta = between("delta", delta, 0.0, 1.0)
     m = least(lambda m: zcdp_delta(0.5 / m / m, epsilon) <= delta)
     return 0.5 / m / m
 

@@ -107,7 +107,7 @@ def delta_at(events: Iterable[Event], epsilon: float) -> float:
     >>> f"{delta_at([Gaussian(noise_multiplier=3.7306)], 1.0):.3e}"
     '1.000e-05'
     """
-    at_least("epsilon", epsilon, 0.0)
+    epsilon = at_least("epsilon", epsilon, 0.0)
     curves = _curves(frozenset(leaves(events).items()))
     return min((curve.delta(epsilon) for curve in curves), default=1.0)
 
@@ -144,11 +144,11 @@ def discrete_gaussian_noise_multiplier(
     >>> round(discrete_gaussian_noise_multiplier(1.0, 1e-5, scale=2**20, dimension=10), 4)
     3.7306
     """
-    at_least("epsilon", epsilon, 0.0)
-    between("delta", delta, 0.0, 1.0)
-    whole("scale", scale, high=MOST_SCALE)
-    whole("dimension", dimension, high=MOST_SCALE)
-    whole("count", count, high=MOST_SCALE)
+    epsilon = at_least("epsilon", epsilon, 0.0)
+    delta = between("delta", delta, 0.0, 1.0)
+    scale = whole("scale", scale, high=MOST_SCALE)
+    dimension = whole("dimension", dimension, high=MOST_SCALE)
+    count = whole("count", count, high=MOST_SCALE)
 
     def fits(m: float) -> bool:
         event = DiscreteGaussian(sensitivity=scale / m, scale=scale, dimension=dimension)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
-from kerchief.core.validate import at_least, positive, whole
+from kerchief.core.validate import at_least, plain, positive, whole
 
 __all__ = [
     "MOST_SCALE",
@@ -87,6 +87,7 @@ class Gaussian(Event):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         positive("noise_multiplier", self.noise_multiplier)
 
 
@@ -111,6 +112,7 @@ class DiscreteGaussian(Event):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         positive("sensitivity", self.sensitivity)
         whole("scale", self.scale, high=MOST_SCALE)
         whole("dimension", self.dimension, high=MOST_SCALE)
@@ -143,6 +145,7 @@ class Binomial(Event):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         positive("sensitivity", self.sensitivity)
         whole("scale", self.scale, high=MOST_SCALE)
         whole("dimension", self.dimension, high=MOST_SCALE)
@@ -174,6 +177,7 @@ class Laplace(Event):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         positive("noise_multiplier", self.noise_multiplier)
 
 
@@ -194,6 +198,7 @@ class RandomizedResponse(Event):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         positive("epsilon", self.epsilon)
 
 
@@ -213,6 +218,7 @@ class Zcdp(Event):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         at_least("rho", self.rho, 0.0)
 
 
@@ -233,6 +239,7 @@ class Repeated(Event):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         _an_event("event", self.event)
         whole("count", self.count, low=0, high=MOST_SCALE)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kerchief.core.errors import CodecError, InvalidValue
-from kerchief.core.validate import at_least, between, one_of, whole
+from kerchief.core.validate import at_least, between, one_of, plain, whole
 
-__all__ = ["Guarantee", "Trust"]
+__all__ = ["Guarantee", "Trust", "delta_warnings"]
 
 ADJACENCIES = ("replace",)
 
@@ -92,6 +92,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         one_of("trust", str(self.trust), tuple(Trust))
         endless = isinstance(self.epsilon, float) and self.epsilon == math.inf
         if not (self.trust == Trust.NONE and endless):
@@ -105,8 +106,8 @@ class Guarantee:
             whole("rounds", self.rounds)
         object.__setattr__(self, "trust", Trust(self.trust))
 
-    def sentence(self) -> str:
-        """Return the promise in one line.
+    def sentence(self, *others: float) -> str:
+        """Return the promise in one line, which may stand for others that differ in ε alone.
 
         >>> Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL, rounds=20000).sentence()
         "(epsilon=1, delta=1e-05) local differential privacy for one user's context, action and \
@@ -114,8 +115,9 @@ reward, replaced by any other, over 20000 rounds"
         """
         if self.trust is Trust.NONE:
             return f"no differential privacy, {self._over()}"
+        epsilons = " or ".join(f"{epsilon:.6g}" for epsilon in (self.epsilon, *others))
         return (
-            f"(epsilon={self.epsilon:.6g}, delta={self.delta:.6g}) {_ADJECTIVE[self.trust]} "
+            f"(epsilon={epsilons}, delta={self.delta:.6g}) {_ADJECTIVE[self.trust]} "
             f"differential privacy for one {self.unit}'s context, action and reward, "
             f"replaced by any other, {self._over()}"
         )
@@ -188,6 +190,20 @@ reward, replaced by any other, over 20000 rounds"
             f"{_SIDE_DOOR[self.trust]}; settings tuned on private data beforehand; "
             f"the fact of taking part; side channels such as timing."
         )
+
+
+def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
+    """A line, if delta is so large that the promise means little.
+
+    >>> delta_warnings(1e-5, 1000)
+    ()
+    """
+    if delta < 1 / horizon:
+        return ()
+    return (
+        f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
+        "allow to publish one user's data outright; choose a smaller delta",
+    )
 
 
 def _factor(epsilon: float) -> str:

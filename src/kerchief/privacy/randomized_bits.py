@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import MOST_ROUNDS, between, positive, whole
+from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
 from kerchief.privacy.bit_sums import fineness, shift_costs
 from kerchief.privacy.calibration import pure_rho, zcdp_rho
 from kerchief.privacy.curves import RenyiCurve
@@ -87,6 +87,7 @@ class RandomizedBits(Event):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         _check_sizes(self.users, self.bits, self.sensitivity, self.dimension)
         _a_keep(self.keep)
         between("tail", self.tail, 1e-15, 1.0)
@@ -132,7 +133,7 @@ def bits_renyi(event: RandomizedBits) -> Renyi:
 
 def bits_epsilon(event: RandomizedBits, delta: float) -> float:
     """Return the least ε that the profile of one batch implies at this δ."""
-    between("delta", delta, 0.0, 1.0)
+    delta = between("delta", delta, 0.0, 1.0)
     return RenyiCurve(profile=bits_renyi(event)).epsilon(delta)
 
 
@@ -160,7 +161,7 @@ def bits_keep(
     >>> 0.6 < event.keep < 0.9 and bits_epsilon(event, 1e-5) <= 1.0
     True
     """
-    positive("epsilon", epsilon)
+    epsilon = positive("epsilon", epsilon)
     tail = between("delta", delta, 0.0, 1.0) * _TAIL_PART
     _check_sizes(users, whole("bits", bits, high=_MOST_SOUGHT), sensitivity, dimension)
 
@@ -191,8 +192,8 @@ def paper_local_epsilon(keep: float, *, bits: int, dimension: int) -> float:
     >>> round(paper_local_epsilon(0.1, bits=1, dimension=5), 3)
     1.003
     """
-    whole("bits", bits)
-    whole("dimension", dimension)
+    bits = whole("bits", bits)
+    dimension = whole("dimension", dimension)
     return bits * dimension * _log_odds(keep)
 
 
@@ -224,7 +225,7 @@ def local_keep(epsilon: float, *, bits: int, dimension: int, taxicab: float) -> 
     >>> round(keep, 3), local_epsilon(keep, bits=1, dimension=5, taxicab=2**0.5 + 1.5) <= 1.0
     (0.164, True)
     """
-    positive("epsilon", epsilon)
+    epsilon = positive("epsilon", epsilon)
 
     def fits(units: int) -> bool:
         keep = units * KEEP_UNIT
@@ -263,8 +264,8 @@ def batch_length(
     >>> batch_length(1.0, 1e-5, horizon=20_000, dim=2, keep=1 / 9) > 20_000
     True
     """
-    positive("epsilon", epsilon)
-    between("delta", delta, 0.0, 1.0)
+    epsilon = positive("epsilon", epsilon)
+    delta = between("delta", delta, 0.0, 1.0)
     total = whole("bits", bits) * whole("horizon", horizon)
     lie = 1 - between("keep", keep, 0.0, 1.0)
     scale = 32 * whole("dim", dim) * (dim + 3) * math.log(8 * total / delta)
@@ -350,7 +351,7 @@ def _a_multiple(keep: float) -> float:
 
 
 def _log_odds(keep: float) -> float:
-    between("keep", keep, 0.0, 1.0)
+    keep = between("keep", keep, 0.0, 1.0)
     return math.log1p(keep) - math.log1p(-keep)
 
 
@@ -361,5 +362,7 @@ def _last(fits: Callable[[int], bool], epsilon: float) -> int:
         midpoint = (low + high) // 2
         low, high = (midpoint, high) if fits(midpoint) else (low, midpoint)
     if low == 0:
-        raise InvalidValue(f"epsilon is {epsilon}; no keep parameter is small enough for it")
+        raise InvalidValue(
+            f"epsilon is {epsilon}; no keep parameter is small enough for it: ask for a larger one"
+        )
     return low

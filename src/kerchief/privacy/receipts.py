@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
-from kerchief.core.validate import MOST_ROUNDS, whole
+from kerchief.core.validate import MOST_ROUNDS, plain, whole
 from kerchief.privacy.events import Event, Repeated, event_from_dict
 from kerchief.privacy.guarantee import Guarantee
 
@@ -30,6 +30,7 @@ class Cohort:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         whole("first", self.first, low=0, high=MOST_ROUNDS - 1)
         whole("last", self.last, low=self.first + 1, high=MOST_ROUNDS)
 
@@ -77,6 +78,7 @@ class Receipt:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         whole("number", self.number, low=0)
         if not isinstance(self.event, Event):
             raise InvalidValue(f"event is {self.event!r}; it must be an event")

@@ -94,7 +94,7 @@ def settle(receipts: Sequence[Receipt], receipt: Receipt, used: int) -> Receipt:
         CapacityExceeded: more was used than paid for.
         InvalidValue: the receipt is not of this ledger, or is settled already.
     """
-    whole("used", used, low=0)
+    used = whole("used", used, low=0)
     if not 0 <= receipt.number < len(receipts):
         raise InvalidValue(f"receipt {receipt.number} is not in this ledger")
     stored = receipts[receipt.number]

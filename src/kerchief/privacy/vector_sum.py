@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import at_least, between, positive, whole
+from kerchief.core.validate import at_least, between, whole
 
 __all__ = ["VectorSum", "scalar_sum", "vector_sum"]
 
@@ -60,8 +60,9 @@ def vector_sum(*, users: int, size: int, epsilon: float, delta: float) -> Vector
     kerchief.core.errors.InvalidValue: epsilon is 16.0; it must lie in (0.0, 15.0)
     """
     n, s = whole("users", users, low=2), whole("size", size, high=2**24)
-    between("epsilon", at_least("epsilon", epsilon, 1e-9), 0.0, 15.0)
-    log = math.log(4 * s / between("delta", delta, 1e-300, 0.5))
+    epsilon = between("epsilon", at_least("epsilon", epsilon, 1e-9), 0.0, 15.0)
+    delta = between("delta", delta, 1e-300, 0.5)
+    log = math.log(4 * s / delta)
     share = epsilon / (18 * math.sqrt(math.log(2 / delta)))
     levels = math.ceil(max(share * math.sqrt(n) / (6 * math.sqrt(5 * log)), math.sqrt(s), 10))
     coins = math.ceil(180 * levels**2 * log / (share**2 * n))
@@ -79,10 +80,10 @@ def scalar_sum(*, users: int, epsilon: float, delta: float) -> VectorSum:
     40
     """
     n = whole("users", users, low=2)
-    between("epsilon", at_least("epsilon", epsilon, 1e-9), 0.0, 30.0)
+    epsilon = between("epsilon", at_least("epsilon", epsilon, 1e-9), 0.0, 30.0)
     log = math.log(2 / between("delta", delta, 1e-300, 0.5))
     levels = math.ceil(2 * math.sqrt(n))
-    share = positive("epsilon", epsilon) / 2
+    share = epsilon / 2
     coins = math.ceil(180 * levels**2 * log / (share**2 * n))
     if n * coins < 14 * log:
         raise InvalidValue(

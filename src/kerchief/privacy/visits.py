@@ -51,7 +51,7 @@ def visited(event: Event, *, visits: int, apart: bool) -> Event:
     """
     if not isinstance(event, Event):
         raise InvalidValue(f"event is a {type(event).__name__}; it must be an event")
-    whole("visits", visits, high=_MOST_VISITS)
+    visits = whole("visits", visits, high=_MOST_VISITS)
     if apart:
         return Repeated(event=event, count=visits)
     match event:

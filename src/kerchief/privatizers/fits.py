@@ -67,7 +67,7 @@ class Fits:
             horizon: number of users.
         """
         noise = None
-        whole("horizon", horizon, high=MOST_ROUNDS)
+        horizon = whole("horizon", horizon, high=MOST_ROUNDS)
         if noise_multiplier is not None:
             sums = query.fits * query.minimizer.steps
             noise = Gaussian.of(

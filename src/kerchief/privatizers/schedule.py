@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Clock
-from kerchief.core.validate import MOST_ROUNDS, increasing, whole
+from kerchief.core.validate import MOST_ROUNDS, increasing, plain, whole
 from kerchief.privacy.receipts import Cohort
 
 __all__ = ["At", "Every", "OnDemand", "Schedule"]
@@ -36,6 +36,7 @@ class At:
 
     def __post_init__(self) -> None:
         """Check that every batch has a user."""
+        plain(self)
         increasing("ends of batches", self.ends)
 
     @property
@@ -76,6 +77,7 @@ class OnDemand:
 
     def __post_init__(self) -> None:
         """Check the limit."""
+        plain(self)
         whole("limit", self.limit, high=MOST_ROUNDS)
 
     def room(self, used: Array) -> Array:

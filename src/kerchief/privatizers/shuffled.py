@@ -95,6 +95,16 @@ class ShuffledSums(CohortSums):
         """Not where devices toss the coins: a copy forgets a cohort, and with it its coins."""
         return self.idealized
 
+    def exact(self) -> CohortSums:
+        """The twin for deployment: the same coins, tossed on the devices.
+
+        Raises:
+            InvalidValue: the devices of the smallest cohort would toss too many.
+        """
+        if isinstance(self.schedule, At) and self.schedule.ends:
+            self.coins.check_tosses(min(self.schedule.sizes))
+        return super().exact()
+
     @property
     def ends(self) -> tuple[int, ...]:
         """Where cohorts end: in deployment at fixed times, since a device must know its share."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import warnings
 from collections.abc import Mapping
 from typing import Literal
 
@@ -12,12 +13,12 @@ from numpy.typing import ArrayLike
 from kerchief.core import validate
 from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Policy, Tree
-from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue
+from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue, WeakPromise
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.policies import POLICIES, AnyPolicy, Mode
-from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
 from kerchief.privacy.ledger import Ledger, MemoryLedger
 from kerchief.privacy.receipts import Receipt
 from kerchief.privatizers.privatizer import Privatizer
@@ -119,6 +120,9 @@ class Bandit(Guarded):
             BudgetExceeded: the ledger refuses.
             InvalidValue: a value is outside its bound; nothing was charged.
             UnknownName: no such policy, or no privatizer for this trust.
+
+        Warns:
+            WeakPromise: delta is not below 1/horizon.
         """
         validate.one_of("noise", noise, ("exact", "simulated"))
         if ledger is not None and ledger.budget.trust != guarantee.trust:
@@ -139,6 +143,8 @@ class Bandit(Guarded):
             noise=noise,
             seed=_checked_seed(noise, seed),
         )
+        for line in delta_warnings(guarantee.delta, problem.horizon):
+            warnings.warn(line, WeakPromise, stacklevel=2)
         self._start(setup, MemoryLedger(guarantee) if ledger is None else ledger)
         paid = self._engine.open(self._ledger, problem.horizon)
         self._receipts = tuple(receipt for lines in paid.values() for receipt in lines)

@@ -64,13 +64,6 @@ class Ellipsoid(Policy):
             noisy=outlook["moments"].noisy,
         )
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """It takes every release it can get."""
-        return {"moments": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
     def update(self, state: State, name: str, release: Release) -> State:
         """The release is a running total: it replaces the old one."""
         return State(

@@ -146,20 +146,9 @@ class GLOC(Policy):
         """Before any user: empty sums."""
         return State(total=jnp.zeros(self.query.size, jnp.float64))
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """Every release: the next step starts from the last."""
-        return {"steps": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
     def update(self, state: State, name: str, release: Release) -> State:
         """The release is a running total: it replaces the old one."""
         return State(total=release.total)
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """After every round: the next step starts from the last."""
-        return True
 
     def publish(self, state: State) -> Model:
         """Where the iterate is, and the confidence set around θ̂."""

@@ -200,13 +200,6 @@ class GreedyDescent(Policy):
         zero = jnp.zeros(self.query.dim, jnp.float64)
         return State(total=zero, count=jnp.int32(0), iterate=zero, start=jnp.float64(1))
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """It takes every release it can get."""
-        return {"surprises": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
     def update(self, state: State, name: str, release: Release) -> State:
         """One step along what the new reports add up to, 1/(λ(t + t₀)) long."""
         count, norm = release.count.astype(jnp.float64), self.query.norm
@@ -221,10 +214,6 @@ class GreedyDescent(Policy):
             iterate=into_ball(moved, self.radius),
             start=start,
         )
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """After every round: the next report is taken at the newest iterate."""
-        return True
 
     def publish(self, state: State) -> Model:
         """The iterate, and how far it may still be off."""

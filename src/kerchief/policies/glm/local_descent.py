@@ -188,13 +188,6 @@ class LocalDescent(Policy):
             noisy=outlook["gradients"].noisy,
         )
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """It takes every release it can get."""
-        return {"gradients": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
     def update(self, state: State, name: str, release: Release) -> State:
         """What the totals have grown by: scores for the regression, a gradient for the iterate."""
         matrix, gradient = self.query.split(release.total - state.total)
@@ -210,10 +203,6 @@ class LocalDescent(Policy):
             growth=state.growth + growth,
             noisy=state.noisy,
         )
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """After every round: the next gradient is taken at the newest iterate."""
-        return True
 
     def publish(self, state: State) -> Model:
         """Solve the regularized normal equations and set the width."""

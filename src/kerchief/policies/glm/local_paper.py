@@ -172,13 +172,6 @@ class PrintedDescent(Policy):
             noisy=outlook["blocks"].noisy,
         )
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """It takes every release it can get."""
-        return {"blocks": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
     def update(self, state: State, name: str, release: Release) -> State:
         """One step along the newest gradient."""
         gradient = self.query.split(release.total - state.total)[2]
@@ -188,10 +181,6 @@ class PrintedDescent(Policy):
             iterate=into_ball(state.iterate - self.step * gradient, self.radius),
             noisy=state.noisy,
         )
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """After every round: the next gradient is taken at the newest iterate."""
-        return True
 
     def publish(self, state: State) -> Model:
         """The regression of the scores, with the printed ridge and width."""

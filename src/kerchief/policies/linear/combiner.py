@@ -130,13 +130,6 @@ class Combiner(Policy):
             active=jnp.ones(count, bool),
         )
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """Every release: each holds one report."""
-        return {"pair": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
     def update(self, state: State, name: str, release: Release) -> State:
         """Let learners learn, count the reward for the one that was followed, and choose anew."""
         latest, seen = state.seen.next(self.queries["pair"], release)

@@ -155,13 +155,6 @@ class OnlineLinUCB(Policy):
             distance=jnp.float64(0),
         )
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """Every release: each holds one report."""
-        return {"pair": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
     def update(self, state: State, name: str, release: Release) -> State:
         """Let the learner take a step, and count its point among those that are averaged."""
         latest, seen = state.seen.next(self.query, release)

@@ -170,13 +170,6 @@ class PairLinUCB(Policy):
             noisy=outlook["pair"].noisy,
         )
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """Every release: each holds one report."""
-        return {"pair": True}
-
-    def request(self, state: State, name: str) -> None:
-        """Sums need nothing."""
-
     def update(self, state: State, name: str, release: Release) -> State:
         """Add the products of one report, less what noise adds to them on average."""
         latest, seen = state.seen.next(self.query, release)

@@ -98,9 +98,6 @@ class SBLB(Policy):
         """The totals, when a batch ends."""
         return {"moments": ends_now(self.query.batches, clock)}
 
-    def request(self, state: Held, name: str) -> None:
-        """Sums need nothing."""
-
     def update(self, state: Held, name: str, release: Release) -> Held:
         """Hold the new sums if their determinant has grown enough."""
         gram, moment = self.query.split(release.total)

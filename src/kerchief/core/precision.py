@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 
 __all__ = ["double_precision"]
 
 T = TypeVar("T", bound=Callable[..., Any])
-
-_scoped: Callable[[T], T] = jax.enable_x64(True)
 
 
 def double_precision(thing: T) -> T:
@@ -42,14 +41,20 @@ def double_precision(thing: T) -> T:
         return thing
     if inspect.isgeneratorfunction(thing):
         raise TypeError(f"{thing.__qualname__} yields; decorate what it calls")
-    return _scoped(thing)
+
+    @functools.wraps(thing)
+    def scoped(*args: Any, **options: Any) -> Any:
+        with jax.enable_x64(True):
+            return thing(*args, **options)
+
+    return cast(T, scoped)
 
 
 def _wrapped(member: Any) -> Any:
     """A method, class method or property in 64-bit mode; anything else as it is."""
     match member:
         case property(fget=FunctionType() as get):
-            return property(double_precision(get), doc=member.__doc__)
+            return member.getter(double_precision(get))
         case classmethod():
             return classmethod(double_precision(member.__func__))
         case FunctionType():

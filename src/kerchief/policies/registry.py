@@ -10,6 +10,7 @@ from kerchief.core.channel import Channel
 from kerchief.core.contracts import Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, Problem
 from kerchief.core.registry import Registry
 
@@ -72,6 +73,7 @@ class PolicyEntry:
     noises: Mapping[str, str]
     deployable: bool
 
+    @double_precision
     def build(self, problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> Any:
         """The policy, one of `kinds`, for the terms of a promise or for none.
 

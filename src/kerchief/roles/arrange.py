@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerchief.core.errors import InvalidValue
+from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
 from kerchief.policies import POLICIES, AnyPolicy, Mode, Terms
 from kerchief.privacy.guarantee import Trust
@@ -30,6 +31,7 @@ class Arranged:
     privatizers: Mapping[str, Privatizer]
 
 
+@double_precision
 def arrange(
     name: str,
     problem: AnyProblem,

@@ -60,9 +60,10 @@ def script(seed: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     world = SCENERY.init(root.at(WORLD))
 
     def one(round: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        arms = SCENERY.arms(world, Clock(round=round, since={}), root.at(ARMS, round=round))
+        clock = Clock(round=round, since={})
+        arms = SCENERY.arms(world, clock, root.at(ARMS, round=round))
         at = root.at(REWARD, round=round)
-        rewards = jax.vmap(lambda arm: SCENERY.reward(world, arms, arm, at))(jnp.arange(6))
+        rewards = jax.vmap(lambda arm: SCENERY.reward(world, arms, arm, clock, at))(jnp.arange(6))
         return arms.features, arms.allowed, rewards
 
     arms, allowed, rewards = jax.jit(jax.vmap(one))(jnp.arange(HORIZON, dtype=jnp.int32))
@@ -92,7 +93,7 @@ def same(first: Any, second: Any, tolerance: float = 0.0) -> None:
     ],
 )
 def test_a_simulated_bandit_plays_as_the_simulation(trust: str) -> None:
-    policy = POLICIES["linucb"].build(FACTS, "tuned")
+    policy: Any = POLICIES["linucb"].build(FACTS, "tuned")
     privatizers = protect(policy, Protection(guarantee=promise(trust)), horizon=HORIZON)
     scene = Scene(
         policy=policy, privatizers=dict(privatizers), environment=SCENERY, seed=jnp.uint32(SEED)

@@ -102,7 +102,7 @@ def test_names_are_found() -> None:
     assert find("greedy") == Subject(kind="contextual", name="greedy", trust="local")
     assert find("greedy", kind="plain").kind == "plain"
     assert find("greedy", kind="phased", trust="central").trust == "central"
-    with pytest.raises(InvalidValue, match="claims something under local$"):
+    with pytest.raises(InvalidValue, match=r"claims something under local$"):
         find("greedy", kind="plain", trust="central")
     assert find("linucb@paper").trust == "local"
     assert find("coins").runs < find("gaussian").runs

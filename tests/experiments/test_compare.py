@@ -129,7 +129,11 @@ def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("policy", "horizon", "query"),
-    [("dpe", 2000, "answers"), ("tsallis", 300, "loss"), ("two-point", 300, "loss")],
+    [
+        ("dpe", 500, "answers"),
+        ("tsallis", 300, "loss"),
+        pytest.param("two-point", 300, "loss", marks=pytest.mark.nightly),
+    ],
 )
 def test_every_kind_of_bandit_is_played(policy: str, horizon: int, query: str) -> None:
     """In its own world, which nobody named, and under the promise that was asked for."""
@@ -148,4 +152,6 @@ def test_every_kind_of_bandit_is_played(policy: str, horizon: int, query: str) -
     assert set(last.releases) == {query}
     assert (last.releases[query] == horizon) == (query == "loss")
     assert set(last.communication) == ({"reals", "bits"} if policy == "dpe" else set())
-    assert (last.right is not None) == (policy == "tsallis")
+    # A point of a convex set is never the best exactly, and a population names no action.
+    assert last.right == {"dpe": None, "two-point": 0.0}.get(policy, last.right)
+    assert (last.right is None) == (policy == "dpe")

@@ -10,9 +10,9 @@ import pytest
 from kerchief.audits import KINDS, Audit, Subject, entries, find, look, one_run
 from kerchief.audits.picture import picture
 from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
-from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, Trust
 
 RARELY = 1e-3
@@ -80,13 +80,17 @@ def test_views_are_checked() -> None:
 def test_everything_has_an_entry() -> None:
     """Every mechanism, and every deployable bandit under each trust that it claims."""
     listed = {(subject.kind, subject.name, subject.trust) for subject in entries()}
-    names = {"contextual": POLICIES, "phased": PHASED, "plain": CONTEXT_FREE}
+    kinds: dict[str, tuple[type[AnyProblem], set[str]]] = {
+        "contextual": (Problem, {"local", "shuffle", "joint", "central"}),
+        "phased": (PopulationProblem, {"local", "shuffle", "central"}),
+        "plain": (ContextFreeProblem, {"local"}),
+    }
     bandits = {
         (kind, name, trust)
-        for kind, registry in names.items()
-        for name, entry in registry.items()  # type: ignore[attr-defined]
-        for trust in entry.trusts
-        if trust != "none" and getattr(entry, "deployable", "@" not in name)
+        for kind, (problem, trusts) in kinds.items()
+        for name, entry in POLICIES.items()
+        for trust in trusts.intersection(entry.trusts)
+        if problem in entry.problems and "@" not in name
     }
     assert {subject for subject in listed if subject[0] != "mechanism"} == bandits
     assert {name for kind, name, _ in listed if kind == "mechanism"} == set(MECHANISMS)
@@ -98,6 +102,8 @@ def test_names_are_found() -> None:
     assert find("greedy") == Subject(kind="contextual", name="greedy", trust="local")
     assert find("greedy", kind="plain").kind == "plain"
     assert find("greedy", kind="phased", trust="central").trust == "central"
+    with pytest.raises(InvalidValue, match=r"claims something under local$"):
+        find("greedy", kind="plain", trust="central")
     assert find("linucb@paper").trust == "local"
     assert find("coins").runs < find("gaussian").runs
 

@@ -16,35 +16,32 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from kerchief.audits.context_free import Users, plain_views
 from numpy.typing import NDArray
 
 import kerchief.audits
 from kerchief.audits import Audit, look
 from kerchief.audits.canaries import Telltale, count_canaries
-from kerchief.audits.neighbours import neighbours
+from kerchief.audits.neighbours import Losers, Population, neighbours
 from kerchief.audits.phased import Clients, phased_views
 from kerchief.audits.specimens import SPECIMENS
-from kerchief.audits.views import contextual_views
+from kerchief.audits.views import round_views
 from kerchief.core.contracts import Clock, Example, Outlook
 from kerchief.core.losses import GLMLoss
 from kerchief.core.problems import ContextFreeProblem
-from kerchief.core.queries import Loss, Regression
+from kerchief.core.queries import Loss, Regression, UnitBall
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.struct import struct
-from kerchief.environments.population import Population
+from kerchief.environments import Population as Crowd
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.phased import UnitBall
 from kerchief.policies.phased.elimination import Elimination
-from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
 from kerchief.privatizers import Protection
 from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.protect import protect
 from kerchief.privatizers.sums import CohortSums
-from kerchief.simulation import context_free, phases
+from kerchief.roles.arrange import arrange
 
 Floats: TypeAlias = NDArray[np.float64]
 Planted: TypeAlias = Callable[[], Audit]
@@ -112,7 +109,7 @@ def contextual(
     policy, claim = policy or linucb(), promise(trust, epsilon)
     made = protect(policy, Protection(guarantee=claim, mechanism=randomizer), horizon=FACTS.horizon)
     privatizers = {name: change(one) for name, one in made.items()}
-    views = contextual_views(policy=policy, privatizers=privatizers, facts=facts, runs=runs, seed=0)
+    views = round_views(policy=policy, privatizers=privatizers, facts=facts, runs=runs, seed=0)
     return look(name="linucb", claim=claim, views=views, failure=1e-3)
 
 
@@ -172,7 +169,8 @@ def _() -> Audit:
     """An aggregator that shifts a release when a total is above what the first user decides."""
     policy = linucb()
     model = policy.publish(policy.init({"moments": Outlook(noisy=True)}))
-    first, second = (one.told(policy, model) for one in neighbours(policy, FACTS, model))
+    ends = neighbours(policy, FACTS, model)
+    first, second = (one.told(policy, model) for one in ends if isinstance(one, Population))
     place = int(np.abs(first - second).argmax())
     others = Example(features=jnp.full(2, 0.5 / 2**0.5), reward=jnp.asarray(0.0))
     rest = (FACTS.horizon - 1) * float(policy.query.encode(others)[place])
@@ -232,12 +230,12 @@ def _() -> Audit:
 
 # ------------------------------------------------------------------ bandits by phases
 
-CROWD = Population.of(dim=2, arms=4, clients=1000).problem(64)
+CROWD = Crowd.of(dim=2, arms=4, clients=1000).problem(64)
 
 
 def elimination() -> Any:
     """The version whose clients always send averages, which reach the whole sensitivity."""
-    return PHASED["dpe@paper"].make(CROWD, "tuned")
+    return POLICIES["dpe@paper"].build(CROWD, "tuned")
 
 
 def phased(
@@ -249,10 +247,10 @@ def phased(
 ) -> Audit:
     """Audit phased elimination in a short run, with its protection changed."""
     policy, claim = policy or elimination(), promise("central", epsilon)
-    protocol = phases.arrange(policy, claim)
+    made = protect(policy, Protection(guarantee=claim), horizon=CROWD.horizon)
     views = phased_views(
         policy=policy,
-        protocol=dataclasses.replace(protocol, privatizer=change(protocol.privatizer)),
+        privatizers={name: change(one) for name, one in made.items()},
         populations=populations,
         runs=runs,
         seed=0,
@@ -356,16 +354,15 @@ def plainly(
 ) -> Audit:
     """Audit UCB in a short run, with its protection changed."""
     claim = promise("local", epsilon)
-    policy, privatizers = context_free.arrange(
-        partial(CONTEXT_FREE["ucb"].make, GAME, "tuned"), claim, horizon=8, randomizer=randomizer
-    )
+    made: Any = arrange("ucb", GAME, Protection(guarantee=claim, mechanism=randomizer))
     one, other = (
-        dataclasses.replace(Users.of(GAME, sign), half_width=jnp.float32(half_width))
+        dataclasses.replace(Losers.of(GAME, sign), half_width=jnp.float32(half_width))
         for sign in (1.0, -1.0)
     )
-    views = plain_views(
-        policy=policy,
-        privatizers={name: change(one) for name, one in privatizers.items()},
+    views = round_views(
+        policy=made.policy,
+        privatizers={name: change(one) for name, one in made.privatizers.items()},
+        facts=GAME,
         worlds=(one, other),
         runs=runs,
         seed=0,

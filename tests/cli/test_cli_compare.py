@@ -20,6 +20,7 @@ from kerchief.experiments import outputs
 from kerchief.experiments.compare import Finished, compare
 from kerchief.experiments.plan import Cell, Spot, player
 from kerchief.experiments.rows import HEADINGS, Row, Spread
+from kerchief.experiments.runner import arranged
 
 Call = Callable[..., Result]
 SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4, "--epsilon", 1)
@@ -108,6 +109,39 @@ def test_other_worlds_play(call: Call) -> None:
     assert result.exit_code == 0, result.output
 
 
+def test_options_and_numbers_reach_the_world_and_the_policy(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is played is what the flags say, and the command is recorded with them."""
+    seen: list[tuple[Any, Any]] = []
+
+    def play(plan: Any, **rest: Any) -> Iterator[Finished]:
+        cell, world = plan.cells()[-1], plan.environment(plan.world)
+        seen.append((world.problem(plan.horizon), arranged(cell, world.problem(plan.horizon))))
+        yield from ()
+
+    monkeypatch.setattr(playing, "play", play)
+    call("compare", "--policy", "dpe", "--option", "clients=2000", "--number", "growth=0.5")
+    call("compare", "--policy", "ucb", "--option", "gap=0.3", "--number", "width=0.25")
+    (crowd, phased), (_, plain) = seen
+    assert crowd.clients == 2000
+    assert phased.policy.growth == 0.5
+    assert plain.policy.width == 0.25
+
+
+def test_a_world_with_options_is_played(call: Call) -> None:
+    flags = ("--option", "gap=0.3", "--arms", 3, "--horizon", 300, "--replicates", 2, "--json")
+    result = call("compare", "--policy", "tsallis", "--epsilon", 4, *flags)
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["parameters"]["env"] == "chance"
+    assert "gap=0.3" in document["parameters"]["option"]
+    rows = {(row["policy"], row["trust"]): row for row in document["rows"]}
+    # Every wrong arm loses the gap, and uniform play chooses two of three.
+    assert rows["uniform", "none"]["regret"]["mean"] == pytest.approx(0.3 * 300 * 2 / 3, rel=0.15)
+    assert rows["tsallis", "local"]["spent"]["epsilon"] <= 4.0
+
+
 def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
     result = call(*SMALL, "--delta", 0.05, "--contexts", "ball", "--trust", "central", "--json")
     assert result.exit_code == 0
@@ -152,6 +186,15 @@ def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
         (("--device", "tpu"), "choose one of cpu, gpu, auto"),
         (("--out", "/dev/null/x"), "cannot be written"),
         (("--bogus", 1), "--bogus"),
+        (("--epsilon", "1e-320"), "epsilon is 1e-320; it must be finite and at least"),
+        (("--continual", "tree", "--trust", "local"), "no row has joint trust"),
+        (("--continual", "tree", "--policy", "glm-descent"), "no row has joint trust"),
+        (("--env", "linear", "--policy", "dpe"), "policy 'dpe' plays in population"),
+        (("--env", "population"), "policy 'linucb' plays in linear, logistic"),
+        (("--option", "clients"), "is no NAME=VALUE"),
+        (("--option", "clients=5"), "option is 'clients'; this world has"),
+        (("--number", "exploration=x"), "exploration is 'x'; it must be a number"),
+        (("--number", "growth=2"), "number is 'growth'; LinUCB has"),
     ],
 )
 def test_bad_input_is_one_line(

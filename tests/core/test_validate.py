@@ -12,7 +12,7 @@ import pytest
 
 from kerchief.core import validate
 from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import Problem
+from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.privacy import Guarantee, Trust

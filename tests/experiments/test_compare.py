@@ -125,3 +125,33 @@ def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         KerchiefError, match=r"no_such_library: run pip install 'kerchief\[report\]'"
     ):
         Outputs.at(tmp_path, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("policy", "horizon", "query"),
+    [
+        ("dpe", 500, "answers"),
+        ("tsallis", 300, "loss"),
+        pytest.param("two-point", 300, "loss", marks=pytest.mark.nightly),
+    ],
+)
+def test_every_kind_of_bandit_is_played(policy: str, horizon: int, query: str) -> None:
+    """In its own world, which nobody named, and under the promise that was asked for."""
+    plan = Comparison(
+        policies=(policy,), horizon=horizon, replicates=2, trusts=("local",), epsilons=(1.0,)
+    )
+    played = list(compare(plan, ticks=10))
+    assert [one.cell for one in played] == list(plan.cells())
+    for one in played:
+        assert one.regret.shape == (10, 2)
+        assert np.isfinite(one.regret).all()
+        assert (one.regret[-1] > 0).all()
+    last = played[-1]
+    assert last.cell.policy == policy
+    assert 0 < last.spent.epsilon <= 1.0
+    assert set(last.releases) == {query}
+    assert (last.releases[query] == horizon) == (query == "loss")
+    assert set(last.communication) == ({"reals", "bits"} if policy == "dpe" else set())
+    # A point of a convex set is never the best exactly, and a population names no action.
+    assert last.right == {"dpe": None, "two-point": 0.0}.get(policy, last.right)
+    assert (last.right is None) == (policy == "dpe")

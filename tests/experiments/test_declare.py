@@ -7,12 +7,23 @@ import math
 import shlex
 from typing import Any
 
+import jax
 import pytest
 
-from kerchief.core.errors import KerchiefError
+from kerchief.cli.compare import compare as command
+from kerchief.core.errors import InvalidValue, KerchiefError, UnknownName
+from kerchief.core.phases import ANSWERS
+from kerchief.core.problems import PopulationProblem
+from kerchief.environments import Population
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.plan import player
-from kerchief.experiments.runner import width
+from kerchief.experiments.runner import arranged, width
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.privunit import PrivUnitG
+from kerchief.policies import POLICIES
+from kerchief.policies.phased.elimination import Elimination
+from kerchief.privatizers import SHUFFLES
 
 
 def test_yardsticks_and_parents_always_play_along() -> None:
@@ -58,16 +69,38 @@ def test_without_protection_nothing_is_asked() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"link": "linar"}, "did you mean 'linear'"),
+        ({"env": "linar"}, "did you mean 'linear'"),
         ({"contexts": ("bal",)}, "did you mean 'ball'"),
         ({"contexts": ()}, "contexts is empty"),
         ({"policies": ("linucp",)}, "did you mean 'linucb'"),
         ({"policies": ("linucb@book",)}, "no policy is called 'linucb@book'"),
         ({"trusts": ("locl",)}, "did you mean 'local'"),
         (
-            {"policies": ("glm-rare",), "trusts": ("local",), "link": "probit"},
+            {"policies": ("glm-rare",), "trusts": ("local",), "env": "probit"},
             "'glm-rare' supports none, joint",
         ),
+        ({"policies": ("dpe",), "trusts": ("joint",)}, "supports none, local, shuffle, central"),
+        ({"policies": ("greedy",), "env": "chance", "trusts": ("central",)}, "none, local"),
+        ({"policies": ("dpe",), "env": "linear"}, "env is 'linear'; policy 'dpe' plays in popul"),
+        ({"policies": ("linucb", "dpe")}, "env is 'linear'; policy 'dpe' plays in population"),
+        ({"policies": ("tsallis",), "env": "quadratic"}, "plays in chance, counted, alternating"),
+        ({"policies": ("two-point",), "env": "chance"}, "env is 'chance'; policy 'two-point' pl"),
+        ({"env": "chance"}, "policy 'linucb' plays in linear, logistic, probit"),
+        ({"env": "chance", "policies": ("ucb",), "dim": 3}, "option is 'dim'; this world has arms"),
+        ({"options": (("clients", 10),)}, "option is 'clients'; this world has contexts, dim"),
+        ({"options": (("contexts", "ball"),)}, "option is 'contexts'"),
+        ({"dim": 2, "options": (("dim", 3),)}, "option is 'dim', which is given by itself too"),
+        ({"options": ("clients",)}, "options is no tuple of pairs"),
+        ({"numbers": 3}, "numbers is no tuple of pairs"),
+        ({"numbers": (("courage", 1.0),)}, "number is 'courage'; LinUCB has confidence"),
+        ({"numbers": (("exploration", "x"),)}, "exploration is 'x'; it must be a number"),
+        ({"numbers": (("exploration", -1.0),)}, "exploration is -1.0; it must be finite and at"),
+        ({"policies": ("dpe",), "options": (("clients", 0.5),)}, "clients is 0.5"),
+        ({"policies": ("dpe",), "shuffling": "bits"}, "leave it at 'best'"),
+        ({"trusts": ("local",), "continual": "tree"}, "no row has joint trust"),
+        ({"trusts": ("joint",), "shuffling": "bits"}, "no row has shuffle trust"),
+        ({"trusts": ("central",), "randomizer": "laplace"}, "no row has local trust"),
+        ({"epsilons": (1e-320,)}, "epsilon is 1e-320; it must be finite and at least"),
         ({"policies": ("uniform",), "trusts": ("local",)}, "'uniform' supports none"),
         ({"continual": "dubling"}, "did you mean 'doubling'"),
         ({"continual": "toeplitz", "horizon": 20_001}, "at most 20000"),
@@ -107,19 +140,138 @@ def test_a_large_delta_is_allowed_with_a_warning() -> None:
     assert Comparison(horizon=1000, delta=0.5, trusts=("none",)).warnings() == ()
 
 
-def test_the_command_names_every_parameter() -> None:
-    comparison = Comparison(contexts=("starved",), epsilons=(0.1, 3.0), fewest=2, seed=7)
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        Comparison(contexts=("starved",), epsilons=(0.1, 3.0), fewest=2, seed=7),
+        Comparison(
+            policies=("dpe", "pe"),
+            options=(("clients", 50_000), ("spread", 0.2)),
+            numbers=(("growth", 0.5),),
+            trusts=("local", "central"),
+            randomizer="laplace",
+        ),
+        Comparison(policies=("tsallis",), arms=3, options=(("gap", 0.3),)),
+        Comparison(policies=("two-point",), env="absolute", noise=0.25, mode="theory"),
+    ],
+    ids=lambda comparison: str(comparison.world),
+)
+def test_the_command_names_every_parameter(comparison: Comparison) -> None:
+    """And played again, it is the same comparison: the same cells in the same worlds."""
     words = shlex.split(comparison.command())
     flags = [word for word in words if word.startswith("--")]
     assert set(flags) == {f"--{name.replace('_', '-')}" for name in comparison.parameters()}
-    assert len(dataclasses.fields(comparison)) == len(comparison.parameters())
-    assert words.count("--epsilon") == 2
+    assert words.count("--epsilon") == len(comparison.epsilons)
+    read = command.make_context("compare", words[2:]).params
+    declared = {name: read[name] for name in read if name not in ("device", "out", "as_json")}
+    assert set(declared) == {field.name for field in dataclasses.fields(Comparison)}
+    again = Comparison(**declared)
+    assert again.parameters() == comparison.parameters()
+    assert again.cells() == comparison.cells()
+    for cell in again.cells():
+        one, other = (plan.environment(cell.contexts) for plan in (again, comparison))
+        assert str(jax.tree.structure(one)) == str(jax.tree.structure(other))
+        assert jax.tree.leaves(one) == jax.tree.leaves(other)
+
+
+HOMES = {
+    "dpe": "population",
+    "pe": "population",
+    "tsallis": "chance",
+    "kl-ucb": "chance",
+    "lil-ucb": "counted",
+    "two-point": "quadratic",
+    "one-point": "quadratic",
+}
+
+
+@pytest.mark.parametrize(("policy", "world"), list(HOMES.items()))
+def test_every_kind_of_bandit_plays_in_a_world_of_its_own(policy: str, world: str) -> None:
+    """Under every trust that it supports, beside the yardsticks, where no world is named."""
+    comparison = Comparison(policies=(policy,), horizon=2000, epsilons=(1.0,), replicates=2)
+    assert comparison.world == world
+    assert {cell.contexts for cell in comparison.cells()} == {world}
+    private = [trust for trust in POLICIES[policy].trusts if trust != "none"]
+    assert [(cell.policy, cell.trust) for cell in comparison.cells()] == [
+        *((name, "none") for name in ("uniform", "greedy", policy)),
+        *((policy, trust) for trust in private),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("world", "trusts"),
+    [
+        ("linear", ("local", "shuffle", "joint", "central")),
+        ("population", ("local", "shuffle", "central")),
+        ("chance", ("local",)),
+        ("quadratic", ("local",)),
+    ],
+)
+def test_greedy_play_is_private_where_its_world_allows_it(
+    world: str, trusts: tuple[str, ...]
+) -> None:
+    """Phases have no prefix totals, and single reports no totals at all."""
+    options = {"contexts": ("ball",)} if world == "linear" else {}
+    cells = Comparison(env=world, policies=("greedy",), epsilons=(1.0,), **options).cells()  # type: ignore[arg-type]
+    assert tuple(cell.trust for cell in cells if cell.asked) == trusts
+
+
+def test_options_and_numbers_reach_the_world_and_the_policy() -> None:
+    crowd = Comparison(
+        policies=("dpe",),
+        trusts=("central",),
+        epsilons=(1.0,),
+        options=(("clients", 2000),),
+        numbers=(("growth", 0.5), ("growth", 0.75)),
+    )
+    cell = crowd.cells()[-1]
+    problem = crowd.environment("population").problem(crowd.horizon)
+    assert isinstance(problem, PopulationProblem)
+    assert problem.clients == 2000
+    policy = arranged(cell, problem).policy
+    assert isinstance(policy, Elimination)
+    assert policy.growth == 0.75
+    parent: Any = arranged(crowd.cells()[2], problem).policy
+    assert parent.growth != 0.75
+    coins: Any = Comparison(policies=("ucb",), options=(("gap", 0.3),)).environment("chance")
+    assert coins.gap == 0.3
+
+
+def test_a_yardstick_has_parents_too() -> None:
+    assert player("greedy", trust="local", epsilon=1).parents() == (
+        player("greedy"),
+        player("greedy", mode="theory"),
+    )
+
+
+def _protected(policy: str, **words: Any) -> Any:
+    who = player(policy, epsilon=1.0, **words)
+    problem = Population.of(dim=2, arms=5, clients=2000).problem(2000)
+    return who.arrange(problem, who.promise(1e-5, 2000)).privatizers[ANSWERS]
+
+
+def test_phases_are_protected_by_the_noise_that_was_named() -> None:
+    for word, kind in (("privunit", PrivUnitG), ("gaussian", Gaussian), ("laplace", Laplace)):
+        (noise,) = _protected("dpe", trust="local", mechanism=word).noises
+        assert type(noise) is kind
+    (best,) = _protected("dpe", trust="local").noises
+    assert type(best) is PrivUnitG
+    (paper,) = _protected("dpe@paper", trust="local").noises
+    assert type(paper) is Gaussian
+
+
+@pytest.mark.parametrize("word", [word for word in SHUFFLES if word != "best"])
+def test_phases_are_not_shuffled_by_the_size_of_a_cohort(word: str) -> None:
+    with pytest.raises(InvalidValue, match=f"shuffling is '{word}'.*leave it at 'best'"):
+        _protected("pe", trust="shuffle", mechanism=word)
+    with pytest.raises(UnknownName, match=f"no randomizer is called '{word}'"):
+        player("pe", trust="local", epsilon=1.0, mechanism=word)
 
 
 def test_long_histories_play_in_smaller_chunks() -> None:
     """A million rows of six numbers, for each of a thousand replicates, would not fit."""
     long = Comparison(
-        link="probit",
+        env="probit",
         contexts=("ball",),
         policies=("glm-rare",),
         trusts=("joint",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import partial
 from typing import Any
 
@@ -91,15 +92,20 @@ def test_a_world_may_have_rounds_of_its_own() -> None:
 
 def test_numbers_are_replaced(finished: list[Finished]) -> None:
     problem = make_environment(link="probit", dim=2, arms=3, radius=2.0).problem(10)
-    assert BOLD.make(problem, 1e-5).exploration == 2.0  # type: ignore[attr-defined]
+    bold: Any = BOLD.arrange(problem, BOLD.promise(1e-5, 10)).policy
+    assert bold.exploration == 2.0
     rows = {row.cell.spot: row for row in make_rows(finished)}
     plain, bold = rows[at(PRIVATE, "S=2")], rows[at(BOLD, "S=2")]
     assert plain.regret != bold.regret
     assert bold.to_dict()["numbers"] == {"exploration": 2.0}
+    free = player("linucb").promise(1e-5, 10)
     with pytest.raises(InvalidValue, match="number is 'courage'; LinUCB has confidence, damping"):
-        player("linucb", courage=1.0).make(problem, 1e-5)
+        player("linucb", courage=1.0).arrange(problem, free)
     with pytest.raises(InvalidValue, match="number is 'query'"):
-        player("linucb", query=1.0).make(problem, 1e-5)
+        player("linucb", query=1.0).arrange(problem, free)
+    for wrong in (-1.0, math.nan, math.inf, "x"):
+        with pytest.raises(InvalidValue, match="exploration is"):
+            player("linucb", exploration=wrong).arrange(problem, free)  # type: ignore[arg-type]
 
 
 def test_the_table_has_a_column_a_world(finished: list[Finished]) -> None:

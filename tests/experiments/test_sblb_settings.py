@@ -24,18 +24,22 @@ HORIZON, DELTA = 20_000, 1e-5
 PROBLEM = make_environment(contexts="orthant", dim=2, arms=10).problem(HORIZON)
 
 
-def batches(one: Paced) -> tuple[int, ...]:
-    policy = one.make(PROBLEM, DELTA)
+def made(one: Paced) -> Mended:
+    policy = one.arrange(PROBLEM, one.promise(DELTA, HORIZON)).policy
     assert isinstance(policy, Mended)
-    return policy.query.batches
+    return policy
+
+
+def batches(one: Paced) -> tuple[int, ...]:
+    return made(one).query.batches
 
 
 def test_equal_batches_of_the_length_that_was_named() -> None:
-    one = paced(300, epsilon=1.0, shuffling="bit")
+    one = paced(300, epsilon=1.0, mechanism="bit")
     assert batches(one) == tuple(range(300, HORIZON + 1, 300))
     assert one.label() == "sblb length=300 shuffle, bit ε=1"
     assert one.parents() == player("sblb", trust="shuffle", epsilon=1.0).parents()
-    other = paced(301, epsilon=1.0, shuffling="bit")
+    other = paced(301, epsilon=1.0, mechanism="bit")
     assert one != other
     assert len({one, other}) == 2
 
@@ -43,10 +47,8 @@ def test_equal_batches_of_the_length_that_was_named() -> None:
 @pytest.mark.parametrize(("one", "model"), [(LOCAL[0], 0.048), (LOCAL[1], 0.478), (REGRET, 1.0)])
 def test_a_setting_makes_three_promises(one: Paced, model: float) -> None:
     """To the device's wire, of the shuffler's output and of the model; all nearly used up."""
-    policy = one.make(PROBLEM, DELTA)
-    assert isinstance(policy, Mended)
     sums = BitSums.of(
-        policy.query, epsilon=one.epsilon, delta=DELTA, schedule=At(ends=(LENGTH,)), bits=1
+        made(one).query, epsilon=one.epsilon, delta=DELTA, schedule=At(ends=(LENGTH,)), bits=1
     )
     views = sums.views(DELTA)
     assert one.epsilon == model

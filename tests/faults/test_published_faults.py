@@ -33,6 +33,7 @@ from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Fitted, Tr
 from kerchief.core.errors import KerchiefError
 from kerchief.core.linalg import svec
 from kerchief.core.losses import GLMLoss
+from kerchief.core.phases import Phase
 from kerchief.core.queries import Gram, Regression, clip_features
 from kerchief.core.random import DEVICE, Stream
 from kerchief.core.struct import struct
@@ -43,14 +44,13 @@ from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.policies import POLICIES
 from kerchief.policies.glm.rare_switching import RarelySwitching
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.registry import POLICIES
+from kerchief.policies.phased.elimination import Elimination
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust
 from kerchief.privacy import events as what
 from kerchief.privatizers import TRUSTS, CohortSums, PrefixSums, Protection, protect
 from kerchief.privatizers.fits import Fits, History
-from kerchief.privatizers.registry import Entry
+from kerchief.privatizers.registry import PrivatizerEntry
 from kerchief.roles import Bandit
-from kerchief.simulation.phases import arrange
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 FAULTS: dict[str, Callable[[], str]] = {}
@@ -94,7 +94,9 @@ def sums(
         plain: Any = TRUSTS[trust].make(query, noise_multiplier, horizon)
         return plain.with_noise(lambda noise: build(noise, query))  # type: ignore[no-any-return]
 
-    return Protocol.of(trust, Entry(make=make, summary="a planted fault"), epsilon=epsilon)
+    return Protocol.of(
+        trust, PrivatizerEntry(make=make, summary="a planted fault"), epsilon=epsilon
+    )
 
 
 def fits(kind: type[Fits]) -> Protocol:
@@ -125,7 +127,9 @@ def rare(kind: type[RarelySwitching], **changed: type) -> Case:
         parts = {name: part(**vars(getattr(plain, name))) for name, part in changed.items()}
         return kind(**{**vars(plain), **parts, "threshold": 0.05, "damping": 0.8})
 
-    return Case.of("glm-rare-explore", dataclasses.replace(entry, make=make, kind=kind), "joint")
+    return Case.of(
+        "glm-rare-explore", dataclasses.replace(entry, make=make, kinds=(kind,)), "joint"
+    )
 
 
 POLICY, PRIVATIZER = dict(yield_policy_checks()), dict(yield_privatizer_checks())
@@ -233,7 +237,7 @@ def _redrawn() -> str:
         plain = TRUSTS["joint"].make(query, noise_multiplier, horizon)
         return PrefixSums(query=query, schedule=plain.schedule, noise=Redrawn(**vars(tree)))
 
-    protocol = Protocol.of("joint", Entry(make=make, summary="a planted fault"))
+    protocol = Protocol.of("joint", PrivatizerEntry(make=make, summary="a planted fault"))
     return by_law(PRIVATIZER.items(), CHARGED, protocol)
 
 
@@ -302,13 +306,17 @@ def _unbounded_reward() -> str:
 def _two_phases() -> str:
     """Clients are drawn anew in every phase, and phases are composed in parallel."""
 
-    def drawn_again(policy: Any, guarantee: Guarantee) -> Any:
-        protocol = arrange(policy, guarantee)
-        first, second, third, *rest = protocol.phases
-        again = dataclasses.replace(third, first=second.first)
-        return dataclasses.replace(protocol, phases=(first, second, again, *rest))
+    @struct
+    class DrawnAgain(Elimination):
+        def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
+            first, second, third, *rest = Elimination.phases(self, noise)
+            return (first, second, dataclasses.replace(third, first=second.first), *rest)
 
-    case = PhasedCase(name="pe", entry=PHASED["pe"], trust="central", arrange=drawn_again)
+    def make(problem: Any, mode: Any) -> DrawnAgain:
+        return DrawnAgain(**vars(POLICIES["pe"].build(problem, mode)))
+
+    entry = dataclasses.replace(POLICIES["pe"], make=make)
+    case = PhasedCase(name="pe", entry=entry, trust="central")
     return by_law(yield_phased_checks(), "one client moves one release", case)
 
 
@@ -401,7 +409,7 @@ SOUND: list[tuple[Mapping[str, Any], str, Callable[[], Any]]] = [
     (
         dict(yield_phased_checks()),
         "one client moves one release",
-        lambda: PhasedCase(name="pe", entry=PHASED["pe"], trust="central"),
+        lambda: PhasedCase(name="pe", entry=POLICIES["pe"], trust="central"),
     ),
 ]
 

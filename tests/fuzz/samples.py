@@ -18,17 +18,18 @@ from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
-from kerchief.core.queries import Gram, Regression
+from kerchief.core.queries import Gram, Loss, Regression
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.gaussian import Gaussian as NormalNoise
 from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.policies.linear.online import descent
 from kerchief.privacy import (
     Cohort,
     Composed,
-    DiscreteGaussian,
     Event,
+    DiscreteGaussian,
     Gaussian,
     Guarantee,
     Laplace,
@@ -42,7 +43,8 @@ from kerchief.privacy import (
 )
 from kerchief.privacy.randomized_bits import RandomizedBits
 from kerchief.privacy.receipts import write_ledger
-from kerchief.privatizers.schedule import At
+from kerchief.privatizers.schedule import At, Every
+from kerchief.privatizers.sums import CohortSums
 
 __all__ = ["CROWD", "FACTS", "GAME", "OWN", "PROBLEMS", "SAMPLES"]
 
@@ -121,6 +123,12 @@ _ALL = tuple(
     for i, event in enumerate(_EVENTS)
 )
 _WRITTEN = (write_ledger(_PROMISE, _RECEIPTS), write_ledger(_PROMISE, _ALL))
+_REPORTS = CohortSums(
+    query=Loss(low=0.0, high=1.0),
+    schedule=Every(),
+    device=NormalNoise.of(noise_multiplier=2.0, sensitivity=1.0),
+    aggregator=None,
+)
 _WORDS = {
     "contexts": tuple(CONTEXTS),
     "continual": ("best", "tree", "doubling"),
@@ -168,6 +176,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "fits": (3,),
     "fixed": (None, 7),
     "gap": (0.2, 0.0),
+    "guarantee": (_PROMISE,),
     "grid_bits": (10,),
     "groups": (1, 2),
     "growth": (1.6, 2.0),
@@ -181,15 +190,18 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "limit": (3,),
     "lipschitz": (2.0,),
     "mean": (0.5,),
+    "mechanism": (None, "best", "gaussian"),
     "minimizer": (_STEPS, GradientDescent(steps=3, radius=1.0, clip=1.0)),
     "mode": ("tuned", "theory"),
     "noise": (0.5,),
     "noise_multiplier": (4.0, 1.0),
     "number": (0, 3),
+    "offset": (0.0, 0.5),
     "once": (True, False),
     "patience": (None, 0.01),
     "policies": (("linucb",), ("linucb", "greedy")),
     "printed": (True, False),
+    "privatizer": (_REPORTS,),
     "problem": (_PROBLEM, _LOGISTIC),
     "query": _SUMS,
     "receipts": (_RECEIPTS, _ALL),
@@ -281,9 +293,13 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "epsilons": ((1.0,), (0.5, 2.0)),
         "dim": (2, 3),
         "arms": (3,),
-        "continual": ("tree", "doubling"),
+        "env": ("linear", None, "logistic"),
+        "options": ((), (("fewest", 1),)),
+        "numbers": ((), (("exploration", 0.5),)),
+        "continual": ("best", "tree"),
         "shuffling": ("best",),
-        "trusts": (("local",), ("none",), ("central", "local")),
+        "randomizer": ("best", "gaussian"),
+        "trusts": (("local",), ("none",), ("central", "local"), ("joint", "local")),
     },
     "experiments.plan:player": {"policy": ("linucb", "tsallis")},
     "mechanisms.binomial:Binomial.of": {"users": (1000,)},
@@ -317,6 +333,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "privacy.receipts:Receipt.from_dict": {"data": tuple(one.to_dict() for one in _ALL)},
     "privacy.ledger:MemoryLedger.loads": {"text": _WRITTEN},
     "privacy.receipts:read_ledger": {"text": _WRITTEN},
+    "privatizers.protect:Protection": {"mechanism": ("best", "gaussian")},
     "privatizers.fits:Fits.of": {"query": (_LOSS,), "noise_multiplier": (None, 4.0)},
     "privatizers.shuffled_fits:ShuffledFits.of": {
         "query": (_LOSS,),

@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from click.testing import CliRunner
-from kerchief.simulation.context_free import arrange as arrange_plain
 from tests.fuzz.samples import SAMPLES
 from tests.fuzz.targets import Target
 
@@ -35,7 +34,6 @@ from kerchief.core.random import Stream
 from kerchief.environments import ChanceArms, Population, make_environment
 from kerchief.experiments.folder import Folder
 from kerchief.policies import POLICIES
-from kerchief.policies.registry import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
 from kerchief.roles import (
@@ -49,9 +47,9 @@ from kerchief.roles import (
     Shuffler,
     drive,
 )
+from kerchief.roles.arrange import Arranged, arrange
 from kerchief.roles.messages import Ask, Batch, Message, Mixed, Post, Reports
-from kerchief.simulation import simulate, simulate_context_free, simulate_phases
-from kerchief.simulation.phases import arrange as arrange_phases
+from kerchief.simulation import simulate
 
 __all__ = ["BY_HAND", "sessions"]
 
@@ -121,7 +119,7 @@ def _texts() -> tuple[str, ...]:
     """One text of every kind that is ever written, messages of every role first."""
     clock = Clock(round=jnp.int32(0), since={"moments": jnp.int32(1)})
     report = {"moments": np.arange(5.0)}
-    policy = POLICIES["linucb"].build(FACTS, "tuned")
+    policy: Any = POLICIES["linucb"].build(FACTS, "tuned")
     values: tuple[Any, ...] = (
         Reports(ticket="a", answers=report),
         Batch(answers=(report, report)),
@@ -369,24 +367,22 @@ class _Echo:
 
 
 @functools.cache
-def _questions(name: str) -> tuple[Any, Any]:
+def _questions(name: str) -> Arranged:
     problems = {
         "tsallis": ContextFreeProblem(horizon=2000, low=0.0, high=1.0, arms=3),
         "two-point": ContextFreeProblem(
             horizon=2000, low=0.0, high=1.0, domain=Ball(dim=2), lipschitz=1.0
         ),
     }
-    make = functools.partial(CONTEXT_FREE[name].make, problems[name], "tuned")
-    return arrange_plain(make, promise("local"), horizon=2000)
+    return arrange(name, problems[name], Protection(guarantee=promise("local")))
 
 
 _ACTIONS = {"tsallis": np.array(1), "two-point": np.array([[0.1, 0.2], [0.3, 0.4]])}
 
 
 def _answer(*, name: str, round: Any, losses: Any) -> None:
-    policy, privatizers = _questions(name)
     ledger = MemoryLedger(promise("local", epsilon=9.0))
-    device = Answerer(policy=policy, privatizer=privatizers["loss"], ledger=ledger)
+    device = Answerer(_questions(name), ledger=ledger)
     with unchanged(ledger):
         report = device.answer(round, _ACTIONS[name], losses)
     assert len(ledger.receipts) == 1, "a report without a charge"
@@ -399,12 +395,9 @@ def _asker(name: str) -> list[Asker]:
 
 
 def _learn(*, name: str, report: Any) -> None:
-    policy, privatizers = _questions(name)
     kept = _asker(name)
     if not kept or kept[0].stopped:
-        kept[:] = [
-            Asker(policy=policy, privatizers=privatizers, ledger=MemoryLedger(promise("local")))
-        ]
+        kept[:] = [Asker(_questions(name), ledger=MemoryLedger(promise("local")))]
     server = kept[0]
     action, before = server.ask(), server.round
     finite(action)
@@ -420,10 +413,12 @@ def _learn(*, name: str, report: Any) -> None:
 
 
 def _protect(**arguments: Any) -> None:
-    epsilon, delta, trust = (arguments.pop(name) for name in ("epsilon", "delta", "trust"))
+    names = ("epsilon", "delta", "trust", "mechanism")
+    epsilon, delta, trust, mechanism = (arguments.pop(name) for name in names)
     guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=trust)
     policy, _ = _linucb("local")
-    privatizers = protect(policy, Protection(guarantee=guarantee), **arguments)
+    protection = Protection(guarantee=guarantee, mechanism=mechanism)
+    privatizers = protect(policy, protection, **arguments)
     for privatizer in privatizers.values():
         for noise in privatizer.noises:
             finite(noise.std)
@@ -438,33 +433,30 @@ def _sizes(run: Callable[..., Any]) -> Callable[..., None]:
     return call
 
 
-def _simulate(**sizes: Any) -> None:
-    world = make_environment(dim=2, arms=3)
-    policy = POLICIES["uniform"].build(world.problem(50), "tuned")
+def _simulate(world: Any, **sizes: Any) -> None:
+    policy = POLICIES["uniform"].build(world.problem(20), "tuned")
     simulate(policy=policy, privatizers={}, environment=world, **sizes)
 
 
-def _simulate_plain(**sizes: Any) -> None:
-    world = ChanceArms.of(arms=3)
-    make = functools.partial(CONTEXT_FREE["uniform"].make, world.problem(20), "tuned")
-    policy, privatizers = arrange_plain(make, promise("none"), horizon=20)
-    simulate_context_free(policy=policy, privatizers=privatizers, environment=world, **sizes)
+_WORLDS = {
+    "": make_environment(dim=2, arms=3),
+    " without contexts": ChanceArms.of(arms=3),
+    " by phases": Population.of(dim=2, arms=3, clients=20),
+}
 
 
-def _simulate_phases(**sizes: Any) -> None:
-    population = Population.of(dim=2, arms=3, clients=20)
-    policy = PHASED["uniform"].make(population.problem(50), "tuned")
-    simulate_phases(
-        policy=policy,
-        protocol=arrange_phases(policy, promise("none")),
-        population=population,
-        **sizes,
-    )
+def _arrange(*, policy: Any, mode: Any, numbers: Any, **promised: Any) -> None:
+    guarantee = Guarantee(**{name: promised[name] for name in ("epsilon", "delta", "trust")})
+    protection = Protection(guarantee=guarantee, mechanism=promised["mechanism"])
+    made = arrange(policy, FACTS, protection, mode=mode, numbers=numbers)
+    for privatizer in made.privatizers.values():
+        for noise in privatizer.noises:
+            finite(noise.std)
 
 
 def _drive(*, ticks: Any, replicates: Any, first_replicate: Any, **sizes: Any) -> None:
     world = make_environment(dim=2, arms=3)
-    policy = POLICIES["uniform"].build(world.problem(50), "tuned")
+    policy: Any = POLICIES["uniform"].build(world.problem(50), "tuned")
     drive(policy=policy, privatizers={}, environment=world, replicate=first_replicate, **sizes)
 
 
@@ -586,9 +578,7 @@ def sessions() -> list[Target]:
                 "noise": ("exact",),
                 "seed": (None,),
                 "mode": ("tuned",),
-                "continual": ("best", "tree"),
-                "shuffling": ("best",),
-                "randomizer": ("best", "gaussian"),
+                "mechanism": ("best", "gaussian"),
                 "epsilon": (1.0,),
                 "delta": (1e-6,),
                 "trust": ("local", "central", "none"),
@@ -641,26 +631,41 @@ def sessions() -> list[Target]:
             )
         ),
         Target(
-            name="privatizers.registry:protect",
+            name="privatizers.protect:protect",
             call=_protect,
             samples={
                 "epsilon": (1.0, 0.1),
                 "delta": (1e-5,),
                 "trust": ("local", "central", "joint"),
                 "horizon": (60, 1000),
-                "continual": ("tree", "doubling", "toeplitz"),
-                "shuffling": ("best",),
-                "randomizer": ("best", "gaussian"),
+                "mechanism": ("best", "gaussian", "tree", "doubling", "toeplitz"),
             },
             closed=closed({"trust"}),
+            weight=0.1,
+        ),
+        Target(
+            name="roles.arrange:arrange",
+            call=_arrange,
+            samples={
+                "policy": ("linucb", "greedy"),
+                "mode": ("tuned", "theory"),
+                "numbers": ({}, {"exploration": 0.5}),
+                "epsilon": (1.0, 0.1),
+                "delta": (1e-5,),
+                "trust": ("local", "central", "joint"),
+                "mechanism": ("best", "laplace"),
+            },
+            closed=closed({"mode", "trust"}),
+            held=closed({"numbers"}),
             weight=0.1,
         ),
         *(
             Target(name=name, call=_never(call), samples=_SIZES, weight=0.1)
             for name, call in (
-                ("simulation.run:simulate", _sizes(_simulate)),
-                ("simulation.context_free:simulate_context_free", _sizes(_simulate_plain)),
-                ("simulation.phases:simulate_phases", _sizes(_simulate_phases)),
+                *(
+                    (f"simulation.run:simulate{what}", _sizes(functools.partial(_simulate, world)))
+                    for what, world in _WORLDS.items()
+                ),
                 ("roles.drive:drive", _sizes(_drive)),
             )
         ),
@@ -752,7 +757,7 @@ BY_HAND = {
     "experiments.folder:Folder.at": "experiments.folder:Folder.at",
     "experiments.outputs:Outputs.at": "experiments.folder:Folder.at",
     "experiments.rows:make_rows": "command:compare",
-    "privatizers.registry:protect": "privatizers.registry:protect",
+    "privatizers.protect:protect": "privatizers.protect:protect",
     "roles.drive:drive": "roles.drive:drive",
     "roles.bandit:Bandit.load": "roles.bandit:Bandit.load",
     "roles.learner:Learner.beside": "roles.bandit:Bandit",
@@ -774,10 +779,7 @@ BY_HAND = {
     "roles.values:as_arms": "roles.device:Device",
     "roles.values:as_report": "roles.curator:Curator local",
     "roles.values:check_rows": "bandit:linucb local usual",
-    "simulation.phases:simulate_phases": "simulation.phases:simulate_phases",
-    "simulation.context_free:simulate_context_free": (
-        "simulation.context_free:simulate_context_free"
-    ),
+    "simulation.phases:PhaseScene.of": "simulation.run:simulate by phases",
     "simulation.run:simulate": "simulation.run:simulate",
 }
 """Constructors that need more than one call, each with the target that makes it."""

@@ -22,7 +22,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from kerchief.core.population import PopulationProblem
 from tests.fuzz import hostile
 from tests.fuzz.samples import CROWD, FACTS, GAME, OWN, PROBLEMS, SAMPLES
 
@@ -32,8 +31,7 @@ from kerchief.core.errors import KerchiefError
 from kerchief.core.links import Link
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
-from kerchief.policies import POLICIES
-from kerchief.policies.registry import POLICIES
+from kerchief.policies import POLICIES, Terms
 
 __all__ = ["Finding", "Target", "attempt", "constructors", "draw", "shrunk", "targets"]
 
@@ -266,7 +264,8 @@ _CHECKS = ("at_least", "between", "increasing", "one_of", "or_default", "positiv
 
 def _policy(name: str) -> Target:
     def build(*, mode: Any, epsilon: float, delta: float, private: bool, **facts: Any) -> Any:
-        return POLICIES[name].build(Problem(**facts), mode, (epsilon, delta) if private else None)
+        terms = Terms(epsilon=epsilon, delta=delta) if private else None
+        return POLICIES[name].build(Problem(**facts), mode, terms)
 
     return Target(
         name=f"policy:{name}",
@@ -286,7 +285,7 @@ def _policy(name: str) -> Target:
 
 def _phased(name: str) -> Target:
     def build(*, mode: Any, **facts: Any) -> Any:
-        return PHASED[name].make(PopulationProblem(**facts), mode)
+        return POLICIES[name].build(PopulationProblem(**facts), mode)
 
     return Target(
         name=f"phased policy:{name}",
@@ -298,19 +297,18 @@ def _phased(name: str) -> Target:
     )
 
 
-def _plain(name: str) -> Target:
-    entry = CONTEXT_FREE[name]
-
+def _plain(name: str, actions: str) -> Target:
     def build(*, mode: Any, channel: Any, **facts: Any) -> Any:
-        return entry.make(ContextFreeProblem(**facts), mode, channel)
+        terms = Terms(epsilon=1.0, delta=0.0, channel=channel)
+        return POLICIES[name].build(ContextFreeProblem(**facts), mode, terms)
 
     on = (
         {"arms": (3, 2)}
-        if entry.actions == "arms"
+        if actions == "arms"
         else {"domain": SAMPLES["domain"], "lipschitz": (2.0,)}
     )
     return Target(
-        name=f"plain policy:{name}",
+        name=f"plain policy:{name} {actions}",
         call=build,
         samples={**GAME, **on, "mode": ("tuned", "theory"), "channel": SAMPLES["channel"]},
         closed=frozenset({"mode", "channel", "domain"}),
@@ -363,7 +361,9 @@ def targets(by_hand: Container[str]) -> dict[str, Target]:
     made = [
         _constructor(name, make) for name, make in constructors().items() if name not in by_hand
     ]
-    made += [_policy(name) for name in POLICIES]
-    made += [_phased(name) for name in PHASED]
-    made += [_plain(name) for name in CONTEXT_FREE]
+    for name, entry in POLICIES.items():
+        made += [_policy(name)] if Problem in entry.problems else []
+        made += [_phased(name)] if PopulationProblem in entry.problems else []
+        if ContextFreeProblem in entry.problems:
+            made += [_plain(name, actions) for actions in entry.actions]
     return {one.name: one for one in made}

@@ -12,12 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from kerchief.simulation.context_free import arrange
 
 from kerchief.cli.main import main
 from kerchief.core import validate
 from kerchief.core.batches import growing
-from kerchief.core.channel import Channel
 from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Arms, Clock, Outlook
 from kerchief.core.convex import Ball
@@ -36,7 +34,6 @@ from kerchief.policies.glm.ucb import GLMUCB
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
 from kerchief.policies.phased.elimination import Elimination
-from kerchief.policies.registry import POLICIES
 from kerchief.privacy import (
     Gaussian,
     Guarantee,
@@ -55,6 +52,7 @@ from kerchief.privacy.visits import visited
 from kerchief.privatizers import Protection, protect
 from kerchief.privatizers.schedule import At
 from kerchief.roles import Answerer, Asker, Bandit, Curator, Device, Mixer
+from kerchief.roles.arrange import Arranged, arrange
 from kerchief.roles.messages import Ask, Post, Reports
 from kerchief.roles.transport import InProcess
 from kerchief.roles.values import as_reward, as_rows
@@ -80,7 +78,7 @@ def problem(**changes: Any) -> ContextFreeProblem:
 
 def plain(name: str) -> Any:
     domain = problem(domain=Ball(dim=2), lipschitz=1.0)
-    return CONTEXT_FREE[name].make(domain, "tuned", Channel.clear(low=0.0, high=1.0))
+    return POLICIES[name].build(domain, "tuned")
 
 
 REFUSED: dict[str, Callable[[], Any]] = {
@@ -131,8 +129,10 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "policies that are no tuple": lambda: Comparison(policies=3),  # type: ignore[arg-type]
     "a path with a null": lambda: Folder.at(Path("/tmp/\0")),
     "a horizon that is a list": lambda: protect(
-        LinUCB.of(facts()), Protection(guarantee=LOCAL), horizon=[]
-    ),  # type: ignore[arg-type]
+        LinUCB.of(facts()),
+        Protection(guarantee=LOCAL),
+        horizon=[],  # type: ignore[arg-type]
+    ),
     "more bits than memory": lambda: bits_keep(
         1.0, 1e-5, users=100, bits=2**31, sensitivity=1.0, dimension=1
     ),
@@ -258,19 +258,14 @@ def test_a_device_refuses_arms_that_are_none(arms: Arms) -> None:
         device.act(post, arms, Stream.of(seed=0, replicate=0))
 
 
-def _questions() -> tuple[Any, Any]:
-    return arrange(
-        lambda channel: CONTEXT_FREE["tsallis"].make(problem(arms=3), "tuned", channel),
-        LOCAL,
-        horizon=60,
-    )
+def _questions() -> Arranged:
+    return arrange("tsallis", problem(arms=3), Protection(guarantee=LOCAL))
 
 
 def test_a_question_without_a_round_costs_nothing() -> None:
     """It was charged first, and then had no time to be answered at."""
-    policy, privatizers = _questions()
     ledger = MemoryLedger(LOCAL)
-    device = Answerer(policy=policy, privatizer=privatizers["loss"], ledger=ledger)
+    device = Answerer(_questions(), ledger=ledger)
     for round, losses in (("a", [0.5]), (-1, [0.5]), (0, ["a"]), (0, []), (0, [0.5, 0.5])):
         with pytest.raises(InvalidValue):
             device.answer(round, np.array(0), losses)  # type: ignore[arg-type]
@@ -278,8 +273,7 @@ def test_a_question_without_a_round_costs_nothing() -> None:
 
 
 def test_an_endless_report_is_not_learned_from() -> None:
-    policy, privatizers = _questions()
-    server = Asker(policy=policy, privatizers=privatizers, ledger=MemoryLedger(LOCAL))
+    server = Asker(_questions(), ledger=MemoryLedger(LOCAL))
     server.ask()
     for report in (1e308, "a", [[0.1, 0.2]], None):
         with pytest.raises(InvalidValue):

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.contracts import Clock, Example
+from kerchief.core.contracts import Clock, Example, Feedback
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent
-from kerchief.core.queries import Regression
+from kerchief.core.queries import Regression, UnitBall
 from kerchief.core.random import Stream
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
@@ -28,10 +28,10 @@ from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
-from kerchief.policies.phased import UnitBall
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import (
     CONTINUALS,
+    MECHANISMS_OF,
     RANDOMIZERS,
     TRUSTS,
     EpochSums,
@@ -56,6 +56,7 @@ class Asking:
     """As much of a policy as `protect` looks at."""
 
     queries: Mapping[str, Any]
+    feedback: Feedback = "totals"
 
 
 SUMS: Any = Asking({"a": QUERY, "b": QUERY})
@@ -98,19 +99,25 @@ def test_the_words_are_all_there_and_the_default_is_the_best() -> None:
     )
 
 
-@pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
-def test_an_unknown_word_is_refused_with_the_choices(trust: str) -> None:
+def test_an_unknown_word_is_refused_with_the_choices() -> None:
     with pytest.raises(UnknownName, match=r"'tre'; did you mean 'tree'\? Known: best, blt, tree"):
-        protect(SUMS, Protection(guarantee=promise(trust), mechanism="tre"), horizon=50)
+        Protection(guarantee=promise(), mechanism="tre")
 
 
-@pytest.mark.parametrize("trust", ["none", "local", "central"])
-def test_other_trusts_do_without_it(trust: str) -> None:
-    plain = protect(SUMS, Protection(guarantee=promise(trust)), horizon=50)
-    assert (
-        protect(SUMS, Protection(guarantee=promise(trust), mechanism="doubling"), horizon=50)
-        == plain
-    )
+@pytest.mark.parametrize("trust", list(Trust))
+def test_a_word_of_another_trust_is_refused(trust: str) -> None:
+    own = set(MECHANISMS_OF[Trust(trust)])
+    words = {word for known in MECHANISMS_OF.values() for word in known}
+    for word in words - own:
+        with pytest.raises(UnknownName, match=rf"called '{word}'.* Known: best"):
+            Protection(guarantee=promise(trust), mechanism=word)
+    for word in own:
+        assert Protection(guarantee=promise(trust), mechanism=word).mechanism == word
+
+
+def test_a_protection_needs_a_guarantee() -> None:
+    with pytest.raises(InvalidValue, match="guarantee is a float; give a Guarantee"):
+        Protection(guarantee=1.0)  # type: ignore[arg-type]
 
 
 def test_a_fit_needs_a_bounded_history() -> None:
@@ -191,9 +198,8 @@ def test_a_randomizer_that_cannot_keep_the_promise_is_refused() -> None:
     assert isinstance(
         protect(ONE, Protection(guarantee=local(0.0)), horizon=50)["a"].noises[0], Gaussian
     )
-    for trust in ("local", "joint"):
-        with pytest.raises(UnknownName, match="no randomizer is called 'gauss'"):
-            protect(ONE, Protection(guarantee=promise(trust), mechanism="gauss"), horizon=50)
+    with pytest.raises(UnknownName, match="no randomizer is called 'gauss'"):
+        Protection(guarantee=local(), mechanism="gauss")
     assert list(RANDOMIZERS) == ["best", *RANDOM, "one-bit"]
 
 

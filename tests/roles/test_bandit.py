@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import os
 import pickle
@@ -24,14 +25,18 @@ from kerchief.core.errors import (
     UnknownName,
     WeakPromise,
 )
-from kerchief.core.problems import Problem
+from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.environments import make_environment
+from kerchief.mechanisms.binomial import Binomial
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.tree import Tree
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
 from kerchief.roles import Bandit
+from kerchief.roles.arrange import arrange
 from kerchief.roles.pool import Pooled
 from kerchief.simulation.loop import Scene, advance, begin
 
@@ -61,9 +66,10 @@ def script(seed: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     world = SCENERY.init(root.at(WORLD))
 
     def one(round: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        arms = SCENERY.arms(world, Clock(round=round, since={}), root.at(ARMS, round=round))
+        clock = Clock(round=round, since={})
+        arms = SCENERY.arms(world, clock, root.at(ARMS, round=round))
         at = root.at(REWARD, round=round)
-        rewards = jax.vmap(lambda arm: SCENERY.reward(world, arms, arm, at))(jnp.arange(6))
+        rewards = jax.vmap(lambda arm: SCENERY.reward(world, arms, arm, clock, at))(jnp.arange(6))
         return arms.features, arms.allowed, rewards
 
     arms, allowed, rewards = jax.jit(jax.vmap(one))(jnp.arange(HORIZON, dtype=jnp.int32))
@@ -93,7 +99,7 @@ def same(first: Any, second: Any, tolerance: float = 0.0) -> None:
     ],
 )
 def test_a_simulated_bandit_plays_as_the_simulation(trust: str) -> None:
-    policy = POLICIES["linucb"].build(FACTS, "tuned")
+    policy: Any = POLICIES["linucb"].build(FACTS, "tuned")
     privatizers = protect(policy, Protection(guarantee=promise(trust)), horizon=HORIZON)
     scene = Scene(
         policy=policy, privatizers=dict(privatizers), environment=SCENERY, seed=jnp.uint32(SEED)
@@ -315,6 +321,43 @@ def test_bad_settings_are_refused_before_anything_is_charged() -> None:
     with pytest.raises(BudgetExceeded):
         bandit("local", ledger=poor)
     assert poor.receipts == ()
+
+
+@pytest.mark.parametrize(
+    ("trust", "word", "kind"),
+    [("local", "laplace", Laplace), ("joint", "tree", Tree), ("shuffle", "theorem", Binomial)],
+)
+def test_the_noise_that_was_named_is_the_one_that_is_drawn(
+    trust: str, word: str, kind: type
+) -> None:
+    one = Bandit(
+        policy="linucb",
+        problem=dataclasses.replace(FACTS, horizon=4000),
+        guarantee=promise(trust),
+        noise="simulated",
+        seed=1,
+        mechanism=word,
+    )
+    (sums,) = one._setup.privatizers.values()
+    assert {type(noise) for noise in sums.noises} == {kind}
+
+
+def test_noise_of_another_trust_and_policies_of_another_kind_are_refused() -> None:
+    ledger = MemoryLedger(promise("local"))
+    for word in ("tree", "bits", "one-bits"):
+        with pytest.raises(UnknownName, match=f"no randomizer is called '{word}'"):
+            bandit("local", mechanism=word, ledger=ledger)
+    for name in ("dpe", "tsallis"):
+        with pytest.raises(InvalidValue, match="the problem is a Problem with arms; this bandit"):
+            Bandit(policy=name, problem=FACTS, guarantee=promise("local"), ledger=ledger)
+    heard: Any = arrange(
+        "ucb",
+        ContextFreeProblem(horizon=60, low=0.0, high=1.0, arms=3),
+        Protection(guarantee=promise("local")),
+    ).policy
+    with pytest.raises(InvalidValue, match="UCB hears reports"):
+        Bandit(policy=heard, problem=FACTS, guarantee=promise("local"), ledger=ledger)
+    assert ledger.receipts == ()
 
 
 def test_what_is_not_a_saved_bandit_is_refused() -> None:

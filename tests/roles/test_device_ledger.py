@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import pytest
@@ -29,7 +30,9 @@ class User:
 
     def __init__(self, budget: Guarantee, *, exact: bool) -> None:
         """Give the person a device."""
-        policy = POLICIES["linucb"].build(make_environment(dim=3, arms=3).problem(100), "tuned")
+        policy: Any = POLICIES["linucb"].build(
+            make_environment(dim=3, arms=3).problem(100), "tuned"
+        )
         privatizers = protect(policy, Protection(guarantee=ONCE), horizon=100)
         if exact:
             privatizers = {name: one.exact() for name, one in privatizers.items()}
@@ -66,7 +69,7 @@ def _come(user: User, *, times: int) -> None:
 @pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
 def test_only_reports_with_all_their_noise_can_be_charged_one_by_one(trust: str) -> None:
     """Two visits in one sum cost more than two sums: a device that would say less is refused."""
-    policy = POLICIES["linucb"].build(make_environment(dim=3, arms=3).problem(200), "tuned")
+    policy: Any = POLICIES["linucb"].build(make_environment(dim=3, arms=3).problem(200), "tuned")
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
     privatizers = protect(policy, Protection(guarantee=promise), horizon=200)
     with pytest.raises(InvalidValue, match="choose local trust"):
@@ -84,7 +87,8 @@ def test_a_report_that_is_asked_for_again_costs_nothing() -> None:
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_model_that_does_not_fit_costs_nothing(exact: bool) -> None:
     """A hostile billboard must not empty a user's budget."""
-    policy = POLICIES["glm-descent"].build(make_environment(dim=3, arms=3).problem(100), "tuned")
+    facts = make_environment(dim=3, arms=3).problem(100)
+    policy: Any = POLICIES["glm-descent"].build(facts, "tuned")
     privatizers = protect(policy, Protection(guarantee=ONCE), horizon=100)
     if exact:
         privatizers = {name: one.exact() for name, one in privatizers.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ from kerchief.privatizers import (
 from kerchief.roles import InProcess, drive
 from kerchief.roles.drive import Played
 from kerchief.roles.messages import Message, Reports
-from kerchief.simulation.loop import Carry, Scene, advance, begin
+from kerchief.simulation.loop import Replicate, Scene, advance, begin
 
 HORIZON = 60
 WORLD_3 = make_environment(dim=3, arms=6, fewest=3)
@@ -50,7 +51,7 @@ def promise(trust: str) -> Guarantee:
 
 def simulated(
     policy: Policy, privatizers: Mapping[str, Privatizer], *, seed: int, replicate: int
-) -> tuple[NDArray[np.float64], Carry]:
+) -> tuple[NDArray[np.float64], Replicate]:
     """The compiled loop's regret a round, and what it remembers at the end."""
     scene = Scene(
         policy=policy,
@@ -66,7 +67,7 @@ def simulated(
     return np.diff(regret), carry
 
 
-def agree(played: Played, regret: NDArray[np.float64], carry: Carry) -> None:
+def agree(played: Played, regret: NDArray[np.float64], carry: Replicate) -> None:
     # Equal regret in every round: arms are drawn from continuous laws, so the actions are equal.
     np.testing.assert_allclose(played.regret, regret, atol=1e-6)
     posted = jax_leaves(played.model)
@@ -82,7 +83,7 @@ def jax_leaves(tree: Tree) -> list[NDArray[np.float64]]:
 @pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
 @pytest.mark.parametrize(("seed", "replicate"), [(1, 0), (2, 5), (4_000_000_000, 1)])
 def test_linucb_plays_as_in_the_compiled_loop(trust: str, seed: int, replicate: int) -> None:
-    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    policy: Any = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
     privatizers = protect(policy, Protection(guarantee=promise(trust)), horizon=HORIZON)
     ledger = MemoryLedger(promise(trust))
     played = drive(
@@ -103,7 +104,7 @@ def test_linucb_plays_as_in_the_compiled_loop(trust: str, seed: int, replicate: 
 
 
 def test_uniform_plays_as_in_the_compiled_loop() -> None:
-    policy = POLICIES["uniform"].build(WORLD_3.problem(HORIZON), "tuned")
+    policy: Any = POLICIES["uniform"].build(WORLD_3.problem(HORIZON), "tuned")
     ledger = MemoryLedger(promise("none"))
     played = drive(
         policy=policy,
@@ -119,7 +120,7 @@ def test_uniform_plays_as_in_the_compiled_loop() -> None:
 
 
 @struct
-class Asker:
+class Asker(Policy):
     """Asks for a release whenever seven rounds have passed, and plays the arm it likes best."""
 
     query: Regression = static()
@@ -134,17 +135,11 @@ class Asker:
     def due(self, state: Array, clock: Clock) -> Mapping[str, Array | bool]:
         return {"moments": clock.since["moments"] >= 7}
 
-    def request(self, state: Array, name: str) -> None:
-        return None
-
     def update(self, state: Array, name: str, release: Release) -> Array:
         return release.total[-self.query.dim :]
 
     def refreshes(self, clock: Clock) -> Array | bool:
         return False
-
-    def publish(self, state: Array) -> Array:
-        return state
 
     def act(self, model: Array, arms: Arms, clock: Clock, stream: Stream) -> Array:
         ticket = 0.1 * stream.uniform(arms.allowed.shape[0])
@@ -179,7 +174,7 @@ def test_releases_on_demand_are_served_within_their_limit() -> None:
 
 @pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
 def test_a_shuffler_between_changes_nothing_in_a_sum(trust: str) -> None:
-    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    policy: Any = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
     made = protect(policy, Protection(guarantee=promise(trust)), horizon=HORIZON)["moments"]
     sums = made.with_schedule(At(ends=(20, 40, 60)))
     runs = [
@@ -223,7 +218,7 @@ def statistics(
     def encoded(round: Array, action: Array) -> Array:
         clock = Clock(round=round, since={})
         arms = world.arms(truth, clock, root.at(ARMS, round=round))
-        reward = world.reward(truth, arms, action, root.at(REWARD, round=round))
+        reward = world.reward(truth, arms, action, clock, root.at(REWARD, round=round))
         x = arms.features[action].astype(jnp.float64)
         return query.encode(Example(features=x, reward=jnp.asarray(reward, jnp.float64)))
 
@@ -238,7 +233,7 @@ def far(residual: NDArray[np.float64], std: float) -> float:
 
 
 def test_exact_local_noise_has_the_law_that_was_paid_for() -> None:
-    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    policy: Any = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
     sums = protect(policy, Protection(guarantee=promise("local")), horizon=HORIZON)[
         "moments"
     ].exact()
@@ -271,7 +266,7 @@ def test_exact_local_noise_has_the_law_that_was_paid_for() -> None:
 
 
 def test_exact_central_noise_has_the_law_that_was_paid_for() -> None:
-    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    policy: Any = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
     made = protect(policy, Protection(guarantee=promise("central")), horizon=HORIZON)["moments"]
     assert isinstance(made, CohortSums)
     ends = At(ends=tuple(range(1, HORIZON + 1)))
@@ -301,7 +296,7 @@ def test_exact_central_noise_has_the_law_that_was_paid_for() -> None:
 
 
 def test_exact_joint_noise_has_the_law_that_was_paid_for() -> None:
-    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    policy: Any = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
     sums = protect(policy, Protection(guarantee=promise("joint")), horizon=HORIZON)[
         "moments"
     ].exact()
@@ -352,7 +347,7 @@ class Totals(Wiretap):
 
 
 def test_a_budget_too_small_is_refused_before_anything_is_played() -> None:
-    policy = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
+    policy: Any = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
     privatizers = protect(policy, Protection(guarantee=promise("local")), horizon=HORIZON)
     tap = Wiretap()
     poor = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL))

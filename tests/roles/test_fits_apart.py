@@ -26,7 +26,7 @@ from kerchief.simulation.loop import Scene, advance, begin
 HORIZON, SEED = 30, 3
 HOME = make_environment(link="probit", dim=2, arms=5, fewest=3)
 FACTS = HOME.problem(HORIZON)
-POLICY = POLICIES["glm-rare-explore"].build(FACTS, "tuned")
+POLICY: Any = POLICIES["glm-rare-explore"].build(FACTS, "tuned")
 JOINT = Guarantee(epsilon=20.0, delta=1e-5, trust=Trust.JOINT)
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
-from kerchief.simulation.context_free import arrange
 
 from kerchief.core.convex import Ball
 from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
 from kerchief.core.problems import ContextFreeProblem
-from kerchief.policies.context_free import ContextFreePolicy
+from kerchief.environments import Population, make_environment
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers.sums import CohortSums
+from kerchief.privatizers import Protection
+from kerchief.roles.arrange import Arranged, arrange
 from kerchief.roles.questions import Answerer, Asker
 
 PROMISE = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 ARMS = ContextFreeProblem(horizon=600, low=0.0, high=1.0, arms=3)
 
 
-def made(
-    name: str, problem: ContextFreeProblem = ARMS, **words: Any
-) -> tuple[ContextFreePolicy, Mapping[str, CohortSums]]:
-    make = partial(CONTEXT_FREE[name].make, problem, "tuned")
-    return arrange(make, PROMISE, horizon=problem.horizon, **words)
+def made(name: str, problem: ContextFreeProblem = ARMS) -> Arranged:
+    return arrange(name, problem, Protection(guarantee=PROMISE))
 
 
 def asker(name: str, problem: ContextFreeProblem = ARMS) -> tuple[Asker, Answerer]:
-    policy, privatizers = made(name, problem)
-    server = Asker(policy=policy, privatizers=privatizers, ledger=MemoryLedger(PROMISE))
-    return server, Answerer(policy=policy, privatizer=privatizers["loss"])
+    arranged = made(name, problem)
+    return Asker(arranged, ledger=MemoryLedger(PROMISE)), Answerer(arranged)
 
 
 def test_it_learns_which_arm_is_best() -> None:
@@ -92,9 +85,8 @@ def test_asking_twice_is_one_question() -> None:
 
 def test_a_user_who_returns_pays_again() -> None:
     """Two answers fit into twice the budget, and the third is refused before noise is drawn."""
-    policy, privatizers = made("tsallis")
     own = MemoryLedger(Guarantee(epsilon=8.0, delta=0.0, trust=Trust.LOCAL))
-    device = Answerer(policy=policy, privatizer=privatizers["loss"], ledger=own)
+    device = Answerer(made("tsallis"), ledger=own)
     for visit in range(2):
         device.answer(visit, 0, [0.5])
     assert math.isclose(own.spent().epsilon, 8.0, rel_tol=1e-6)
@@ -105,8 +97,21 @@ def test_a_user_who_returns_pays_again() -> None:
 
 def test_a_budget_that_is_too_small_is_refused_before_anyone_is_asked() -> None:
     """Nothing was charged."""
-    policy, privatizers = made("ucb")
     small = MemoryLedger(Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL))
     with pytest.raises(BudgetExceeded):
-        Asker(policy=policy, privatizers=privatizers, ledger=small)
+        Asker(made("ucb"), ledger=small)
     assert small.receipts == ()
+
+
+@pytest.mark.parametrize(("policy", "heard"), [("linucb", "totals"), ("dpe", "phases")])
+def test_a_bandit_that_hears_no_reports_is_refused_by_both_roles(policy: str, heard: str) -> None:
+    """In one line that names what it hears; nothing was charged."""
+    problem = Population.of(dim=2, arms=4, clients=2000).problem(2000)
+    facts = problem if policy == "dpe" else make_environment(dim=2, arms=4).problem(50)
+    arranged = arrange(policy, facts, Protection(guarantee=PROMISE))
+    ledger = MemoryLedger(PROMISE)
+    with pytest.raises(InvalidValue, match=f"hears {heard}"):
+        Asker(arranged, ledger=ledger)
+    with pytest.raises(InvalidValue, match=f"hears {heard}"):
+        Answerer(arranged)
+    assert ledger.receipts == ()

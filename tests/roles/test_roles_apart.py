@@ -28,7 +28,7 @@ from kerchief.roles.messages import Ask, Batch, Done, Message, Post, Read, Repor
 from kerchief.roles.shuffler import permuted
 
 FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=6)
-POLICY = POLICIES["linucb"].build(FACTS, "tuned")
+POLICY: Any = POLICIES["linucb"].build(FACTS, "tuned")
 QUERY: Any = POLICY.queries["moments"]
 ROOT = Stream.of(seed=1, replicate=0)
 ARMS = Arms(features=jnp.eye(3, 2), allowed=jnp.ones(3, bool))

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kerchief.simulation.context_free import arrange
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
+from kerchief.privatizers import Protection
 from kerchief.privatizers.sums import Tally
 from kerchief.roles import Answerer, Bandit, Curator, Device, InProcess, Mixer, Shuffler
+from kerchief.roles.arrange import arrange
 from kerchief.roles.messages import Batch, Done, Mixed, Reports
 
 FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=200)
@@ -41,12 +42,8 @@ def bandit(trust: str) -> Bandit:
 
 def _answerer() -> Answerer:
     problem = ContextFreeProblem(horizon=50, low=0.0, high=1.0, arms=3)
-    policy, privatizers = arrange(
-        lambda channel: CONTEXT_FREE["tsallis"].make(problem, "tuned", channel),
-        Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL),
-        horizon=50,
-    )
-    device = Answerer(policy=policy, privatizer=privatizers["loss"])
+    promised = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
+    device = Answerer(arrange("tsallis", problem, Protection(guarantee=promised)))
     device.answer(0, 0, [SECRET])
     return device
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -46,16 +46,20 @@ class Kind:
 
     Attributes:
         entries: the things, by name.
+        problem: the kind of problem that bandits are audited in; None for mechanisms.
         views: what is seen of one of them in two neighbouring populations, from its name, the
             claim, how often each population is played, and a seed.
     """
 
     entries: Callable[[], Any]
     views: Callable[[str, Guarantee, int, int], Views]
+    problem: type[AnyProblem] | None = None
 
     def trusts(self, name: str) -> tuple[str, ...]:
         """The trusts under which a thing claims something."""
-        return tuple(trust for trust in self.entries()[name].trusts if trust != Trust.NONE)
+        entry = self.entries()[name]
+        trusts = entry.trusts if self.problem is None else entry.trusts_in(self.problem)
+        return tuple(trust for trust in trusts if trust != Trust.NONE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,11 +158,11 @@ def entries() -> Iterator[Subject]:
                 )
 
 
-def _bandit(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
+def _bandit(kind: type[AnyProblem], name: str, claim: Guarantee, runs: int, seed: int) -> Views:
     """A bandit in the smallest world of its home."""
-    entry, protection = POLICIES[name], Protection(guarantee=claim)
-    facts = _world(entry).problem(ROUNDS if PopulationProblem in entry.problems[:1] else HORIZON)
-    made = arrange(name, facts, protection)
+    world = _world(POLICIES[name], kind)
+    facts = world.problem(ROUNDS if kind is PopulationProblem else HORIZON)
+    made = arrange(name, facts, Protection(guarantee=claim))
     if isinstance(made.policy, PhasePolicy):
         return phased_views(policy=made.policy, privatizers=made.privatizers, runs=runs, seed=seed)
     return round_views(
@@ -166,8 +170,10 @@ def _bandit(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
     )
 
 
-def _world(entry: PolicyEntry) -> AnyEnvironment:
-    home, kind = ENVIRONMENTS[entry.home or "linear"], entry.problems[0]
+def _world(entry: PolicyEntry, kind: type[AnyProblem]) -> AnyEnvironment:
+    home = ENVIRONMENTS[entry.home or "linear"]
+    if home.problem is not kind:
+        home = next(world for _, world in ENVIRONMENTS.items() if world.problem is kind)
     sizes = {"dim": 2, "arms": 4 if kind is PopulationProblem else 2, "clients": 10_000}
     world: AnyEnvironment = home.make(
         **{name: size for name, size in sizes.items() if name in home.options}
@@ -175,9 +181,13 @@ def _world(entry: PolicyEntry) -> AnyEnvironment:
     return world
 
 
-def _first_taking(kind: type[AnyProblem]) -> Mapping[str, PolicyEntry]:
-    """The bandits whose first kind of problem this is."""
-    return {name: entry for name, entry in POLICIES.items() if entry.problems[0] is kind}
+def _taking(kind: type[AnyProblem], what: str) -> Registry[PolicyEntry]:
+    """The bandits that take problems of this kind."""
+    found: Registry[PolicyEntry] = Registry(what)
+    for name, entry in POLICIES.items():
+        if kind in entry.problems:
+            found.add(name, entry)
+    return found
 
 
 def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
@@ -189,10 +199,18 @@ def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
 KINDS: Registry[Kind] = Registry("kind of audit")
 """What can be audited, by the word of `--kind`; a name that two kinds have means the first."""
 
-for _word, _problem in (
-    ("contextual", Problem),
-    ("phased", PopulationProblem),
-    ("plain", ContextFreeProblem),
-):
-    KINDS.add(_word, Kind(entries=partial(_first_taking, _problem), views=_bandit))
+_BANDITS: tuple[tuple[str, type[AnyProblem], str], ...] = (
+    ("contextual", Problem, "policy with contexts"),
+    ("phased", PopulationProblem, "policy for populations"),
+    ("plain", ContextFreeProblem, "policy without contexts"),
+)
+for _word, _problem, _what in _BANDITS:
+    KINDS.add(
+        _word,
+        Kind(
+            entries=partial(_taking, _problem, _what),
+            views=partial(_bandit, _problem),
+            problem=_problem,
+        ),
+    )
 KINDS.add("mechanism", Kind(entries=lambda: SPECIMENS, views=_mechanism))

@@ -22,6 +22,7 @@ from kerchief.simulation.run import AnyEnvironment
 
 __all__ = ["Comparison", "worlds_of"]
 
+_NAMED = ("dim", "arms", "radius", "fewest", "noise")
 _FLAGS = {Trust.JOINT: "continual", Trust.SHUFFLE: "shuffling", Trust.LOCAL: "randomizer"}
 
 
@@ -158,7 +159,7 @@ class Comparison(Plan):
 
     def _given(self) -> Mapping[str, Any]:
         """The options of the world that were asked for."""
-        named = {name: getattr(self, name) for name in ("dim", "arms", "radius", "fewest", "noise")}
+        named = {name: getattr(self, name) for name in _NAMED}
         return {name: one for name, one in named.items() if one is not None} | dict(self.options)
 
     def _options(self) -> Mapping[str, Any]:
@@ -221,7 +222,9 @@ class Comparison(Plan):
                         mode=self.mode,
                         mechanism=self._mechanism(trust),
                     )
-                    yield dataclasses.replace(one, numbers=tuple(sorted(self.numbers)))
+                    yield dataclasses.replace(
+                        one, numbers=tuple(sorted(dict(self.numbers).items()))
+                    )
 
     def _mechanism(self, trust: str) -> str | None:
         """The word for a trust's noise; None where nothing is said."""
@@ -232,7 +235,8 @@ class Comparison(Plan):
         """Under which trusts a policy plays: those asked for, or all under which it is private."""
         if self.trusts is not None:
             return self.trusts
-        return tuple(trust for trust in POLICIES[name].trusts if trust != Trust.NONE)
+        offered = POLICIES[name].trusts_in(ENVIRONMENTS[self.world].problem)
+        return tuple(trust for trust in offered if trust != Trust.NONE)
 
     def _trusts(self) -> tuple[str, ...]:
         """Every trust that is played, in the order of first mention."""
@@ -245,9 +249,18 @@ class Comparison(Plan):
                 continue
             if not isinstance(given, tuple) or not given:
                 raise InvalidValue(f"{kind} is empty, or no tuple; give at least one")
+        for kind in ("options", "numbers"):
+            given = getattr(self, kind)
+            if not isinstance(given, tuple) or not all(map(_is_pair, given)):
+                raise InvalidValue(f"{kind} is no tuple of pairs; give a name and a value each")
+        for name, _ in self.options:
+            if name in ("contexts", *_NAMED) and getattr(self, name) is not None:
+                raise InvalidValue(
+                    f"option is {name!r}, which is given by itself too; give it once"
+                )
 
     def _check_numbers(self) -> None:
-        joint = Trust.JOINT in (self.trusts or ())
+        joint = Trust.JOINT in self._trusts()
         longest = CONTINUALS[self.continual].longest if joint else validate.MOST_ROUNDS
         validate.whole("horizon", self.horizon, high=longest)
         validate.whole("replicates", self.replicates, high=10**6)
@@ -255,6 +268,8 @@ class Comparison(Plan):
         validate.between("delta", self.delta, 0.0, 1.0)
         for epsilon in self.epsilons:
             validate.positive("epsilon", epsilon)
+        for name, number in self.numbers:
+            validate.at_least(name, number, 0.0)
 
     def _check_names(self) -> None:
         _known("mode", self.mode, ("tuned", "theory"))
@@ -265,7 +280,7 @@ class Comparison(Plan):
             _known("trust", trust, Trust)
         for name in self.policies:
             _check_world(name, self.world)
-            _check_trusts(name, self._trusts_of(name))
+            _check_trusts(name, self._trusts_of(name), ENVIRONMENTS[self.world])
         for trust, flag in _FLAGS.items():
             word = getattr(self, flag)
             if word != BEST and trust not in self._trusts():
@@ -290,13 +305,17 @@ def _check_world(name: str, world: str) -> None:
         raise InvalidValue(f"env is {world!r}; policy {name!r} plays in {known}")
 
 
-def _check_trusts(name: str, trusts: tuple[str, ...]) -> None:
-    supported = POLICIES[name].trusts
+def _check_trusts(name: str, trusts: tuple[str, ...], world: EnvironmentEntry) -> None:
+    supported = POLICIES[name].trusts_in(world.problem)
     for trust in trusts:
         if trust not in supported:
             raise InvalidValue(
                 f"trust is {trust!r}; policy {name!r} supports {', '.join(supported)}"
             )
+
+
+def _is_pair(one: object) -> bool:
+    return isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
 
 
 def _pairs(flag: str, values: Mapping[str, object]) -> dict[str, object]:

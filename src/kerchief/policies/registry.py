@@ -11,7 +11,7 @@ from kerchief.core.contracts import Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
-from kerchief.core.problems import AnyProblem, ContextFreeProblem, Problem
+from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
 
 __all__ = ["POLICIES", "AnyPolicy", "Make", "Mode", "PolicyEntry", "Terms", "register"]
@@ -94,11 +94,23 @@ class PolicyEntry:
         """Whether it takes problems of this kind."""
         return type(problem) in self.problems and actions_of(problem) in self.actions
 
+    def trusts_in(self, kind: type[AnyProblem]) -> tuple[str, ...]:
+        """The trusts under which it may play problems of a kind.
+
+        Phases have one total each, and so no prefix totals; single reports have no totals at all.
+        """
+        return tuple(trust for trust in self.trusts if trust in _ANSWERED[kind])
+
 
 POLICIES: Registry[PolicyEntry] = Registry("policy")
 """Every bandit by its name."""
 
 _ALL = ("none", "local", "shuffle", "joint", "central")
+_ANSWERED: Mapping[type[AnyProblem], tuple[str, ...]] = {
+    Problem: _ALL,
+    PopulationProblem: ("none", "local", "shuffle", "central"),
+    ContextFreeProblem: ("none", "local"),
+}
 
 
 def register(

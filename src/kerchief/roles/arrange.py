@@ -9,6 +9,7 @@ from typing import Any
 from kerchief.core.errors import InvalidValue
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
+from kerchief.core.validate import at_least
 from kerchief.policies import POLICIES, AnyPolicy, Mode, Terms
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.channels import channel_of
@@ -81,10 +82,11 @@ def _replaced(policy: AnyPolicy, numbers: Mapping[str, float]) -> AnyPolicy:
         return policy
     made: Any = policy
     fields = {one.name for one in dataclasses.fields(made) if not one.metadata.get("static")}
-    for name in numbers:
+    for name, number in numbers.items():
         if name not in fields:
             raise InvalidValue(
                 f"number is {name!r}; {type(policy).__name__} has {', '.join(sorted(fields))}"
             )
+        at_least(name, number, 0.0)
     replaced: AnyPolicy = dataclasses.replace(made, **numbers)
     return replaced

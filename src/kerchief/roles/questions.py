@@ -2,7 +2,7 @@
 
 The server proposes an action and learns from one protected number. The device knows its user's
 losses, and only the protected number leaves it. Together they are Algorithm 1 of Zheng, Cai, Huang,
-Li and Wang 2020 with exact noise; the proof is in `policies/context_free/contract.md`.
+Li and Wang 2020 with exact noise; the proof is in `policies/context_free/base.md`.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ from kerchief.environments.worlds import make_environment
 from kerchief.experiments.claims import all_of, at, below
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
 from kerchief.experiments.plan import Player, player
+from kerchief.policies import POLICIES, Terms
 from kerchief.policies.linear.sblb import Mended
 from kerchief.privatizers.protect import Protection, protect
-from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.arrange import Arranged
 
 __all__ = ["EXPERIMENT", "Paced", "paced"]
 
@@ -23,9 +24,9 @@ class Paced(Player):
 
     def arrange(self, problem: AnyProblem, protection: Protection) -> Arranged:
         """Build it from public facts alone, give it its batches, and protect it."""
-        numbers = dict(self.numbers)
-        length = int(numbers.pop("length"))
-        usual = arrange(self.policy, problem, protection, mode=self.mode, numbers=numbers).policy
+        length, promise = int(dict(self.numbers)["length"]), protection.guarantee
+        terms = Terms(epsilon=promise.epsilon, delta=promise.delta)
+        usual = POLICIES[self.policy].build(problem, self.mode, terms)
         assert isinstance(usual, Mended)
         batches = tuple(range(length, problem.horizon + 1, length))
         policy = dataclasses.replace(usual, query=dataclasses.replace(usual.query, batches=batches))

@@ -147,6 +147,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "capacity": (1, 3),
     "center": (0.0, 0.5),
     "channel": (_CLEAR,),
+    "checked": (_PROMISE,),
     "clip": (0.5, 1.0),
     "cohort": (Cohort(first=0, last=9),),
     "convexity": (0.0, 1.0),

@@ -18,7 +18,7 @@ from kerchief.core.random import ARMS, Stream
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
-from kerchief.privatizers import protect
+from kerchief.privatizers import Protection, protect
 from kerchief.simulation import Run, simulate
 
 # What a host program does around kerchief: its own arrays must stay as wide as they were.
@@ -130,7 +130,7 @@ def _simulated() -> Run:
     policy = POLICIES["linucb"].make(world.problem(40), "tuned")
     return simulate(
         policy=policy,
-        privatizers=protect(policy, promise, horizon=40),
+        privatizers=protect(policy, Protection(guarantee=promise), horizon=40),
         environment=world,
         ledger=MemoryLedger(promise),
         horizon=40,

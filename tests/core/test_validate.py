@@ -12,8 +12,8 @@ import pytest
 
 from kerchief.core import validate
 from kerchief.core.codec import decode, encode
-from kerchief.core.problems import Problem
 from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privacy.calibration import gaussian_noise_multiplier

@@ -28,8 +28,8 @@ from kerchief.policies.linear.online import descent
 from kerchief.privacy import (
     Cohort,
     Composed,
-    Event,
     DiscreteGaussian,
+    Event,
     Gaussian,
     Guarantee,
     Laplace,
@@ -152,6 +152,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "capacity": (1, 3),
     "center": (0.0, 0.5),
     "channel": (_CLEAR,),
+    "checked": (_PROMISE,),
     "clip": (0.5, 1.0),
     "cohort": (Cohort(first=0, last=9),),
     "convexity": (0.0, 1.0),

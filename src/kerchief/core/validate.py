@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -135,9 +136,14 @@ def plain(checked: object) -> None:
 
     For `__post_init__`: a narrow NumPy number rounds or overflows where bounds are multiplied, and
     JSON has no word for it.
+
+    Raises:
+        InvalidValue: it is no dataclass.
     """
-    for name, value in vars(checked).items():
-        object.__setattr__(checked, name, _plain(value))
+    if not dataclasses.is_dataclass(checked) or isinstance(checked, type):
+        raise InvalidValue(f"a {type(checked).__name__} has no fields; give a dataclass")
+    for one in dataclasses.fields(checked):
+        object.__setattr__(checked, one.name, _plain(getattr(checked, one.name)))
 
 
 def _plain(value: object) -> object:

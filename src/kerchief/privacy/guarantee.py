@@ -115,7 +115,8 @@ reward, replaced by any other, over 20000 rounds"
         """
         if self.trust is Trust.NONE:
             return f"no differential privacy, {self._over()}"
-        epsilons = " or ".join(f"{epsilon:.6g}" for epsilon in (self.epsilon, *others))
+        *first, last = (f"{epsilon:.6g}" for epsilon in (self.epsilon, *others))
+        epsilons = f"{', '.join(first)} or {last}" if first else last
         return (
             f"(epsilon={epsilons}, delta={self.delta:.6g}) {_ADJECTIVE[self.trust]} "
             f"differential privacy for one {self.unit}'s context, action and reward, "

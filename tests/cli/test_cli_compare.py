@@ -11,18 +11,18 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import Result
-from tests.experiments.fakes import fake_play
+from click.testing import Result as Called
+from tests.experiments.fakes import fake_play, fake_result
 
 from kerchief.cli import playing
 from kerchief.cli.printing import print_table
 from kerchief.experiments import outputs
-from kerchief.experiments.compare import Finished, compare
-from kerchief.experiments.plan import Cell, Spot, player
-from kerchief.experiments.rows import HEADINGS, Row, Spread
+from kerchief.experiments.compare import compare
+from kerchief.experiments.players import Cell, player
+from kerchief.experiments.results import HEADINGS, Result
 from kerchief.experiments.runner import arranged
 
-Call = Callable[..., Result]
+Call = Callable[..., Called]
 SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4, "--epsilon", 1)
 
 
@@ -42,16 +42,8 @@ def test_the_table_fits_a_terminal(call: Call) -> None:
 
 def test_wide_numbers_fit_too(capsys: pytest.CaptureFixture[str]) -> None:
     who = player("linucb@paper", trust="central", epsilon=0.123456)
-    row = Row(
-        cell=Cell(spot=Spot(player=who, contexts="intercept"), delta=1.234e-6, horizon=10),
-        private=True,
-        spent_epsilon=0.123456,
-        spent_delta=1.234e-6,
-        regret=Spread(mean=1234567.0, se=12345.0, uniform_share=1.0),
-        replicates=1000,
-        microseconds=123.456,
-        releases={},
-    )
+    cell = Cell(player=who, world="intercept", delta=1.234e-6, horizon=10)
+    row = fake_result(cell, 1234567.0, 12345.0)
     print_table(HEADINGS, [row.texts()], columns="llrrrrrr")
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
@@ -115,7 +107,7 @@ def test_options_and_numbers_reach_the_world_and_the_policy(
     """What is played is what the flags say, and the command is recorded with them."""
     seen: list[tuple[Any, Any]] = []
 
-    def play(plan: Any, **rest: Any) -> Iterator[Finished]:
+    def play(plan: Any, **rest: Any) -> Iterator[Result]:
         cell, world = plan.cells()[-1], plan.environment(plan.world)
         seen.append((world.problem(plan.horizon), arranged(cell, world.problem(plan.horizon))))
         yield from ()
@@ -317,12 +309,12 @@ def test_a_full_disk_is_one_line_and_its_own_code(
     assert (tmp_path / "out" / "results.json").read_bytes() == old
 
 
-def _never(*arguments: object, **options: object) -> Iterator[Finished]:
+def _never(*arguments: object, **options: object) -> Iterator[Result]:
     raise AssertionError("it ran")
 
 
-def _stopped_after(count: int) -> Callable[..., Iterator[Finished]]:
-    def play(*arguments: Any, **options: Any) -> Iterator[Finished]:
+def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
+    def play(*arguments: Any, **options: Any) -> Iterator[Result]:
         for number, finished in enumerate(compare(*arguments, **options)):
             if number == count:
                 raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
+from click.testing import Result as Called
 from tests.experiments.fakes import fake_play
 
 from kerchief.cli import playing
@@ -17,11 +17,12 @@ from kerchief.cli import reproduce as command
 from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
 from kerchief.experiments.claims import at, at_most
-from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.compare import compare
 from kerchief.experiments.experiment import Experiment, Setting, Size
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
+from kerchief.experiments.results import Result
 
-Call = Callable[..., Result]
+Call = Callable[..., Called]
 
 PRIVATE = player("linucb", trust="joint", epsilon=4.0)
 
@@ -159,8 +160,8 @@ def test_bad_input_is_one_line(
     assert message in result.stderr
 
 
-def _stopped_after(count: int) -> Callable[..., Iterator[Finished]]:
-    def play(*arguments: Any, **options: Any) -> Iterator[Finished]:
+def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
+    def play(*arguments: Any, **options: Any) -> Iterator[Result]:
         for number, finished in enumerate(compare(*arguments, **options)):
             if number == count:
                 raise KeyboardInterrupt

@@ -40,8 +40,9 @@ _LIFE = """
 world = make_environment(dim=2, arms=3)
 problem = world.problem(60)
 promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
-policy = POLICIES["linucb"].make(problem, "tuned")
-run = simulate(policy=policy, privatizers=protect(policy, promise, horizon=60), environment=world,
+policy = POLICIES["linucb"].build(problem, "tuned")
+privatizers = protect(policy, Protection(guarantee=promise), horizon=60)
+run = simulate(policy=policy, privatizers=privatizers, environment=world,
                ledger=MemoryLedger(promise), horizon=60, replicates=3, seed=1, ticks=6)
 print(run.regret.dtype, hashlib.sha256(run.regret.tobytes()).hexdigest())
 assert own() == widths
@@ -68,29 +69,20 @@ assert own() == widths and dict(jax.config.values) == settings
 """
 
 _FACTORIES = """
-from functools import partial
-from kerchief.core.convex import Ball
-from kerchief.environments import Population, table_two
-from kerchief.environments.context_free_convex import Quadratic
+from kerchief.environments import table_two
+from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.experiments import Comparison
 from kerchief.experiments.calibrate import calibrate
-from kerchief.policies.context_free import CONTEXT_FREE
-from kerchief.policies.phased import PHASED
-from kerchief.simulation import context_free
+from kerchief.roles.arrange import arrange
 
 for name, entry in POLICIES.items():
-    problem = make_environment(link=entry.home or "linear", dim=3, arms=4).problem(1000)
-    for mode in ("tuned", "theory"):
-        print(name, entry.make(problem, mode), entry.build(problem, mode, (1.0, 1e-6)))
-for name, entry in PHASED.items():
-    print(name, entry.make(Population.of(dim=2, arms=4, clients=10_000).problem(1024), "tuned"))
-promise = Guarantee(epsilon=1.0, delta=0.0, trust="local")
-for name, entry in CONTEXT_FREE.items():
-    problem = ContextFreeProblem(horizon=64, low=0.0, high=1.0, arms=2)
-    if entry.actions == "domain":
-        problem = Quadratic.of(domain=Ball(dim=2)).problem(64)
-    if "local" in entry.trusts:
-        print(context_free.arrange(partial(entry.make, problem, "tuned"), promise, horizon=64))
+    world = ENVIRONMENTS[entry.home or "linear"].make()
+    for trust in entry.trusts:
+        epsilon, delta = (float("inf"), 0.0) if trust == "none" else (1.0, 1e-6)
+        promise = Guarantee(epsilon=epsilon, delta=delta, trust=trust)
+        for mode in ("tuned", "theory"):
+            made = arrange(name, world.problem(4000), Protection(guarantee=promise), mode=mode)
+            print(name, made)
 for trust in ("local", "shuffle", "joint", "central"):
     print(calibrate(epsilon=1.0, delta=1e-5, trust=trust, link="logistic", dim=3, radius=1.0,
                     horizon=1000, sensitivity=None).to_dict())
@@ -127,7 +119,7 @@ def test_a_host_in_32_bits_keeps_its_mode_and_gets_the_same_bits(code: str) -> N
 def _simulated() -> Run:
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
     world = make_environment(dim=2, arms=3)
-    policy = POLICIES["linucb"].make(world.problem(40), "tuned")
+    policy = POLICIES["linucb"].build(world.problem(40), "tuned")
     return simulate(
         policy=policy,
         privatizers=protect(policy, Protection(guarantee=promise), horizon=40),

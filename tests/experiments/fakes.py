@@ -6,22 +6,23 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from kerchief.experiments.compare import Finished
-from kerchief.experiments.plan import Cell, Plan
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.players import Cell
+from kerchief.experiments.results import Result
 
-__all__ = ["fake", "fake_play"]
+__all__ = ["fake", "fake_play", "fake_result"]
 
 
-def fake(plan: Plan, *, ticks: int = 5) -> list[Finished]:
+def fake(plan: Plan, *, ticks: int = 5) -> list[Result]:
     """Every cell of a plan, the later the less regret."""
     cells = plan.cells()
     return [_finished(plan, cell, 100.0 - 2 * place, ticks) for place, cell in enumerate(cells)]
 
 
-def fake_play(stop: int | None = None) -> Callable[..., Iterator[Finished]]:
+def fake_play(stop: int | None = None) -> Callable[..., Iterator[Result]]:
     """A stand-in for `compare` that stops as Ctrl-C does, after so many cells."""
 
-    def play(plan: Plan, **options: object) -> Iterator[Finished]:
+    def play(plan: Plan, **options: object) -> Iterator[Result]:
         for number, finished in enumerate(fake(plan)):
             if number == stop:
                 raise KeyboardInterrupt
@@ -30,17 +31,37 @@ def fake_play(stop: int | None = None) -> Callable[..., Iterator[Finished]]:
     return play
 
 
-def _finished(plan: Plan, cell: Cell, regret: float, ticks: int) -> Finished:
+def _finished(plan: Plan, cell: Cell, regret: float, ticks: int) -> Result:
     rounds = np.linspace(cell.horizon / ticks, cell.horizon, ticks).astype(np.int64)
     spread = np.linspace(0.9, 1.1, plan.replicates)
-    return Finished(
+    return Result(
         cell=cell,
         rounds=rounds,
-        regret=np.linspace(1 / ticks, 1, ticks)[:, None] * regret * spread,
+        curves=np.linspace(1 / ticks, 1, ticks)[:, None] * regret * spread,
+        uniform=100.0,
         releases={"moments": 1.0},
-        spent=cell.guarantee,
+        guarantee=cell.guarantee,
         seconds=1.0,
         compile_seconds=0.5,
         wall_seconds=2.0,
+        device="cpu",
+    )
+
+
+def fake_result(cell: Cell, mean: float, se: float | None = 1.0, *, replicates: int = 10) -> Result:
+    """A result whose final regret has this mean and this standard error."""
+    count = 1 if se is None else replicates
+    signs = np.where(np.arange(count) % 2, 1.0, -1.0)
+    final = mean + (0.0 if se is None else se * np.sqrt(count - 1)) * signs * (count > 1)
+    return Result(
+        cell=cell,
+        rounds=np.array([cell.horizon]),
+        curves=final[None],
+        uniform=100.0,
+        releases={},
+        guarantee=cell.guarantee,
+        seconds=1e-6 * cell.horizon * count,
+        compile_seconds=0.0,
+        wall_seconds=0.0,
         device="cpu",
     )

@@ -12,7 +12,7 @@ from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.compare import compare
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.plan import Plan
-from kerchief.experiments.rows import Row
+from kerchief.experiments.results import Result
 
 
 def _run(plan: Plan, folder: Path) -> Outputs:
@@ -41,7 +41,7 @@ def test_an_experiment_at_quick_size(name: str, tmp_path: Path) -> None:
     outcomes = [verdict.outcome for verdict in quick.verdicts()]
     assert "fails" not in outcomes, quick.verdicts()
     assert outcomes.count("holds") >= 2
-    corrupted = quick.plan.verdicts([_tripled(row) for row in quick.rows()])
+    corrupted = quick.plan.verdicts([_tripled(row) for row in quick.finished])
     assert "fails" in [verdict.outcome for verdict in corrupted]
 
 
@@ -58,11 +58,11 @@ def _expect_report(quick: Outputs) -> None:
     assert quick.plan.command() in page
 
 
-def _tripled(row: Row) -> Row:
+def _tripled(row: Result) -> Result:
     if row.epsilon is None:
         return row
-    regret = dataclasses.replace(row.regret, mean=3 * row.regret.mean)
-    return dataclasses.replace(row, regret=regret)
+    lost = row.curves + 2 * row.regret.mean
+    return dataclasses.replace(row, curves=lost)
 
 
 @pytest.mark.nightly
@@ -71,5 +71,5 @@ def test_claims_hold_at_full_size(name: str, tmp_path: Path) -> None:
     outputs = _run(EXPERIMENTS[name].plan(), tmp_path)
     outcomes = {verdict.outcome for verdict in outputs.verdicts()}
     assert outcomes == {"holds"}, outputs.verdicts()
-    corrupted = outputs.plan.verdicts([_tripled(row) for row in outputs.rows()])
+    corrupted = outputs.plan.verdicts([_tripled(row) for row in outputs.finished])
     assert "fails" in [verdict.outcome for verdict in corrupted]

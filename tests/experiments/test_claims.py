@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tests.experiments.fakes import fake_result
 
 from kerchief.experiments.claims import (
     Claim,
@@ -22,26 +23,16 @@ from kerchief.experiments.claims import (
     slope,
     within,
 )
-from kerchief.experiments.plan import Cell, Spot, player
-from kerchief.experiments.rows import Row, Spread
+from kerchief.experiments.players import Cell, Key, player
+from kerchief.experiments.results import Result
 
 LOW, HIGH = (at(player("linucb", trust="joint", epsilon=epsilon), "ball") for epsilon in (0.2, 5.0))
 UNIFORM = at(player("uniform"), "ball")
 
 
-def row(spot: Spot, mean: float, se: float | None = 1.0) -> Row:
-    cell = Cell(spot=spot, delta=1e-5, horizon=100)
-    spent = cell.asked or (0.0, 0.0)
-    return Row(
-        cell=cell,
-        private=True,
-        spent_epsilon=spent[0],
-        spent_delta=spent[1],
-        regret=Spread(mean=mean, se=se, uniform_share=None),
-        replicates=10,
-        microseconds=1.0,
-        releases={},
-    )
+def row(key: Key, mean: float, se: float | None = 1.0, *, replicates: int = 10) -> Result:
+    cell = Cell(player=key.player, world=key.world, delta=1e-5, horizon=100)
+    return fake_result(cell, mean, se, replicates=replicates)
 
 
 ROWS: Results = {
@@ -83,7 +74,7 @@ def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
     def grown(exponent: float, share: float) -> Results:
         rows = {}
         for spot in spots:
-            horizon = int(spot.contexts[2:])
+            horizon = int(spot.world[2:])
             one = row(spot, 3 * horizon**exponent, share * 3 * horizon**exponent)
             cell = dataclasses.replace(one.cell, horizon=horizon)
             rows[spot] = dataclasses.replace(one, cell=cell)
@@ -113,7 +104,7 @@ def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
 
 def test_a_share_of_right_answers_pays_for_its_error() -> None:
     for right, outcome in ((1.0, "holds"), (0.95, "fails"), (None, "fails")):
-        named = dataclasses.replace(row(LOW, 1.0), right=right, replicates=400)
+        named = dataclasses.replace(row(LOW, 1.0, replicates=400), right=right)
         claim = names_best(LOW, 0.95)
         assert judge(claim, {LOW: named}, large_enough=True).outcome == outcome
 

@@ -11,35 +11,35 @@ import pytest
 
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.experiments import extras
-from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.compare import compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import picture
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.plan import Cell
-from kerchief.experiments.rows import make_rows
+from kerchief.experiments.players import Cell
+from kerchief.experiments.results import Result
 
 SMALL = Comparison(contexts=("ball",), dim=2, arms=3, horizon=60, replicates=4, epsilons=(1.0,))
 
 
 @pytest.fixture(scope="module")
-def finished() -> list[Finished]:
+def finished() -> list[Result]:
     return list(compare(SMALL))
 
 
-def test_cells_come_in_order(finished: list[Finished]) -> None:
+def test_cells_come_in_order(finished: list[Result]) -> None:
     assert [one.cell for one in finished] == list(SMALL.cells())
     for one in finished:
-        assert one.regret.shape == (60, 4)
-        assert (np.diff(one.regret, axis=0) >= -1e-6).all()
+        assert one.curves.shape == (60, 4)
+        assert (np.diff(one.curves, axis=0) >= -1e-6).all()
         assert one.microseconds > 0
 
 
-def test_chunks_of_replicates_change_nothing(finished: list[Finished]) -> None:
+def test_chunks_of_replicates_change_nothing(finished: list[Result]) -> None:
     local = dataclasses.replace(SMALL, trusts=("local",))
     for whole, cut in zip(finished[:4], compare(local, width=3), strict=True):
-        np.testing.assert_allclose(cut.regret, whole.regret, rtol=1e-4)
-        assert cut.spent == whole.spent
+        np.testing.assert_allclose(cut.curves, whole.curves, rtol=1e-4)
+        assert cut.guarantee == whole.guarantee
         assert cut.releases == whole.releases
 
 
@@ -54,9 +54,8 @@ def test_progress_grows_to_the_whole_cell() -> None:
     assert {stage for _, stage, _ in seen} == {"compiling", "playing"}
 
 
-def test_rows_say_what_was_spent(finished: list[Finished]) -> None:
-    rows = make_rows(finished)
-    by_name = {(row.policy, row.trust): row for row in rows}
+def test_rows_say_what_was_spent(finished: list[Result]) -> None:
+    by_name = {(row.policy, row.trust): row for row in finished}
     uniform = by_name["uniform", "none"]
     assert (uniform.private, uniform.spent_epsilon, uniform.spent_delta) == (True, 0.0, 0.0)
     assert uniform.regret.uniform_share == 1.0
@@ -71,26 +70,41 @@ def test_rows_say_what_was_spent(finished: list[Finished]) -> None:
     assert by_name["linucb", "central"].releases == {"moments": 1.0}
 
 
-def test_regret_and_its_error(finished: list[Finished]) -> None:
-    row, one = make_rows(finished)[1], finished[1]
-    assert row.regret.mean == pytest.approx(one.regret[-1].mean())
-    assert row.regret.se == pytest.approx(one.regret[-1].std(ddof=1) / 2)
+def test_regret_and_its_error(finished: list[Result]) -> None:
+    one = finished[1]
+    assert one.regret.mean == pytest.approx(one.curves[-1].mean())
+    assert one.regret.se == pytest.approx(one.curves[-1].std(ddof=1) / 2)
+    assert one.regret.p95 == pytest.approx(np.quantile(one.curves[-1], 0.95))
 
 
-def made(finished: Finished, regret: float, replicates: int) -> Finished:
+def test_a_run_is_stuck_that_still_loses_late(finished: list[Result]) -> None:
+    """Of two replicates one stops losing at half time, and one goes on at uniform play's rate."""
+    rounds = finished[0].rounds
+    learned = np.minimum(rounds, rounds[-1] / 2)
+    one = dataclasses.replace(
+        finished[0], curves=np.stack([learned, rounds], axis=1), uniform=float(rounds[-1])
+    )
+    assert one.regret.stuck == 0.5
+    slow = np.stack([0.09 * rounds, 0.11 * rounds], axis=1)
+    assert dataclasses.replace(one, curves=slow).regret.stuck == 0.5
+
+
+def made(finished: Result, regret: float, replicates: int) -> Result:
     rounds = finished.rounds.size
-    return dataclasses.replace(finished, regret=np.full((rounds, replicates), regret))
+    return dataclasses.replace(
+        finished, curves=np.full((rounds, replicates), regret), uniform=regret
+    )
 
 
-def test_one_replicate_has_no_error(finished: list[Finished]) -> None:
-    (row,) = make_rows([made(finished[0], 5.0, replicates=1)])
+def test_one_replicate_has_no_error(finished: list[Result]) -> None:
+    row = made(finished[0], 5.0, replicates=1)
     assert row.regret.se is None
     assert "5.0 ± -" in row.texts()
     json.dumps(row.to_dict(), allow_nan=False)
 
 
-def test_no_regret_at_all_has_no_share(finished: list[Finished]) -> None:
-    (row,) = make_rows([made(finished[0], 0.0, replicates=2)])
+def test_no_regret_at_all_has_no_share(finished: list[Result]) -> None:
+    row = made(finished[0], 0.0, replicates=2)
     assert (row.regret.mean, row.regret.uniform_share) == (0.0, None)
     assert "nan" not in " ".join(row.texts())
     assert picture(SMALL, [made(finished[0], 0.0, replicates=2)]).startswith(b"\x89PNG")
@@ -143,12 +157,12 @@ def test_every_kind_of_bandit_is_played(policy: str, horizon: int, query: str) -
     played = list(compare(plan, ticks=10))
     assert [one.cell for one in played] == list(plan.cells())
     for one in played:
-        assert one.regret.shape == (10, 2)
-        assert np.isfinite(one.regret).all()
-        assert (one.regret[-1] > 0).all()
+        assert one.curves.shape == (10, 2)
+        assert np.isfinite(one.curves).all()
+        assert (one.curves[-1] > 0).all()
     last = played[-1]
     assert last.cell.policy == policy
-    assert 0 < last.spent.epsilon <= 1.0
+    assert 0 < last.guarantee.epsilon <= 1.0
     assert set(last.releases) == {query}
     assert (last.releases[query] == horizon) == (query == "loss")
     assert set(last.communication) == ({"reals", "bits"} if policy == "dpe" else set())

@@ -16,7 +16,7 @@ from kerchief.core.phases import ANSWERS
 from kerchief.core.problems import PopulationProblem
 from kerchief.environments import Population
 from kerchief.experiments.declare import Comparison
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 from kerchief.experiments.runner import arranged, width
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
@@ -29,7 +29,7 @@ from kerchief.privatizers import SHUFFLES
 def test_yardsticks_and_parents_always_play_along() -> None:
     comparison = Comparison(contexts=("ball", "fixed"), policies=("linucb",), epsilons=(0.5, 2.0))
     for contexts in comparison.contexts:
-        cells = [cell for cell in comparison.cells() if cell.contexts == contexts]
+        cells = [cell for cell in comparison.cells() if cell.world == contexts]
         plain = [cell.policy for cell in cells if cell.asked is None]
         assert plain == ["uniform", "greedy", "linucb"]
         assert {cell.trust for cell in cells if cell.asked} == {
@@ -169,7 +169,7 @@ def test_the_command_names_every_parameter(comparison: Comparison) -> None:
     assert again.parameters() == comparison.parameters()
     assert again.cells() == comparison.cells()
     for cell in again.cells():
-        one, other = (plan.environment(cell.contexts) for plan in (again, comparison))
+        one, other = (plan.environment(cell.world) for plan in (again, comparison))
         assert str(jax.tree.structure(one)) == str(jax.tree.structure(other))
         assert jax.tree.leaves(one) == jax.tree.leaves(other)
 
@@ -190,7 +190,7 @@ def test_every_kind_of_bandit_plays_in_a_world_of_its_own(policy: str, world: st
     """Under every trust that it supports, beside the yardsticks, where no world is named."""
     comparison = Comparison(policies=(policy,), horizon=2000, epsilons=(1.0,), replicates=2)
     assert comparison.world == world
-    assert {cell.contexts for cell in comparison.cells()} == {world}
+    assert {cell.world for cell in comparison.cells()} == {world}
     private = [trust for trust in POLICIES[policy].trusts if trust != "none"]
     assert [(cell.policy, cell.trust) for cell in comparison.cells()] == [
         *((name, "none") for name in ("uniform", "greedy", policy)),

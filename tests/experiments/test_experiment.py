@@ -12,13 +12,13 @@ import pytest
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
 from kerchief.experiments.claims import at, at_most, below
-from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.compare import compare
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.figures import draw
 from kerchief.experiments.paper_table import beside
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 from kerchief.experiments.report import render
-from kerchief.experiments.rows import make_rows
+from kerchief.experiments.results import Result
 
 PRIVATE = player("linucb", trust="joint", epsilon=4.0)
 BOLD = player("linucb", trust="joint", epsilon=4.0, exploration=2.0)
@@ -53,7 +53,7 @@ TABLE = Experiment(
 
 
 @pytest.fixture(scope="module")
-def finished() -> list[Finished]:
+def finished() -> list[Result]:
     return list(compare(TABLE.plan()))
 
 
@@ -83,18 +83,18 @@ def test_a_world_may_have_rounds_of_its_own() -> None:
         printed={},
     )
     plan = table.plan(quick=True)
-    assert {cell.contexts: cell.horizon for cell in plan.cells()} == {"S=2": 30, "long": 50}
-    assert {one.cell.contexts: int(one.rounds[-1]) for one in compare(plan)} == {
+    assert {cell.world: cell.horizon for cell in plan.cells()} == {"S=2": 30, "long": 50}
+    assert {one.cell.world: int(one.rounds[-1]) for one in compare(plan)} == {
         "S=2": 30,
         "long": 50,
     }
 
 
-def test_numbers_are_replaced(finished: list[Finished]) -> None:
+def test_numbers_are_replaced(finished: list[Result]) -> None:
     problem = make_environment(link="probit", dim=2, arms=3, radius=2.0).problem(10)
     bold: Any = BOLD.arrange(problem, BOLD.promise(1e-5, 10)).policy
     assert bold.exploration == 2.0
-    rows = {row.cell.spot: row for row in make_rows(finished)}
+    rows = {row.cell.key: row for row in finished}
     plain, bold = rows[at(PRIVATE, "S=2")], rows[at(BOLD, "S=2")]
     assert plain.regret != bold.regret
     assert bold.to_dict()["numbers"] == {"exploration": 2.0}
@@ -108,8 +108,8 @@ def test_numbers_are_replaced(finished: list[Finished]) -> None:
             player("linucb", exploration=wrong).arrange(problem, free)  # type: ignore[arg-type]
 
 
-def test_the_table_has_a_column_a_world(finished: list[Finished]) -> None:
-    table = beside(TABLE.plan(), make_rows(finished))
+def test_the_table_has_a_column_a_world(finished: list[Result]) -> None:
+    table = beside(TABLE.plan(), finished)
     assert table.headings == (
         "", "spent ε, δ", "S=2 (printed)", "S=2.5 (printed)", "S=3", "S=3.5"
     )  # fmt: skip
@@ -123,15 +123,15 @@ def test_the_table_has_a_column_a_world(finished: list[Finished]) -> None:
     assert all(page.lines[0][0] == "uniform" for page in pages)
 
 
-def test_a_stopped_run_has_a_partial_table(finished: list[Finished]) -> None:
+def test_a_stopped_run_has_a_partial_table(finished: list[Result]) -> None:
     plan = TABLE.plan()
-    rows = make_rows(finished[:7])
+    rows = finished[:7]
     assert beside(plan, rows).lines[1][3] == "-"
     outcomes = [verdict.outcome for verdict in plan.verdicts(rows)]
     assert outcomes == ["holds", "not judged", "not judged"]
 
 
-def test_the_picture_has_an_axis_of_worlds(finished: list[Finished]) -> None:
+def test_the_picture_has_an_axis_of_worlds(finished: list[Result]) -> None:
     panels = draw(TABLE.plan(), finished).axes
     assert len(panels) == 1 + 4
     assert panels[0].get_xlabel() == "κ"
@@ -142,7 +142,7 @@ def test_the_picture_has_an_axis_of_worlds(finished: list[Finished]) -> None:
     assert len(draw(only.plan(), finished).axes) == 1
 
 
-def test_the_report_shows_printed_values_and_claims(finished: list[Finished]) -> None:
+def test_the_report_shows_printed_values_and_claims(finished: list[Result]) -> None:
     page = render(TABLE.plan(), finished, b"png")
     for words in ("A table", "(674)", "holds", "S=2.5 (printed)", "kerchief reproduce table"):
         assert words in page

@@ -12,12 +12,12 @@ import pytest
 from tests.experiments.fakes import fake
 
 from kerchief.core.errors import InvalidValue
-from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.compare import compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import draw
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.report import headlines, promises, render
-from kerchief.experiments.rows import make_rows
+from kerchief.experiments.results import Result
 
 SMALL = Comparison(
     contexts=("ball", "fixed"), dim=2, arms=3, horizon=60, replicates=4, epsilons=(0.5, 2.0)
@@ -25,12 +25,12 @@ SMALL = Comparison(
 
 
 @pytest.fixture(scope="module")
-def finished() -> list[Finished]:
+def finished() -> list[Result]:
     return list(compare(SMALL))
 
 
 @pytest.fixture(scope="module")
-def outputs(finished: list[Finished], tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+def outputs(finished: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     kept = Outputs.at(tmp_path_factory.mktemp("results") / "out", SMALL)
     for one in finished:
         kept.keep(one)
@@ -38,20 +38,20 @@ def outputs(finished: list[Finished], tmp_path_factory: pytest.TempPathFactory) 
     return kept
 
 
-def test_the_table_holds_every_number(outputs: Outputs, finished: list[Finished]) -> None:
+def test_the_table_holds_every_number(outputs: Outputs, finished: list[Result]) -> None:
     table = pl.read_parquet(outputs.files["table"])
-    assert table.height == sum(one.regret.size for one in finished)
+    assert table.height == sum(one.curves.size for one in finished)
     for one in finished:
         epsilon = one.cell.asked[0] if one.cell.asked else None
         rows = table.filter(
-            pl.col("contexts") == one.cell.contexts,
+            pl.col("contexts") == one.cell.world,
             pl.col("policy") == one.cell.policy,
             pl.col("trust") == one.cell.trust,
             pl.col("epsilon").eq_missing(epsilon),
             pl.col("replicate") == 2,
         )
         np.testing.assert_array_equal(rows["round"], one.rounds)
-        np.testing.assert_array_equal(rows["regret"], one.regret[:, 2])
+        np.testing.assert_array_equal(rows["regret"], one.curves[:, 2])
 
 
 def test_the_table_holds_what_numbers_depend_on(outputs: Outputs) -> None:
@@ -66,18 +66,18 @@ def test_the_table_holds_what_numbers_depend_on(outputs: Outputs) -> None:
     assert table.filter(~pl.col("private"))["spent_epsilon"].null_count() > 0
 
 
-def test_results_are_whole_after_every_cell(finished: list[Finished], tmp_path: Path) -> None:
+def test_results_are_whole_after_every_cell(finished: list[Result], tmp_path: Path) -> None:
     kept = Outputs.at(tmp_path, SMALL)
     for count, one in enumerate(finished[:3], start=1):
         kept.keep(one)
-        assert pl.read_parquet(tmp_path / "results.parquet").height == count * one.regret.size
+        assert pl.read_parquet(tmp_path / "results.parquet").height == count * one.curves.size
         document = json.loads((tmp_path / "results.json").read_text())
         assert len(document["rows"]) == count
         assert document["complete"] is False
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results.json", "results.parquet"]
 
 
-def test_a_new_run_removes_the_old_picture(finished: list[Finished], tmp_path: Path) -> None:
+def test_a_new_run_removes_the_old_picture(finished: list[Result], tmp_path: Path) -> None:
     old = tmp_path / "compare.png"
     old.write_bytes(b"old")
     kept = Outputs.at(tmp_path, SMALL)
@@ -86,19 +86,19 @@ def test_a_new_run_removes_the_old_picture(finished: list[Finished], tmp_path: P
     assert not old.exists()
 
 
-def test_the_picture_has_a_row_a_contexts(outputs: Outputs, finished: list[Finished]) -> None:
+def test_the_picture_has_a_row_a_contexts(outputs: Outputs, finished: list[Result]) -> None:
     assert outputs.files["picture"].read_bytes().startswith(b"\x89PNG")
     panels = draw(SMALL, finished).axes
     assert len(panels) == 4
     assert [panel.get_legend() is None for panel in panels] == [True, False, True, False]
 
 
-def test_a_picture_without_protection_is_drawn(finished: list[Finished]) -> None:
+def test_a_picture_without_protection_is_drawn(finished: list[Result]) -> None:
     plain = [one for one in finished if one.cell.asked is None]
     assert len(draw(SMALL, plain).axes) == 4
 
 
-def test_a_stopped_picture_is_drawn(finished: list[Finished]) -> None:
+def test_a_stopped_picture_is_drawn(finished: list[Result]) -> None:
     """Few cells were finished in the second world: they are named, and need no legend."""
     panels = draw(SMALL, finished[:13]).axes
     assert [panel.get_legend() is None for panel in panels] == [True, False, True, True]
@@ -116,14 +116,14 @@ def test_the_report_stands_alone(outputs: Outputs) -> None:
     assert page.count("not private") >= 4
 
 
-def test_a_partial_report_says_so(finished: list[Finished]) -> None:
+def test_a_partial_report_says_so(finished: list[Result]) -> None:
     page = render(SMALL, finished[:2], b"png")
     assert "interrupted: 2 of 22 cells" in page
 
 
 def test_the_report_begins_with_what_privacy_costs() -> None:
     """The best private row of each world, beside uniform play and its parent, from the rows."""
-    rows = make_rows(fake(SMALL))
+    rows = fake(SMALL)
     first, second = headlines(SMALL, rows)
     assert first == (
         "On ball contexts, linucb under central trust at ε = 2 did best of the private bandits: "

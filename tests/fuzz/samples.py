@@ -302,7 +302,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "randomizer": ("best", "gaussian"),
         "trusts": (("local",), ("none",), ("central", "local"), ("joint", "local")),
     },
-    "experiments.plan:player": {"policy": ("linucb", "tsallis")},
+    "experiments.players:player": {"policy": ("linucb", "tsallis")},
     "mechanisms.binomial:Binomial.of": {"users": (1000,)},
     "mechanisms.binomial:Grid.of": {"users": (1000,)},
     "mechanisms.doubling:Doubling": {"first": (16, 1024)},

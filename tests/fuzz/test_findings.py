@@ -27,7 +27,7 @@ from kerchief.core.random import Stream
 from kerchief.environments import Population, Recorded, make_environment, table_two
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.folder import Folder
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 from kerchief.policies import POLICIES
 from kerchief.policies.glm.batched import Batched
 from kerchief.policies.glm.ucb import GLMUCB

@@ -9,8 +9,8 @@ from kerchief.cli.printing import complain, print_json, print_table
 from kerchief.core.links import LINKS
 from kerchief.experiments.calibrate import Alternative, Noise
 from kerchief.experiments.calibrate import calibrate as find
-from kerchief.experiments.plan import delta_warnings
 from kerchief.privacy import Trust
+from kerchief.privacy.guarantee import delta_warnings
 
 __all__ = ["calibrate"]
 

@@ -13,7 +13,7 @@ from kerchief.cli.playing import played, prepare, print_promises
 from kerchief.cli.printing import print_json, print_table
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.rows import HEADINGS
+from kerchief.experiments.results import HEADINGS
 
 __all__ = ["compare"]
 
@@ -63,8 +63,8 @@ def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
 
 def _print(outputs: Outputs) -> None:
     """Tables, promises and files."""
-    for contexts, group in itertools.groupby(outputs.rows(), key=lambda row: row.contexts):
+    for world, group in itertools.groupby(outputs.finished, key=lambda row: row.world):
         texts = [row.texts() for row in group]
-        caption = outputs.plan.caption(contexts)
+        caption = outputs.plan.caption(world)
         print_table(HEADINGS, texts, title=caption, columns="llrRrrRR")
     print_promises(outputs)

@@ -14,7 +14,8 @@ from kerchief.cli.printing import complain, print_wrapped, progress_bar
 from kerchief.experiments.compare import compare as play
 from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.plan import Cell, Plan
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.players import Cell
 from kerchief.privacy.guarantee import Guarantee
 
 __all__ = ["played", "prepare", "print_promises"]
@@ -83,7 +84,7 @@ def _play(outputs: Outputs) -> bool:
         task = bar.add_task("starting", total=len(cells))
 
         def watch(cell: Cell, stage: str, share: float) -> None:
-            name = f"{len(outputs.finished) + 1}/{len(cells)} {cell.contexts} {cell.label()}"
+            name = f"{len(outputs.finished) + 1}/{len(cells)} {cell.world} {cell.label()}"
             bar.update(
                 task, description=f"{name}: {stage}", completed=len(outputs.finished) + share
             )

@@ -64,7 +64,7 @@ def _print(outputs: Outputs) -> None:
     """Tables, claims, promises and files."""
     click.echo(outputs.plan.title)
     print_wrapped(outputs.plan.lead())
-    for page in _pages(beside(outputs.plan, outputs.rows())):
+    for page in _pages(beside(outputs.plan, outputs.finished)):
         print_table(page.headings, page.lines, columns=_columns(page))
     note = size_note(outputs.plan)
     if note:

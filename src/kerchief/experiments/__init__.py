@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from kerchief.experiments.compare import Finished, compare
+from kerchief.experiments.compare import compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.plan import Cell, Plan, Player, player
-from kerchief.experiments.rows import Row, make_rows
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.players import Cell, Player, player
+from kerchief.experiments.results import Result
 
 __all__ = [
     "Cell",
     "Comparison",
-    "Finished",
     "Outputs",
     "Plan",
     "Player",
-    "Row",
+    "Result",
     "compare",
-    "make_rows",
     "player",
 ]

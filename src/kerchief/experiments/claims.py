@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from kerchief.experiments.plan import Player, Spot
-from kerchief.experiments.rows import Row, amount
+from kerchief.experiments.players import Key, Player
+from kerchief.experiments.results import Result, amount
 
 __all__ = [
     "Claim",
@@ -35,7 +35,7 @@ __all__ = [
     "within",
 ]
 
-Results: TypeAlias = Mapping[Spot, Row]
+Results: TypeAlias = Mapping[Key, Result]
 Outcome: TypeAlias = Literal["holds", "fails", "not judged"]
 
 
@@ -59,7 +59,7 @@ class Claim:
     """
 
     sentence: str
-    needs: tuple[Spot, ...]
+    needs: tuple[Key, ...]
     test: Callable[[Results], Finding]
     quick: bool = False
 
@@ -91,12 +91,12 @@ def judge(claim: Claim, results: Results, *, large_enough: bool) -> Verdict:
     return Verdict(claim=claim.sentence, outcome=outcome, seen=finding.seen)
 
 
-def at(player: Player, contexts: str) -> Spot:
+def at(player: Player, world: str) -> Key:
     """The row of a player in a world."""
-    return Spot(player=player, contexts=contexts)
+    return Key(player, world)
 
 
-def at_most(spot: Spot, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+def at_most(spot: Key, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
     """The regret is at most the bound."""
 
     def test(results: Results) -> Finding:
@@ -106,7 +106,7 @@ def at_most(spot: Spot, bound: float, *, errors: float = 2.0, quick: bool = Fals
     return Claim(sentence=f"{spot}: at most {amount(bound)}", needs=(spot,), test=test, quick=quick)
 
 
-def at_least(spot: Spot, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+def at_least(spot: Key, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
     """The regret is at least the bound."""
 
     def test(results: Results) -> Finding:
@@ -119,7 +119,7 @@ def at_least(spot: Spot, bound: float, *, errors: float = 2.0, quick: bool = Fal
 
 
 def within(
-    spot: Spot, printed: float, *, share: float, errors: float = 2.0, quick: bool = False
+    spot: Key, printed: float, *, share: float, errors: float = 2.0, quick: bool = False
 ) -> Claim:
     """The regret is what a paper printed, up to a share of it."""
 
@@ -133,7 +133,7 @@ def within(
 
 
 def below(
-    lower: Spot, upper: Spot, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
+    lower: Key, upper: Key, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
 ) -> Claim:
     """One regret is below another, or below a multiple of it."""
 
@@ -150,7 +150,7 @@ def below(
     return Claim(sentence=sentence, needs=(lower, upper), test=test, quick=quick)
 
 
-def falling(spots: Sequence[Spot], *, errors: float = 3.0, quick: bool = False) -> Claim:
+def falling(spots: Sequence[Key], *, errors: float = 3.0, quick: bool = False) -> Claim:
     """The regret falls from each row to the next."""
 
     def test(results: Results) -> Finding:
@@ -160,7 +160,7 @@ def falling(spots: Sequence[Spot], *, errors: float = 3.0, quick: bool = False) 
         ]
         return Finding(holds=all(steps), seen=", ".join(_text(results[spot]) for spot in spots))
 
-    worlds = list(dict.fromkeys(spot.contexts for spot in spots))
+    worlds = list(dict.fromkeys(spot.world for spot in spots))
     names = [spot.player.label() if len(worlds) == 1 else str(spot) for spot in spots]
     where = f" on {worlds[0]}" if len(worlds) == 1 else ""
     sentence = f"regret{where} falls: {' > '.join(names)}"
@@ -168,7 +168,7 @@ def falling(spots: Sequence[Spot], *, errors: float = 3.0, quick: bool = False) 
 
 
 def slope(
-    spots: Sequence[Spot],
+    spots: Sequence[Key],
     exponent: float,
     *,
     within: float = 0.07,
@@ -190,7 +190,7 @@ def slope(
 
 
 def no_steeper(
-    spots: Sequence[Spot],
+    spots: Sequence[Key],
     exponent: float,
     *,
     within: float = 0.07,
@@ -208,12 +208,12 @@ def no_steeper(
     return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
 
 
-def _grown(spots: Sequence[Spot]) -> str:
-    worlds = ", ".join(spot.contexts for spot in spots)
+def _grown(spots: Sequence[Key]) -> str:
+    worlds = ", ".join(spot.world for spot in spots)
     return f"{spots[0].player.label()} ({worlds}): regret grows"
 
 
-def _slope(rows: Sequence[Row]) -> tuple[float, float]:
+def _slope(rows: Sequence[Result]) -> tuple[float, float]:
     """The least-squares slope of log regret against log rounds, and its standard error.
 
     The error follows from those of the means, which are independent up to common worlds.
@@ -227,7 +227,7 @@ def _slope(rows: Sequence[Row]) -> tuple[float, float]:
     return found, math.hypot(*(w * share for w, share in zip(weights, shares, strict=True)))
 
 
-def names_best(spot: Spot, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+def names_best(spot: Key, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
     """At least this share of the replicates named the best arm at the end."""
 
     def test(results: Results) -> Finding:
@@ -241,12 +241,12 @@ def names_best(spot: Spot, share: float, *, errors: float = 2.0, quick: bool = F
     return Claim(sentence=sentence, needs=(spot,), test=test, quick=quick)
 
 
-def paid(spots: Sequence[Spot], *, quick: bool = False) -> Claim:
+def paid(spots: Sequence[Key], *, quick: bool = False) -> Claim:
     """The ledger charged the worst-off user of each protected row no more than was asked for."""
 
     def test(results: Results) -> Finding:
         rows = [results[spot] for spot in spots]
-        broken = [f"{row.cell.spot} spent {row.spent()}" for row in rows if not _in_budget(row)]
+        broken = [f"{row.cell.key} spent {row.bill()}" for row in rows if not _in_budget(row)]
         return Finding(holds=not broken, seen="; ".join(broken) or f"{len(rows)} rows in budget")
 
     sentence = "no private row spent more than was asked for"
@@ -266,12 +266,12 @@ def all_of(sentence: str, claims: Sequence[Claim], *, quick: bool = False) -> Cl
     return Claim(sentence=sentence, needs=tuple(needs), test=test, quick=quick)
 
 
-def _error(row: Row) -> float:
+def _error(row: Result) -> float:
     """The standard error; a single replicate tells nothing."""
     return math.inf if row.regret.se is None else row.regret.se
 
 
-def _in_budget(row: Row) -> bool:
+def _in_budget(row: Result) -> bool:
     if row.cell.asked is None or row.spent_epsilon is None or row.spent_delta is None:
         return False
     epsilon, delta = row.cell.asked
@@ -279,5 +279,5 @@ def _in_budget(row: Row) -> bool:
     return row.spent_epsilon <= epsilon * (1 + 1e-9) and row.spent_delta <= delta
 
 
-def _text(row: Row) -> str:
+def _text(row: Result) -> str:
     return row.regret.text()

@@ -12,55 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.experiments.plan import Cell, Plan
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.players import Cell
+from kerchief.experiments.results import Result
 from kerchief.experiments.runner import Part
 from kerchief.experiments.runner import play as play_part
 from kerchief.experiments.runner import width as widest
-from kerchief.privacy.guarantee import Guarantee
 from kerchief.simulation.recorder import Progress
 from kerchief.simulation.run import Run
 
-__all__ = ["Finished", "Watch", "compare"]
+__all__ = ["Watch", "compare"]
 
 Watch: TypeAlias = Callable[[Cell, str, float], None]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Finished:
-    """A cell that was played to the end.
-
-    Attributes:
-        cell: what was played.
-        rounds: the ticks: after how many rounds regret was read.
-        regret: cumulative regret, a row a tick and a column a replicate.
-        releases: for each query, how often it was released, on average over replicates.
-        spent: what the worst-off user was really charged.
-        seconds: time played, without compilation.
-        compile_seconds: time spent compiling.
-        wall_seconds: all the time it took.
-        device: the kind of device it ran on.
-        communication: what clients sent, in "reals" and in "bits", on average over replicates; for
-            populations alone.
-        right: the share of replicates that named the best arm at the end; for worlds without
-            contexts alone.
-    """
-
-    cell: Cell
-    rounds: NDArray[np.int64]
-    regret: NDArray[np.float64]
-    releases: Mapping[str, float]
-    spent: Guarantee
-    seconds: float
-    compile_seconds: float
-    wall_seconds: float
-    device: str
-    communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    right: float | None = None
-
-    @property
-    def microseconds(self) -> float:
-        """Time a decision, in microseconds."""
-        return 1e6 * self.seconds / (int(self.rounds[-1]) * int(self.regret.shape[1]))
 
 
 def compare(
@@ -69,7 +32,7 @@ def compare(
     ticks: int = 100,
     width: int | None = None,
     watch: Watch | None = None,
-) -> Iterator[Finished]:
+) -> Iterator[Result]:
     """Play every cell, one after another, and give each as soon as it is finished.
 
     All cells meet the same worlds: the seed and the replicate's number decide what is drawn.
@@ -82,26 +45,30 @@ def compare(
         watch: called with the cell, "compiling" or "playing", and the finished share of the cell.
 
     Yields:
-        The finished cells, in the order of `Plan.cells`.
+        The results, in the order of `Plan.cells`.
 
     >>> from kerchief.experiments.declare import Comparison
     >>> small = Comparison(
     ...     contexts=("ball",), dim=2, arms=3, horizon=40, replicates=2, trusts=("none",)
     ... )
-    >>> [finished.cell.label() for finished in compare(small, ticks=4)]
+    >>> [result.cell.label() for result in compare(small, ticks=4)]
     ['uniform', 'greedy not private', 'linucb not private']
     """
     most = widest(plan) if width is None else validate.whole("width", width)
+    uniform: dict[str, float] = {}
     for cell in plan.cells():
-        yield _play(plan, cell, ticks, most, watch or (lambda cell, stage, share: None))
+        result = _play(plan, cell, ticks, most, watch or (lambda cell, stage, share: None))
+        # Uniform play comes first in each world.
+        usual = uniform.setdefault(cell.world, float(result.curves[-1].mean()))
+        yield dataclasses.replace(result, uniform=usual)
 
 
-def _play(plan: Plan, cell: Cell, ticks: int, width: int, watch: Watch) -> Finished:
+def _play(plan: Plan, cell: Cell, ticks: int, width: int, watch: Watch) -> Result:
     """One cell, in chunks of replicates of nearly equal width."""
     start = time.perf_counter()
     chunks = -(-plan.replicates // width)
     edges = [plan.replicates * i // chunks for i in range(chunks + 1)]
-    environment = plan.environment(cell.contexts)
+    environment = plan.environment(cell.world)
     runs = [
         play_part(
             cell,
@@ -129,15 +96,16 @@ def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Pr
     return report
 
 
-def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Finished:
+def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Result:
     """Chunks side by side; what was spent is what the worst-off user of any was charged."""
     right = [run.right for run in runs if run.right is not None]
-    return Finished(
+    return Result(
         cell=cell,
         rounds=runs[0].rounds,
-        regret=np.concatenate([run.regret for run in runs], axis=1),
+        curves=np.concatenate([run.regret for run in runs], axis=1),
         releases=_means([run.releases for run in runs]),
-        spent=max((run.spent for run in runs), key=lambda spent: spent.epsilon),
+        uniform=0.0,
+        guarantee=max((run.spent for run in runs), key=lambda spent: spent.epsilon),
         seconds=sum(run.seconds for run in runs),
         compile_seconds=sum(run.compile_seconds for run in runs),
         wall_seconds=wall_seconds,

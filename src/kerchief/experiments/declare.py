@@ -13,7 +13,8 @@ from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
-from kerchief.experiments.plan import YARDSTICKS, Cell, Plan, Player, Spot, player
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.players import YARDSTICKS, Cell, Player, player
 from kerchief.experiments.runner import MOST_FEATURES, arranged
 from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy.guarantee import Trust
@@ -95,7 +96,7 @@ class Comparison(Plan):
         self._check_numbers()
         self._check_names()
         for cell in self.cells():
-            problem = self.environment(cell.contexts).problem(self.horizon)
+            problem = self.environment(cell.world).problem(self.horizon)
             validate.whole("arms", problem.arms, low=0, high=MOST_FEATURES // max(1, problem.dim))
             arranged(cell, problem)
 
@@ -126,25 +127,23 @@ class Comparison(Plan):
             f"{self.horizon} rounds, {self.replicates} replicates, seed {self.seed}."
         )
 
-    def caption(self, contexts: str) -> str:
+    def caption(self, world: str) -> str:
         """Comparisons name worlds by their contexts, where these have any."""
-        return f"{contexts} contexts" if self._contextual else f"{contexts} world"
+        return f"{world} contexts" if self._contextual else f"{world} world"
 
     def cells(self) -> tuple[Cell, ...]:
         """Every cell, yardsticks and non-private parents first, none twice."""
         return tuple(
             dict.fromkeys(
-                Cell(
-                    spot=Spot(player=one, contexts=contexts), delta=self.delta, horizon=self.horizon
-                )
-                for contexts in (self.contexts if self._contextual else (self.world,))
+                Cell(player=one, world=world, delta=self.delta, horizon=self.horizon)
+                for world in (self.contexts if self._contextual else (self.world,))
                 for one in self._players()
             )
         )
 
-    def environment(self, contexts: str) -> AnyEnvironment:
+    def environment(self, world: str) -> AnyEnvironment:
         """The world of one kind of contexts, or the only one."""
-        return self._environments[contexts]
+        return self._environments[world]
 
     @functools.cached_property
     def _environments(self) -> Mapping[str, AnyEnvironment]:

@@ -11,17 +11,9 @@ from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.experiments.claims import Claim, Verdict, judge, paid
-from kerchief.experiments.plan import (
-    YARDSTICKS,
-    Cell,
-    Layout,
-    Panel,
-    Plan,
-    Player,
-    Spot,
-    player,
-)
-from kerchief.experiments.rows import Row
+from kerchief.experiments.plan import Layout, Panel, Plan
+from kerchief.experiments.players import YARDSTICKS, Cell, Key, Player, player
+from kerchief.experiments.results import Result
 from kerchief.experiments.runner import arranged
 from kerchief.simulation.run import AnyEnvironment
 
@@ -106,7 +98,7 @@ class Experiment:
     full: Size
     quick: Size
     claims: tuple[Claim, ...]
-    printed: Mapping[Spot, float] = dataclasses.field(default_factory=dict)
+    printed: Mapping[Key, float] = dataclasses.field(default_factory=dict)
     panels: tuple[Panel, ...] = ("rounds", "epsilon")
     axis: str | None = None
 
@@ -132,10 +124,10 @@ class Experiment:
         """The one or the other."""
         return self.quick if quick else self.full
 
-    def spots(self, size: Size) -> tuple[Spot, ...]:
+    def spots(self, size: Size) -> tuple[Key, ...]:
         """Every place in the table, world by world."""
         return tuple(
-            Spot(player=one, contexts=setting.name)
+            Key(one, setting.name)
             for setting in self.settings
             if not size.settings or setting.name in size.settings
             for one in self.lineup(size)
@@ -163,7 +155,7 @@ class Experiment:
             seed=seed,
         )
 
-    def _check_played(self, words: str, spots: Iterable[Spot], size: Size) -> None:
+    def _check_played(self, words: str, spots: Iterable[Key], size: Size) -> None:
         played = set(self.spots(size))
         for spot in spots:
             if spot not in played:
@@ -189,7 +181,7 @@ class Reproduction(Plan):
         validate.whole("replicates", self.replicates, low=2, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
         for cell in self.cells():
-            arranged(cell, self.environment(cell.contexts).problem(cell.horizon))
+            arranged(cell, self.environment(cell.world).problem(cell.horizon))
 
     @property
     def name(self) -> str:
@@ -213,16 +205,17 @@ class Reproduction(Plan):
         """Every player in every world."""
         return tuple(
             Cell(
-                spot=spot,
+                player=spot.player,
+                world=spot.world,
                 delta=self.experiment.delta,
-                horizon=self._setting(spot.contexts).horizon or self.horizon,
+                horizon=self._setting(spot.world).horizon or self.horizon,
             )
             for spot in self.experiment.spots(self._size())
         )
 
-    def environment(self, contexts: str) -> AnyEnvironment:
+    def environment(self, world: str) -> AnyEnvironment:
         """The world of that name."""
-        return self._setting(contexts).environment
+        return self._setting(world).environment
 
     def parameters(self) -> dict[str, object]:
         """Everything that was chosen; the rest is in the catalogue."""
@@ -248,21 +241,21 @@ class Reproduction(Plan):
         numbers = {one.name: one.number for one in settings if one.number is not None}
         return Layout(panels=self.experiment.panels, axis=self.experiment.axis, numbers=numbers)
 
-    def printed(self) -> Mapping[Spot, float]:
+    def printed(self) -> Mapping[Key, float]:
         """The regrets that the paper printed, of those worlds that are played as long as there."""
         alike = self.horizon == self.experiment.full.horizon
         return {
             spot: regret
             for spot, regret in self.experiment.printed.items()
-            if alike or self._setting(spot.contexts).horizon is not None
+            if alike or self._setting(spot.world).horizon is not None
         }
 
-    def verdicts(self, rows: Sequence[Row]) -> tuple[Verdict, ...]:
+    def verdicts(self, results: Sequence[Result]) -> tuple[Verdict, ...]:
         """What became of each claim, and of the bill."""
-        results = {row.cell.spot: row for row in rows}
-        private = [cell.spot for cell in self.cells() if cell.asked is not None]
+        found = {one.cell.key: one for one in results}
+        private = [cell.key for cell in self.cells() if cell.asked is not None]
         return tuple(
-            judge(claim, results, large_enough=self._large_enough(claim))
+            judge(claim, found, large_enough=self._large_enough(claim))
             for claim in (*self.experiment.claims, paid(private, quick=True))
         )
 
@@ -274,7 +267,7 @@ class Reproduction(Plan):
         return setting
 
     def _worlds(self) -> list[str]:
-        return list(dict.fromkeys(cell.contexts for cell in self.cells()))
+        return list(dict.fromkeys(cell.world for cell in self.cells()))
 
     def _large_enough(self, claim: Claim) -> bool:
         """Whether the claim was made for this size or a smaller one."""

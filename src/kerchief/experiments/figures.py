@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kerchief.experiments.compare import Finished
 from kerchief.experiments.extras import require
 from kerchief.experiments.labels import (
     MOST_NAMED,
@@ -24,7 +23,9 @@ from kerchief.experiments.labels import (
     name_ends,
     outside_legend,
 )
-from kerchief.experiments.plan import YARDSTICKS, Cell, Layout, Panel, Plan
+from kerchief.experiments.plan import Layout, Panel, Plan
+from kerchief.experiments.players import YARDSTICKS, Cell
+from kerchief.experiments.results import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +66,7 @@ class _Pen:
     epsilons: list[float]
 
     @classmethod
-    def of(cls, finished: Sequence[Finished]) -> _Pen:
+    def of(cls, finished: Sequence[Result]) -> _Pen:
         asked = {one.cell.asked[0] for one in finished if one.cell.asked is not None}
         return cls(colours=_colours(finished), epsilons=sorted(asked))
 
@@ -80,7 +81,7 @@ class _Pen:
             dashes = _BLACK_DASHES[dark.index(_key(cell)) % len(_BLACK_DASHES)]
         return self.colours[_key(cell)], dashes
 
-    def samples(self, cells: Sequence[Finished], *, dashed: bool = True) -> list[Sample]:
+    def samples(self, cells: Sequence[Result], *, dashed: bool = True) -> list[Sample]:
         """The legend of many lines: what colours are, what dashes are, and who else plays."""
         private = [one.cell for one in cells if one.cell.asked is not None]
         keys = dict.fromkeys(map(_key, private))
@@ -103,7 +104,7 @@ class _Pen:
         return _DASHES[self.epsilons.index(epsilon) % len(_DASHES)]
 
 
-def picture(plan: Plan, finished: Sequence[Finished]) -> bytes:
+def picture(plan: Plan, finished: Sequence[Result]) -> bytes:
     """Draw the finished cells as PNG.
 
     Raises:
@@ -114,13 +115,13 @@ def picture(plan: Plan, finished: Sequence[Finished]) -> bytes:
     return stream.getvalue()
 
 
-def draw(plan: Plan, finished: Sequence[Finished]) -> Figure:
+def draw(plan: Plan, finished: Sequence[Result]) -> Figure:
     """A row of panels a world, as the plan's layout says; means and two standard errors."""
     require("picture")
     from matplotlib.figure import Figure
 
     layout, pen = plan.layout(), _Pen.of(finished)
-    kinds = list(dict.fromkeys(one.cell.contexts for one in finished)) if layout.panels else []
+    kinds = list(dict.fromkeys(one.cell.world for one in finished)) if layout.panels else []
     entries = max(len(pen.samples(_of(finished, kind))) for kind in (*kinds, None))
     height = max(3.4, 0.22 * entries)
     levels = len(kinds) + (layout.axis is not None)
@@ -142,12 +143,12 @@ def draw(plan: Plan, finished: Sequence[Finished]) -> Figure:
     return figure
 
 
-def _of(finished: Sequence[Finished], kind: str | None) -> list[Finished]:
+def _of(finished: Sequence[Result], kind: str | None) -> list[Result]:
     """The cells of one world, or of all."""
-    return [one for one in finished if kind in (None, one.cell.contexts)]
+    return [one for one in finished if kind in (None, one.cell.world)]
 
 
-def _over_rounds(axes: Axes, cells: Sequence[Finished], pen: _Pen) -> None:
+def _over_rounds(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
     for one in cells:
         mean, error = _mean(one), _error(one)
         colour, dashes = pen.style(one.cell)
@@ -162,7 +163,7 @@ def _over_rounds(axes: Axes, cells: Sequence[Finished], pen: _Pen) -> None:
         name_ends(axes, [_end(one, pen) for one in cells])
 
 
-def _over_epsilon(axes: Axes, cells: Sequence[Finished], pen: _Pen) -> None:
+def _over_epsilon(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
     ends = []
     for key, colour in pen.colours.items():
         points = [one for one in cells if _key(one.cell) == key and one.cell.asked]
@@ -196,17 +197,17 @@ def _spaced(epsilons: Sequence[float]) -> list[str]:
     return labels
 
 
-def _over_worlds(axes: Axes, finished: Sequence[Finished], layout: Layout, pen: _Pen) -> None:
+def _over_worlds(axes: Axes, finished: Sequence[Result], layout: Layout, pen: _Pen) -> None:
     """Final regret of every player against the number of the world."""
     place = layout.numbers
     players = dict.fromkeys(one.cell.player for one in finished)
     ends = []
     for one in players:
         points = [other for other in finished if other.cell.player == one]
-        points.sort(key=lambda point: place[point.cell.contexts])
+        points.sort(key=lambda point: place[point.cell.world])
         colour, dashes = pen.style(points[0].cell)
         axes.errorbar(
-            [place[point.cell.contexts] for point in points],
+            [place[point.cell.world] for point in points],
             [_mean(point)[-1] for point in points],
             yerr=[2 * _error(point)[-1] for point in points],
             color=colour,
@@ -229,19 +230,19 @@ def _over_worlds(axes: Axes, finished: Sequence[Finished], layout: Layout, pen: 
         outside_legend(axes, pen.samples(ends))
 
 
-def _end(one: Finished, pen: _Pen) -> End:
+def _end(one: Result, pen: _Pen) -> End:
     return End(one.cell.label(), float(_mean(one)[-1]), pen.colours[_key(one.cell)])
 
 
-def _regret_axis(axes: Axes, cells: Sequence[Finished]) -> None:
-    if not any((one.regret > 0).any() for one in cells):
+def _regret_axis(axes: Axes, cells: Sequence[Result]) -> None:
+    if not any((one.curves > 0).any() for one in cells):
         axes.set_ylim(0.1, 1)  # a logarithmic axis cannot find its own limits in zeros
     axes.set_yscale("log")
     axes.set_ylabel("cumulative regret")
     axes.label_outer(remove_inner_ticks=True)
 
 
-def _curve(axes: Axes, cells: Sequence[Finished], colour: str) -> float:
+def _curve(axes: Axes, cells: Sequence[Result], colour: str) -> float:
     """Draw the final regret of one protected policy over epsilon; returns where it ends."""
     points = sorted(cells, key=lambda one: one.cell.guarantee.epsilon)
     axes.errorbar(
@@ -257,7 +258,7 @@ def _curve(axes: Axes, cells: Sequence[Finished], colour: str) -> float:
     return float(_mean(points[-1])[-1])
 
 
-def _colours(finished: Sequence[Finished]) -> dict[Key, str]:
+def _colours(finished: Sequence[Result]) -> dict[Key, str]:
     """A colour a protected policy; grey, black and brown without protection."""
     keys = dict.fromkeys(_key(one.cell) for one in finished)
     private = [key for key in keys if key[1] != "none"]
@@ -274,14 +275,14 @@ def _key(cell: Cell) -> Key:
     return cell.player.name, cell.player.protection
 
 
-def _mean(one: Finished) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.asarray(one.regret.mean(axis=1))
+def _mean(one: Result) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.asarray(one.curves.mean(axis=1))
 
 
-def _error(one: Finished) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _error(one: Result) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Standard errors; none are known for a single replicate."""
-    count = one.regret.shape[1]
-    spread = one.regret.std(axis=1, ddof=1) if count > 1 else np.zeros(one.regret.shape[0])
+    count = one.curves.shape[1]
+    spread = one.curves.std(axis=1, ddof=1) if count > 1 else np.zeros(one.curves.shape[0])
     return np.asarray(spread / np.sqrt(count))
 
 
@@ -293,7 +294,7 @@ def _tidy(axes: Axes) -> None:
 
 
 # How a panel is drawn, and what its title says.
-_PANELS: Mapping[Panel, tuple[Callable[[Axes, Sequence[Finished], _Pen], None], str]] = {
+_PANELS: Mapping[Panel, tuple[Callable[[Axes, Sequence[Result], _Pen], None], str]] = {
     "rounds": (_over_rounds, "over time"),
     "epsilon": (_over_epsilon, "the price of ε"),
 }

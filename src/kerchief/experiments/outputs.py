@@ -12,13 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kerchief.experiments.claims import Verdict
-from kerchief.experiments.compare import Finished
 from kerchief.experiments.extras import NEEDS, Extra, missing, require
 from kerchief.experiments.figures import picture
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.report import render
-from kerchief.experiments.rows import Row, make_rows
+from kerchief.experiments.results import Result
 from kerchief.experiments.table import write_table
 from kerchief.experiments.versions import machine, versions
 
@@ -44,7 +43,7 @@ class Outputs:
     folder: Folder
     draft: Folder
     wanted: tuple[Extra, ...]
-    finished: list[Finished] = dataclasses.field(default_factory=list)
+    finished: list[Result] = dataclasses.field(default_factory=list)
     files: dict[str, Path] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -72,7 +71,7 @@ class Outputs:
             folder.check(name)
         return made
 
-    def keep(self, finished: Finished) -> None:
+    def keep(self, finished: Result) -> None:
         """Write the results so far: an interrupted run leaves these files whole.
 
         Raises:
@@ -118,7 +117,7 @@ class Outputs:
         printed = self.plan.printed()
         return {
             "rows": [
-                row.to_dict() | {"printed": printed.get(row.cell.spot)} for row in self.rows()
+                one.to_dict() | {"printed": printed.get(one.cell.key)} for one in self.finished
             ],
             "claims": [dataclasses.asdict(verdict) for verdict in self.verdicts()],
             "complete": self.complete,
@@ -130,13 +129,9 @@ class Outputs:
             "files": {name: str(path) for name, path in self.files.items()},
         }
 
-    def rows(self) -> list[Row]:
-        """The table of what was finished."""
-        return make_rows(self.finished)
-
     def verdicts(self) -> tuple[Verdict, ...]:
         """What became of the plan's claims, if it makes any."""
-        return self.plan.verdicts(self.rows())
+        return self.plan.verdicts(self.finished)
 
     @property
     def seconds(self) -> float:

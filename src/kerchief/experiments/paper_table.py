@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from kerchief.experiments.experiment import Reproduction
-from kerchief.experiments.plan import Plan, Player
-from kerchief.experiments.rows import Row, amount
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.players import Player
+from kerchief.experiments.results import Result, amount
 
 __all__ = ["Beside", "beside", "size_note"]
 
@@ -35,13 +36,13 @@ class Beside:
         ]
 
 
-def beside(plan: Plan, rows: Sequence[Row]) -> Beside:
+def beside(plan: Plan, rows: Sequence[Result]) -> Beside:
     """Arrange rows by player and world; what was spent is that of the worst world."""
-    worlds = list(dict.fromkeys(row.contexts for row in rows))
-    by_player: dict[Player, dict[str, Row]] = {}
+    worlds = list(dict.fromkeys(row.world for row in rows))
+    by_player: dict[Player, dict[str, Result]] = {}
     for row in rows:
-        by_player.setdefault(row.cell.player, {})[row.contexts] = row
-    printed = {spot.contexts for spot in plan.printed()}
+        by_player.setdefault(row.cell.player, {})[row.world] = row
+    printed = {spot.world for spot in plan.printed()}
     headings = [f"{world} (printed)" if world in printed else world for world in worlds]
     lines = [
         (one.label(), _worst(list(found.values())), *(_text(plan, found.get(w)) for w in worlds))
@@ -65,14 +66,14 @@ def size_note(plan: Plan) -> str:
     )
 
 
-def _worst(rows: Sequence[Row]) -> str:
-    return max(rows, key=lambda row: row.spent_epsilon or 0.0).spent()
+def _worst(rows: Sequence[Result]) -> str:
+    return max(rows, key=lambda row: row.spent_epsilon or 0.0).bill()
 
 
-def _text(plan: Plan, row: Row | None) -> str:
+def _text(plan: Plan, row: Result | None) -> str:
     if row is None:
         return "-"
-    printed = plan.printed().get(row.cell.spot)
+    printed = plan.printed().get(row.cell.key)
     return row.regret.text() + ("" if printed is None else f" ({amount(printed)})")
 
 

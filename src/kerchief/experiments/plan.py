@@ -1,4 +1,4 @@
-"""What can be played: players, the cells in which they meet worlds, and a plan of such cells.
+"""What is played together: the cells of a plan.
 
 A `Comparison` (any policies, from the command line) and a `Reproduction` (an experiment of the
 catalogue) are plans. Everything that plays, tabulates, draws or reports takes a plan.
@@ -8,237 +8,18 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from kerchief.core.errors import InvalidValue
-from kerchief.core.problems import AnyProblem
-from kerchief.core.validate import one_of, positive
-from kerchief.policies import POLICIES, Mode
-from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
-from kerchief.privatizers.protect import Protection
-from kerchief.privatizers.registry import (
-    BEST,
-    MECHANISMS_OF,
-)
-from kerchief.roles.arrange import Arranged, arrange
+from kerchief.experiments.claims import Verdict
+from kerchief.experiments.players import Cell, Key
+from kerchief.experiments.results import Result
+from kerchief.privacy.guarantee import delta_warnings
 from kerchief.simulation.run import AnyEnvironment
 
-if TYPE_CHECKING:
-    from kerchief.experiments.claims import Verdict
-    from kerchief.experiments.rows import Row
-
-__all__ = [
-    "YARDSTICKS",
-    "Cell",
-    "Layout",
-    "Panel",
-    "Plan",
-    "Player",
-    "Spot",
-    "delta_warnings",
-    "player",
-]
-
-YARDSTICKS = ("uniform", "greedy")
-"""Policies that play without protection in every plan, asked for or not."""
+__all__ = ["Layout", "Panel", "Plan"]
 
 Panel: TypeAlias = Literal["rounds", "epsilon"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Player:
-    """A policy as it plays: its name, whom users trust, and the numbers that it runs with.
-
-    Attributes:
-        policy: the bandit's own name.
-        trust: whom users must trust.
-        epsilon: asked for; infinite without protection.
-        mode: widths `tuned`, or from the `theory`.
-        mechanism: which noise keeps the promise, a word of its trust.
-        numbers: parameters of the policy that are replaced, such as ("exploration", 1.0).
-    """
-
-    policy: str
-    trust: Trust = Trust.NONE
-    epsilon: float = math.inf
-    mode: Mode = "tuned"
-    mechanism: str = BEST
-    numbers: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The policy, and what is special about this one; yardsticks have no widths.
-
-        >>> player("linucb", mode="theory", exploration=2.0).name
-        'linucb theory exploration=2'
-        """
-        mode = [] if self.mode == "tuned" or self.policy in YARDSTICKS else [self.mode]
-        return " ".join([self.policy, *mode, *(f"{name}={one:g}" for name, one in self.numbers)])
-
-    @property
-    def protection(self) -> str:
-        """The trust, and its noise where it is not the default.
-
-        >>> player("linucb", trust="joint", epsilon=1.0, mechanism="tree").protection
-        'joint, tree'
-        """
-        return str(self.trust) if self.mechanism == BEST else f"{self.trust}, {self.mechanism}"
-
-    def label(self) -> str:
-        """A few words for progress bars, legends and claims.
-
-        >>> player("linucb", trust="local", epsilon=1.0).label()
-        'linucb local ε=1'
-        """
-        if self.trust is Trust.NONE:
-            return self.name if self.policy == "uniform" else f"{self.name} not private"
-        return f"{self.name} {self.protection} ε={self.epsilon:g}"
-
-    def promise(self, delta: float, horizon: int) -> Protection:
-        """What is promised, and by which noise."""
-        private = self.trust is not Trust.NONE
-        guarantee = Guarantee(
-            epsilon=self.epsilon if private else math.inf,
-            delta=delta if private else 0.0,
-            trust=self.trust,
-            rounds=horizon,
-        )
-        return Protection(guarantee=guarantee, mechanism=self.mechanism)
-
-    def arrange(self, problem: AnyProblem, protection: Protection) -> Arranged:
-        """Build the policy for a problem, and protect it.
-
-        Raises:
-            KerchiefError: the policy is unknown, does not play such problems, has no such number,
-                or asks what nobody answers.
-        """
-        return arrange(self.policy, problem, protection, mode=self.mode, numbers=dict(self.numbers))
-
-    def word(self, trust: Trust) -> str:
-        """The word of the flag of a trust: this player's, if the trust is its own."""
-        return self.mechanism if self.trust is trust else BEST
-
-    def parents(self) -> tuple[Player, ...]:
-        """The non-private bandit behind a protected one: tuned, and with its published widths."""
-        if self.trust is Trust.NONE:
-            return ()
-        parent = POLICIES[self.policy].parent
-        return player(parent), player(parent, mode="theory")
-
-
-def player(
-    policy: str,
-    *,
-    trust: str = "none",
-    epsilon: float = math.inf,
-    mode: Mode = "tuned",
-    mechanism: str | None = None,
-    **numbers: float,
-) -> Player:
-    """Name a player in one line; further numbers replace those of the policy.
-
-    Args:
-        policy: the bandit's own name.
-        trust: whom users must trust.
-        epsilon: asked for.
-        mode: widths `tuned`, or from the `theory`.
-        mechanism: a word of the trust's noise; by default the bandit's own, which is the least
-            noisy, or that of the paper for a paper's own version.
-        numbers: parameters of the policy that are replaced.
-
-    Raises:
-        UnknownName: there is no such policy, or the trust has no such noise.
-
-    >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers
-    (('exploration', 2.0),)
-    >>> player("linucb@paper", trust="local", epsilon=1.0).label()
-    'linucb@paper local, gaussian ε=1'
-    """
-    if not isinstance(policy, str):
-        raise InvalidValue(f"policy is a {type(policy).__name__}; give a bandit's name")
-    trusted = Trust(one_of("trust", trust, tuple(Trust)))
-    usual = POLICIES[policy].noises.get(trusted, BEST)
-    word = usual if mechanism is None else mechanism
-    MECHANISMS_OF[trusted][word]
-    return Player(
-        policy=policy,
-        trust=trusted,
-        epsilon=positive("epsilon", epsilon, infinite=True),
-        mode=mode,
-        mechanism=word,
-        numbers=tuple(sorted(numbers.items())),
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Spot:
-    """A place in the table: a player in a world.
-
-    Attributes:
-        player: the line.
-        contexts: the name of the world, which in a comparison is where arms come from.
-    """
-
-    player: Player
-    contexts: str
-
-    def __str__(self) -> str:
-        """The player and the world.
-
-        >>> str(Spot(player=player("uniform"), contexts="fixed"))
-        'uniform on fixed'
-        """
-        return f"{self.player.label()} on {self.contexts}"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Cell:
-    """A spot with all that a run needs: delta of the guarantee, if any, and the rounds."""
-
-    spot: Spot
-    delta: float
-    horizon: int
-
-    @property
-    def player(self) -> Player:
-        """Who plays."""
-        return self.spot.player
-
-    @property
-    def contexts(self) -> str:
-        """The name of the world."""
-        return self.spot.contexts
-
-    @property
-    def policy(self) -> str:
-        """The bandit's own name."""
-        return self.player.policy
-
-    @property
-    def trust(self) -> str:
-        """The word of `--trust`."""
-        return str(self.player.trust)
-
-    @property
-    def asked(self) -> tuple[float, float] | None:
-        """Epsilon and delta asked for, or None where no privacy is."""
-        return None if self.player.trust is Trust.NONE else (self.player.epsilon, self.delta)
-
-    @property
-    def protection(self) -> Protection:
-        """What is promised, and by which noise."""
-        return self.player.promise(self.delta, self.horizon)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The promise."""
-        return self.protection.guarantee
-
-    def label(self) -> str:
-        """The player in a few words."""
-        return self.player.label()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -289,7 +70,7 @@ class Plan(abc.ABC):
         """Every cell in the order of the table, uniform play first in each world."""
 
     @abc.abstractmethod
-    def environment(self, contexts: str) -> AnyEnvironment:
+    def environment(self, world: str) -> AnyEnvironment:
         """The world of that name."""
 
     @abc.abstractmethod
@@ -300,19 +81,19 @@ class Plan(abc.ABC):
     def command(self) -> str:
         """The command line that plays this plan again."""
 
-    def caption(self, contexts: str) -> str:
+    def caption(self, world: str) -> str:
         """What stands above the table of a world."""
-        return contexts
+        return world
 
     def layout(self) -> Layout:
         """What the picture shows."""
         return Layout()
 
-    def printed(self) -> Mapping[Spot, float]:
+    def printed(self) -> Mapping[Key, float]:
         """The regrets that a paper printed, where there are any."""
         return {}
 
-    def verdicts(self, rows: Sequence[Row]) -> tuple[Verdict, ...]:
+    def verdicts(self, results: Sequence[Result]) -> tuple[Verdict, ...]:
         """What became of each claim, where there are any."""
         return ()
 

@@ -8,11 +8,10 @@ import itertools
 from collections.abc import Sequence
 from importlib import resources
 
-from kerchief.experiments.compare import Finished
 from kerchief.experiments.extras import require
 from kerchief.experiments.paper_table import beside, size_note
 from kerchief.experiments.plan import Plan
-from kerchief.experiments.rows import HEADINGS, Row, make_rows
+from kerchief.experiments.results import HEADINGS, Result
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
 
@@ -37,7 +36,7 @@ class Promise:
     others: tuple[str, ...]
 
 
-def render(plan: Plan, finished: Sequence[Finished], picture: bytes) -> str:
+def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
     """Fill the report's template; everything is escaped, and nothing is loaded from elsewhere.
 
     Args:
@@ -55,7 +54,7 @@ def render(plan: Plan, finished: Sequence[Finished], picture: bytes) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    planned, rows = len(plan.cells()), make_rows(finished)
+    planned, rows = len(plan.cells()), finished
     return environment.from_string(text).render(
         title=plan.title,
         lead=plan.lead(),
@@ -67,8 +66,8 @@ def render(plan: Plan, finished: Sequence[Finished], picture: bytes) -> str:
         minor=[heading in _MINOR for heading in HEADINGS],
         note=size_note(plan),
         tables=[
-            (plan.caption(contexts), list(group))
-            for contexts, group in itertools.groupby(rows, key=lambda row: row.contexts)
+            (plan.caption(world), list(group))
+            for world, group in itertools.groupby(rows, key=lambda row: row.world)
         ],
         beside=beside(plan, rows),
         verdicts=plan.verdicts(rows),
@@ -82,16 +81,16 @@ def render(plan: Plan, finished: Sequence[Finished], picture: bytes) -> str:
     )
 
 
-def headlines(plan: Plan, rows: Sequence[Row]) -> list[str]:
+def headlines(plan: Plan, rows: Sequence[Result]) -> list[str]:
     """For each world, which private bandit did best, and what its privacy costs."""
-    worlds = dict.fromkeys(row.contexts for row in rows)
+    worlds = dict.fromkeys(row.world for row in rows)
     return [
-        _headline(plan.caption(world), [row for row in rows if row.contexts == world])
+        _headline(plan.caption(world), [row for row in rows if row.world == world])
         for world in worlds
     ]
 
 
-def _headline(caption: str, rows: Sequence[Row]) -> str:
+def _headline(caption: str, rows: Sequence[Result]) -> str:
     private = [row for row in rows if row.epsilon is not None]
     if not private:
         return f"On {caption}, no private bandit was played to the end."
@@ -104,7 +103,7 @@ def _headline(caption: str, rows: Sequence[Row]) -> str:
     )
 
 
-def _is_yardstick(best: Row, other: Row) -> bool:
+def _is_yardstick(best: Result, other: Result) -> bool:
     """Uniform play, and the non-private parent with widths of the same kind."""
     if other.epsilon is not None:
         return False
@@ -113,7 +112,7 @@ def _is_yardstick(best: Row, other: Row) -> bool:
     return other.policy == "uniform" or (alike and not other.cell.player.numbers)
 
 
-def _beside(best: Row, other: Row) -> str:
+def _beside(best: Result, other: Result) -> str:
     """What one regret is beside another."""
     name = other.cell.player.name
     whose = "uniform play" if name == "uniform" else f"{name} without privacy"

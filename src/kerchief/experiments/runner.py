@@ -7,7 +7,8 @@ import functools
 
 from kerchief.core.contracts import BoundedLoss
 from kerchief.core.problems import AnyProblem
-from kerchief.experiments.plan import Cell, Plan
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.players import Cell
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.roles.arrange import Arranged
 from kerchief.simulation.recorder import Progress
@@ -74,7 +75,7 @@ def play(cell: Cell, environment: AnyEnvironment, part: Part) -> Run:
 
 def width(plan: Plan) -> int:
     """How many replicates of a plan may play at once in bounded memory."""
-    worlds = [(cell, plan.environment(cell.contexts)) for cell in plan.cells()]
+    worlds = [(cell, plan.environment(cell.world)) for cell in plan.cells()]
     problems = [(cell, world.problem(cell.horizon)) for cell, world in worlds]
     seen = max(_seen(problem) for _, problem in problems)
     kept = max(_kept(cell, problem) for cell, problem in problems)

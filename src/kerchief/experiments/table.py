@@ -1,17 +1,16 @@
-"""Long-form results as Parquet: a row a (cell, replicate, tick), with all that it depends on."""
+"""Long-form results as Parquet: one row per cell, replicate and tick, with all it depends on."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerchief.experiments.compare import Finished
 from kerchief.experiments.extras import require
 from kerchief.experiments.plan import Plan
+from kerchief.experiments.results import Result
 from kerchief.experiments.versions import versions
 from kerchief.privacy.guarantee import Trust
 
@@ -33,13 +32,13 @@ _CELL = (
 )
 
 
-def write_table(plan: Plan, finished: Sequence[Finished], path: Path) -> None:
+def write_table(plan: Plan, finished: Sequence[Result], path: Path) -> None:
     """Write the long form as one Parquet file."""
     long_form(plan, finished).write_parquet(path, compression="zstd")
 
 
-def long_form(plan: Plan, finished: Sequence[Finished]) -> pl.DataFrame:
-    """Every recorded number, a row each.
+def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
+    """Every recorded number, one per row.
 
     Columns: the cell (contexts, policy, mode, numbers replaced, trust, continual, shuffling,
     randomizer, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for "no
@@ -59,32 +58,31 @@ def long_form(plan: Plan, finished: Sequence[Finished]) -> pl.DataFrame:
     return pl.concat([_cell(one) for one in finished]).with_columns(constants)
 
 
-def _cell(one: Finished) -> pl.DataFrame:
+def _cell(one: Result) -> pl.DataFrame:
     """The rows of one cell, replicate by replicate."""
     import polars as pl
 
-    ticks, replicates = one.regret.shape
+    ticks, replicates = one.curves.shape
     numbers = pl.DataFrame(
         {
             "replicate": np.repeat(np.arange(replicates), ticks),
             "round": np.tile(one.rounds, replicates),
-            "regret": one.regret.T.ravel(),
+            "regret": one.curves.T.ravel(),
         }
     )
     constants = [
         pl.lit(value, dtype=pl.String if isinstance(value, str) else pl.Float64).alias(name)
         for name, value in _facts(one).items()
     ]
-    private = pl.lit(math.isfinite(one.spent.epsilon)).alias("private")
+    private = pl.lit(one.private).alias("private")
     return numbers.select(*constants, private, "replicate", "round", "regret")
 
 
-def _facts(one: Finished) -> dict[str, str | float | None]:
+def _facts(one: Result) -> dict[str, str | float | None]:
     """What all rows of a cell have in common."""
     epsilon, delta = one.cell.asked or (None, None)
-    private = math.isfinite(one.spent.epsilon)
     return {
-        "contexts": one.cell.contexts,
+        "contexts": one.cell.world,
         "policy": one.cell.policy,
         "mode": one.cell.player.mode,
         "numbers": ", ".join(f"{name}={value:g}" for name, value in one.cell.player.numbers),
@@ -94,8 +92,8 @@ def _facts(one: Finished) -> dict[str, str | float | None]:
         "randomizer": one.cell.player.word(Trust.LOCAL),
         "epsilon": epsilon,
         "delta": delta,
-        "spent_epsilon": one.spent.epsilon if private else None,
-        "spent_delta": one.spent.delta if private else None,
+        "spent_epsilon": one.spent_epsilon,
+        "spent_delta": one.spent_delta,
         "microseconds": one.microseconds,
         "device": one.device,
     }

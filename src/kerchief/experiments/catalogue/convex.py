@@ -8,7 +8,7 @@ from kerchief.core.convex import Ball
 from kerchief.environments.context_free_convex import Absolute, Quadratic
 from kerchief.experiments.claims import all_of, at, at_most, below, falling, slope
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 
 __all__ = ["RATES"]
 

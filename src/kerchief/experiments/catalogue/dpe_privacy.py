@@ -8,7 +8,7 @@ from __future__ import annotations
 from kerchief.environments.population import Population
 from kerchief.experiments.claims import Claim, all_of, at, at_most, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import Player, player
+from kerchief.experiments.players import Player, player
 
 __all__ = ["EPSILONS"]
 

@@ -10,7 +10,7 @@ from functools import partial
 from kerchief.environments.recorded import table_two
 from kerchief.experiments.claims import all_of, at, at_most, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import Player, player
+from kerchief.experiments.players import Player, player
 
 __all__ = ["EPSILONS"]
 

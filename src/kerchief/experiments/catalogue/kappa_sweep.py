@@ -9,7 +9,7 @@ from kerchief.core.links import link_named
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.claims import all_of, at, at_most, below
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 
 __all__ = ["EXPERIMENT"]
 

@@ -12,7 +12,7 @@ from functools import partial
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.claims import all_of, at, at_most, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 from kerchief.privacy.printed import printed_epsilon
 
 __all__ = ["EXPERIMENT"]

@@ -9,7 +9,7 @@ from kerchief.core.problems import AnyProblem
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.claims import all_of, at, below
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import Player, player
+from kerchief.experiments.players import Player, player
 from kerchief.policies import POLICIES, Terms
 from kerchief.policies.linear.sblb import Mended
 from kerchief.privatizers.protect import Protection, protect

@@ -13,7 +13,7 @@ from kerchief.environments.worlds import make_environment
 from kerchief.experiments.catalogue.sblb_batches import paced
 from kerchief.experiments.claims import at, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 
 __all__ = ["EXPERIMENT", "LENGTH", "WIRES"]
 

@@ -7,7 +7,7 @@ from functools import partial
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.claims import all_of, at, at_most, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 
 __all__ = ["EXPERIMENT"]
 
@@ -53,7 +53,7 @@ EXPERIMENT = enter(
             ),
             all_of(
                 "every private row stays below uniform play",
-                [below(spot, at(UNIFORM, spot.contexts)) for spot in PRIVATE],
+                [below(spot, at(UNIFORM, spot.world)) for spot in PRIVATE],
             ),
             below(at(OPTIMISM[2], "intercept"), at(UNIFORM, "intercept"), times=0.2, quick=True),
         ),

@@ -11,7 +11,7 @@ from functools import partial
 from kerchief.environments.recorded import table_two
 from kerchief.experiments.claims import all_of, at, at_most, below, within
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 
 __all__ = ["EXPERIMENT"]
 

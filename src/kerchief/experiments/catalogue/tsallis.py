@@ -7,7 +7,7 @@ from functools import partial
 from kerchief.environments.context_free import Alternating, ChanceArms
 from kerchief.experiments.claims import all_of, at, at_most, below, falling
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.plan import player
+from kerchief.experiments.players import player
 
 __all__ = ["EXPERIMENT"]
 

@@ -1,0 +1,208 @@
+"""What became of a cell: the one result, from which tables, pictures, files and claims are made."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.experiments.players import Cell
+from kerchief.privacy.guarantee import Guarantee, Trust
+
+__all__ = ["HEADINGS", "Result", "Spread", "amount"]
+
+HEADINGS = ("policy", "trust", "ε", "δ", "spent ε, δ", "regret ± s.e.", "% uniform", "µs")
+
+# The share of uniform play's losses above which a run is stuck.
+_STUCK = 0.1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Final regret over replicates.
+
+    Attributes:
+        mean: the mean.
+        se: its standard error, or None for a single replicate.
+        uniform_share: the mean over that of uniform play on the same worlds; None if that is 0.
+        p95: the 95th percentile.
+        stuck: the share of replicates that, in the second half of the run, still lose more than a
+            tenth of what uniform play loses; None where nothing was lost, or regret was read once.
+    """
+
+    mean: float
+    se: float | None
+    uniform_share: float | None
+    p95: float
+    stuck: float | None
+
+    def text(self) -> str:
+        """Mean and standard error.
+
+        >>> Spread(mean=123.4, se=5.67, uniform_share=None, p95=150.0, stuck=None).text()
+        '123 ± 5.7'
+        """
+        return f"{amount(self.mean)} ± {amount(self.se)}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """A cell that was played to the end.
+
+    Attributes:
+        cell: what was played.
+        rounds: the ticks: after how many rounds regret was read.
+        curves: cumulative regret, one row per tick and one column per replicate.
+        uniform: the mean final regret of uniform play on the same worlds.
+        releases: for each query, how often it was released, on average over replicates.
+        guarantee: what the worst-off user was really charged.
+        seconds: time played, without compilation.
+        compile_seconds: time spent compiling.
+        wall_seconds: all the time it took.
+        device: the kind of device it ran on.
+        communication: what clients sent, in "reals" and in "bits", on average over replicates; for
+            populations alone.
+        right: the share of replicates that named the best action at the end; None where none did.
+    """
+
+    cell: Cell
+    rounds: NDArray[np.int64]
+    curves: NDArray[np.float64]
+    uniform: float
+    releases: Mapping[str, float]
+    guarantee: Guarantee
+    seconds: float
+    compile_seconds: float
+    wall_seconds: float
+    device: str
+    communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    right: float | None = None
+
+    @functools.cached_property
+    def regret(self) -> Spread:
+        """The final regret."""
+        final = self.curves[-1]
+        return Spread(
+            mean=float(final.mean()),
+            se=float(final.std(ddof=1) / np.sqrt(final.size)) if final.size > 1 else None,
+            uniform_share=float(final.mean()) / self.uniform if self.uniform > 0 else None,
+            p95=float(np.percentile(final, 95)),
+            stuck=self._stuck(),
+        )
+
+    def _stuck(self) -> float | None:
+        half = int(np.searchsorted(self.rounds, self.rounds[-1] / 2))
+        if self.uniform <= 0 or half == len(self.rounds) - 1:
+            return None
+        later = self.curves[-1] - self.curves[half]
+        usual = self.uniform * (1 - self.rounds[half] / self.rounds[-1])
+        return float((later > _STUCK * usual).mean())
+
+    @property
+    def replicates(self) -> int:
+        """Independent runs."""
+        return int(self.curves.shape[1])
+
+    @property
+    def microseconds(self) -> float:
+        """Time per decision, in microseconds."""
+        return 1e6 * self.seconds / (int(self.rounds[-1]) * self.replicates)
+
+    @property
+    def policy(self) -> str:
+        """The bandit."""
+        return self.cell.policy
+
+    @property
+    def trust(self) -> str:
+        """The word of `--trust`."""
+        return self.cell.trust
+
+    @property
+    def world(self) -> str:
+        """The name of the world."""
+        return self.cell.world
+
+    @property
+    def epsilon(self) -> float | None:
+        """Asked for; None without protection."""
+        return None if self.cell.asked is None else self.cell.asked[0]
+
+    @property
+    def delta(self) -> float | None:
+        """Asked for; None without protection."""
+        return None if self.cell.asked is None else self.cell.asked[1]
+
+    @property
+    def private(self) -> bool:
+        """Whether anything at all is promised about the data that were used."""
+        return math.isfinite(self.guarantee.epsilon)
+
+    @property
+    def spent_epsilon(self) -> float | None:
+        """Charged to the worst-off user; None where nothing bounds it."""
+        return self.guarantee.epsilon if self.private else None
+
+    @property
+    def spent_delta(self) -> float | None:
+        """Likewise."""
+        return self.guarantee.delta if self.private else None
+
+    def to_dict(self) -> dict[str, object]:
+        """The row as JSON: a null epsilon or delta stands for "no bound", and `private` says so."""
+        return {
+            "policy": self.policy,
+            "mode": self.cell.player.mode,
+            "numbers": dict(self.cell.player.numbers),
+            "trust": self.trust,
+            "continual": self.cell.player.word(Trust.JOINT),
+            "shuffling": self.cell.player.word(Trust.SHUFFLE),
+            "randomizer": self.cell.player.word(Trust.LOCAL),
+            "contexts": self.world,
+            "world": self.world,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "private": self.private,
+            "spent": {"epsilon": self.spent_epsilon, "delta": self.spent_delta},
+            "regret": dataclasses.asdict(self.regret),
+            "replicates": self.replicates,
+            "microseconds": self.microseconds,
+            "releases": dict(self.releases),
+            "communication": dict(self.communication),
+            "right": self.right,
+        }
+
+    def texts(self) -> tuple[str, ...]:
+        """The row under `HEADINGS`."""
+        share = self.regret.uniform_share
+        return (
+            self.cell.player.name,
+            self.cell.player.protection,
+            _short(self.epsilon),
+            _short(self.delta),
+            self.bill(),
+            self.regret.text(),
+            "-" if share is None else f"{100 * share:.1f}",
+            f"{self.microseconds:.3g}",
+        )
+
+    def bill(self) -> str:
+        """What was charged, in a few letters."""
+        if self.spent_epsilon is None:
+            return "not private"
+        return f"{self.spent_epsilon:.4g}, {self.spent_delta:.2g}"
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def amount(value: float | None) -> str:
+    """Whole numbers from 100 on, one decimal below."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"

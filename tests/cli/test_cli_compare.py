@@ -73,7 +73,7 @@ def _check_row(row: dict[str, Any]) -> None:
         "microseconds",
     }
     assert set(row["spent"]) == {"epsilon", "delta"}
-    assert set(row["regret"]) == {"mean", "se", "uniform_share"}
+    assert set(row["regret"]) == {"mean", "se", "uniform_share", "p95", "stuck"}
     assert row["regret"]["mean"] > 0
     if row["trust"] == "none":
         assert row["epsilon"] is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Any
 
 import pytest
 from tests.experiments.fakes import fake_result
@@ -110,10 +112,12 @@ def test_a_share_of_right_answers_pays_for_its_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"spent_epsilon": 0.21}, {"spent_delta": 2e-5}, {"spent_epsilon": None}]
+    "change",
+    [{"epsilon": 0.21}, {"delta": 2e-5}, {"epsilon": math.inf, "delta": 0.0, "trust": "none"}],
 )
-def test_a_broken_bill_is_named(change: dict[str, float | None]) -> None:
-    broken = dataclasses.replace(ROWS[LOW], **change)  # type: ignore[arg-type]
+def test_a_broken_bill_is_named(change: dict[str, Any]) -> None:
+    spent = dataclasses.replace(ROWS[LOW].guarantee, **change)
+    broken = dataclasses.replace(ROWS[LOW], guarantee=spent)
     verdict = judge(paid([LOW, HIGH]), {**ROWS, LOW: broken}, large_enough=True)
     assert verdict.outcome == "fails"
     assert "linucb joint ε=0.2 on ball spent" in verdict.seen

@@ -9,13 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kerchief.core.errors import InvalidValue, KerchiefError
-from kerchief.experiments import extras
+from kerchief.core.errors import InvalidValue
 from kerchief.experiments.compare import compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import picture
 from kerchief.experiments.folder import Folder
-from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
 
@@ -131,14 +129,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         folder.write("note", fail)
     assert [path.name for path in tmp_path.iterdir()] == ["note"]
     assert (tmp_path / "note").read_text() == "old"
-
-
-def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "_NEEDED", ("matplotlib", "no_such_library"))
-    with pytest.raises(
-        KerchiefError, match=r"no_such_library: run pip install 'kerchief\[report\]'"
-    ):
-        Outputs.at(tmp_path, SMALL)
 
 
 @pytest.mark.parametrize(

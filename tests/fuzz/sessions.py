@@ -756,7 +756,6 @@ BY_HAND = {
     "experiments.experiment:Reproduction": "command:reproduce",
     "experiments.folder:Folder.at": "experiments.folder:Folder.at",
     "experiments.outputs:Outputs.at": "experiments.folder:Folder.at",
-    "experiments.rows:make_rows": "command:compare",
     "privatizers.protect:protect": "privatizers.protect:protect",
     "roles.drive:drive": "roles.drive:drive",
     "roles.bandit:Bandit.load": "roles.bandit:Bandit.load",

@@ -15,6 +15,7 @@ from tests.fuzz.fuzzer import all_targets, fuzz, shares
 from tests.fuzz.sessions import BY_HAND
 from tests.fuzz.targets import Finding, Target, attempt, constructors, draw, shrunk
 
+from kerchief.cli.index import command
 from kerchief.cli.main import main
 from kerchief.core.errors import InvalidValue
 
@@ -23,9 +24,10 @@ QUICK = [name for name, target in TARGETS.items() if target.weight >= 0.5]
 
 
 def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[str]:
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, (*words, name))
+    for name, stub in group.commands.items():
+        found = command(name) if group is main else stub
+        if isinstance(found, click.Group):
+            yield from commands(found, (*words, name))
         else:
             yield " ".join((*words, name))
 

@@ -379,7 +379,7 @@ def test_entries_are_true(name: str) -> None:
 
 def test_no_learner_function_takes_a_record() -> None:
     """What clients saw is an argument of `answer` alone."""
-    public = {"self", "features", "state", "asked", "phase", "mean", "noise", "noisy"}
+    public = {"self", "outlook", "features", "state", "asked", "phase", "mean", "noise", "noisy"}
     learner = ("phases", "init", "finish")
     for kind, names in (
         (Elimination, (*learner, "ask", "update", "settled")),

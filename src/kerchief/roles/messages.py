@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Clock, Released, Start, Tree
 from kerchief.core.errors import InvalidValue
-from kerchief.core.validate import MOST_ROUNDS, whole
+from kerchief.core.validate import MOST_ROUNDS, plain, whole
 from kerchief.roles.values import as_report
 
 __all__ = [
@@ -103,6 +103,7 @@ class Mixed:
 
     def __post_init__(self) -> None:
         """Check what a stranger may have sent."""
+        plain(self)
         _check(self.answers, users=whole("users", self.users, high=MOST_ROUNDS))
 
 

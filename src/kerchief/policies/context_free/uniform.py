@@ -20,6 +20,7 @@ __all__ = ["UniformArms"]
 class UniformArms(ContextFree):
     """Choose among the arms with equal chances.
 
+    >>> from kerchief.core.problems import ContextFreeProblem
     >>> UniformArms(problem=ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=3)).queries
     {}
     """

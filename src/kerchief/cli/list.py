@@ -11,9 +11,7 @@ from kerchief.core.registry import Registry
 __all__ = ["list_"]
 
 # Columns that are for machines: they would not fit a terminal, or say what another one says.
-_ONLY_JSON = {"policies": ("source", "parent"), "proofs": ("summary",)}
-# Columns that a narrow terminal may do without.
-_SPARE = {"proofs": ("kind",)}
+_ONLY_JSON = {"policies": ("source", "parent"), "proofs": ("kind", "summary")}
 
 
 @click.command("list")
@@ -27,8 +25,7 @@ def list_(*, kind: str, as_json: bool) -> None:
         return
     headings = [name for name in lines[0] if name not in _ONLY_JSON.get(kind, ())]
     rows = [[_text(line[name]) for name in headings] for line in lines]
-    spare = _SPARE.get(kind, ())
-    print_table(headings, rows, columns="".join("L" if one in spare else "l" for one in headings))
+    print_table(headings, rows, columns="l" * len(headings))
 
 
 def _listings() -> Registry[list[Line]]:

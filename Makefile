@@ -22,7 +22,7 @@ bench: $(READY)  ## microseconds a decision beside a plain NumPy LinUCB
 	$(BIN)/kerchief bench
 
 nightly: $(READY)  ## the long statistical tests, and every experiment of the catalogue at full size
-	$(BIN)/python -m pytest -m nightly --numprocesses=2
+	XLA_FLAGS= $(BIN)/python -m pytest -m nightly --numprocesses=2
 
 fuzz: $(READY)  ## a million hostile inputs to everything that strangers can reach
 	$(BIN)/python -m tests.fuzz.fuzzer --inputs 1000000 --processes 2

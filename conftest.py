@@ -1,10 +1,34 @@
-"""Tests and doctests call what lies behind the public functions, so they are in 64-bit mode."""
+"""How tests run: in 64-bit mode, with code that compiles fast, and in bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# Nearly all of a daily run is compilation, so code is optimized by night alone (`make nightly`).
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
+import pytest
 
+from kerchief.simulation import machine
+
+# Tests and doctests call what lies behind the public functions, which switch 64-bit mode on.
 _configure: Callable[[str, object], None] = jax.config.update
 _configure("jax_enable_x64", True)
+
+_STATUS, _ROOM = Path("/proc/self/statm"), 1.3 * 2**30
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _bounded_memory() -> Iterator[None]:
+    """Forget compiled code after a module, once it has taken up so many bytes (on Linux)."""
+    yield
+    if not _STATUS.exists():
+        return
+    if int(_STATUS.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > _ROOM:
+        machine.forget()
+        jax.clear_caches()
+        gc.collect()

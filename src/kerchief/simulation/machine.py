@@ -12,9 +12,11 @@ import numpy as np
 
 from kerchief.core.precision import double_precision
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "forget"]
 
 _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
+# A program that plays many kinds of bandits must not keep the code of them all.
+_MOST = 64
 
 
 @double_precision
@@ -37,5 +39,13 @@ def compiled(
     if about is not None:
         about()
     start = time.perf_counter()
-    _MACHINE_CODE[key] = function.lower(*arguments, **static).compile()
-    return _MACHINE_CODE[key], time.perf_counter() - start
+    made = function.lower(*arguments, **static).compile()
+    if len(_MACHINE_CODE) == _MOST:
+        del _MACHINE_CODE[next(iter(_MACHINE_CODE))]
+    _MACHINE_CODE[key] = made
+    return made, time.perf_counter() - start
+
+
+def forget() -> None:
+    """Drop all code that was compiled."""
+    _MACHINE_CODE.clear()

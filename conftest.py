@@ -18,6 +18,7 @@ from kerchief.simulation import machine
 # Tests and doctests call what lies behind the public functions, which switch 64-bit mode on.
 _configure: Callable[[str, object], None] = jax.config.update
 _configure("jax_enable_x64", True)
+_forget: Callable[[], None] = jax.clear_caches
 
 _STATUS, _ROOM = Path("/proc/self/statm"), 1.3 * 2**30
 
@@ -30,5 +31,5 @@ def _bounded_memory() -> Iterator[None]:
         return
     if int(_STATUS.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > _ROOM:
         machine.forget()
-        jax.clear_caches()
+        _forget()
         gc.collect()

@@ -3,13 +3,15 @@
 A trusted curator holds the exact running total and releases it again and again; what leaves it is
 the total plus continual noise (`mechanisms.continual`), which is paid for once, for the whole
 stream. With LinUCB this is the joint privacy of R. Shariff and O. Sheffet, "Differentially private
-contextual linear bandits", NeurIPS 2018, who used the binary tree. Proof note: `prefix.md`.
+contextual linear bandits", NeurIPS 2018, who used the binary tree. Proof note: `prefix.md`; for
+noise that needs no horizon (`mechanisms.doubling`), `epochs.md`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -104,7 +106,10 @@ class PrefixSums:
         return dataclasses.replace(self, schedule=schedule)
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
-        """One charge for everyone: all releases together cost each user one event (host only).
+        """All releases together cost each user one event (host only).
+
+        There is one charge for each stretch of the factor, to its own users: one for everyone,
+        unless the factor begins anew in epochs, which compose in parallel.
 
         Raises:
             CapacityExceeded: the noise was not made for so many releases, or so many users.
@@ -118,7 +123,11 @@ class PrefixSums:
                 f"{releases} releases over {horizon} rounds; the noise was made for "
                 f"{self.noise.horizon}: make it for the whole horizon"
             )
-        return (Charge(event=self.noise.event(), cohort=Cohort(first=0, last=horizon)),)
+        event, borders = self.noise.event(), accumulate(self.noise.factor.places(horizon))
+        return tuple(
+            Charge(event=event, cohort=Cohort(first=start, last=end))
+            for start, end in pairwise((0, *borders))
+        )
 
     def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
         """Once, if anything was released (host only).

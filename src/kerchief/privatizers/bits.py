@@ -200,9 +200,10 @@ class BitSums(CohortSums):
             batch = self.aggregator.batch(number).add(tally.total, stream)
         now = Memory(total=memory.total + batch, releases=memory.releases + 1)
         users = clock.round + 1
-        return Release(total=now.total, count=users, noise=self._noise(users, now.releases)), now
+        noise = self.noise_after(users, now.releases)
+        return Release(total=now.total, count=users, noise=noise), now
 
-    def _noise(self, users: Array, releases: Array) -> Array:
+    def noise_after(self, users: Array, releases: Array) -> Array:
         """The bits of all batches so far, rounding included."""
         if isinstance(self.aggregator, _Deployed):
             stds = np.asarray([one.std for one in self.aggregator.batches])

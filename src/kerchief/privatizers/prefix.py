@@ -170,9 +170,15 @@ class PrefixSums:
         total = memory.total + tally.total
         noise, state = self.noise.step(memory.noise, memory.releases, stream)
         now = Prefix(total=total, noise=state, releases=memory.releases + 1)
-        std = self.noise.std_at(now.releases)
-        return Release(total=total + noise, count=clock.round + 1, noise=std), now
+        users = clock.round + 1
+        std = self.noise_after(users, now.releases)
+        return Release(total=total + noise, count=users, noise=std), now
 
     def clear(self, tally: Tally) -> Tally:
         """Begin the next increment."""
         return Tally(total=0 * tally.total)
+
+    def noise_after(self, users: Array, releases: Array) -> Array:
+        """Standard deviation of the noise in the total, after so many users and releases."""
+        std: Array = self.noise.std_at(releases)
+        return std

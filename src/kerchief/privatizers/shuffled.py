@@ -149,7 +149,7 @@ class ShuffledSums(CohortSums):
             randomness=stream if callable(stream) else os.urandom,
         )
 
-    def _noise(self, users: Array, releases: Array) -> Array:
+    def noise_after(self, users: Array, releases: Array) -> Array:
         """The coins of all cohorts, and the most that rounding at random may add."""
         assert isinstance(self.aggregator, Binomial | ExactBinomial)
         stated: Array = deviation(

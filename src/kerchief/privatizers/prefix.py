@@ -50,7 +50,7 @@ class Prefix:
 class PrefixSums:
     """Noisy prefix totals for a bounded-sum query; each user enters one release's increment.
 
-    The noise's stream is the sequence of releases: its place t is what arrived between release
+    The noise's stream is the sequence of releases: place t holds what arrived between release
     t - 1 and release t. So any schedule will do, and `noise.horizon` is the most releases.
     """
 
@@ -112,7 +112,7 @@ class PrefixSums:
         unless the factor begins anew in epochs, which compose in parallel.
 
         Raises:
-            CapacityExceeded: the noise was not made for so many releases, or so many users.
+            CapacityExceeded: the noise was not made for that many releases, or that many users.
         """
         most = self.noise.factor.capacity
         if isinstance(self.noise, ExactContinualNoise) and horizon > most:
@@ -179,6 +179,6 @@ class PrefixSums:
         return Tally(total=0 * tally.total)
 
     def noise_after(self, users: Array, releases: Array) -> Array:
-        """Standard deviation of the noise in the total, after so many users and releases."""
+        """Standard deviation of the noise in the total, after that many users and releases."""
         std: Array = self.noise.std_at(releases)
         return std

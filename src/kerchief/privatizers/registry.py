@@ -247,7 +247,7 @@ SHUFFLES.add(
     PrivatizerEntry(
         make=_shuffle,
         promised=_bits(64),
-        summary="randomized response on 64 bits a coordinate",
+        summary="randomized response on 64 bits per coordinate",
         unfit="its certificate is about sums",
     ),
 )
@@ -256,7 +256,7 @@ SHUFFLES.add(
     PrivatizerEntry(
         make=_shuffle,
         promised=_bits(8),
-        summary="randomized response on 8 bits a coordinate",
+        summary="randomized response on 8 bits per coordinate",
         unfit="its certificate is about sums",
     ),
 )
@@ -265,7 +265,7 @@ SHUFFLES.add(
     PrivatizerEntry(
         make=_shuffle,
         promised=_bits(1),
-        summary="randomized response on one bit a coordinate",
+        summary="randomized response on one bit per coordinate",
         unfit="its certificate is about sums",
     ),
 )

@@ -3,11 +3,11 @@
 One protocol serves three trusts; what differs is where noise is added:
 
 ======= ===================== ======================= ==============================
-trust   device                aggregator                 analyzer
+trust   device                aggregator              analyzer
 ======= ===================== ======================= ==============================
-none    statistic             adds up                adds the cohort to the total
-local   randomized statistic  adds up                adds the cohort to the total
-central statistic            adds up, plus noise    adds the cohort to the total
+none    statistic             adds up                 adds the cohort to the total
+local   randomized statistic  adds up                 adds the cohort to the total
+central statistic             adds up, plus noise     adds the cohort to the total
 ======= ===================== ======================= ==============================
 
 Proof note: `sums.md`.
@@ -114,8 +114,8 @@ class CohortSums:
         """What a run of this length costs, before it begins (host only).
 
         A user enters one cohort, once, so a device's noise is paid for once over all users. Fixed
-        batches are disjoint cohorts, each paid for by its own users; a release on demand falls
-        where the learner asks, so everyone pays for it, and still only once each.
+        batches are disjoint cohorts, each paid for by its own users. When the learner may ask at
+        any time, everyone pays, but only once each.
         """
         cohorts: tuple[Cohort, ...] = (Cohort(first=0, last=horizon),)
         if isinstance(self.schedule, At) and self.device is None:
@@ -178,7 +178,7 @@ class CohortSums:
         return Tally(total=0 * tally.total)
 
     def noise_after(self, users: Array, releases: Array) -> Array:
-        """Standard deviation of the noise in the total, after so many users and releases."""
+        """Standard deviation of the noise in the total, after that many users and releases."""
         device = 0.0 if self.device is None else self.device.std
         aggregator = 0.0 if self.aggregator is None else self.aggregator.std
         # Plain operators: they stay in NumPy on the host, where a call of JAX costs far more.

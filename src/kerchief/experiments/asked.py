@@ -13,6 +13,7 @@ from jax import Array
 
 from kerchief.core.contracts import Feedback
 from kerchief.core.queries import Regression, UnitBall
+from kerchief.core.validate import between
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.protect import Protection, protect
@@ -35,6 +36,11 @@ class Ball(UnitBall):
     """
 
     diameter: float
+
+    def __post_init__(self) -> None:
+        """Check the values: privacy rests on them."""
+        super().__post_init__()
+        between("diameter", self.diameter, 1e-9, 1e9, closed=True)
 
     @property
     def sensitivity(self) -> float:

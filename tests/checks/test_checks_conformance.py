@@ -34,7 +34,7 @@ from kerchief.mechanisms.doubling import Doubling
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger
 from kerchief.privatizers import CONTINUALS, TRUSTS, Every
-from kerchief.privatizers.epochs import EpochSums
+from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.registry import BEST, Entry
 
 
@@ -118,14 +118,14 @@ def test_other_privatizers(law: Law[Protocol], protocol: Protocol) -> None:
     law(protocol)
 
 
-def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> EpochSums:
+def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
     """Epochs so short that several of them end within the releases of a law."""
     noise = ContinualNoise.of(
         Doubling(horizon=horizon, first=2),
         noise_multiplier=noise_multiplier,
         sensitivity=query.sensitivity,
     )
-    return EpochSums(query=query, schedule=Every(), noise=noise)
+    return PrefixSums(query=query, schedule=Every(), noise=noise)
 
 
 @pytest.mark.nightly

@@ -46,16 +46,16 @@ class Biased(CohortSums):
 class Boastful(CohortSums):
     """States half as much noise again as it adds."""
 
-    def _noise(self, users: Array, releases: Array) -> Array:
-        return 1.5 * CohortSums._noise(self, users, releases)
+    def noise_after(self, users: Array, releases: Array) -> Array:
+        return 1.5 * CohortSums.noise_after(self, users, releases)
 
 
 @struct
 class Modest(CohortSums):
     """States two thirds of the noise that it adds."""
 
-    def _noise(self, users: Array, releases: Array) -> Array:
-        return CohortSums._noise(self, users, releases) / 1.5
+    def noise_after(self, users: Array, releases: Array) -> Array:
+        return CohortSums.noise_after(self, users, releases) / 1.5
 
 
 @struct

@@ -92,22 +92,51 @@ def test_mechanisms_say_which_is_idealized(call: Call) -> None:
     }
 
 
-@pytest.mark.parametrize("flags", [(), ("--epsilon", 10), ("--trust", "joint", "--dim", 64)])
-def test_calibrate_fits_a_terminal(call: Call, flags: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    ("flags", "used"),
+    [
+        ((), "privunit (used)"),
+        (("--epsilon", 10), "privunit (used)"),
+        (("--env", "logistic", "--radius", 2), "privunit (used)"),
+        (("--trust", "joint", "--dim", 64), "blt (used)"),
+        (("--trust", "central", "--sensitivity", 2), "best (used)"),
+    ],
+)
+def test_calibrate_fits_a_terminal(call: Call, flags: tuple[object, ...], used: str) -> None:
     result = call("calibrate", *flags)
     assert result.exit_code == 0
     table = result.stdout.partition("(epsilon=")[0]
     assert max(map(len, table.splitlines())) <= 80
     assert "discrete twin" in table
-    assert ("refused" in table) == ("--epsilon" in flags)
+    assert table.count("(used)") == 1
+    assert used in table
+    assert ("refused" in table) == ("--trust" not in flags)
+
+
+def test_calibrate_warns_of_noise_that_cannot_be_deployed(call: Call) -> None:
+    flags = ("--trust", "shuffle", "--epsilon", 0.005, "--horizon", 60, "--dim", 8)
+    result = call("calibrate", "--delta", 1e-6, *flags)
+    assert result.exit_code == 0
+    assert "discrete twin: standard deviation" in result.stdout
+    assert result.stderr.startswith("kerchief: warning: this noise cannot be deployed: a device")
+    assert result.stderr.count("\n") == 1
 
 
 def test_calibrate_as_json(call: Call) -> None:
-    answer = json.loads(call("calibrate", "--epsilon", 10, "--json").stdout)
+    flags = ("--epsilon", 10, "--json")
+    answer = json.loads(call("calibrate", "--trust", "central", *flags).stdout)
     assert answer["noise_multiplier"] == pytest.approx(0.4999, abs=1e-4)
     assert answer["std"] == pytest.approx(answer["noise_multiplier"] * answer["sensitivity"])
     assert answer["discrete"]["std"] == pytest.approx(answer["std"], rel=1e-4)
-    assert {"name", "std", "factor", "note"} == set(answer["alternatives"][0])
+    assert answer["mechanism"] == {"word": "best", "noise": "Gaussian"}
+    assert {"name", "std", "factor", "note", "used"} == set(answer["alternatives"][0])
+    local = json.loads(call("calibrate", *flags).stdout)
+    assert local["mechanism"] == {"word": "privunit", "noise": "PrivUnitG"}
+    assert local["noise_multiplier"] is None
+    assert local["gaussian_noise_multiplier"] == answer["noise_multiplier"]
+    assert [local["discrete"][key] for key in ("grid_bits", "grid", "scale")] == [None] * 3
+    assert local["discrete"]["epsilon"] <= 10
+    assert [one["name"] for one in local["alternatives"] if one["used"]] == ["privunit"]
 
 
 @pytest.mark.parametrize(
@@ -118,6 +147,7 @@ def test_calibrate_as_json(call: Call) -> None:
         (("list", "polices"), "did you mean 'policies'"),
         (("calibrate", "--epsilon", "0"), "epsilon is 0.0"),
         (("calibrate", "--trust", "none"), "choose one of local, shuffle, joint, central"),
+        (("calibrate", "--env", "population"), "bring no contexts; choose one of linear"),
         (("bench", "--arms", "0"), "arms is 0"),
         (("bench", "--replicates", "x"), "not a valid integer"),
     ],

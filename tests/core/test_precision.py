@@ -84,7 +84,7 @@ for name, entry in POLICIES.items():
             made = arrange(name, world.problem(4000), Protection(guarantee=promise), mode=mode)
             print(name, made)
 for trust in ("local", "shuffle", "joint", "central"):
-    print(calibrate(epsilon=1.0, delta=1e-5, trust=trust, link="logistic", dim=3, radius=1.0,
+    print(calibrate(epsilon=1.0, delta=1e-5, trust=trust, env="logistic", dim=3, radius=1.0,
                     horizon=1000, sensitivity=None).to_dict())
 print(Comparison().cells()[0].label(), table_two(radius=2.0, horizon=10))
 assert own() == widths and dict(jax.config.values) == settings

@@ -219,6 +219,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "seed": (0, 2**32 - 1),
     "seeds": ((ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2),),),
     "sensitivity": (1.0, 2.0),
+    "diameter": (1.0, 2.0),
     "size": (2, 1),
     "slope": (0.5,),
     "smoothness": (0.0, 1.0),

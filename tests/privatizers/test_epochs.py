@@ -30,7 +30,7 @@ from kerchief.mechanisms.doubling import FIRST, Doubling, lengths
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust, epsilon_at
-from kerchief.privatizers import CONTINUALS, At, EpochSums, Every, Privatizer, Protection, protect
+from kerchief.privatizers import CONTINUALS, At, Every, PrefixSums, Privatizer, Protection, protect
 from kerchief.roles import Bandit, Curator, drive
 from kerchief.roles.messages import Reports
 from kerchief.simulation import simulate
@@ -54,12 +54,14 @@ def noise(
     return ContinualNoise.of(factor, noise_multiplier=multiplier, sensitivity=sensitivity)
 
 
-def epochs(query: BoundedSum, multiplier: float, horizon: int) -> EpochSums:
-    made = noise(horizon, multiplier=multiplier, sensitivity=query.sensitivity)
-    return EpochSums(query=query, schedule=Every(), noise=made)
+def epochs(
+    query: BoundedSum, multiplier: float, horizon: int, *, first: int = FIRST_3
+) -> PrefixSums:
+    made = noise(horizon, multiplier=multiplier, first=first, sensitivity=query.sensitivity)
+    return PrefixSums(query=query, schedule=Every(), noise=made)
 
 
-def played(privatizer: EpochSums, rounds: int, source: Any) -> list[Any]:
+def played(privatizer: PrefixSums, rounds: int, source: Any) -> list[Any]:
     memory, tally = privatizer.open()
     releases = []
     for round in range(rounds):
@@ -247,7 +249,7 @@ class TestBill:
 class TestTwin:
     def test_every_epoch_has_noise_of_its_own_on_one_grid(self) -> None:
         exact = epochs(QUERY, 3.0, HORIZON).exact()
-        assert isinstance(exact, EpochSums)
+        assert isinstance(exact, PrefixSums)
         assert isinstance(exact.noise, ExactContinualNoise)
         assert exact.exact() is exact
         assert [epoch.horizon for epoch in exact.noise.factor.parts] == [3, 6, 12, 24]
@@ -344,8 +346,8 @@ class TestPlaying:
 
     @pytest.fixture(autouse=True)
     def _short(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        short = functools.partial(Doubling, first=8)
-        monkeypatch.setattr("kerchief.privatizers.registry.Doubling", short)
+        short = dataclasses.replace(CONTINUALS["doubling"], make=functools.partial(epochs, first=8))
+        monkeypatch.setitem(CONTINUALS._entries, "doubling", short)
 
     def protected(self) -> tuple[Any, dict[str, Privatizer]]:
         policy = POLICIES["linucb"].build(self.FACTS, "tuned")

@@ -34,7 +34,6 @@ from kerchief.privatizers import (
     MECHANISMS_OF,
     RANDOMIZERS,
     TRUSTS,
-    EpochSums,
     PrefixSums,
     Protection,
     protect,
@@ -82,7 +81,7 @@ def promise(trust: str = "joint") -> Guarantee:
 def test_every_word_has_its_noise_and_keeps_the_promise(word: str) -> None:
     made = protect(SUMS, Protection(guarantee=promise(), mechanism=word), horizon=50)
     for one in made.values():
-        assert type(one) is (EpochSums if word == "doubling" else PrefixSums)
+        assert type(one) is PrefixSums
         (noise,) = one.noises
         assert isinstance(noise, ContinualNoise)
         assert type(noise.factor) is KINDS[word]

@@ -218,7 +218,7 @@ def test_noise_grows_down_the_ladder_of_trusts() -> None:
     def deviation(trust: str, mechanism: str = "best", clients: int = 400) -> float:
         protection = Protection(guarantee=promise(trust), mechanism=mechanism)
         made: Any = protect(policy(), protection, horizon=HORIZON)[ANSWERS]
-        return float(made._noise(jnp.asarray(clients), jnp.asarray(1))) / clients
+        return float(made.noise_after(jnp.asarray(clients), jnp.asarray(1))) / clients
 
     stated = [deviation(trust) for trust in TRUSTS[:3]]
     none, central, shuffle = stated

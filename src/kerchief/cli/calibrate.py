@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table
 from kerchief.core.links import LINKS
-from kerchief.experiments.calibrate import Alternative, Noise
+from kerchief.experiments.calibrate import Noise, Twin
 from kerchief.experiments.calibrate import calibrate as find
-from kerchief.privacy import Trust
+from kerchief.experiments.ways import Alternative
 from kerchief.privacy.guarantee import delta_warnings
 
 __all__ = ["calibrate"]
@@ -47,9 +49,9 @@ def calibrate(
     epsilon: float,
     delta: float,
     trust: str,
-    link: str,
-    dim: int,
-    radius: float,
+    env: str | None,
+    dim: int | None,
+    radius: float | None,
     horizon: int,
     sensitivity: float | None,
     as_json: bool,
@@ -62,7 +64,7 @@ def calibrate(
         epsilon=epsilon,
         delta=delta,
         trust=trust,
-        link=link,
+        env="linear" if env is None else env,
         dim=dim,
         radius=radius,
         horizon=horizon,
@@ -70,36 +72,46 @@ def calibrate(
     )
     for warning in delta_warnings(delta, horizon):
         complain("warning", warning)
+    if noise.twin.refused is not None:
+        complain("warning", f"this noise cannot be deployed: {noise.twin.refused}")
     if as_json:
         print_json(noise.to_dict())
         return
     print_table(("the noise", ""), _facts(noise), columns="lr")
-    rows = [_texts(one) for one in noise.alternatives]
-    way = "all prefixes at once" if noise.guarantee.trust is Trust.JOINT else "one joint release"
-    kind = "coins" if noise.guarantee.trust is Trust.SHUFFLE else "exact Gaussian"
-    used = "" if noise.guarantee.trust is Trust.LOCAL else " (used)"
-    first = (f"{kind}{used}", f"{noise.std:.5g}", "1.00x", way)
     headings = ("the same promise by", "std", "factor", "")
-    print_table(headings, [first, *rows], columns="lrrl")
+    print_table(headings, [_texts(one) for one in noise.alternatives], columns="lrrl")
     click.echo(noise.guarantee.sentence())
 
 
 def _facts(noise: Noise) -> list[tuple[str, str]]:
-    twin = noise.twin
+    multiplier = noise.noise_multiplier
+    gaussian = ("noise multiplier of a Gaussian", f"{noise.gaussian_noise_multiplier:.6g}")
     return [
+        ("mechanism", f"{noise.word} ({noise.kind})"),
         ("sensitivity (one user replaced)", f"{noise.sensitivity:.6g}"),
         ("coordinates", str(noise.size)),
-        ("noise multiplier (std / sensitivity)", f"{noise.noise_multiplier:.6g}"),
+        gaussian
+        if multiplier is None
+        else ("noise multiplier (std / sensitivity)", f"{multiplier:.6g}"),
         ("standard deviation on each coordinate", f"{noise.std:.6g}"),
         (f"on the total after {noise.releases} noisy releases", f"{noise.total_std:.6g}"),
-        ("discrete twin: grid", f"2**{-twin.grid_bits} = {twin.grid:.4g}"),
-        ("discrete twin: scale in grid steps", f"{twin.std / twin.grid:.0f}"),
-        ("discrete twin: standard deviation", f"{noise.twin_std:.6g}"),
-        ("discrete twin: epsilon really spent", f"{noise.twin_epsilon:.6g}"),
+        *((f"discrete twin: {name}", text) for name, text in _twin(noise.twin)),
     ]
+
+
+def _twin(twin: Twin) -> Iterator[tuple[str, str]]:
+    if twin.refused is not None:
+        yield "standard deviation", "refused"
+        return
+    if twin.grid_bits is not None:
+        yield "grid", f"2**{-twin.grid_bits} = {twin.grid:.4g}"
+        yield "scale in steps", str(twin.scale)
+    yield "standard deviation", f"{twin.std:.6g}"
+    yield "epsilon really spent", f"{twin.epsilon:.6g}"
 
 
 def _texts(one: Alternative) -> tuple[str, str, str, str]:
     if one.std is None or one.factor is None:
         return one.name, "-", "refused", one.note
-    return one.name, f"{one.std:.5g}", f"{one.factor:.2f}x", one.note
+    name = f"{one.name} (used)" if one.used else one.name
+    return name, f"{one.std:.5g}", f"{one.factor:.2f}x", one.note

@@ -15,7 +15,6 @@ from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
 from kerchief.privatizers.bits import BitSums
-from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.shuffled import ShuffledSums
@@ -33,12 +32,13 @@ _ELSEWHERE = {
     "ThreeBlocks": "core/queries.md",
     "Loss": "policies/context_free/base.md",
     "UnitBall": "policies/phased/elimination.md",
+    "prefix totals in epochs": "privatizers/epochs.md",
 }
 _CERTIFIED = (Response, ExactResponse, BitSums)
 _PRIVATIZERS: Mapping[str, type] = {
     "cohort totals": CohortSums,
     "prefix totals": PrefixSums,
-    "prefix totals in epochs": EpochSums,
+    "prefix totals in epochs": PrefixSums,
     "shuffled totals, coins": ShuffledSums,
     "shuffled totals, bits": BitSums,
     "fits": Fits,
@@ -138,7 +138,7 @@ _ROOT = Path(kerchief.__file__).parent
 def _proof(kind: str, name: str, thing: type, status: Status) -> Proof:
     if thing in _CERTIFIED:
         status = "certified"
-    return Proof(kind=kind, name=name, status=status, note=_note(thing))
+    return Proof(kind=kind, name=name, status=status, note=_note(thing, name))
 
 
 def _of_queries(name: str, queries: Mapping[str, Query], status: Status) -> Iterator[Proof]:
@@ -148,8 +148,9 @@ def _of_queries(name: str, queries: Mapping[str, Query], status: Status) -> Iter
         yield Proof(kind="policy", name=name, status=status, note=note)
 
 
-def _note(thing: type) -> Path:
+def _note(thing: type, name: str = "") -> Path:
     """The note of the same name beside the module of a class, or where else it is proved."""
-    if thing.__name__ in _ELSEWHERE:
-        return Path(_ELSEWHERE[thing.__name__])
+    for known in (name, thing.__name__):
+        if known in _ELSEWHERE:
+            return Path(_ELSEWHERE[known])
     return Path(inspect.getfile(thing)).with_suffix(".md").relative_to(_ROOT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.channels import channel_of
-from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.protect import Protection, protect
@@ -22,7 +21,6 @@ __all__ = [
     "At",
     "BitSums",
     "CohortSums",
-    "EpochSums",
     "Every",
     "OnDemand",
     "PrefixSums",

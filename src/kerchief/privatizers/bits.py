@@ -4,7 +4,7 @@ Every device writes its statistic as bits and randomizes each of them, so a repo
 its own; the shuffler passes on the sums of a batch, which promise far more. This is the protocol of
 E. Garcelon, K. Chaudhuri, V. Perchet, M. Pirotta, "Privacy amplification via shuffling for linear
 contextual bandits", ALT 2022, with batches that compose in parallel, a certificate in place of
-their condition on the batch's length, and as many bits as are good. Proof note: `bits.md`.
+their condition on the batch's length, and as many bits as are useful. Proof note: `bits.md`.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class _Deployed:
         return self.batches[0].sensitivity
 
     def prepare(self, vector: Vector, stream: object) -> Vector:
-        """What a device sends depends on its batch."""
+        """Refuse: what a device sends depends on its batch."""
         raise InvalidValue("a device must know its batch; call the privatizer's report")
 
     def add(self, vector: Vector, stream: object) -> Vector:
-        """What the sums mean depends on their batch."""
+        """Refuse: what the sums mean depends on their batch."""
         raise InvalidValue("sums belong to a batch; call the privatizer's release")
 
     def event(self) -> RandomizedBits:
@@ -78,14 +78,14 @@ class BitSums(CohortSums):
     def of(
         cls, query: BoundedSum, *, epsilon: float, delta: float, schedule: At, bits: int
     ) -> BitSums:
-        """The least noise with which each batch keeps the promise.
+        """Find the least noise with which each batch keeps the promise.
 
         Args:
             query: the sum.
             epsilon: ε of whoever sees the shuffler's output.
             delta: δ of the same.
             schedule: where batches end.
-            bits: bits a coordinate.
+            bits: bits per coordinate.
 
         Raises:
             InvalidValue: no response keeps the promise.
@@ -111,7 +111,7 @@ class BitSums(CohortSums):
 
     @property
     def restorable(self) -> bool:
-        """No: the bits of a batch that a copy forgot would be missing from its sums."""
+        """No: a copy would forget the bits of a batch, and its sums would lack them."""
         return False
 
     @property
@@ -144,7 +144,7 @@ class BitSums(CohortSums):
         return self.with_noise(lambda noise: _Deployed(batches=self.batches))
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
-        """One line a batch, for its own users: batches compose in parallel (host only)."""
+        """One line for each batch, for its own users: batches compose in parallel (host only)."""
         assert isinstance(self.schedule, At)
         cohorts = self.schedule.cohorts(horizon)
         return tuple(
@@ -200,9 +200,10 @@ class BitSums(CohortSums):
             batch = self.aggregator.batch(number).add(tally.total, stream)
         now = Memory(total=memory.total + batch, releases=memory.releases + 1)
         users = clock.round + 1
-        return Release(total=now.total, count=users, noise=self._noise(users, now.releases)), now
+        noise = self.noise_after(users, now.releases)
+        return Release(total=now.total, count=users, noise=noise), now
 
-    def _noise(self, users: Array, releases: Array) -> Array:
+    def noise_after(self, users: Array, releases: Array) -> Array:
         """The bits of all batches so far, rounding included."""
         if isinstance(self.aggregator, _Deployed):
             stds = np.asarray([one.std for one in self.aggregator.batches])

@@ -1,8 +1,8 @@
 """Fits to the history of all users, by gradient sums that carry noise.
 
-A trusted curator keeps one row a user. On the learner's wish it runs the loss's minimizer, which
-sees the rows through sums of clipped gradients alone, each with fresh Gaussian noise: a fit of J
-steps costs every user J Gaussian releases (Sarmasarkar 2026, Lemma U.4, with the sensitivity of
+A trusted curator keeps one row per user. When the learner asks, it runs the loss's minimizer, which
+sees only sums of clipped gradients of the rows, each with fresh Gaussian noise: a fit of J steps
+costs every user J Gaussian releases (Sarmasarkar 2026, Lemma U.4, with the sensitivity of
 replacement and no average over a private count). How many fits there may be is public and paid for
 beforehand. Without noise the fit is the exact minimizer. Proof note: `fits.md`.
 """
@@ -34,7 +34,7 @@ __all__ = ["Fits", "History"]
 
 @struct
 class History:
-    """The rows of all users so far, private and never shown; those to come are zeros."""
+    """The rows of all users so far, private and never shown; rows of later users are zeros."""
 
     rows: Array = dataclasses.field(repr=False)
     count: Array
@@ -58,7 +58,7 @@ class Fits:
 
     @classmethod
     def of(cls, query: BoundedLoss, *, noise_multiplier: float | None, horizon: int) -> Fits:
-        """The noise of one step, if all steps of all fits together may cost this multiplier.
+        """The noise of one step, where all steps of all fits together may cost this multiplier.
 
         Args:
             query: the loss.
@@ -126,7 +126,7 @@ class Fits:
         """Every step of every fit, for everyone: the first user is in all of them (host only).
 
         Raises:
-            CapacityExceeded: the history has no room for so many users.
+            CapacityExceeded: the history has no room for that many users.
         """
         if horizon > self.horizon:
             raise CapacityExceeded(

@@ -3,13 +3,15 @@
 A trusted curator holds the exact running total and releases it again and again; what leaves it is
 the total plus continual noise (`mechanisms.continual`), which is paid for once, for the whole
 stream. With LinUCB this is the joint privacy of R. Shariff and O. Sheffet, "Differentially private
-contextual linear bandits", NeurIPS 2018, who used the binary tree. Proof note: `prefix.md`.
+contextual linear bandits", NeurIPS 2018, who used the binary tree. Proof note: `prefix.md`; for
+noise that needs no horizon (`mechanisms.doubling`), `epochs.md`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -48,7 +50,7 @@ class Prefix:
 class PrefixSums:
     """Noisy prefix totals for a bounded-sum query; each user enters one release's increment.
 
-    The noise's stream is the sequence of releases: its place t is what arrived between release
+    The noise's stream is the sequence of releases: place t holds what arrived between release
     t - 1 and release t. So any schedule will do, and `noise.horizon` is the most releases.
     """
 
@@ -104,10 +106,13 @@ class PrefixSums:
         return dataclasses.replace(self, schedule=schedule)
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
-        """One charge for everyone: all releases together cost each user one event (host only).
+        """All releases together cost each user one event (host only).
+
+        There is one charge for each stretch of the factor, to its own users: one for everyone,
+        unless the factor begins anew in epochs, which compose in parallel.
 
         Raises:
-            CapacityExceeded: the noise was not made for so many releases, or so many users.
+            CapacityExceeded: the noise was not made for that many releases, or that many users.
         """
         most = self.noise.factor.capacity
         if isinstance(self.noise, ExactContinualNoise) and horizon > most:
@@ -118,7 +123,11 @@ class PrefixSums:
                 f"{releases} releases over {horizon} rounds; the noise was made for "
                 f"{self.noise.horizon}: make it for the whole horizon"
             )
-        return (Charge(event=self.noise.event(), cohort=Cohort(first=0, last=horizon)),)
+        event, borders = self.noise.event(), accumulate(self.noise.factor.places(horizon))
+        return tuple(
+            Charge(event=event, cohort=Cohort(first=start, last=end))
+            for start, end in pairwise((0, *borders))
+        )
 
     def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
         """Once, if anything was released (host only).
@@ -161,9 +170,15 @@ class PrefixSums:
         total = memory.total + tally.total
         noise, state = self.noise.step(memory.noise, memory.releases, stream)
         now = Prefix(total=total, noise=state, releases=memory.releases + 1)
-        std = self.noise.std_at(now.releases)
-        return Release(total=total + noise, count=clock.round + 1, noise=std), now
+        users = clock.round + 1
+        std = self.noise_after(users, now.releases)
+        return Release(total=total + noise, count=users, noise=std), now
 
     def clear(self, tally: Tally) -> Tally:
         """Begin the next increment."""
         return Tally(total=0 * tally.total)
+
+    def noise_after(self, users: Array, releases: Array) -> Array:
+        """Standard deviation of the noise in the total, after that many users and releases."""
+        std: Array = self.noise.std_at(releases)
+        return std

@@ -91,7 +91,7 @@ def protect(policy: Asking, protection: Protection, *, horizon: int) -> Mapping[
         horizon: number of rounds. A bandit that goes by phases has its own number of clients.
 
     Raises:
-        InvalidValue: a query cannot be answered so; the word is never dropped in silence.
+        InvalidValue: a query cannot be answered this way; the word is never silently ignored.
 
     >>> from kerchief.core.problems import Problem
     >>> from kerchief.policies import POLICIES
@@ -115,7 +115,7 @@ def protect(policy: Asking, protection: Protection, *, horizon: int) -> Mapping[
 
 
 def mean_noise(privatizer: Privatizer, clients: int) -> float:
-    """Standard deviation of the noise on the mean of so many answers, without rounding."""
+    """Standard deviation of the noise on the mean of that many answers, without rounding."""
     assert isinstance(privatizer, CohortSums)
     device, aggregator = (
         0.0 if noise is None else float(noise.std)
@@ -185,14 +185,14 @@ def _heard_alone(privatizer: Privatizer) -> CohortSums:
 
 
 def _phases(policy: PhasePolicy, protection: Protection) -> Mapping[str, Privatizer]:
-    """Totals over the clients of each phase, who are nobody else's.
+    """Totals over the clients of each phase, none of whom is in another.
 
-    Phases depend on the noise of a mean of so many answers, so the noise comes first. Clients are
+    Phases depend on the noise of a mean over their clients, so the noise comes first. Clients are
     numbered in the order in which they are asked: nobody is asked twice, and phases compose in
     parallel.
 
     Raises:
-        InvalidValue: no such sums are to be had, or the population is too small.
+        InvalidValue: this trust or word has no such sums, or the population is too small.
     """
     if protection.trust is Trust.JOINT:
         raise InvalidValue(

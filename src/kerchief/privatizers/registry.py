@@ -20,7 +20,6 @@ from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
-from kerchief.privatizers.epochs import EpochSums
 from kerchief.privatizers.fits import Fits
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
@@ -100,15 +99,6 @@ def _prefixes(factor: Callable[..., Factor]) -> Make:
         return PrefixSums(query=query, schedule=Every(), noise=noise)
 
     return make
-
-
-def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> EpochSums:
-    noise = ContinualNoise.of(
-        Doubling(horizon=horizon),
-        noise_multiplier=noise_multiplier,
-        sensitivity=query.sensitivity,
-    )
-    return EpochSums(query=query, schedule=Every(), noise=noise)
 
 
 def _central(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
@@ -215,7 +205,7 @@ CONTINUALS.add(
 CONTINUALS.add(
     "doubling",
     PrivatizerEntry(
-        make=_epochs,
+        make=_prefixes(Doubling),
         summary="epochs that double, each with noise of its own: no horizon is needed",
         unfit="a run without a horizon has no bound on it; choose other continual noise",
         longest=BLT.longest,
@@ -257,7 +247,7 @@ SHUFFLES.add(
     PrivatizerEntry(
         make=_shuffle,
         promised=_bits(64),
-        summary="randomized response on 64 bits a coordinate",
+        summary="randomized response on 64 bits per coordinate",
         unfit="its certificate is about sums",
     ),
 )
@@ -266,7 +256,7 @@ SHUFFLES.add(
     PrivatizerEntry(
         make=_shuffle,
         promised=_bits(8),
-        summary="randomized response on 8 bits a coordinate",
+        summary="randomized response on 8 bits per coordinate",
         unfit="its certificate is about sums",
     ),
 )
@@ -275,7 +265,7 @@ SHUFFLES.add(
     PrivatizerEntry(
         make=_shuffle,
         promised=_bits(1),
-        summary="randomized response on one bit a coordinate",
+        summary="randomized response on one bit per coordinate",
         unfit="its certificate is about sums",
     ),
 )

@@ -1,4 +1,4 @@
-"""Schedules: when a privatizer may release: at public times, or on the learner's wish."""
+"""Schedules: when a privatizer may release, at public times or when the learner asks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Every:
     """After every round."""
 
     def capacity(self, horizon: int) -> int:
-        """One release a round."""
+        """One release per round."""
         return horizon
 
 
@@ -61,7 +61,7 @@ class At:
         return (jnp.asarray(self.ends, jnp.int32) == clock.round + 1).any()
 
     def capacity(self, horizon: int) -> int:
-        """One release a batch that ends within the horizon."""
+        """One release for each batch that ends within the horizon."""
         return sum(end <= horizon for end in self.ends)
 
 
@@ -70,7 +70,7 @@ class OnDemand:
     """Whenever the learner asks, from what it has already seen, up to a fixed number of times.
 
     Attributes:
-        limit: the most releases; further wishes are not served.
+        limit: the most releases; further requests are not served.
     """
 
     limit: int

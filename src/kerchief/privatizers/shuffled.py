@@ -1,15 +1,15 @@
-"""Totals over shuffled cohorts: no one is trusted with a report, and no one sees but the sum.
+"""Totals over shuffled cohorts: no one is trusted with a report, and only sums are seen.
 
 ======= ============================ ========================= ============================
          device                       shuffler                  analyzer
 ======= ============================ ========================= ============================
- bits    writes the rounded vector    mixes the bits of all     counts the heads, takes off
-         as labelled bits, adds its   devices, label by label   what coins bring on average
+ bits    writes the rounded vector    mixes the bits of all     counts the heads, less what
+         as labelled bits, adds its   devices, label by label   coins bring on average
          share of the coins
 ======= ============================ ========================= ============================
 
 The bits of a label that have been mixed say how many of them are heads and nothing else, so the
-analyzer's view is the total plus one binomial draw a coordinate: this is what a simulation draws.
+analyzer sees the total plus one binomial draw per coordinate, which is what a simulation draws.
 With LinUCB this is the shuffle model of S. Chowdhury and X. Zhou, "Shuffle private linear
 contextual bandits", ICML 2022. Proof note: `shuffled.md`.
 """
@@ -149,7 +149,7 @@ class ShuffledSums(CohortSums):
             randomness=stream if callable(stream) else os.urandom,
         )
 
-    def _noise(self, users: Array, releases: Array) -> Array:
+    def noise_after(self, users: Array, releases: Array) -> Array:
         """The coins of all cohorts, and the most that rounding at random may add."""
         assert isinstance(self.aggregator, Binomial | ExactBinomial)
         stated: Array = deviation(
@@ -172,7 +172,7 @@ class Bits:
 
 
 def to_bits(report: NDArray[np.float64], noise: ExactBinomial, *, place: int, users: int) -> Bits:
-    """Device: write a report as labelled bits, all devices as many as each other.
+    """Device: write a report as labelled bits, the same number of them on every device.
 
     Code and coins are that many heads, and tails fill up what is left.
 
@@ -203,7 +203,7 @@ def mix(devices: Sequence[Bits], *, randomness: Randomness = os.urandom) -> Bits
 
 
 def analyze(bits: Bits, noise: ExactBinomial, *, users: int) -> NDArray[np.float64]:
-    """Analyzer: count the heads of each label, and take off what coins and code bring anyway.
+    """Analyzer: count the heads of each label, less what coins and code contribute on average.
 
     Unbiased for the sum of the devices' vectors; its deviation is the coins' and the rounding's.
     """

@@ -54,7 +54,7 @@ class ShuffledFits(Fits):
         horizon: int,
         schedule: At | None = None,
     ) -> ShuffledFits:
-        """The coins of one sum, if all sums of a cohort's fit together may cost this multiplier.
+        """The coins of one sum, where all sums of a cohort's fit together may cost this multiplier.
 
         Args:
             query: the loss.
@@ -66,7 +66,7 @@ class ShuffledFits(Fits):
         schedule = At(ends=(horizon,)) if schedule is None else schedule
         largest, noise = max(schedule.sizes), None
         if noise_multiplier is not None:
-            # All sums of a fit, side by side, are one vector: so long, and so far moved.
+            # All sums of a fit, side by side, are one vector, whose length and sensitivity count.
             sums = query.minimizer.steps
             grid = Grid.of(
                 noise_multiplier=noise_multiplier,
@@ -83,10 +83,10 @@ class ShuffledFits(Fits):
         return cls(query=query, schedule=schedule, horizon=largest, noise=noise)
 
     def exact(self) -> ShuffledFits:
-        """Refuse, where there is noise: a device would have to stay online for all sums of a fit.
+        """Refuse if there is noise: a device would have to stay online for all sums of a fit.
 
         Raises:
-            InvalidValue: always, but without noise.
+            InvalidValue: whenever there is noise.
         """
         if self.noise is None:
             return self
@@ -107,7 +107,7 @@ class ShuffledFits(Fits):
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """Every step of one fit for each user: cohorts are disjoint (host only).
 
-        Fits on demand fall where the learner asks, so everyone pays, and still for one fit each.
+        When the learner may ask at any time, everyone pays, but for one fit each.
         """
         if self.noise is None:
             return (Charge(event=NonPrivate(), cohort=Cohort(first=0, last=horizon)),)
@@ -129,7 +129,7 @@ class ShuffledFits(Fits):
         return sums if cohort.first < covered else 0
 
     def collect(self, tally: History, report: Vector) -> History:
-        """Keep one row, in a simulation, where the oldest was if there is no room."""
+        """Keep one row (in a simulation), in place of the oldest if there is no room."""
         row = jnp.asarray(report).astype(tally.rows.dtype)
         rows = jax.lax.dynamic_update_index_in_dim(tally.rows, row, tally.count % self.horizon, 0)
         return History(rows=rows, count=tally.count + 1)

@@ -3,11 +3,11 @@
 One protocol serves three trusts; what differs is where noise is added:
 
 ======= ===================== ======================= ==============================
-trust   device                aggregator                 analyzer
+trust   device                aggregator              analyzer
 ======= ===================== ======================= ==============================
-none    statistic             adds up                adds the cohort to the total
-local   randomized statistic  adds up                adds the cohort to the total
-central statistic            adds up, plus noise    adds the cohort to the total
+none    statistic             adds up                 adds the cohort to the total
+local   randomized statistic  adds up                 adds the cohort to the total
+central statistic             adds up, plus noise     adds the cohort to the total
 ======= ===================== ======================= ==============================
 
 Proof note: `sums.md`.
@@ -114,8 +114,8 @@ class CohortSums:
         """What a run of this length costs, before it begins (host only).
 
         A user enters one cohort, once, so a device's noise is paid for once over all users. Fixed
-        batches are disjoint cohorts, each paid for by its own users; a release on demand falls
-        where the learner asks, so everyone pays for it, and still only once each.
+        batches are disjoint cohorts, each paid for by its own users. When the learner may ask at
+        any time, everyone pays, but only once each.
         """
         cohorts: tuple[Cohort, ...] = (Cohort(first=0, last=horizon),)
         if isinstance(self.schedule, At) and self.device is None:
@@ -169,20 +169,16 @@ class CohortSums:
         users = clock.round + 1
         if not self.running:
             one = jnp.ones_like(users)
-            return Release(total=cohort, count=users, noise=self._noise(one, one)), now
-        return Release(total=now.total, count=users, noise=self._noise(users, now.releases)), now
+            return Release(total=cohort, count=users, noise=self.noise_after(one, one)), now
+        noise = self.noise_after(users, now.releases)
+        return Release(total=now.total, count=users, noise=noise), now
 
     def clear(self, tally: Tally) -> Tally:
         """Begin the next cohort."""
         return Tally(total=0 * tally.total)
 
-    def _event(self) -> Event:
-        """What one user's part in one release costs, read off the noise that is really added."""
-        noise = self.aggregator if self.device is None else self.device
-        return NonPrivate() if noise is None else noise.event()
-
-    def _noise(self, users: Array, releases: Array) -> Array:
-        """Standard deviation of the total's noise: one share a report, or one a release."""
+    def noise_after(self, users: Array, releases: Array) -> Array:
+        """Standard deviation of the noise in the total, after that many users and releases."""
         device = 0.0 if self.device is None else self.device.std
         aggregator = 0.0 if self.aggregator is None else self.aggregator.std
         # Plain operators: they stay in NumPy on the host, where a call of JAX costs far more.
@@ -190,3 +186,8 @@ class CohortSums:
             np.float64
         )
         return variance**0.5
+
+    def _event(self) -> Event:
+        """What one user's part in one release costs, read off the noise that is really added."""
+        noise = self.aggregator if self.device is None else self.device
+        return NonPrivate() if noise is None else noise.event()

@@ -1,0 +1,152 @@
+"""Other ways to keep a promise: looser accounting, coarser releases, other protocols."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.linalg import svec_size
+from kerchief.core.queries import Regression
+from kerchief.experiments.asked import Asked, Ball, Query
+from kerchief.privacy.amplification import unshuffled_epsilon
+from kerchief.privacy.calibration import (
+    bun_steinke_rho,
+    classical_gaussian_noise_multiplier,
+    zcdp_rho,
+)
+from kerchief.privacy.events import Gaussian
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.registry import BEST
+
+__all__ = ["Alternative", "gaussian_multiplier", "other_ways", "tried"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Alternative:
+    """One way to keep the promise.
+
+    Attributes:
+        name: the way.
+        std: standard deviation of its noise; None where it is refused.
+        factor: the standard deviation over that of the noise used.
+        note: what is different, or why it is refused.
+        used: whether this is the noise used.
+    """
+
+    name: str
+    std: float | None
+    factor: float | None
+    note: str
+    used: bool = False
+
+
+def tried(name: str, way: Callable[[], float], used: float, *, note: str) -> Alternative:
+    """How noisy a way is, or why it is refused.
+
+    Args:
+        name: the way.
+        way: computes its deviation.
+        used: deviation of the noise used.
+        note: what is different.
+    """
+    try:
+        std = way()
+    except InvalidValue as error:
+        return Alternative(name=name, std=None, factor=None, note=str(error))
+    return Alternative(name=name, std=std, factor=std / used, note=note)
+
+
+def gaussian_multiplier(asked: Asked) -> float:
+    """The noise multiplier of one Gaussian release that keeps the promise."""
+    (noise,) = _trusting(asked, Trust.CENTRAL).protected().noises
+    event = noise.event()
+    assert isinstance(event, Gaussian)
+    return event.noise_multiplier
+
+
+def other_ways(asked: Asked, used: float) -> Iterator[Alternative]:
+    """All of them, beside the deviation of the noise used."""
+    yield from _looser(asked, used)
+    curator = _trusting(asked, Trust.CENTRAL)
+    match asked.promise.trust:
+        case Trust.SHUFFLE:
+            yield tried("a trusted curator's noise", curator.std, used, note="central trust")
+            yield _amplified(asked, used)
+        case Trust.JOINT:
+            note, root = "each user is in all later ones", math.sqrt(asked.horizon)
+            yield tried(
+                "fresh noise on every prefix", lambda: root * curator.std(), used, note=note
+            )
+    if isinstance(asked.query, Regression):
+        yield from _coarser(asked, asked.query, used)
+
+
+def _looser(asked: Asked, used: float) -> Iterator[Alternative]:
+    """The trust's noise of Gaussian price, with looser accounting."""
+    each = asked.std(_word(asked)) / gaussian_multiplier(asked)
+    kind = "Gaussian noise; " if asked.promise.trust is Trust.LOCAL else ""
+    for name, source, rule in (
+        ("zCDP, tight", "Canonne, Kamath, Steinke 2020", _tight),
+        ("zCDP, loose", "Bun, Steinke 2016", _loose),
+        ("classical Gaussian", "Dwork, Roth 2014", classical_gaussian_noise_multiplier),
+    ):
+        way = partial(_times, each, rule, asked.promise)
+        yield tried(name, way, used, note=kind + source)
+
+
+def _coarser(asked: Asked, query: Regression, used: float) -> Iterator[Alternative]:
+    """Other ways to release (x xᵀ, y x), by the trust's noise of Gaussian price."""
+    promise, reward = asked.promise, max(abs(query.low), abs(query.high))
+    naive = 2 * query.norm * math.hypot(query.norm, reward)
+    way, note = partial(_of_ball, asked, query.size, naive), f"twice the largest norm, {naive:.4g}"
+    yield tried("naive sensitivity", way, used, note=note)
+    halved = dataclasses.replace(promise, epsilon=promise.epsilon / 2, delta=promise.delta / 2)
+    half, note = dataclasses.replace(asked, promise=halved), "epsilon/2, delta/2 each"
+    matrix = partial(_of_ball, half, svec_size(query.dim), math.sqrt(2) * query.norm**2)
+    vector = partial(_of_ball, half, query.dim, 2 * reward * query.norm)
+    yield tried("split: on the matrix", matrix, used, note=note)
+    yield tried("split: on the vector", vector, used, note=note)
+
+
+def _amplified(asked: Asked, used: float) -> Alternative:
+    """The sum of a cohort's locally private reports, which a shuffler mixes.
+
+    Every report is as little noisy as the promise allows for one that is hidden among the cohort's.
+    """
+    promise, users = asked.promise, asked.horizon
+    alone = unshuffled_epsilon(promise.epsilon, users, promise.delta)
+    local = Guarantee(epsilon=alone, delta=0.0, trust=Trust.LOCAL, rounds=users)
+    reports = dataclasses.replace(asked, promise=local)
+    note = f"each device alone has epsilon {alone:.4g}, and is mixed with {users - 1} others"
+    way, root = reports.std, math.sqrt(users)
+    return tried("shuffled local reports", lambda: root * way(), used, note=note)
+
+
+def _of_ball(asked: Asked, size: int, diameter: float) -> float:
+    query: Query = Ball(size=size, diameter=diameter, batches=asked.query.batches)
+    return dataclasses.replace(asked, query=query).std(_word(asked))
+
+
+def _word(asked: Asked) -> str:
+    """The noise of a trust whose price is a Gaussian's."""
+    return "gaussian" if asked.promise.trust is Trust.LOCAL else BEST
+
+
+def _trusting(asked: Asked, trust: Trust) -> Asked:
+    promise = dataclasses.replace(asked.promise, trust=trust)
+    return dataclasses.replace(asked, promise=promise)
+
+
+def _times(each: float, rule: Callable[[float, float], float], promise: Guarantee) -> float:
+    return each * rule(promise.epsilon, promise.delta)
+
+
+def _tight(epsilon: float, delta: float) -> float:
+    return math.sqrt(0.5 / zcdp_rho(epsilon, delta))
+
+
+def _loose(epsilon: float, delta: float) -> float:
+    return math.sqrt(0.5 / bun_steinke_rho(epsilon, delta))

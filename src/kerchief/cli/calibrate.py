@@ -8,7 +8,6 @@ import click
 
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table
-from kerchief.core.links import LINKS
 from kerchief.experiments.calibrate import Noise, Twin
 from kerchief.experiments.calibrate import calibrate as find
 from kerchief.experiments.ways import Alternative
@@ -27,16 +26,9 @@ __all__ = ["calibrate"]
     metavar=options.PRIVATE_TRUSTS,
     help="Noise on each report, on each shuffled batch, on every prefix, or on each batch's sum.",
 )
-@click.option(
-    "--env",
-    "link",
-    default="linear",
-    show_default=True,
-    metavar="|".join(LINKS),
-    help="How a score becomes an expected reward.",
-)
-@click.option("--dim", default=5, show_default=True, help="Length of an arm's feature vector.")
-@click.option("--radius", default=1.0, show_default=True, help="Norm of the unknown parameter.")
+@options.env
+@options.dim
+@options.radius
 @options.horizon
 @click.option(
     "--sensitivity",

@@ -1,4 +1,4 @@
-"""Options that several commands share: one word a thing, in every command."""
+"""Options that several commands share: the same word means the same thing in each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two ways in which one bandit runs: as one compiled call a step, or as roles side by side."""
+"""The two ways in which one bandit runs: as one compiled call per step, or role by role."""
 
 from __future__ import annotations
 

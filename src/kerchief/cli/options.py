@@ -76,7 +76,7 @@ def _many(
 
 
 def _once(context: click.Context, option: click.Parameter, given: tuple[Any, ...]) -> Any:
-    """What was said twice is meant once."""
+    """Keep one of values that were given twice."""
     return tuple(dict.fromkeys(given))
 
 

@@ -60,7 +60,7 @@ class Engine(Protocol):
 
 @struct
 class Kept(Carry):
-    """A bandit between two calls; the seed's bits are a signed number, to lie with the counters."""
+    """A bandit between two calls; the seed's bits are a signed number, like the counters."""
 
     seed: Array
     round: Array

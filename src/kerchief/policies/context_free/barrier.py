@@ -168,7 +168,7 @@ class Barrier(OnDomain):
             newton = inverse(self._hessian(place, rounds)) @ gradient
             decrement = jnp.sqrt(jnp.maximum(gradient @ newton, 0))
             place = place - newton / (1 + decrement)
-        # Rounding has no say at the boundary: a millionth of the set is left free.
+        # A millionth of the set is left free at the boundary, so that rounding cannot leave it.
         inside = self.domain.project(self._point(place), 1 - _MARGIN)
         return self.domain.basis().T @ (inside - self.domain.center())
 

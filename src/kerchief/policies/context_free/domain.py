@@ -1,4 +1,4 @@
-"""What bandits on a convex set share: a domain, one question per round, and no end."""
+"""What bandits on a convex set share: a domain, and one question per round."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class LeastReport:
 class BestSeen(OnDomain):
     """Try random points for a tenth of all rounds, then play the one whose report was least.
 
-    The greedy yardstick: it trusts single reports, and never looks back.
+    The greedy yardstick: it trusts single reports, and never tries again.
     """
 
     def init(self, outlook: Mapping[str, Outlook]) -> LeastReport:

@@ -188,7 +188,7 @@ class Combiner(Policy):
         return state.active & ((hope >= floor) | (state.plays == 0))
 
     def _score(self, state: State) -> Array:
-        """Whoever was followed least has the least regret to answer for."""
+        """The learner that was followed least comes first."""
         return -state.plays
 
 

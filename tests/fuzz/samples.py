@@ -325,7 +325,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "privacy.randomized_bits:RandomizedBits": {"users": (1000,), "bits": (8, 1)},
     "policies.glm.local_descent:LocalDescent.of": {"learner": ("descent", "newton")},
     "policies.glm.greedy_descent:GreedyDescent.of": {"problem": (_LOGISTIC,)},
-    "policies.linear.pairs:Seen.nothing": {"query": (_SUMS[2],)},
+    "policies.linear.pairs:ReleasedTotal.nothing": {"query": (_SUMS[2],)},
     "policies.phased.elimination:Elimination.of": {"clients": (0, 10)},
     "policies.context_free.barrier:Barrier.smooth": {"problem": (_SMOOTH,)},
     "policies.context_free.barrier:Barrier.strong": {"problem": (_SMOOTH,)},

@@ -19,7 +19,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.linear.pairs import PairLinUCB, Seen
+from kerchief.policies.linear.pairs import PairLinUCB, ReleasedTotal
 from kerchief.policies.registry import Mode
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
@@ -101,7 +101,7 @@ def test_one_report_is_unbiased_whatever_the_randomizer(word: str) -> None:
 
 def test_a_report_is_what_the_last_total_adds() -> None:
     query = Pair.of(PROBLEM)
-    seen = Seen.nothing(query)
+    seen = ReleasedTotal.nothing(query)
     first = Release(total=jnp.array([1.0, 2.0, 3.0, 4.0]), count=jnp.int32(1), noise=jnp.float64(3))
     _, seen = seen.next(query, first)
     second = Release(

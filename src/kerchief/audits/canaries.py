@@ -35,7 +35,7 @@ __all__ = ["Telltale", "count_canaries", "one_run"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Telltale:
-    """The minimizer that keeps nothing to itself: it returns every gradient sum that it was given.
+    """A minimizer that returns every gradient sum that it was given.
 
     Whatever another one does is post-processing of this, so what holds for it holds for all.
     """

@@ -133,7 +133,7 @@ def _told(subjects: Iterable[Subject]) -> Iterator[Subject]:
 
 
 def _show_all(audits: Iterable[tuple[Subject, Audit]], *, as_json: bool) -> int:
-    """All audits: a line each, or one JSON object."""
+    """All audits: one line each, or one JSON object."""
     lines = [{"kind": subject.kind, **found.to_dict()} for subject, found in audits]
     broken = [line for line in lines if not line["kept"]]
     if as_json:

@@ -1,4 +1,4 @@
-"""Options that several commands share: one word a thing, in every command."""
+"""Options that several commands share: the same word means the same thing in each."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _many(
 
 
 def _once(context: click.Context, option: click.Parameter, given: tuple[Any, ...]) -> Any:
-    """What was said twice is meant once."""
+    """Keep one of values that were given twice."""
     return tuple(dict.fromkeys(given))
 
 

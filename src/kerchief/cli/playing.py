@@ -98,7 +98,7 @@ def _play(outputs: Outputs) -> bool:
 
 
 def print_promises(outputs: Outputs) -> None:
-    """The promises that were kept, one sentence a trust, and the files."""
+    """The promises that were kept, one sentence per trust, and the files."""
     cells = [one.cell for one in outputs.finished if one.cell.asked is not None]
     for sentence in _sentences(cell.guarantee for cell in cells):
         print_wrapped(sentence)

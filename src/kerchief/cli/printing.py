@@ -66,11 +66,11 @@ def print_table(
     """A table that fits the terminal: what has no room is left out, or stands below each other.
 
     Args:
-        headings: one a column.
-        rows: texts, one a column.
+        headings: one per column.
+        rows: texts, one per column.
         title: a line above it.
-        columns: a letter a column: l for words, on the left; r for numbers, on the right. A capital
-            may be left out, the last one first.
+        columns: one letter per column: l for words, on the left; r for numbers, on the right. A
+            capital may be left out, the last one first.
     """
     drawn = _drawn(headings, rows, columns)
     left: list[str] = []

@@ -1,4 +1,4 @@
-"""Batches: public times at which users are summed up, and a policy that learns rarely learns."""
+"""Batches: public times at which reports are summed up, for policies that learn rarely."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Channel:
     def unit(self, report: Array) -> Array:
         """A report within bounds as a number in [0, 1].
 
-        For randomized bits this is the bit itself: an honest loss, in which a gap is as much
+        For randomized bits this is the bit itself: a loss in [0, 1], in which a gap is as much
         smaller as the interval of reports is longer than that of losses.
         """
         assert self.low is not None

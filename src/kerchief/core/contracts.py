@@ -55,7 +55,7 @@ class Arms:
 
     @classmethod
     def none(cls) -> Self:
-        """Of a user who brings no arms, as the action is the learner's."""
+        """The arms of a user who brings none, because the learner chooses the action."""
         return cls(features=jnp.zeros((0, 0), jnp.float32), allowed=jnp.zeros(0, bool))
 
 

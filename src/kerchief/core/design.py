@@ -37,7 +37,7 @@ class Design:
     Attributes:
         weights: the chance of each arm, zero for all that are not allowed; they add up to one.
         leverage: the greatest xᵀV(π)⁻¹x of an allowed arm, within the span of the arms, from a
-            factorization of its own. What it is, it is: compare it with `rank`.
+            factorization of its own; compare it with `rank`, its least value.
         rank: dimension of that span, up to `TOLERANCE`.
         basis: its orthonormal basis in the first `rank` rows; the others are zero.
         steps: how many arms were brought in (or back) after the start.
@@ -94,7 +94,7 @@ def near_optimal(
     ([0.5, 0.5, 0.0], 2)
 
     Args:
-        features: an arm a row, in any units. What is not finite counts as zero.
+        features: one arm per row, in any units. What is not finite counts as zero.
         allowed: which arms count.
         factor: how far from optimal the design may be, above one.
         most_steps: to stop earlier; then leverage may be above factor · rank, and says so. The

@@ -1,7 +1,7 @@
 """Small dense algebra, written unrolled so that XLA fuses it into the loop.
 
-A LAPACK call a round is slow inside a compiled loop; for the sizes of a bandit (up to about 32) a
-few unrolled vector operations are several times faster.
+One LAPACK call per round is slow inside a compiled loop; for the sizes of a bandit (up to about
+32) a few unrolled vector operations are several times faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JAX's 64-bit mode, for our own code and for nobody else's."""
+"""JAX's 64-bit mode, for our own code only."""
 
 from __future__ import annotations
 

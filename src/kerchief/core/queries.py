@@ -49,7 +49,7 @@ class Regression:
         norm: x is scaled into the ball of this radius.
         low: y is clipped to at least this.
         high: y is clipped to at most this.
-        offset: subtracted from y after clipping. A offset shifts the regression: it is for arms
+        offset: subtracted from y after clipping. An offset shifts the regression: it is for arms
             that hold a constant coordinate, and for links whose mean at score 0 is not 0.
         balance: a, how much the matrix counts beside the vector: less of it, less noise on both.
         weighted: whether w is the record's own weight, clipped to [0, 1]; otherwise it is 1.
@@ -257,7 +257,7 @@ class Gram:
         return (weights[:, None] * svec(x[:, None] * x[None, :])[None, :]).ravel()
 
     def split(self, total: Array) -> Array:
-        """The sums as matrices, one a group, from a total."""
+        """The sums as matrices, one per group, from a total."""
         parts = total.reshape(self.groups, svec_size(self.dim))
         return jnp.stack([smat(part, self.dim) for part in parts])
 
@@ -280,7 +280,7 @@ class Loss:
         low: the number is clipped to at least this.
         high: the number is clipped to at most this.
         importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: none: there is one report a round.
+        batches: none: there is one report per round.
 
     >>> Loss(low=0.0, high=1.0).encode(jnp.array(7.0)).tolist()
     [1.0]

@@ -87,7 +87,7 @@ class Contexts(Protocol):
         """Draw what stays the same for the whole run."""
 
     def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
-        """The features of this round's arms, one a row."""
+        """The features of this round's arms, one per row."""
 
 
 CONTEXTS: Registry[Callable[..., Contexts]] = Registry("contexts")

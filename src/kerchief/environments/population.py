@@ -27,7 +27,7 @@ EXACT = 16
 
 @struct
 class PopulationTruth:
-    """The truth of one run: the common parameter, and the public actions, one a row."""
+    """The truth of one run: the common parameter, and the public actions, one per row."""
 
     parameter: Array
     features: Array

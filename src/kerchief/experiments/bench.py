@@ -87,7 +87,7 @@ Key: TypeAlias = int | tuple[str, Noise] | Case
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Microseconds a decision, without compilation.
+    """Microseconds per decision, without compilation.
 
     Attributes:
         yardstick: of the NumPy LinUCB, for each number of arms.

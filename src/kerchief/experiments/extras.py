@@ -1,4 +1,4 @@
-"""Libraries that only some outputs need: imported late, and missed in one clear line."""
+"""Libraries that only some outputs need: imported late, with a clear error where one is missing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The picture of a plan: what privacy costs, over time, over epsilon, and from world to world.
 
-One row of panels a world, and one more where worlds have a number. Colours are Okabe and Ito's,
+One row of panels per world, and one more where worlds have a number. Colours are Okabe and Ito's,
 which colour-blind readers can tell apart, and some of Tol's; a colour is a (player, trust), a dash
 pattern is an epsilon. A few lines are named where they end; more have a legend beside their row.
 """
@@ -116,7 +116,7 @@ def picture(plan: Plan, finished: Sequence[Result]) -> bytes:
 
 
 def draw(plan: Plan, finished: Sequence[Result]) -> Figure:
-    """A row of panels a world, as the plan's layout says; means and two standard errors."""
+    """One row of panels per world, as the plan's layout says; means and two standard errors."""
     require("picture")
     from matplotlib.figure import Figure
 
@@ -259,7 +259,7 @@ def _curve(axes: Axes, cells: Sequence[Result], colour: str) -> float:
 
 
 def _colours(finished: Sequence[Result]) -> dict[Key, str]:
-    """A colour a protected policy; grey, black and brown without protection."""
+    """One colour per protected policy; grey, black and brown without protection."""
     keys = dict.fromkeys(_key(one.cell) for one in finished)
     private = [key for key in keys if key[1] != "none"]
     plain = [key for key in keys if key[1] == "none" and key[0] not in YARDSTICKS]

@@ -23,7 +23,7 @@ _ENDLESS = 10**6
 def interactive_timer(
     policy: str, problem: Problem, guarantee: Guarantee, noise: Noise
 ) -> Callable[[], float]:
-    """Make a bandit ready; each call plays some rounds and returns microseconds a round."""
+    """Make a bandit ready; each call plays some rounds and returns microseconds per round."""
     generator = np.random.default_rng(0)
     features = generator.normal(size=(_ROUNDS, problem.arms, problem.dim))
     features /= np.linalg.norm(features, axis=-1, keepdims=True) / problem.norm

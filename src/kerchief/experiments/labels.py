@@ -15,7 +15,7 @@ __all__ = ["MOST_NAMED", "Dashes", "End", "Sample", "name_ends", "outside_legend
 Dashes: TypeAlias = tuple[float, tuple[float, ...]]
 
 MOST_NAMED = 8
-"""So many lines of a panel are named where they end; more would crowd."""
+"""The most lines of a panel that are named where they end; more get a legend."""
 
 _SIZE = 7.5
 _GAP = 0.056  # of a panel's height: the least distance of two names

@@ -1,4 +1,4 @@
-"""The table of an experiment: a line a player, a column a world, what was printed in brackets."""
+"""The table of an experiment: one line per player, one column per world, printed regrets beside."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Beside:
     """A table of texts.
 
     Attributes:
-        headings: one a column.
-        lines: texts, one a column.
+        headings: one per column.
+        lines: texts, one per column.
     """
 
     headings: tuple[str, ...]

@@ -29,7 +29,7 @@ class Layout:
     Attributes:
         panels: for each world, regret against these.
         axis: what `numbers` are; None where worlds have no number.
-        numbers: a number a world. If given, another panel shows the final regret against it.
+        numbers: one number per world. If given, another panel shows the final regret against it.
     """
 
     panels: tuple[Panel, ...] = ("rounds", "epsilon")
@@ -98,7 +98,7 @@ class Plan(abc.ABC):
         return ()
 
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed but should not pass unseen, a line each."""
+        """What is allowed but should be seen, one line each."""
         asked = [cell.asked for cell in self.cells() if cell.asked is not None]
         deltas = dict.fromkeys(delta for _, delta in asked)
         longest = max(cell.horizon for cell in self.cells())

@@ -28,7 +28,7 @@ class Promise:
     Attributes:
         trust: the word of `--trust`.
         statement: the promise and its limits, at the first epsilon.
-        others: the promise in a line each, at the other epsilons.
+        others: the promise at the other epsilons, one line each.
     """
 
     trust: str

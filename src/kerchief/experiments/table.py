@@ -43,7 +43,7 @@ def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
     Columns: the cell (contexts, policy, mode, numbers replaced, trust, continual, shuffling,
     randomizer, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for "no
     bound"), replicate, round, regret (cumulative), microseconds, the other parameters in the words
-    of the command line, device, and one `version_...` a library.
+    of the command line, device, and one `version_...` per library.
 
     Raises:
         KerchiefError: polars is not installed.

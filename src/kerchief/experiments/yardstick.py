@@ -35,7 +35,7 @@ def play_numpy(features: NDArray[np.float64], rewards: NDArray[np.float64]) -> N
 
 
 def time_numpy(*, arms: int, dim: int, rounds: int = 2000) -> float:
-    """Microseconds a decision of one pass; drawing the arms is not counted."""
+    """Microseconds per decision of one pass; drawing the arms is not counted."""
     generator = np.random.default_rng(0)
     features = generator.normal(size=(rounds, arms, dim)) / np.sqrt(dim)
     rewards = generator.random((rounds, arms))

@@ -33,7 +33,7 @@ def binomial_law(trials: int, chance: float) -> tuple[int, Floats]:
     """The probabilities of a binomial law, but for outcomes that are too rare to matter.
 
     They are products of ratios, away from the mode, so that their relative error is a few units in
-    the last place a step, however small they are. What is left out is rarer than 1e-44.
+    the last place per step, however small they are. What is left out is rarer than 1e-44.
 
     Returns:
         The first outcome, and the probabilities of it and of those that follow.
@@ -93,7 +93,7 @@ def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float,
 
     Args:
         users: size of the batch.
-        bits: bits a user and coordinate.
+        bits: bits per user and coordinate.
         keep: the keep parameter a.
         tail: outcomes of this probability are left out.
 
@@ -180,5 +180,5 @@ def _cut(law: Floats, tail: float) -> int:
 
 
 def _error(problem: Floats, bits: int) -> float:
-    """Bound the relative rounding error of a law: 16 roundings a point are more than there are."""
+    """Bound the relative rounding error of a law: 16 roundings per point are more than occur."""
     return (problem.size + bits) * 2.0**-49

@@ -115,8 +115,8 @@ class PureCurve:
 class LossCurve:
     """The curve of a privacy loss distribution, rounded pessimistically by dp_accounting.
 
-    Its convolutions run through a Fourier transform with an absolute error near 1e-16 a point,
-    so it answers only for δ well above that.
+    Its convolutions run through a Fourier transform with an absolute error near 1e-16 per
+    point, so it answers only for δ well above that.
     """
 
     losses: LossDistribution

@@ -157,7 +157,7 @@ class Binomial(Event):
 
     @property
     def trials(self) -> int:
-        """Return the number of coins a coordinate, 4 s²."""
+        """Return the number of coins per coordinate, 4 s²."""
         return 4 * self.scale**2
 
 

@@ -1,4 +1,4 @@
-"""The only door to scipy and dp_accounting, with types.
+"""All that this room uses of scipy and dp_accounting, with types.
 
 Neither library ships type information. Loading them by name keeps the strict checker on for
 everything else, and lets dp_accounting (almost two seconds to import) wait until it is needed.

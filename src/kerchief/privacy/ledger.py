@@ -113,7 +113,7 @@ class MemoryLedger:
             bill: what is to be paid together, such as all that one run may cost.
 
         Returns:
-            One receipt a line, still open.
+            One receipt per line, still open.
 
         Raises:
             BudgetExceeded: a user would pay more than the budget; nothing was written.

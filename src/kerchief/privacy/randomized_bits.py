@@ -3,8 +3,8 @@
 A user writes every coordinate of a vector in [−1, 1]^s as m bits, about m (1 + f)/2 of them ones,
 right on average, and keeps each bit with probability a; otherwise it becomes a fair coin. Whoever
 carries the reports sees one user's bits: that is local privacy. The learner sees the sums of l
-users' bits, one sum a coordinate: that is central privacy of one batch, and it composes in parallel
-over batches, because a user is in one of them. Proofs: `randomized_bits.md`.
+users' bits, one sum per coordinate: that is central privacy of one batch, and it composes in
+parallel over batches, because a user is in one of them. Proofs: `randomized_bits.md`.
 
 After E. Garcelon, K. Chaudhuri, V. Perchet, M. Pirotta, "Privacy amplification via shuffling for
 linear contextual bandits", ALT 2022, whose own accounting is kept for comparison.
@@ -59,7 +59,7 @@ _LEAST_ODDS, _MOST_ODDS = 2.0**-38, 2.0**20
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizedBits(Event):
-    """The sums of many users' randomized bits, one whole number a coordinate.
+    """The sums of many users' randomized bits, one whole number per coordinate.
 
     Every user holds f in [−1, 1]^s, max ‖f − f'‖₂ ≤ Δ over any two records, and codes coordinate j
     as m bits of which ⌊x⌋ or ⌊x⌋ + 1 are ones, x = m (1 + f_j)/2 on average, independently over
@@ -69,7 +69,7 @@ class RandomizedBits(Event):
 
     Attributes:
         users: number of users in the batch.
-        bits: m, bits a user and coordinate.
+        bits: m, bits per user and coordinate.
         keep: a, a multiple of `KEEP_UNIT` below 1.
         sensitivity: Δ.
         dimension: s.
@@ -146,7 +146,7 @@ def bits_keep(
         epsilon: ε of one batch; a user is in one batch only.
         delta: δ of one batch.
         users: number of users in the batch.
-        bits: bits a user and coordinate.
+        bits: bits per user and coordinate.
         sensitivity: how far apart two vectors can be, in the Euclidean norm.
         dimension: number of coordinates.
 
@@ -202,7 +202,7 @@ def local_epsilon(keep: float, *, bits: int, dimension: int, taxicab: float) -> 
 
     Args:
         keep: the keep parameter a.
-        bits: bits a coordinate.
+        bits: bits per coordinate.
         dimension: number of coordinates.
         taxicab: the largest ‖f‖₁ of a record; for (r x, the lower half of x xᵀ) with ‖x‖ ≤ 1 and
             |r| ≤ 1 in d dimensions it is √d + (d + 1)/2.

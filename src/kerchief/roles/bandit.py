@@ -174,7 +174,7 @@ class Bandit(Guarded):
         """Choose an arm; a decision that was not learned from is replaced.
 
         Args:
-            features: one row an arm, at most `problem.arms` rows of `problem.dim` numbers.
+            features: one row per arm, at most `problem.arms` rows of `problem.dim` numbers.
             allowed: which rows may be chosen; all if None.
 
         Returns:
@@ -314,7 +314,7 @@ def _check_deployable(name: str, trust: Trust, mode: Mode) -> None:
 
 
 def _digest(saved: Saved) -> str:
-    """What shows that nothing was cut or altered; it keeps nobody out who means to."""
+    """Shows accidental damage; it does not stop someone who alters both text and digest."""
     content = encode(dataclasses.replace(saved, digest=""))
     return hashlib.sha256(content.encode()).hexdigest()
 

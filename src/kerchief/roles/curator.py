@@ -75,7 +75,7 @@ class Curator(Guarded):
         """Set up the desks; nothing is charged before `open`.
 
         Args:
-            privatizers: one a query.
+            privatizers: one per query.
             ledger: pays for everything.
             horizon: number of users.
             stream: the root of the run's randomness for simulated noise; exact noise needs none.

@@ -49,7 +49,7 @@ class Device(Guarded):
     joint and central trust they are clipped statistics without noise, for a curator that the user
     trusts.
 
-    A report is made once a visit. Calling `reports` again, as a device does that did not hear
+    A report is made once per visit. Calling `reports` again, as a device does that did not hear
     back, returns the same one: fresh noise on the same record would be a second release that
     nobody paid for.
 
@@ -83,7 +83,7 @@ class Device(Guarded):
 
         Args:
             policy: whose device functions run here.
-            privatizers: whose randomizers run here, one a query.
+            privatizers: whose randomizers run here, one per query.
             ledger: of the one user whose device this is, over all visits; None for a device that
                 serves another user every time, where the run's own ledger pays for each once.
 
@@ -126,7 +126,7 @@ class Device(Guarded):
         return action
 
     def reports(self, reward: ArrayLike, stream: Stream | None) -> Reports:
-        """End the visit: one report a query, made once and then repeated as it is.
+        """End the visit: one report per query, made once and then repeated as it is.
 
         Args:
             reward: what the action brought; stays here.

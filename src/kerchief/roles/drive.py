@@ -77,7 +77,7 @@ def drive(
 
     Args:
         policy: the bandit.
-        privatizers: one a query, from `privatizers.protect`, or their exact twins.
+        privatizers: one per query, from `privatizers.protect`, or their exact twins.
         environment: the world.
         ledger: pays for the whole run, or refuses before anything is played.
         horizon: number of rounds.

@@ -1,4 +1,4 @@
-"""The two ways in which one bandit runs: as one compiled call a step, or as roles side by side."""
+"""The two ways in which one bandit runs: as one compiled call per step, or role by role."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Engine(Protocol):
 
 @struct
 class Kept(Carry):
-    """A bandit between two calls; the seed's bits are a signed number, to lie with the counters."""
+    """A bandit between two calls; the seed's bits are a signed number, like the counters."""
 
     seed: Array
     round: Array

@@ -20,7 +20,7 @@ class Role(Protocol):
     """One that receives messages."""
 
     def handle(self, message: Message) -> Message:
-        """Act on a message and reply; refuse a kind that this role has no business with."""
+        """Act on a message and reply; refuse a kind of message that this role does not take."""
 
 
 class Transport(Protocol):

@@ -1,4 +1,4 @@
-"""What holds raw data of users is in no copy and in no pickle."""
+"""Forbids copying and pickling objects that hold users' data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ __all__ = ["Guarded"]
 
 
 class Guarded:
-    """Something that holds what users said, or noise: it cannot be copied or pickled.
+    """Base of objects that hold users' data or noise: they cannot be copied or pickled.
 
-    A copy would be a second place to lose it from, and could release the same sums again with
-    noise that nobody paid for. What may survive a restart is written by the object itself, where
-    anything may.
+    A copy is one more place from which data can leak, and it could release the same sums again with
+    noise that nobody paid for. What may survive a restart, the object itself writes (`save`).
 
     >>> import copy
     >>> copy.deepcopy(Guarded())

@@ -39,7 +39,7 @@ def longest(problem: Problem) -> float:
 
 
 def as_rows(features: ArrayLike, problem: Problem) -> NDArray[np.float64]:
-    """Features as a float64 matrix with one row an arm; lengths are for `check_rows`."""
+    """Features as a float64 matrix with one row per arm; lengths are for `check_rows`."""
     rows = real_array("features", features, kind="a matrix")
     if rows.ndim != 2 or rows.shape[1] != problem.dim or not 0 < len(rows) <= problem.arms:
         raise InvalidValue(
@@ -64,7 +64,7 @@ def check_rows(rows: NDArray[np.float64], problem: Problem) -> None:
 
 
 def as_mask(allowed: ArrayLike, rows: int) -> NDArray[np.bool_]:
-    """Which rows may be chosen: one bool a row, at least one of them True."""
+    """Which rows may be chosen: one bool per row, at least one of them True."""
     try:
         mask = np.asarray(allowed)
     except (TypeError, ValueError, OverflowError):
@@ -102,7 +102,7 @@ or rescale it, or declare a wider range in the problem
 
 
 def as_arms(arms: Arms) -> Arms:
-    """A user's arms with finite features, one row an arm, and at least one of them allowed."""
+    """A user's arms with finite features, one row per arm, and at least one of them allowed."""
     rows = real_array("features", arms.features)
     if rows.ndim != 2 or rows.size == 0 or not np.isfinite(rows).all():
         raise InvalidValue(

@@ -1,8 +1,8 @@
 """The compiled loop: `roles.round` mapped over replicates and scanned over time.
 
-What public time makes rare is a branch, since the round is not mapped. What each learner wants at a
-time of its own is worked off afterwards, a few replicates at a time, so that only those that are
-due cost anything.
+Branches on public time stay branches, since the round is not mapped. Releases that each learner
+wants at a time of its own are served afterwards, a few replicates at a time, so that only those
+that are due cost anything.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class PhaseReplicate:
         replicate: its number.
         world: the truth.
         state: what the learner knows.
-        last: what was released last, a total a group of clients.
+        last: what was released last, one total per group of clients.
         rounds: how many rounds were played.
         regret: what they lost.
         done: whether no further phase is played.

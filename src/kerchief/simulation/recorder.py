@@ -71,7 +71,7 @@ class Recorder:
         return result
 
     def tick(self, done: int) -> None:
-        """So many rounds are done."""
+        """Note how many rounds are done."""
         self.done = done
         self.progress("playing", done)
 

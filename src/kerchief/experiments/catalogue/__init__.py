@@ -1,4 +1,4 @@
-"""The catalogue: one small file an experiment, entered where it is declared."""
+"""The catalogue: one small file per experiment, entered where it is declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 2's family of worlds, drawn anew in each replicate, at a delta that protects someone."""
+"""Table 2's family of worlds, drawn anew in each replicate, at a delta below 1/horizon."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Paced(Player):
 
 
 def paced(length: int, *, epsilon: float, mechanism: str) -> Paced:
-    """Name it: so many users a batch, and the word for its bits."""
+    """Name it: so many users per batch, and the word for its bits."""
     usual = player("sblb", trust="shuffle", epsilon=epsilon, mechanism=mechanism, length=length)
     return Paced(**vars(usual))
 

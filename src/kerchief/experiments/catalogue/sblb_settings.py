@@ -1,8 +1,9 @@
 """Table 1 of the shuffle-batched bandits: tuned for the device's promise, or for regret.
 
-With one bit a coordinate and equal batches, one keep parameter decides both what a report tells by
-itself and what the sums of a batch tell. Players are named by the second, the ε of the shuffler's
-output and of the models made from it; `WIRES` says the first. `BitSums.views` states all three.
+With one bit per coordinate and equal batches, one keep parameter decides both what a report tells
+by itself and what the sums of a batch tell. Players are named by the second, the ε of the
+shuffler's output and of the models made from it; `WIRES` says the first. `BitSums.views` states
+all three.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What bandits on finitely many arms share: one question a round, counts and sums of reports."""
+"""What bandits on finitely many arms share: one question per round, counts and sums of reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Smooth convex losses with one question a user: gradients from losses on ellipsoids.
+"""Smooth convex losses with one question per user: gradients from losses on ellipsoids.
 
 The ellipsoids are those of a self-concordant barrier: wide where there is room, thin near the
 boundary. For strongly convex losses they also shrink with time.
@@ -33,7 +33,7 @@ from kerchief.policies.registry import Mode, register
 __all__ = ["NEWTON", "Barrier", "State"]
 
 NEWTON = 3
-"""Damped Newton steps a round: each starts where the last round ended."""
+"""Damped Newton steps per round: each starts where the last round ended."""
 
 _MARGIN = 1e-6
 
@@ -168,7 +168,7 @@ class Barrier(OnDomain):
             newton = inverse(self._hessian(place, rounds)) @ gradient
             decrement = jnp.sqrt(jnp.maximum(gradient @ newton, 0))
             place = place - newton / (1 + decrement)
-        # Rounding has no say at the boundary: a millionth of the set is left free.
+        # A millionth of the set is left free at the boundary, so that rounding cannot leave it.
         inside = self.domain.project(self._point(place), 1 - _MARGIN)
         return self.domain.basis().T @ (inside - self.domain.center())
 

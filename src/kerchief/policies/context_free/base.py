@@ -1,8 +1,8 @@
 """What bandits without contexts share: a public proposal, and one protected number in return.
 
 Algorithm 1 of K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differentially private
-(contextual) bandits learning" (2020). Whatever is not public about a report is its noise; what is
-public about the rest of a report's law is in a `Channel`. Proof note: `base.md`.
+(contextual) bandits learning" (2020). What is public about the law of a report is in a
+`Channel`. Proof note: `base.md`.
 """
 
 from __future__ import annotations

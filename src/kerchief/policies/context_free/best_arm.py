@@ -175,7 +175,7 @@ class Halving(Stopping):
         """Build it from public facts alone; there is nothing to tune.
 
         Raises:
-            InvalidValue: the horizon is too short to play every arm once a stage.
+            InvalidValue: the horizon is too short to play every arm once per stage.
         """
         built = cls(problem=problem, channel=channel)
         if built.stages[0].pulls < 1:

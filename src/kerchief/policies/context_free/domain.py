@@ -1,4 +1,4 @@
-"""What bandits on a convex set share: a domain, one question a round, and no end."""
+"""What bandits on a convex set share: a domain, and one question per round."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Anywhere(OnDomain):
 
 
 @struct
-class Seen:
+class LeastReport:
     """The point whose report was least, and that report."""
 
     point: Array
@@ -86,27 +86,27 @@ class Seen:
 class BestSeen(OnDomain):
     """Try random points for a tenth of all rounds, then play the one whose report was least.
 
-    The greedy yardstick: it trusts single reports, and never looks back.
+    The greedy yardstick: it trusts single reports, and never tries again.
     """
 
-    def init(self, outlook: Mapping[str, Outlook]) -> Seen:
+    def init(self, outlook: Mapping[str, Outlook]) -> LeastReport:
         """Nothing was seen."""
-        return Seen(point=self.domain.center(), least=jnp.asarray(jnp.inf))
+        return LeastReport(point=self.domain.center(), least=jnp.asarray(jnp.inf))
 
-    def propose(self, state: Seen, round: Array, stream: Stream) -> Array:
+    def propose(self, state: LeastReport, round: Array, stream: Stream) -> Array:
         """A random point, or the best one seen."""
         trying = round < max(1, self.problem.horizon // 10)
         return jnp.where(trying, anywhere(self.domain, stream), state.point)[None]
 
-    def learn(self, state: Seen, action: Array, report: Array, round: Array) -> Seen:
+    def learn(self, state: LeastReport, action: Array, report: Array, round: Array) -> LeastReport:
         """Keep the point, if its report is the least so far; later reports change nothing."""
         better = (report[0] < state.least) & (round < max(1, self.problem.horizon // 10))
-        return Seen(
+        return LeastReport(
             point=jnp.where(better, action[0], state.point),
             least=jnp.where(better, report[0], state.least),
         )
 
-    def recommend(self, state: Seen) -> Array:
+    def recommend(self, state: LeastReport) -> Array:
         """The best one seen."""
         return state.point
 

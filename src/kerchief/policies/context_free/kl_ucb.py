@@ -1,9 +1,9 @@
 """KL-UCB on arms, for reports within bounds.
 
 A. Garivier, O. Cappé, "The KL-UCB algorithm for bounded stochastic bandits and beyond" (2011). The
-divergence is that of coins. With one randomized bit a report it is exact, since a report is a coin
-whose bias grows with the loss; with normal noise it would mean nothing, so that is refused. The
-reduction to protected losses is that of Zheng et al. (2020).
+divergence is that of coins. With one randomized bit per report it is exact, since a report is a
+coin whose bias grows with the loss; with normal noise it would mean nothing, so that is refused.
+The reduction to protected losses is that of Zheng et al. (2020).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Convex losses with one question a user: gradients from losses on a small sphere.
+"""Convex losses with one question per user: gradients from losses on a small sphere.
 
 A. Flaxman, A. Kalai, H. McMahan, "Online convex optimization in the bandit setting" (2005), as the
 black box of K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differentially private

@@ -2,7 +2,7 @@
 
 J. Zimmert, Y. Seldin, "Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits"
 (2021): follow the regularized leader with Tsallis entropy of power ½. Its theorem is for losses in
-[0, 1], so reports within bounds are scaled there; one randomized bit a report then is such a loss
+[0, 1], so reports within bounds are scaled there; one randomized bit is then such a loss
 itself, and the theorem holds as it stands (`tsallis.md`). Reports without bounds are divided by
 their spread, for which no theorem is known. Learning from protected losses: Zheng et al. (2020).
 """

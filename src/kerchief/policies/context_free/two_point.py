@@ -1,4 +1,4 @@
-"""Convex losses with two questions a user: one protected difference quotient a round.
+"""Convex losses with two questions per user: one protected difference quotient per round.
 
 The learner asks for the losses of two close points; the device divides their difference by the
 distance, clips the slope to the Lipschitz bound, and protects that one number.

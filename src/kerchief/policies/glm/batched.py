@@ -63,7 +63,7 @@ class Told:
 
     Attributes:
         gram: its matrix, in units of the steepest slope.
-        shake: deviation of the matrix's noise, an entry.
+        shake: deviation of the noise on each entry of the matrix.
         estimate: its fit.
         jitter: deviation of the noise on its gradient sums.
         users: how many there were.
@@ -89,12 +89,12 @@ class State:
 
 @struct
 class Model:
-    """The billboard: a confidence set a batch, and how many batches are over.
+    """The billboard: one confidence set per batch, and how many batches are over.
 
     Attributes:
-        estimate: a row a batch.
-        shape: a matrix a batch: ⟨x, θ⟩ is known up to `width` times the root of xᵀ shape x.
-        width: a number a batch.
+        estimate: one row per batch.
+        shape: one matrix per batch: ⟨x, θ⟩ is known up to `width` times the root of xᵀ shape x.
+        width: one number per batch.
         known: how many of them are real.
     """
 
@@ -375,7 +375,7 @@ _TUNED = {
 
 
 def _first(problem: Problem) -> int:
-    """The first batch: so many users a dimension, but a tenth of all at most."""
+    """The first batch: so many users per dimension, but a tenth of all at most."""
     return max(1, min(_FIRST * problem.dim, problem.horizon // 10))
 
 

@@ -1,4 +1,4 @@
-"""Stochastic descent on one short report a user: the locally private bandit with a √T rate.
+"""Stochastic descent on one short report per user: the locally private bandit with a √T rate.
 
 A user sends a single vector, as long as the parameter, and nothing about the arms besides: with θ
 the posted iterate, z = ⟨x, θ⟩ the score of the arm played and m(z) the greatest |y - μ(z)| that a
@@ -12,7 +12,7 @@ but no information that privacy would let through. So every report is as long as
 points where the ranking of arms is still open. The learner takes steps that shrink like 1/t, and
 devices play the arm that looks best, with a bonus for long arms that fades as the iterate settles.
 
-The scheme, one private gradient a user and greedy play, is that of Han et al. 2021 ("Generalized
+The scheme, one private gradient per user and greedy play, is that of Han et al. 2021 ("Generalized
 linear bandits with local differential privacy", NeurIPS), who prove a √T rate where contexts are
 diverse; Li et al. 2024 ("On the optimal regret of locally private linear contextual bandit") show
 that √T can be had without diversity too. `greedy_descent.md` has the theorem for this version, and
@@ -118,7 +118,7 @@ class Model:
 
 @struct
 class GreedyDescent(Policy):
-    """Greedy play on an iterate that descends by one short private report a user.
+    """Greedy play on an iterate that descends by one short private report per user.
 
     Attributes:
         query: the sums it asks for.

@@ -32,7 +32,7 @@ class Increments:
     Attributes:
         dim: length of x.
         norm: x is scaled into the ball of this radius; w is clipped to [0, 1].
-        steps: how many numbers a user's steps are.
+        steps: how many numbers one user's steps consist of.
         stride: steps are scaled into the ball of this radius, which no honest step leaves.
         balance: the steps count as if they were at most this times `norm`² long: less of it, less
             noise on the matrix.

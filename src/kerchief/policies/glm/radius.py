@@ -51,7 +51,7 @@ def distance(facts: Facts, estimate: Array, excess: Array) -> Array:
 
     Args:
         facts: the public numbers.
-        estimate: θ̂, a row a batch.
+        estimate: θ̂, one row per batch.
         excess: ν, how far the loss at θ̂ may be above that at the truth.
     """
     spread, ridge, dim = facts.spread, facts.ridge, facts.dim

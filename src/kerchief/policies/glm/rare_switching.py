@@ -3,7 +3,7 @@
 Without noise this is RS-GLinCB (A. Sawarni, N. Das, S. Barman and G. Sinha, "Generalized linear
 bandits with limited adaptivity", NeurIPS 2024). With noise from a trusted curator it is the jointly
 private bandit of S. Sarmasarkar, "Private generalized linear contextual bandits", 2026, Algorithm
-2, repaired; `rarely.md` has the theorem and its proof. The repair, in short:
+2, repaired; `rare_switching.md` has the theorem and its proof. The repair, in short:
 
 * when a fit is made depends on released matrices alone. The paper refits at once when a user's own
   context asks for exploration, which tells everyone that it did;
@@ -49,7 +49,7 @@ from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Anchor", "Model", "RarelySwitching", "Seen", "State"]
+__all__ = ["Anchor", "Model", "PostedFit", "RarelySwitching", "State"]
 
 Growth: TypeAlias = Literal["direction", "volume"]
 Weighing: TypeAlias = Literal["slope", "flat"]
@@ -76,7 +76,7 @@ class State:
 
 
 @struct
-class Seen:
+class PostedFit:
     """What the billboard says of one fit: the estimate, and the inverse of a matrix."""
 
     estimate: Array
@@ -93,8 +93,8 @@ class Model:
         width: of the confidence set around the first.
     """
 
-    fit: Seen
-    warm: Seen | None
+    fit: PostedFit
+    warm: PostedFit | None
     width: Array
 
 
@@ -149,7 +149,7 @@ class RarelySwitching(Policy):
 
         Args:
             problem: the public bounds; its link is the model.
-            mode: the constants of `rarely.md`, or the documented multipliers.
+            mode: the constants of `rare_switching.md`, or the documented multipliers.
             explore: whether Criterion I is on.
         """
         link, dim, largest_score = (
@@ -229,9 +229,9 @@ class RarelySwitching(Policy):
 
     def publish(self, state: State) -> Model:
         """The estimates, and the matrices that say how well they are known."""
-        fit, warm = self._seen(state, "fit", state.fit.gram), None
+        fit, warm = self._posted(state, "fit", state.fit.gram), None
         if self.warm is not None:
-            warm = self._seen(state, "warm", self._gram(state, "warm"))
+            warm = self._posted(state, "warm", self._gram(state, "warm"))
         # What noise on the gradient sums adds, in units of the matrix.
         shaken = self.curvature.dim * state.fit.jitter**2 / self._ridge(state, "fit")
         width = self.width * jnp.sqrt(1 + self.allowance * shaken)
@@ -270,7 +270,7 @@ class RarelySwitching(Policy):
     def _upper(self, model: Model, x: Array) -> Array:
         return x @ model.fit.estimate + model.width * lengths(x, model.fit.inverse)
 
-    def _explores(self, warm: Seen, arms: Arms) -> Array:
+    def _explores(self, warm: PostedFit, arms: Arms) -> Array:
         """Criterion I, on the device: the user's own arms against the public matrix."""
         spread = lengths(arms.features, warm.inverse)
         return (jnp.where(arms.allowed, spread, 0) ** 2 >= self.threshold).any()
@@ -291,10 +291,12 @@ class RarelySwitching(Policy):
     def _anchor(self, state: State, name: str) -> Anchor:
         return state.fit if name == "fit" else state.warm
 
-    def _seen(self, state: State, name: str, gram: Array) -> Seen:
+    def _posted(self, state: State, name: str, gram: Array) -> PostedFit:
         inverted = inverse(self._positive(state, name, gram))
         estimate = self._anchor(state, name).estimate
-        return Seen(estimate=estimate.astype(jnp.float32), inverse=inverted.astype(jnp.float32))
+        return PostedFit(
+            estimate=estimate.astype(jnp.float32), inverse=inverted.astype(jnp.float32)
+        )
 
     def _positive(self, state: State, name: str, gram: Array) -> Array:
         """With the ridge, and with eigenvalues floored where noise may have made them negative."""
@@ -326,7 +328,7 @@ _TUNED = {
 
 
 def _theory(problem: Problem, failure: float = 0.05) -> dict[str, float]:
-    """Widths of the size that theory asks for: see `rarely.md`, section 4, for what they prove."""
+    """Widths of the size that theory asks for (`rare_switching.md`, section 4)."""
     dim, horizon, span = problem.dim, problem.horizon, problem.high - problem.low
     link, largest_score = link_named(problem.link), problem.radius * problem.norm
     bend = max(link.self_concordance(largest_score), 1.0)

@@ -1,8 +1,8 @@
 """RS-GLinCB: the rarely switching bandit without privacy, with its Criterion I.
 
 Sawarni et al. 2024 ("Generalized linear bandits with limited adaptivity", NeurIPS; algorithm
-RS-GLinCB) in the words of `rarely.py`: a user whose arms are badly known explores, everyone else
-plays the best upper bound among the arms that the explorers' estimate leaves, and the estimate
+RS-GLinCB) in the words of `rare_switching.py`: a user whose arms are badly known explores, everyone
+else plays the best upper bound among the arms that the explorers' estimate leaves, and the estimate
 behind the bounds is made anew when the volume of its matrix has grown by a factor.
 
 In theory mode the constants are those of the published experiments, which are far below the

@@ -32,7 +32,7 @@ from kerchief.core.struct import struct
 from kerchief.core.validate import between
 from kerchief.policies.linear.online import OnlineLinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
-from kerchief.policies.linear.pairs import PairLinUCB, Seen
+from kerchief.policies.linear.pairs import PairLinUCB, ReleasedTotal
 from kerchief.policies.refresh import ever_rarer
 from kerchief.policies.registry import Mode, Terms, register
 
@@ -55,7 +55,7 @@ class State:
         active: who may still be followed.
     """
 
-    seen: Seen
+    seen: ReleasedTotal
     learners: tuple[Tree, ...]
     posted: Array
     plays: Array
@@ -121,7 +121,7 @@ class Combiner(Policy):
         """Nobody was followed yet; the first will be."""
         count = len(self.learners)
         return State(
-            seen=Seen.nothing(self.queries["pair"]),
+            seen=ReleasedTotal.nothing(self.queries["pair"]),
             learners=tuple(learner.init(outlook) for learner in self.learners),
             posted=jnp.int32(0),
             plays=jnp.zeros(count, jnp.float64),
@@ -188,13 +188,13 @@ class Combiner(Policy):
         return state.active & ((hope >= floor) | (state.plays == 0))
 
     def _score(self, state: State) -> Array:
-        """Whoever was followed least has the least regret to answer for."""
+        """The learner that was followed least comes first."""
         return -state.plays
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What Theorem 4.1 asks for, one number a learner.
+    """What Theorem 4.1 asks for, one number per learner.
 
     Attributes:
         eigenvalues: λ_i, the guesses of the least eigenvalue.

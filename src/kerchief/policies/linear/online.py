@@ -33,7 +33,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.linear.pairs import Report, Seen, shift_of
+from kerchief.policies.linear.pairs import ReleasedTotal, Report, shift_of
 from kerchief.policies.refresh import ever_rarer
 from kerchief.policies.registry import Mode, register
 
@@ -52,7 +52,7 @@ class State:
         distance: Σ ‖x̃‖² (‖θ_t‖ + S)², a bound on how far the points may be from the truth.
     """
 
-    seen: Seen
+    seen: ReleasedTotal
     learner: Tree
     gram: Array
     moment: Array
@@ -148,7 +148,7 @@ class OnlineLinUCB(Policy):
         """Before any user: the learner at zero, empty sums."""
         dim = self.query.dim
         return State(
-            seen=Seen.nothing(self.query),
+            seen=ReleasedTotal.nothing(self.query),
             learner=self.learner.begin(jnp.zeros(dim, jnp.float64), self.length),
             gram=jnp.zeros((dim, dim), jnp.float64),
             moment=jnp.zeros(dim, jnp.float64),

@@ -29,7 +29,7 @@ from kerchief.policies.ellipsoid import Model, lengths
 from kerchief.policies.refresh import ever_rarer
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["PairLinUCB", "Report", "Seen", "State", "shift_of"]
+__all__ = ["PairLinUCB", "ReleasedTotal", "Report", "State", "shift_of"]
 
 
 @struct
@@ -48,7 +48,7 @@ class Report:
 
 
 @struct
-class Seen:
+class ReleasedTotal:
     """What was released so far: the next report is what the next total adds to it.
 
     Attributes:
@@ -67,12 +67,12 @@ class Seen:
         zero = jnp.zeros(query.size, jnp.float64)
         return cls(total=zero, count=jnp.int32(0), variance=jnp.float64(0))
 
-    def next(self, query: Pair, release: Release) -> tuple[Report, Seen]:
+    def next(self, query: Pair, release: Release) -> tuple[Report, ReleasedTotal]:
         """The report that this release adds, and what was seen then."""
         variance = release.noise**2
         x, y = query.split(release.total - self.total)
         latest = Report(features=x, reward=y, variance=jnp.maximum(0.0, variance - self.variance))
-        return latest, Seen(total=release.total, count=release.count, variance=variance)
+        return latest, ReleasedTotal(total=release.total, count=release.count, variance=variance)
 
 
 @struct
@@ -87,7 +87,7 @@ class State:
         noisy: whether reports carry noise.
     """
 
-    seen: Seen
+    seen: ReleasedTotal
     gram: Array
     moment: Array
     square: Array
@@ -163,7 +163,7 @@ class PairLinUCB(Policy):
         """Before any user: empty sums."""
         dim = self.query.dim
         return State(
-            seen=Seen.nothing(self.query),
+            seen=ReleasedTotal.nothing(self.query),
             gram=jnp.zeros((dim, dim), jnp.float64),
             moment=jnp.zeros(dim, jnp.float64),
             square=jnp.float64(0),

@@ -27,6 +27,8 @@ def use_device(device: str) -> None:
     """
     validate.one_of("device", device, ("cpu", "gpu", "auto"))
     keep_compiled()
+    # One decision at a time takes half as long if nobody waits for another thread.
+    _configure("jax_cpu_enable_async_dispatch", False)
     if device in _PLATFORMS:
         _configure("jax_platforms", _PLATFORMS[device])
     try:

@@ -11,7 +11,11 @@ from kerchief.core.registry import Registry
 __all__ = ["list_"]
 
 # Columns that are for machines: they would not fit a terminal, or say what another one says.
-_ONLY_JSON = {"policies": ("source", "parent"), "proofs": ("kind", "summary")}
+_ONLY_JSON = {
+    "policies": ("source", "parent", "worlds"),
+    "environments": ("problem", "options"),
+    "proofs": ("kind", "summary"),
+}
 
 
 @click.command("list")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from kerchief.core.links import LINKS, Link
+from kerchief.core.problems import PopulationProblem, Problem
 from kerchief.core.registry import Registry
 from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.declare import worlds_of
 from kerchief.experiments.proofs import proofs
 from kerchief.mechanisms.registry import MECHANISMS
-from kerchief.policies import POLICIES
+from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privatizers.registry import TRUSTS
 
 __all__ = ["LISTINGS", "Line"]
@@ -28,8 +30,10 @@ def _policies() -> list[Line]:
     return [
         {
             "name": name,
+            "kind": _kind(entry),
             "trusts": list(entry.trusts),
             "summary": entry.summary,
+            "worlds": list(worlds_of(entry)),
             "parent": entry.parent,
             "source": entry.source,
         }
@@ -39,9 +43,16 @@ def _policies() -> list[Line]:
 
 @LISTINGS.entry("environments")
 def _environments() -> list[Line]:
-    """The three words that make a world."""
-    links: list[Line] = [
-        {"option": "--env", "name": name, "summary": _range(link)} for name, link in LINKS.items()
+    """Worlds with their own options, and the words for contexts and rewards."""
+    worlds: list[Line] = [
+        {
+            "option": "--env",
+            "name": name,
+            "summary": entry.summary,
+            "problem": entry.problem.__name__,
+            "options": list(entry.options),
+        }
+        for name, entry in ENVIRONMENTS.items()
     ]
     contexts: list[Line] = [
         {"option": "--contexts", "name": name, "summary": _first_line(kind)}
@@ -51,7 +62,7 @@ def _environments() -> list[Line]:
         {"option": "--reward-noise", "name": name, "summary": _first_line(draw)}
         for name, draw in NOISES.items()
     ]
-    return links + contexts + noises
+    return worlds + contexts + noises
 
 
 @LISTINGS.entry("mechanisms")
@@ -95,11 +106,12 @@ def _proofs() -> list[Line]:
     return [proof.to_dict() for proof in proofs()]
 
 
-def _range(link: Link) -> str:
-    """What rewards a link leads to."""
-    if link.low is None or link.high is None:
-        return "the expected reward is the score; rewards are bounded by the radius"
-    return f"{link.name} function of the score; rewards in [{link.low:g}, {link.high:g}]"
+def _kind(entry: PolicyEntry) -> str:
+    """How people meet a bandit."""
+    if len(entry.problems) > 1:
+        return "any"
+    kinds = {Problem: "contextual", PopulationProblem: "population"}
+    return kinds.get(entry.problems[0], "context-free")
 
 
 def _first_line(thing: object) -> str:

@@ -71,6 +71,9 @@ class Bandit(Guarded):
     With exact noise (the default) the noise is discrete, drawn from the operating system. Simulated
     noise is floating point from a seed: for experiments only.
 
+    A program that decides for one user at a time is two to three times as fast if it says
+    `jax.config.update("jax_cpu_enable_async_dispatch", False)` before its first JAX array.
+
     >>> from kerchief.core.problems import Problem
     >>> from kerchief.privacy import Guarantee
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)

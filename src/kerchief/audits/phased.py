@@ -112,7 +112,8 @@ def _farthest(
     asked = policy.ask(world.features, state, phase, noisy=True)
 
     def told(averages: Floats) -> Array:
-        return privatizer.query.encode(policy.answer(asked, 0, jnp.asarray(averages)))
+        encoded: Array = privatizer.query.encode(policy.answer(asked, 0, jnp.asarray(averages)))
+        return encoded
 
     def apart(pair: tuple[Floats, Floats]) -> float:
         return float(jnp.linalg.norm(told(pair[0]) - told(pair[1])))

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import BoundedLoss, Clock, Fitted, Outlook, Start, Tree
+from kerchief.core.contracts import BoundedLoss, Clock, Fitted, Start, Tree
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -27,6 +27,7 @@ from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.mechanism import Mechanism, Vector, exact_twin
 from kerchief.privacy.events import NonPrivate
 from kerchief.privacy.receipts import Charge, Cohort
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import OnDemand, Schedule
 
 __all__ = ["Fits", "History"]
@@ -41,7 +42,7 @@ class History:
 
 
 @struct
-class Fits:
+class Fits(Privatizer):
     """Approximate minimizers of a bounded loss over everyone so far.
 
     Attributes:
@@ -79,34 +80,9 @@ class Fits:
         return cls(query=query, schedule=OnDemand(limit=query.fits), horizon=horizon, noise=noise)
 
     @property
-    def outlook(self) -> Outlook:
-        """What the learner may know beforehand."""
-        return Outlook(noisy=self.noise is not None)
-
-    @property
     def noises(self) -> tuple[Mechanism, ...]:
         """The curator's, if there is any."""
         return () if self.noise is None else (self.noise,)
-
-    @property
-    def noisy_device(self) -> bool:
-        """Rows are exact: the curator is trusted."""
-        return False
-
-    @property
-    def noisy_aggregator(self) -> bool:
-        """The curator adds all the noise."""
-        return self.noise is not None
-
-    @property
-    def idealized(self) -> bool:
-        """Whether its noise is floating point, and so for simulation only."""
-        return self.noise is not None and self.noise.idealized
-
-    @property
-    def restorable(self) -> bool:
-        """The history is everyone's record: a copy would fit to it again."""
-        return False
 
     def exact(self) -> Fits:
         """The twin for deployment: discrete noise at the same multiplier."""
@@ -117,10 +93,6 @@ class Fits:
     def with_noise(self, change: Callable[[Any], Any]) -> Fits:
         """The same protocol with other noise."""
         return self if self.noise is None else dataclasses.replace(self, noise=change(self.noise))
-
-    def with_schedule(self, schedule: Schedule) -> Fits:
-        """The same protocol, released at other times."""
-        return dataclasses.replace(self, schedule=schedule)
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """Every step of every fit, for everyone: the first user is in all of them (host only).
@@ -160,10 +132,6 @@ class Fits:
         """No rows yet."""
         rows = jnp.zeros((self.horizon, self.query.size), self._precision())
         return (), History(rows=rows, count=jnp.int32(0))
-
-    def randomize(self, record: Tree, clock: Clock, stream: Stream | None) -> Vector:
-        """Device: clip and encode, always."""
-        return self.report(self.query.encode(record), clock, stream)
 
     def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
         """Device: the row itself, for a curator that its user trusts."""

@@ -17,7 +17,7 @@ from typing import Any, Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, Tree
+from kerchief.core.contracts import BoundedSum, Clock, Release, Start
 from kerchief.core.errors import CapacityExceeded
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -25,6 +25,7 @@ from kerchief.mechanisms.continual import PrefixNoise
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.receipts import Charge, Cohort
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import Schedule
 from kerchief.privatizers.sums import Tally
 
@@ -47,7 +48,7 @@ class Prefix:
 
 
 @struct
-class PrefixSums:
+class PrefixSums(Privatizer):
     """Noisy prefix totals for a bounded-sum query; each user enters one release's increment.
 
     The noise's stream is the sequence of releases: place t holds what arrived between release
@@ -59,34 +60,9 @@ class PrefixSums:
     noise: PrefixNoise
 
     @property
-    def outlook(self) -> Outlook:
-        """What the learner may know beforehand: that there is noise."""
-        return Outlook(noisy=True)
-
-    @property
     def noises(self) -> tuple[PrefixNoise, ...]:
         """The curator's."""
         return (self.noise,)
-
-    @property
-    def noisy_device(self) -> bool:
-        """Reports are exact: the curator is trusted."""
-        return False
-
-    @property
-    def noisy_aggregator(self) -> bool:
-        """The curator adds all the noise."""
-        return True
-
-    @property
-    def idealized(self) -> bool:
-        """Whether its noise is floating point, and so for simulation only."""
-        return self.noise.idealized
-
-    @property
-    def restorable(self) -> bool:
-        """The memory is the exact total: two copies of it would release everyone twice."""
-        return False
 
     def exact(self) -> PrefixSums:
         """The twin for deployment: the same promise, kept by exactly sampled noise on a grid.
@@ -100,10 +76,6 @@ class PrefixSums:
     def with_noise(self, change: Callable[[Any], Any]) -> Self:
         """The same protocol with other noise."""
         return dataclasses.replace(self, noise=change(self.noise))
-
-    def with_schedule(self, schedule: Schedule) -> Self:
-        """The same protocol, released at other times."""
-        return dataclasses.replace(self, schedule=schedule)
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """All releases together cost each user one event (host only).
@@ -145,10 +117,6 @@ class PrefixSums:
         zero = jnp.zeros(self.query.size, jnp.float64)
         noise = self.noise.open(self.query.size)
         return Prefix(total=zero, noise=noise, releases=jnp.int32(0)), Tally(total=zero)
-
-    def randomize(self, record: Tree, clock: Clock, stream: Stream | None) -> Vector:
-        """Device: clip and encode, always."""
-        return self.report(self.query.encode(record), clock, stream)
 
     def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
         """Device: the statistic as the noise wants it, on a grid if it is exact."""

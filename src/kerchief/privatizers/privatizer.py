@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol, Self, TypeAlias
 
-from kerchief.core.contracts import Clock, Outlook, Query, Released, Start, Tree
+from kerchief.core.contracts import Clock, Outlook, Released, Start, Tree
 from kerchief.core.random import Stream
 from kerchief.mechanisms.continual import PrefixNoise
 from kerchief.mechanisms.mechanism import Mechanism, Vector
@@ -25,17 +26,15 @@ class Privatizer(Protocol):
     needs from one release to the next. Either may be private: see the privatizer's own words.
     """
 
-    @property
-    def query(self) -> Query:
-        """What it answers."""
-
-    @property
-    def schedule(self) -> Schedule:
-        """When it may release."""
+    query: Any
+    """What it answers: a `Query`."""
+    schedule: Schedule
+    """When it may release."""
 
     @property
     def outlook(self) -> Outlook:
-        """What the learner may know beforehand."""
+        """What the learner may know beforehand: whether there is noise."""
+        return Outlook(noisy=bool(self.noises))
 
     @property
     def noises(self) -> tuple[Noise, ...]:
@@ -44,18 +43,22 @@ class Privatizer(Protocol):
     @property
     def noisy_device(self) -> bool:
         """Whether a device adds noise, so that its user has taken part by reporting."""
+        return False
 
     @property
     def noisy_aggregator(self) -> bool:
         """Whether the aggregator adds noise, and so needs a source of it."""
+        return bool(self.noises)
 
     @property
     def idealized(self) -> bool:
         """Whether any of its noise is floating point, and so for simulation only."""
+        return any(noise.idealized for noise in self.noises)
 
     @property
     def restorable(self) -> bool:
         """Whether its memory holds releases alone, so that a restored copy repeats nothing."""
+        return False
 
     def exact(self) -> Privatizer:
         """The twin for deployment: the same protocol and promise, with exact noise."""
@@ -65,6 +68,9 @@ class Privatizer(Protocol):
 
     def with_schedule(self, schedule: Schedule) -> Self:
         """The same protocol, released at other times."""
+        made: Any = self
+        changed: Self = dataclasses.replace(made, schedule=schedule)
+        return changed
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """What a run of this length costs, before it begins (host only)."""
@@ -84,6 +90,7 @@ class Privatizer(Protocol):
 
     def randomize(self, record: Tree, clock: Clock, stream: Stream | None) -> Vector:
         """Device: clip and encode, always; then `report`."""
+        return self.report(self.query.encode(record), clock, stream)
 
     def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
         """Device: what leaves it, for a statistic that is clipped and encoded."""

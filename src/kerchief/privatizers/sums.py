@@ -23,12 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start, Tree
+from kerchief.core.contracts import BoundedSum, Clock, Release, Start
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.mechanism import Mechanism, Vector, exact_twin
 from kerchief.privacy.events import Event, NonPrivate
 from kerchief.privacy.receipts import Charge, Cohort
+from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, Schedule
 
 __all__ = ["CohortSums", "Memory", "Tally"]
@@ -50,7 +51,7 @@ class Memory:
 
 
 @struct
-class CohortSums:
+class CohortSums(Privatizer):
     """Noisy totals for a bounded-sum query; clearing the tally keeps cohorts disjoint.
 
     Attributes:
@@ -68,11 +69,6 @@ class CohortSums:
     aggregator: Mechanism | None
 
     @property
-    def outlook(self) -> Outlook:
-        """What the learner may know beforehand."""
-        return Outlook(noisy=bool(self.noises))
-
-    @property
     def noises(self) -> tuple[Mechanism, ...]:
         """The device's noise and the aggregator's, as far as there is any."""
         return tuple(noise for noise in (self.device, self.aggregator) if noise is not None)
@@ -88,11 +84,6 @@ class CohortSums:
         return self.aggregator is not None
 
     @property
-    def idealized(self) -> bool:
-        """Whether any of its noise is floating point, and so for simulation only."""
-        return any(noise.idealized for noise in self.noises)
-
-    @property
     def restorable(self) -> bool:
         """The memory is what was released."""
         return True
@@ -105,10 +96,6 @@ class CohortSums:
         """The same protocol with every noise in it changed."""
         device, aggregator = (n if n is None else change(n) for n in (self.device, self.aggregator))
         return dataclasses.replace(self, device=device, aggregator=aggregator)
-
-    def with_schedule(self, schedule: Schedule) -> Self:
-        """The same protocol, released at other times."""
-        return dataclasses.replace(self, schedule=schedule)
 
     def charges(self, horizon: int) -> tuple[Charge, ...]:
         """What a run of this length costs, before it begins (host only).
@@ -137,10 +124,6 @@ class CohortSums:
         """Nothing released, nothing collected."""
         zero = jnp.zeros(self.query.size, jnp.float64)
         return Memory(total=zero, releases=jnp.int32(0)), Tally(total=zero)
-
-    def randomize(self, record: Tree, clock: Clock, stream: Stream | None) -> Vector:
-        """Device: clip and encode, always; then the device's own noise, if it has any."""
-        return self.report(self.query.encode(record), clock, stream)
 
     def report(self, statistic: Vector, clock: Clock, stream: Stream | None) -> Vector:
         """Device: its own noise, if it has any; else the statistic as the aggregator wants it."""

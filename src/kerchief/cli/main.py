@@ -12,6 +12,7 @@ import kerchief
 from kerchief.cli.audit import audit
 from kerchief.cli.bench import bench
 from kerchief.cli.calibrate import calibrate
+from kerchief.cli.check import check
 from kerchief.cli.compare import compare
 from kerchief.cli.device import keep_compiled
 from kerchief.cli.ledger import ledger
@@ -59,4 +60,5 @@ main.add_command(list_)
 main.add_command(calibrate)
 main.add_command(ledger)
 main.add_command(audit)
+main.add_command(check)
 main.add_command(bench)

@@ -18,21 +18,20 @@ import pytest
 from jax import Array
 
 from kerchief.checks import (
+    BANDIT_LAWS,
+    LEDGER_LAWS,
+    PRIVATIZER_LAWS,
     Case,
     CheckFailed,
     Ledgers,
-    PhasedCase,
-    Protocol,
-    protocols,
-    yield_ledger_checks,
-    yield_phased_checks,
-    yield_policy_checks,
-    yield_privatizer_checks,
+    PrivatizerCase,
+    privatizer_cases,
 )
 from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Fitted, Tree
 from kerchief.core.errors import KerchiefError
 from kerchief.core.linalg import svec
 from kerchief.core.losses import GLMLoss
+from kerchief.core.phases import Phase
 from kerchief.core.queries import Gram, Regression, clip_features
 from kerchief.core.random import DEVICE, Stream
 from kerchief.core.struct import struct
@@ -42,14 +41,14 @@ from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.policies import POLICIES
 from kerchief.policies.glm.rare_switching import RarelySwitching
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.registry import POLICIES
+from kerchief.policies.phased.elimination import Elimination
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust
 from kerchief.privacy import events as what
 from kerchief.privatizers import TRUSTS, CohortSums, PrefixSums, Protection, protect
 from kerchief.privatizers.fits import Fits, History
-from kerchief.privatizers.registry import Entry
+from kerchief.privatizers.registry import PrivatizerEntry
 from kerchief.roles import Bandit
-from kerchief.simulation.phases import arrange
+from kerchief.roles.arrange import Arranged, arrange
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 FAULTS: dict[str, Callable[[], str]] = {}
@@ -66,10 +65,10 @@ def fault(name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
     return add
 
 
-def by_law(laws: Any, law: str, subject: Any) -> str:
+def by_law(laws: Mapping[str, Any], law: str, subject: Any) -> str:
     """The law that the subject breaks; nothing if it does not."""
     try:
-        dict(laws)[law](subject)
+        laws[law](subject)
     except CheckFailed as caught:
         return caught.failures[0].law
     return "nothing"
@@ -86,23 +85,25 @@ def by_refusal(call: Callable[[], object]) -> str:
 
 def sums(
     trust: str, build: Callable[[Gaussian, BoundedSum], Gaussian], *, epsilon: float = 4.0
-) -> Protocol:
+) -> PrivatizerCase:
     """Sums under a trust, with noise that is built otherwise."""
 
     def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
         plain: Any = TRUSTS[trust].make(query, noise_multiplier, horizon)
         return plain.with_noise(lambda noise: build(noise, query))  # type: ignore[no-any-return]
 
-    return Protocol.of(trust, Entry(make=make, summary="a planted fault"), epsilon=epsilon)
+    return PrivatizerCase.of(
+        trust, PrivatizerEntry(make=make, summary="a planted fault"), epsilon=epsilon
+    )
 
 
-def fits(kind: type[Fits]) -> Protocol:
+def fits(kind: type[Fits]) -> PrivatizerCase:
     """Fits under joint trust, by another privatizer."""
 
     def make(loss: Any, noise_multiplier: float, horizon: int) -> Fits:
         return kind(**vars(Fits.of(loss, noise_multiplier=noise_multiplier, horizon=horizon)))
 
-    return list(protocols("joint", dataclasses.replace(TRUSTS["joint"], fit=make)))[1]
+    return list(privatizer_cases("joint", dataclasses.replace(TRUSTS["joint"], fit=make)))[1]
 
 
 def linucb(query: type[Regression]) -> Case:
@@ -124,10 +125,14 @@ def rare(kind: type[RarelySwitching], **changed: type) -> Case:
         parts = {name: part(**vars(getattr(plain, name))) for name, part in changed.items()}
         return kind(**{**vars(plain), **parts, "threshold": 0.05, "damping": 0.8})
 
-    return Case.of("glm-rare-explore", dataclasses.replace(entry, make=make, kind=kind), "joint")
+    return Case.of(
+        "glm-rare-explore", dataclasses.replace(entry, make=make, kinds=(kind,)), "joint"
+    )
 
 
-POLICY, PRIVATIZER = dict(yield_policy_checks()), dict(yield_privatizer_checks())
+POLICY, PRIVATIZER, LEDGER = (
+    {law.name: law for law in laws} for laws in (BANDIT_LAWS, PRIVATIZER_LAWS, LEDGER_LAWS)
+)
 CHARGED, MOVES = "noise is what was charged", "one user moves a release by the sensitivity at most"
 BOUND, CLIP = "statistics obey their bound", "clipping holds beyond the domain"
 SHOWS, COMPOSE = "one user shows in releases alone", "charges compose to the guarantee"
@@ -142,7 +147,7 @@ def _half_of_it() -> str:
         def sensitivity(self) -> float:
             return self.clip
 
-    return by_law(POLICY.items(), BOUND, rare(RarelySwitching, loss=Half))
+    return by_law(POLICY, BOUND, rare(RarelySwitching, loss=Half))
 
 
 @fault("the classical formula beyond its range")
@@ -153,7 +158,7 @@ def _classical() -> str:
         multiplier = math.sqrt(2 * math.log(1.25 / 1e-5)) / 20
         return Gaussian.of(noise_multiplier=multiplier, sensitivity=query.sensitivity)
 
-    return by_law(PRIVATIZER.items(), COMPOSE, sums("local", build, epsilon=20.0))
+    return by_law(PRIVATIZER, COMPOSE, sums("local", build, epsilon=20.0))
 
 
 @fault("noise without a sensitivity")
@@ -163,7 +168,7 @@ def _without_sensitivity() -> str:
     def build(noise: Gaussian, query: BoundedSum) -> Gaussian:
         return Gaussian(std=math.sqrt(math.log(2.5 / 1e-5)) / 4.0, sensitivity=1.0)
 
-    return by_law(PRIVATIZER.items(), CHARGED, sums("local", build))
+    return by_law(PRIVATIZER, CHARGED, sums("local", build))
 
 
 @fault("a pair released as if each half were alone")
@@ -175,7 +180,7 @@ def _a_pair() -> str:
         def sensitivity(self) -> float:
             return max(math.sqrt(2) * self.norm**2, 2 * self.norm * self._largest_reward)
 
-    return by_law(POLICY.items(), BOUND, linucb(Halves))
+    return by_law(POLICY, BOUND, linucb(Halves))
 
 
 @fault("a spectral norm for a Frobenius norm")
@@ -187,7 +192,7 @@ def _spectral() -> str:
         def sensitivity(self) -> float:
             return self.norm**2
 
-    return by_law(POLICY.items(), BOUND, rare(RarelySwitching, curvature=Spectral))
+    return by_law(POLICY, BOUND, rare(RarelySwitching, curvature=Spectral))
 
 
 @fault("a gradient that is longer than its bound")
@@ -198,7 +203,7 @@ def _long_gradient() -> str:
         def gradients(self, rows: Array, point: Array) -> Array:
             return GLMLoss(**{**vars(self), "clip": 3 * self.clip}).gradients(rows, point)
 
-    return by_law(POLICY.items(), BOUND, rare(RarelySwitching, loss=Long))
+    return by_law(POLICY, BOUND, rare(RarelySwitching, loss=Long))
 
 
 @fault("one noise for hundreds of rounds")
@@ -211,7 +216,7 @@ def _one_noise() -> str:
             return Gaussian.add(self, vector, stream.at(DEVICE, round=0))
 
     protocol = sums("local", lambda noise, query: Once(**vars(noise)))
-    return by_law(PRIVATIZER.items(), CHARGED, protocol)
+    return by_law(PRIVATIZER, CHARGED, protocol)
 
 
 @fault("a node of the tree drawn again")
@@ -230,8 +235,8 @@ def _redrawn() -> str:
         plain = TRUSTS["joint"].make(query, noise_multiplier, horizon)
         return PrefixSums(query=query, schedule=plain.schedule, noise=Redrawn(**vars(tree)))
 
-    protocol = Protocol.of("joint", Entry(make=make, summary="a planted fault"))
-    return by_law(PRIVATIZER.items(), CHARGED, protocol)
+    protocol = PrivatizerCase.of("joint", PrivatizerEntry(make=make, summary="a planted fault"))
+    return by_law(PRIVATIZER, CHARGED, protocol)
 
 
 @fault("a refit the moment a user explores")
@@ -251,7 +256,7 @@ def _refit_at_once() -> str:
             wanted = RarelySwitching.due(self, state, clock)
             return {**wanted, "warm": getattr(self, "_explored", False)}
 
-    return by_law(POLICY.items(), SHOWS, rare(AtOnce))
+    return by_law(POLICY, SHOWS, rare(AtOnce))
 
 
 @fault("an average over those who took part")
@@ -267,7 +272,7 @@ def _own_membership() -> str:
             explored = (tally.rows[:, : self.query.dim] != 0).any(axis=1).sum()
             return dataclasses.replace(fitted, point=12 * fitted.point / explored), now
 
-    return by_law(PRIVATIZER.items(), MOVES, fits(Averaged))
+    return by_law(PRIVATIZER, MOVES, fits(Averaged))
 
 
 @fault("weights that are bounded on a good event alone")
@@ -280,7 +285,7 @@ def _good_event() -> str:
             weights = jnp.nan_to_num(jnp.atleast_1d(record.weight)).astype(x.dtype)
             return (weights[:, None] * svec(x[:, None] * x[None, :])[None, :]).ravel()
 
-    return by_law(POLICY.items(), CLIP, rare(RarelySwitching, curvature=Hopeful))
+    return by_law(POLICY, CLIP, rare(RarelySwitching, curvature=Hopeful))
 
 
 @fault("a reward that is bounded only with high probability")
@@ -292,21 +297,25 @@ def _unbounded_reward() -> str:
             wide = dataclasses.replace(self, low=-1e8, high=1e8)
             return Regression.encode(wide, record)
 
-    return by_law(POLICY.items(), CLIP, linucb(Trusting))
+    return by_law(POLICY, CLIP, linucb(Trusting))
 
 
 @fault("a client in two phases")
 def _two_phases() -> str:
     """Clients are drawn anew in every phase, and phases are composed in parallel."""
 
-    def drawn_again(policy: Any, guarantee: Guarantee) -> Any:
-        protocol = arrange(policy, guarantee)
-        first, second, third, *rest = protocol.phases
-        again = dataclasses.replace(third, first=second.first)
-        return dataclasses.replace(protocol, phases=(first, second, again, *rest))
+    @struct
+    class Again(Elimination):
+        def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
+            first, second, third, *rest = Elimination.phases(self, noise)
+            return first, second, dataclasses.replace(third, first=second.first), *rest
 
-    case = PhasedCase(name="pe", entry=PHASED["pe"], trust="central", arrange=drawn_again)
-    return by_law(yield_phased_checks(), "one client moves one release", case)
+    def drawn_again(*given: Any, **named: Any) -> Arranged:
+        made = arrange(*given, **named)
+        return dataclasses.replace(made, policy=Again(**vars(made.policy)))
+
+    case = Case.of("pe", POLICIES["pe"], "central", arrange=drawn_again)
+    return by_law(POLICY, "one client moves one release", case)
 
 
 @fault("floating-point noise called exact")
@@ -318,7 +327,7 @@ def _floats() -> str:
         idealized: ClassVar[bool] = False
 
     protocol = sums("local", lambda noise, query: Gilded(**vars(noise)))
-    return by_law(PRIVATIZER.items(), "idealized is honest", protocol)
+    return by_law(PRIVATIZER, "idealized is honest", protocol)
 
 
 @fault("overlapping cohorts taken for disjoint ones")
@@ -336,7 +345,7 @@ def _parallel() -> str:
             return max(costs, key=lambda cost: cost.epsilon) if costs else whole
 
     law = "overlapping cohorts add up"
-    return by_law(yield_ledger_checks(), law, Ledgers(open=Parallel))
+    return by_law(LEDGER, law, Ledgers(open=Parallel))
 
 
 @fault("constants of a theorem outside its range")
@@ -396,9 +405,9 @@ SOUND: list[tuple[Mapping[str, Any], str, Callable[[], Any]]] = [
     (POLICY, CLIP, lambda: rare(RarelySwitching, curvature=Gram)),
     (POLICY, SHOWS, lambda: rare(RarelySwitching)),
     (
-        dict(yield_phased_checks()),
+        POLICY,
         "one client moves one release",
-        lambda: PhasedCase(name="pe", entry=PHASED["pe"], trust="central"),
+        lambda: Case.of("pe", POLICIES["pe"], "central"),
     ),
 ]
 

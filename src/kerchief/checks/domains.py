@@ -51,12 +51,14 @@ class Domain(Protocol):
 
 def widest_of(case: Case, name: str) -> tuple[float, Floats]:
     """The greatest distance found in the domain of a query, and the pair that has it."""
-    return _widest(policy_of(case).queries[name], _domain(case, name))
+    policy: Any = policy_of(case)
+    return _widest(policy.queries[name], _domain(case, name))
 
 
 def wildest_of(case: Case, name: str, kind: type) -> float:
     """The greatest distance between what wild records add, in floats of this kind."""
-    return _wildest(policy_of(case).queries[name], _domain(case, name), kind)
+    policy: Any = policy_of(case)
+    return _wildest(policy.queries[name], _domain(case, name), kind)
 
 
 # By query and domain, so that bandits and trusts that ask the same share what was found.
@@ -128,7 +130,8 @@ def _questions(policy: Any, low: float, high: float) -> _Questions:
 def _weight(case: Case, name: str) -> tuple[int, ...] | None:
     """The shape of a record's weight; None where the record leaves it out. Nothing is played."""
     facts: Any = case.problem
-    policy, privatizers = policy_of(case), case.privatizers()
+    policy: Any = policy_of(case)
+    privatizers = case.privatizers()
     shapes: list[Any] = []
 
     def record() -> None:

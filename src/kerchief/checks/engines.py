@@ -104,7 +104,8 @@ def _stand(hand: Hand, carry: Any) -> None:
 def phase_scene(case: Case, made: Arranged, world: Any = None) -> PhaseScene:
     """What plays phase by phase."""
     policy: Any = made.policy
-    return PhaseScene.of(policy, made.privatizers, world or case.environment, SEED)
+    population: Any = world or case.environment
+    return PhaseScene.of(policy, made.privatizers, population, SEED)
 
 
 def phase_after(case: Case, scene: PhaseScene, carry: Any, phase: Phase) -> Any:

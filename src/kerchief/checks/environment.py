@@ -69,7 +69,8 @@ def same_seed_same_world(world: WorldCase) -> None:
 @law(when=lambda world: world.featured, cheap=True)
 def arms_keep_the_declared_norm(world: WorldCase) -> None:
     """Features are finite and within the norm, also for the rarest draws."""
-    bound = world.environment.problem(ROUNDS).norm * (1 + _ROUNDING)
+    facts: Any = world.environment.problem(ROUNDS)
+    bound = facts.norm * (1 + _ROUNDING)
     for seen in everything(world):
         norms = np.linalg.norm(np.asarray(seen.arms.features, np.float64), axis=-1)
         worst = float(norms.max())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -72,8 +72,12 @@ class Law(Generic[S]):
 
     name: str
     body: Callable[[S], None]
-    when: Callable[[S], bool] = lambda subject: True
+    when: Callable[[Any], bool] = lambda subject: True
     cheap: bool = False
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.name
 
     @property
     def words(self) -> str:
@@ -95,9 +99,14 @@ class Law(Generic[S]):
             raise CheckFailed(str(subject), [fault]) from error
 
 
-def law(
-    *, when: Callable[[S], bool] = lambda subject: True, cheap: bool = False
-) -> Callable[[Callable[[S], None]], Law[S]]:
+class Enacts(Protocol):
+    """Makes a function a law."""
+
+    def __call__(self, body: Callable[[S], None]) -> Law[S]:
+        """The law, named after the function."""
+
+
+def law(*, when: Callable[[Any], bool] = lambda subject: True, cheap: bool = False) -> Enacts:
     """Make a function a law, named after it."""
 
     def make(body: Callable[[S], None]) -> Law[S]:

@@ -138,7 +138,8 @@ def _actions(environment: Any, arms: Arms) -> Array:
     if problem.arms:
         return jnp.arange(problem.arms)
     corners = jnp.concatenate([jnp.eye(problem.dim), -jnp.eye(problem.dim)])
-    return jax.vmap(problem.domain.project)(corners)[:, None, :]
+    points: Array = jax.vmap(problem.domain.project)(corners)
+    return points[:, None, :]
 
 
 def _phases(population: Population, truth: Any, stream: Stream) -> History:
@@ -165,7 +166,8 @@ def _rewards(environment: Any, truth: Any, arms: Arms, action: Array) -> Array:
 
     def draw(round: Array) -> Array:
         at = stream.at(REWARD, round=round)
-        return environment.reward(truth, arms, action, _clock(round), at)
+        reward: Array = environment.reward(truth, arms, action, _clock(round), at)
+        return reward
 
     return jax.vmap(draw)(jnp.arange(DRAWS))
 

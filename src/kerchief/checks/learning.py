@@ -17,7 +17,7 @@ from kerchief.checks.case import SEED, Case, asks, by_totals, play, played, poli
 from kerchief.checks.errors import expect, law
 from kerchief.checks.statistics import ERROR, at_most_as_often, student_bound
 from kerchief.core.contracts import BoundedLoss
-from kerchief.policies import POLICIES, PolicyEntry, Terms
+from kerchief.policies import POLICIES, Mode, PolicyEntry, Terms
 from kerchief.privacy import MemoryLedger, Trust
 from kerchief.privatizers import CohortSums, Privatizer
 from kerchief.privatizers.channels import channel_of
@@ -45,7 +45,7 @@ def without_noise_it_is_its_parent(case: Case) -> None:
     fits take the same few steps, and both are built for what is left of the noise. Phases have the
     widths of the theory, by which no client's answer is clipped.
     """
-    mode = "theory" if case.feedback == "phases" else "tuned"
+    mode: Mode = "theory" if case.feedback == "phases" else "tuned"
     made = case.arranged(mode=mode)
     quiet = {name: silenced(p) for name, p in made.privatizers.items()}
     plain = {name: bare(p) for name, p in made.privatizers.items()}

@@ -70,12 +70,12 @@ def run_continues_from_a_restored_state(case: Case) -> None:
 @law(cheap=True)
 def keyword_only_and_frozen(case: Case) -> None:
     """A policy is a frozen dataclass that takes its parameters by keyword alone."""
-    kind = type(policy_of(case))
+    kind: Any = type(policy_of(case))
     expect(dataclasses.is_dataclass(kind), seen=f"{kind.__name__}", expected="a dataclass")
     parameters = inspect.signature(kind).parameters.values()
     loose = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     expect(not loose, seen=f"positional parameters {loose}", expected="keyword-only ones")
-    frozen = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    frozen = kind.__dataclass_params__.frozen
     expect(frozen, seen=f"{kind.__name__} can be changed", expected="a frozen dataclass")
 
 
@@ -207,7 +207,8 @@ def _masked(case: Case, trial: int) -> Arms:
 def _expect_proposals_inside(case: Case) -> None:
     made = case.arranged()
     (privatizer,) = made.privatizers.values()
-    channel, center = channel_of(privatizer), float(np.asarray(privatizer.query.center))
+    query: Any = privatizer.query
+    channel, center = channel_of(privatizer), float(np.asarray(query.center))
     low, high = channel.low, channel.high
     if low is None or high is None:
         low, high = center - 4 * float(channel.spread), center + 4 * float(channel.spread)

@@ -199,7 +199,7 @@ def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: PrivatizerCase
         return transcript(protocol, privatizer, changed).ravel()
 
     ordinary = np.stack([np.append(user.features, user.reward) for user in users])
-    rows = np.concatenate([ordinary, 0 * ordinary(box)])
+    rows = np.concatenate([ordinary, 0 * ordinary, box.wild()])
     shown = many(told_with)(rows, NOWHERE)
     moves = (shown - shown[_PLACE]).reshape(len(rows), -1, _width(protocol))
     wider = protocol.step * math.sqrt(_width(protocol))

@@ -10,7 +10,17 @@ from jax import Array
 
 from kerchief.checks.errors import expect, laws_of
 from kerchief.checks.protocol import PrivatizerCase, clock_at
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Query, Released, Start, Tree
+from kerchief.core.contracts import (
+    Arms,
+    Clock,
+    Example,
+    Outlook,
+    Policy,
+    Query,
+    Released,
+    Start,
+    Tree,
+)
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import make_environment
@@ -56,7 +66,7 @@ def _on_demand(privatizer: Privatizer) -> Privatizer:
 
 
 @struct
-class _Asker:
+class _Asker(Policy):
     """The least policy that asks after every round: it learns nothing from the answers."""
 
     query: Query = static()
@@ -69,9 +79,6 @@ class _Asker:
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         return ()
 
-    def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
-        return {"asked": True}
-
     def request(self, state: Tree, name: str) -> Start | None:
         return self.start
 
@@ -80,9 +87,6 @@ class _Asker:
 
     def refreshes(self, clock: Clock) -> Array | bool:
         return False
-
-    def publish(self, state: Tree) -> Tree:
-        return ()
 
     def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
         return jnp.argmax(arms.allowed)

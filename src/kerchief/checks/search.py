@@ -116,14 +116,15 @@ class Cube:
     def first(self, rng: np.random.Generator, draws: int) -> Floats:
         """Corners and the middle of edges."""
         ends = [self.low, self.high, (self.low + self.high) / 2]
-        rows = rng.choice(ends, size=(draws, self.size))
+        rows: Floats = rng.choice(ends, size=(draws, self.size))
         rows[:2] = [[self.low], [self.high]]
         return rows
 
     def near(self, rng: np.random.Generator, rows: Floats, step: float) -> Floats:
         """Inside, like these."""
         moved = rows + step * (self.high - self.low) * rng.normal(size=rows.shape)
-        return np.clip(moved, self.low, self.high)
+        inside: Floats = np.clip(moved, self.low, self.high)
+        return inside
 
     def wild(self) -> Floats:
         """Endless and undefined ones, with every sign."""
@@ -131,7 +132,8 @@ class Cube:
         rng = np.random.default_rng(1)
         signs = rng.choice([-1.0, 1.0], size=(200, self.size))
         rows: Floats = np.concatenate([[[-1.0], [1.0]] * np.ones(self.size), signs])
-        return rows * rng.choice(kinds, size=(len(rows), 1))
+        wild: Floats = rows * rng.choice(kinds, size=(len(rows), 1))
+        return wild
 
 
 def many(one: Callable[[Array, Array], Array], kind: type = np.float64) -> Encode:

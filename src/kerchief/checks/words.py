@@ -150,7 +150,7 @@ def _named_deviation(noise: Any, privatizer: Privatizer) -> float | None:
             return charged_multiplier(event) * float(reach)
         case Laplace():
             euclidean = math.sqrt(query.size) * query.sensitivity
-            return math.sqrt(2) * getattr(query, "taxicab", euclidean) / float(_pure(event))
+            return math.sqrt(2) * float(getattr(query, "taxicab", euclidean)) / _pure(event)
         case OneBit():
             return float(query.radius) / math.tanh(event.epsilon / 2)
         case PrivUnitG():
@@ -162,8 +162,8 @@ def _named_deviation(noise: Any, privatizer: Privatizer) -> float | None:
 
 def _pure(event: Any) -> float:
     """The epsilon of pure noise."""
-    epsilon: float | None = getattr(event, "epsilon", None)
-    return epsilon if epsilon is not None else 1 / event.noise_multiplier
+    epsilon = getattr(event, "epsilon", None)
+    return float(1 / event.noise_multiplier if epsilon is None else epsilon)
 
 
 @law(when=asks)

@@ -28,7 +28,7 @@ from kerchief.checks.search import (
 from kerchief.core.contracts import Arms, BoundedLoss, Query
 from kerchief.core.random import Stream
 
-__all__ = ["first_action", "widest_of", "wildest_of"]
+__all__ = ["first_action", "queries_of", "widest_of", "wildest_of"]
 
 Floats = NDArray[np.float64]
 
@@ -49,16 +49,19 @@ class Domain(Protocol):
         """Rows far beyond the domain: long, endless or undefined."""
 
 
+def queries_of(case: Case) -> dict[str, Any]:
+    """What is really answered: the queries of the protection."""
+    return {name: privatizer.query for name, privatizer in case.privatizers().items()}
+
+
 def widest_of(case: Case, name: str) -> tuple[float, Floats]:
     """The greatest distance found in the domain of a query, and the pair that has it."""
-    policy: Any = policy_of(case)
-    return _widest(policy.queries[name], _domain(case, name))
+    return _widest(queries_of(case)[name], _domain(case, name))
 
 
 def wildest_of(case: Case, name: str, kind: type) -> float:
     """The greatest distance between what wild records add, in floats of this kind."""
-    policy: Any = policy_of(case)
-    return _wildest(policy.queries[name], _domain(case, name), kind)
+    return _wildest(queries_of(case)[name], _domain(case, name), kind)
 
 
 # By query and domain, so that bandits and trusts that ask the same share what was found.
@@ -102,7 +105,7 @@ def _domain(case: Case, name: str) -> Any:
         case "reports":
             return _questions(policy, facts.low, facts.high)
         case "phases":
-            return Cube(size=policy.queries[name].size, low=-1.0, high=1.0)
+            return Cube(size=queries_of(case)[name].size, low=-1.0, high=1.0)
     return Box(
         dim=facts.dim, norm=facts.norm, low=facts.low, high=facts.high, weight=_weight(case, name)
     )

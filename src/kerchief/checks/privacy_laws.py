@@ -23,7 +23,7 @@ from kerchief.checks.case import (
     policy_of,
     private,
 )
-from kerchief.checks.domains import first_action, widest_of, wildest_of
+from kerchief.checks.domains import first_action, queries_of, widest_of, wildest_of
 from kerchief.checks.errors import expect, law, same
 from kerchief.checks.player import (
     TURNS,
@@ -201,7 +201,7 @@ def statistics_obey_their_bound(case: Case) -> None:
 
     For a loss it is their gradients that are held apart, at points near and far.
     """
-    for name, query in policy_of(case).queries.items():
+    for name, query in queries_of(case).items():
         found, _ = widest_of(case, name)
         seen = f"{name}: {found} from two records of the domain"
         bound = query.sensitivity * (1 + _ROUNDING[np.float64])
@@ -215,7 +215,7 @@ def clipping_holds_beyond_the_domain(case: Case) -> None:
 
     So do weights, losses, answers and, for a loss, the points at which gradients are taken.
     """
-    for name, query in policy_of(case).queries.items():
+    for name, query in queries_of(case).items():
         for kind, rounding in _ROUNDING.items():
             found = wildest_of(case, name, kind)
             seen = f"{name}: {found} from wild records in {kind.__name__}"

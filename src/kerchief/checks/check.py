@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kerchief.checks.case import Case, accepts, other_words, small_home
+from kerchief.checks.drawn import noise_drawn_is_the_word_printed
 from kerchief.checks.environment import ENVIRONMENT_LAWS
 from kerchief.checks.errors import Law
 from kerchief.checks.histories import WorldCase
@@ -16,7 +17,6 @@ from kerchief.checks.mechanism import MECHANISM_LAWS, MechanismCase
 from kerchief.checks.privatizer import PRIVATIZER_LAWS
 from kerchief.checks.protocol import privatizer_cases
 from kerchief.checks.report import Report, examine
-from kerchief.checks.words import noise_drawn_is_the_word_printed
 from kerchief.core.contracts import Feedback
 from kerchief.core.errors import InvalidValue
 from kerchief.environments.registry import ENVIRONMENTS

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kerchief.checks.bills import BILL_LAWS
 from kerchief.checks.case import Case
 from kerchief.checks.deployed import DEPLOYED_LAWS
+from kerchief.checks.drawn import DRAWN_LAWS
 from kerchief.checks.engines import ENGINE_LAWS
 from kerchief.checks.errors import Law
 from kerchief.checks.learning import LEARNING_LAWS
@@ -17,8 +19,10 @@ __all__ = ["BANDIT_LAWS"]
 BANDIT_LAWS: tuple[Law[Case], ...] = (
     *POLICY_LAWS,
     *PRIVACY_LAWS,
+    *BILL_LAWS,
     worst_user_moves_releases_by_the_sensitivity_at_most,
     *WORD_LAWS,
+    *DRAWN_LAWS,
     *ENGINE_LAWS,
     *DEPLOYED_LAWS,
     *LEARNING_LAWS,

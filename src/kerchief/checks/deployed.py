@@ -21,10 +21,12 @@ from kerchief.checks.domains import first_action
 from kerchief.checks.errors import expect, law, same
 from kerchief.checks.leakage import charged_multiplier
 from kerchief.checks.statistics import fits_chances, fits_deviation, fits_scale
+from kerchief.checks.words import pure_epsilon
 from kerchief.core.contracts import Clock, Stops
 from kerchief.core.struct import struct
+from kerchief.mechanisms.one_bit import ExactOneBit
 from kerchief.policies.context_free.base import LOSS
-from kerchief.privacy import Event, Trust
+from kerchief.privacy import Event, RandomizedResponse, Trust
 from kerchief.privatizers import CohortSums
 from kerchief.privatizers.channels import channel_of
 from kerchief.roles.arrange import Arranged
@@ -94,22 +96,29 @@ def _expect_law(twin: CohortSums, event: Event) -> None:
     for place in (-1, 0, 1):
         value = center + place * query.radius
         reports = _told(twin, np.array([value]), _EXACT)
-        verdict = [_fits(query, event, place, reports - value, factor) for factor in _FACTORS]
+        verdict = [_fits(twin, event, place, reports - value, factor) for factor in _FACTORS]
         # The center's coin is fair whatever epsilon is.
-        coin = getattr(event, "kind", "") == "randomized_response" and place == 0
-        wanted = [True] * 3 if coin else _CAUGHT
+        fair = _coin(twin) and place == 0
+        wanted = [True] * 3 if fair else _CAUGHT
         seen = f"reports of deviation {reports.std():.4g} at {value}: {verdict}"
         expect(verdict == wanted, seen=seen, expected=f"what {event} charges for, alone")
 
 
-def _fits(query: Any, event: Any, place: int, errors: Floats, factor: float) -> bool:
-    kinds = np.unique(np.round(errors, 9))
-    if len(kinds) == 2:
+def _coin(twin: CohortSums) -> bool:
+    device: Any = twin.device
+    return isinstance(device.noise, ExactOneBit)
+
+
+def _fits(twin: CohortSums, event: Any, place: int, errors: Floats, factor: float) -> bool:
+    """Whether errors have the law of an event, at so many times its epsilon."""
+    query: Any = twin.query
+    if _coin(twin):
         chance = 1 / (1 + math.exp(-place * event.epsilon * factor))
-        return fits_chances(errors > 0 if place < 1 else errors >= 0, np.full(len(errors), chance))
-    if hasattr(event, "noise_multiplier") and not hasattr(event, "epsilon"):
-        return fits_deviation(errors, charged_multiplier(event) * query.sensitivity / factor)
-    return fits_scale(errors, query.sensitivity / event.epsilon / factor)
+        high = errors + place * query.radius > 0
+        return fits_chances(high, np.full(len(errors), chance))
+    if isinstance(event, RandomizedResponse):
+        return fits_scale(errors, query.sensitivity / pure_epsilon(event) / factor)
+    return fits_deviation(errors, charged_multiplier(event) * query.sensitivity / factor)
 
 
 def _expect_same_device(case: Case, made: Arranged) -> None:

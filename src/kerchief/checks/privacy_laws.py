@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.checks.case import (
@@ -28,11 +30,10 @@ from kerchief.checks.player import (
     other_data,
     with_one_other,
 )
-from kerchief.core.contracts import Arms, Clock, Policy, Stops
+from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Stops
 from kerchief.core.phases import Phase, PhasePolicy
 from kerchief.core.random import Stream
 from kerchief.policies.context_free.base import ContextFree
-from kerchief.roles.arrange import Arranged
 
 __all__ = ["PRIVACY_LAWS"]
 
@@ -59,10 +60,9 @@ def learner_is_blind(case: Case) -> None:
     policy = policy_of(case)
     phases = case.feedback == "phases"
     for contract, names in _LEARNER.items():
-        kept = (contract is PhasePolicy) == phases and isinstance(
-            policy, contract if contract is not Policy else object
-        )
-        for name in names if kept else ():
+        # Whatever goes by rounds is a policy, derived from it or not.
+        kept = contract is Policy or isinstance(policy, contract)
+        for name in names if kept and (contract is PhasePolicy) == phases else ():
             taken = list(inspect.signature(getattr(type(policy), name)).parameters)
             allowed = list(inspect.signature(getattr(contract, name)).parameters)
             seen = f"{name}({', '.join(taken)})"
@@ -70,21 +70,18 @@ def learner_is_blind(case: Case) -> None:
     if asks(case):
         made = case.arranged()
         before = dict(vars(made.policy))
-        jax.eval_shape(partial(_one_phase if phases else _one_round, case, made), jnp.uint32(1))
+        device = partial(_one_phase if phases else _one_round, made.policy, case.environment)
+        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        jax.eval_shape(partial(device, outlook), jnp.uint32(1))
         left = sorted(
             name for name, one in vars(made.policy).items() if before.get(name) is not one
         )
         expect(not left, seen=f"{left} left on the policy by a device", expected="nothing")
 
 
-def _one_round(case: Case, made: Arranged, seed: Any) -> Any:
+def _one_round(policy: Any, world: Any, outlook: Mapping[str, Outlook], seed: Array) -> Any:
     """All that a device does, traced."""
-    policy, world, stream = (
-        _any(made.policy),
-        _any(case.environment),
-        Stream.of(seed=seed, replicate=0),
-    )
-    outlook = {name: p.outlook for name, p in made.privatizers.items()}
+    stream = Stream.of(seed=seed, replicate=0)
     clock = Clock(round=jnp.int32(0), since=dict.fromkeys(outlook, jnp.int32(1)))
     truth, model = world.init(stream), policy.publish(policy.init(outlook))
     arms = world.arms(truth, clock, stream)
@@ -92,25 +89,14 @@ def _one_round(case: Case, made: Arranged, seed: Any) -> Any:
     return policy.record(model, arms, action, world.reward(truth, arms, action, clock, stream))
 
 
-def _one_phase(case: Case, made: Arranged, seed: Any) -> Any:
+def _one_phase(policy: Any, world: Any, outlook: Mapping[str, Outlook], seed: Array) -> Any:
     """All that a client does, traced."""
-    policy, world, stream = (
-        _any(made.policy),
-        _any(case.environment),
-        Stream.of(seed=seed, replicate=0),
-    )
-    truth, state = (
-        world.init(stream),
-        policy.init({n: p.outlook for n, p in made.privatizers.items()}),
-    )
+    stream = Stream.of(seed=seed, replicate=0)
+    truth, state = world.init(stream), policy.init(outlook)
     phase = Phase(number=jnp.int32(1), pulls=jnp.int32(2), first=jnp.int32(0), clients=jnp.int32(9))
     asked = policy.ask(truth.features, state, phase, noisy=True)
     seen = world.averages(truth, truth.features[asked.atoms[0]], asked.pulls[0], stream)
     return policy.answer(asked, 0, seen)
-
-
-def _any(thing: Any) -> Any:
-    return thing
 
 
 @law(when=lambda case: by_rounds(case) and asks(case))

@@ -13,6 +13,8 @@ import numpy as np
 __all__ = ["compiled"]
 
 _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
+# The oldest goes when there are more: whoever plays all bandits in turn needs each for a while.
+_MOST = 128
 
 
 def compiled(
@@ -33,6 +35,8 @@ def compiled(
         return _MACHINE_CODE[key], 0.0
     if about is not None:
         about()
+    if len(_MACHINE_CODE) >= _MOST:
+        del _MACHINE_CODE[next(iter(_MACHINE_CODE))]
     start = time.perf_counter()
     _MACHINE_CODE[key] = function.lower(*arguments, **static).compile()
     return _MACHINE_CODE[key], time.perf_counter() - start

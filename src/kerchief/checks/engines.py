@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kerchief.checks.case import SEED, Case, asks, by_phases, stops
 from kerchief.checks.errors import expect, law
+from kerchief.checks.learning import summed
 from kerchief.checks.player import Hand, hand_of
 from kerchief.checks.search import Cube, lengths
 from kerchief.core.phases import Asked, Phase, PhasePolicy
@@ -148,11 +149,14 @@ def one_client_moves_one_release(case: Case) -> None:
     """A client with other rewards moves the release of its phase by the sensitivity, and no other.
 
     The two clients are those whose answers lie farthest apart, of many who saw the best, the worst
-    or nothing on each action, or what nobody can see. All else is the same, noise included. The
-    phases before are the same; so are those after, once the learner is given the same release.
+    or nothing on each action, or what nobody can see. All else is the same, noise included, but for
+    noise that replaces an answer, which is off. The phases before are the same; so are those after,
+    once the learner is given the same release.
     """
     made: Any = case.arranged()
     first, second, third = phases_of(made.policy, made.privatizers)[:3]
+    added = {name: summed(privatizer) for name, privatizer in made.privatizers.items()}
+    made = Arranged(policy=made.policy, privatizers=added)
     usual = phase_scene(case, made)
     start = begun(case, usual)
     played = phase_after(case, usual, start, first)

@@ -17,6 +17,9 @@ from kerchief.checks.case import SEED, Case, asks, by_totals, play, played, poli
 from kerchief.checks.errors import expect, law
 from kerchief.checks.statistics import ERROR, at_most_as_often, student_bound
 from kerchief.core.contracts import BoundedLoss
+from kerchief.mechanisms.one_bit import OneBit
+from kerchief.mechanisms.privunit import PrivUnitG
+from kerchief.mechanisms.shortlist import Shortlist
 from kerchief.policies import POLICIES, Mode, PolicyEntry, Terms
 from kerchief.privacy import MemoryLedger, Trust
 from kerchief.privatizers import CohortSums, Privatizer
@@ -25,11 +28,13 @@ from kerchief.roles.arrange import Arranged
 from kerchief.simulation.loop import Scene, advance, begin
 from kerchief.simulation.run import Run
 
-__all__ = ["LEARNING_LAWS", "bare", "silenced"]
+__all__ = ["LEARNING_LAWS", "bare", "silenced", "summed"]
 
 Floats = NDArray[np.float64]
 
 _COPIES, _STEP, _STEPS = 256, 25, 8
+# Whose reports are no sum of statistic and noise.
+_UNSUMMED = (PrivUnitG, Shortlist, OneBit)
 
 
 def _kept_in_its_world(case: Case) -> bool:
@@ -163,6 +168,12 @@ def _ever_outside(case: Case, made: Any) -> NDArray[np.bool_] | None:
 def silenced(privatizer: Privatizer) -> Privatizer:
     """The same protocol and the same code, with noise of deviation zero."""
     return privatizer.with_noise(partial(dataclasses.replace, std=0.0))
+
+
+def summed(privatizer: Privatizer) -> Privatizer:
+    """The same protocol; noise that is not added to a statistic, but replaces it, is off."""
+    unsummed = any(isinstance(noise, _UNSUMMED) for noise in privatizer.noises)
+    return silenced(privatizer) if unsummed else privatizer
 
 
 def bare(privatizer: Privatizer) -> Privatizer:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from kerchief.audits.canaries import Telltale
 from kerchief.checks.case import SEED, Case, asks, by_totals, policy_of
 from kerchief.checks.errors import expect, law
-from kerchief.checks.learning import silenced
+from kerchief.checks.learning import summed
 from kerchief.checks.player import (
     USER,
     Retold,
@@ -37,9 +37,6 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.binomial import Binomial
-from kerchief.mechanisms.one_bit import OneBit
-from kerchief.mechanisms.privunit import PrivUnitG
-from kerchief.mechanisms.shortlist import Shortlist
 from kerchief.privacy import Trust
 from kerchief.privatizers import Privatizer
 from kerchief.simulation.loop import Scene, advance, begin
@@ -58,8 +55,6 @@ Floats = NDArray[np.float64]
 _ROWS, _CLIMBS, _BRANCHES = 256, 6, 8
 # What float32 may add: models are float32.
 _ROUNDING = 1e-5
-# Whose reports are no sum of statistic and noise: there the noise is switched off.
-_UNSUMMED = (PrivUnitG, Shortlist, OneBit)
 
 
 @struct
@@ -353,8 +348,7 @@ def _told(case: Case, row: Floats) -> Retold:
 
 def _talkative(privatizer: Privatizer) -> Privatizer:
     """The same privatizer, whose fits tell every sum; without noise that sums do not show."""
-    if any(isinstance(noise, _UNSUMMED) for noise in privatizer.noises):
-        privatizer = silenced(privatizer)
+    privatizer = summed(privatizer)
     if not isinstance(privatizer.query, BoundedLoss) or not privatizer.outlook.noisy:
         return privatizer
     made: Any = privatizer

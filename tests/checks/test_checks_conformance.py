@@ -1,4 +1,8 @@
-"""Every registered thing keeps every law of its kind."""
+"""Every registered thing keeps every law of its kind.
+
+By day all bandits keep the cheap laws under all trusts, and one bandit of each family keeps the
+others; by night all keep all, with every noise that they accept.
+"""
 
 from __future__ import annotations
 
@@ -6,116 +10,130 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import jax
 import pytest
 
 from kerchief.checks import (
+    BANDIT_LAWS,
+    ENVIRONMENT_LAWS,
+    LEDGER_LAWS,
+    PRIVATIZER_LAWS,
     Case,
     CheckFailed,
     Law,
     Ledgers,
-    Protocol,
-    World,
-    check_ledger,
-    check_policy,
+    PrivatizerCase,
+    WorldCase,
+    cases,
+    check,
     check_registry,
     environment_cases,
-    policy_cases,
-    protocols,
-    yield_environment_checks,
-    yield_ledger_checks,
-    yield_policy_checks,
-    yield_privatizer_checks,
+    privatizer_cases,
 )
+from kerchief.checks.case import other_words, play
+from kerchief.checks.report import examine
 from kerchief.core.contracts import BoundedSum, Environment
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
+from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.one_bit import OneBit
 from kerchief.policies import POLICIES
+from kerchief.policies.linear.linucb import LinUCB
 from kerchief.privacy import Guarantee, MemoryLedger
 from kerchief.privatizers import CONTINUALS, TRUSTS, Every
 from kerchief.privatizers.prefix import PrefixSums
-from kerchief.privatizers.registry import BEST, Entry
+from kerchief.privatizers.registry import BEST, PrivatizerEntry
+
+CHEAP = [law for law in BANDIT_LAWS if law.cheap]
+COSTLY = [law for law in BANDIT_LAWS if not law.cheap]
+# One of each family by day; what takes long even there, by night.
+FAMILIES = ("linucb under joint", "tsallis under local", "pe under central")
+SLOW = (
+    "confidence sets cover the truth",
+    "one client moves one release",
+    "without noise it is its parent",
+    "one replicate is a slice of many",
+    "edge sizes run",
+)
 
 
-def _protocols() -> Iterator[Protocol]:
+def _keeps(case: Case, laws: Iterable[Law[Case]]) -> None:
+    examine(case, laws, expected_failures={}).require()
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=str)
+def test_every_bandit_keeps_the_cheap_laws(case: Case) -> None:
+    _keeps(case, CHEAP)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in cases() if str(c) in FAMILIES],
+    ids=str,
+)
+def test_one_bandit_of_each_family_is_played(case: Case) -> None:
+    _keeps(case, [law for law in COSTLY if law.name not in SLOW])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", list(cases()), ids=str)
+def test_every_bandit_keeps_the_costly_laws(case: Case) -> None:
+    laws = [law for law in COSTLY if str(case) not in FAMILIES or law.name in SLOW]
+    _keeps(case, laws)
+    drawn = [law for law in COSTLY if law.name == "noise drawn is the word printed"]
+    for other in other_words(case):
+        _keeps(other, drawn)
+    # Machine code of one bandit is of no use to the next.
+    jax.clear_caches()  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.nightly
+def test_some_replicates_stop() -> None:
+    """Else the law about what has stopped would look at nothing."""
+    case = Case.of("halving", POLICIES["halving"], "local")
+    assert (play(case).run.releases["loss"] < case.size.horizon - 2).all()
+
+
+def _privatizers() -> Iterator[PrivatizerCase]:
     """What every trust builds, and prefix totals with every other kind of continual noise.
 
     But for epochs that double: a run as short as these uses less than it is charged for, which the
     laws about amounts take for a mistake.
     """
     for trust, entry in TRUSTS.items():
-        yield from protocols(trust, entry)
+        yield from privatizer_cases(trust, entry)
     for kind, entry in CONTINUALS.items():
         if kind in (BEST, "doubling"):
             continue
         name = f"the privatizer of joint with {kind}"
-        yield dataclasses.replace(Protocol.of("joint", entry), name=name)
+        yield dataclasses.replace(PrivatizerCase.of("joint", entry), name=name)
 
 
-def _parameters(subjects: Iterable[Any], laws: Any) -> list[Any]:
-    return [
-        pytest.param(law, subject, id=f"{subject}-{name}".replace(" ", "_"))
-        for subject in subjects
-        for name, law in laws()
-    ]
-
-
-def _daily(world: World) -> bool:
-    """Arms that vary and arms that do not, with two links and two noises; all others by night."""
-    return world.name in ("linear-ball-bernoulli", "probit-fixed-bounded")
-
-
-DAILY = (
-    "uniform under none",
-    "linucb under local",
-    "linucb under joint",
-)
-
-
-def _studied(case: Case, law: str) -> bool:
-    """All but these bandits, and the search but for one of them: for the night."""
-    searched = law == "worst user moves releases by the sensitivity at most"
-    return str(case) not in (("linucb under joint",) if searched else DAILY)
+def _daily(case: PrivatizerCase, law: Law[PrivatizerCase]) -> bool:
+    """All keep the cheap laws; noise on reports and on prefix totals is drawn, but not in a run."""
+    drawn = case.name in ("the privatizer of local", "the privatizer of joint")
+    return law.cheap or (drawn and law.name != "capacity is enforced")
 
 
 @pytest.mark.parametrize(
-    ("law", "case"),
+    ("law", "privatizer"),
     [
         pytest.param(
             law,
-            case,
-            id=f"{case}-{name}".replace(" ", "_"),
-            marks=pytest.mark.nightly if _studied(case, name) else (),
+            privatizer,
+            id=f"{privatizer}-{law}".replace(" ", "_"),
+            marks=() if _daily(privatizer, law) else pytest.mark.nightly,
         )
-        for case in policy_cases()
-        for name, law in yield_policy_checks()
+        for privatizer in _privatizers()
+        for law in PRIVATIZER_LAWS
     ],
 )
-def test_policies(law: Law[Case], case: Case) -> None:
-    law(case)
-
-
-def _nightly(protocol: Protocol) -> bool:
-    """Continual noise that is not the default, and fits that keep no promise or stay undeployed."""
-    undeployed = ("the fits of none", "the fits of shuffle")
-    return " with " in protocol.name or protocol.name in undeployed
-
-
-@pytest.mark.parametrize(
-    ("law", "protocol"),
-    _parameters((p for p in _protocols() if not _nightly(p)), yield_privatizer_checks),
-)
-def test_privatizers(law: Law[Protocol], protocol: Protocol) -> None:
-    law(protocol)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("law", "protocol"), _parameters(filter(_nightly, _protocols()), yield_privatizer_checks)
-)
-def test_other_privatizers(law: Law[Protocol], protocol: Protocol) -> None:
-    law(protocol)
+def test_privatizers(law: Law[PrivatizerCase], privatizer: PrivatizerCase) -> None:
+    law(privatizer)
 
 
 def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
@@ -129,34 +147,60 @@ def _epochs(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixS
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("entry", [CONTINUALS["doubling"], Entry(make=_epochs, summary="short")])
-def test_epochs_that_double_have_fresh_noise(entry: Entry) -> None:
+@pytest.mark.parametrize(
+    "entry", [CONTINUALS["doubling"], PrivatizerEntry(make=_epochs, summary="short")]
+)
+def test_epochs_that_double_have_fresh_noise(entry: PrivatizerEntry) -> None:
     """The one law about noise that does not ask whether all that was paid for is used."""
-    law = dict(yield_privatizer_checks())["successive releases differ by fresh noise"]
-    law(dataclasses.replace(Protocol.of("joint", entry), name="the privatizer of doubling"))
+    laws = {law.name: law for law in PRIVATIZER_LAWS}
+    named = dataclasses.replace(PrivatizerCase.of("joint", entry), name="the epochs")
+    laws["successive releases differ by fresh noise"](named)
+
+
+@pytest.mark.parametrize("law", LEDGER_LAWS, ids=str)
+def test_ledgers(law: Law[Ledgers]) -> None:
+    law(Ledgers(open=MemoryLedger))
+
+
+# By day a world that is not linear, with arms that stay.
+DAILY_WORLDS = ("probit-fixed-bounded",)
 
 
 @pytest.mark.parametrize(
-    ("law", "ledgers"), _parameters([Ledgers(open=MemoryLedger)], yield_ledger_checks)
+    "world",
+    [
+        pytest.param(w, id=w.name, marks=() if w.name in DAILY_WORLDS else pytest.mark.nightly)
+        for w in environment_cases()
+    ],
 )
-def test_ledgers(law: Law[Ledgers], ledgers: Ledgers) -> None:
-    law(ledgers)
+def test_contextual_worlds(world: WorldCase) -> None:
+    examine(world, ENVIRONMENT_LAWS, expected_failures={}).require()
 
 
 @pytest.mark.parametrize(
-    ("law", "world"), _parameters(filter(_daily, environment_cases()), yield_environment_checks)
+    "name",
+    [
+        "chance",
+        "population",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("alternating", "quadratic")),
+    ],
 )
-def test_environments(law: Law[World], world: World) -> None:
-    law(world)
+def test_worlds_of_other_kinds(name: str) -> None:
+    assert check(ENVIRONMENTS[name].make(), thorough=True).kept
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("law", "world"),
-    _parameters((w for w in environment_cases() if not _daily(w)), yield_environment_checks),
+    "noise",
+    [
+        Gaussian.of(noise_multiplier=2.0, sensitivity=1.5),
+        Laplace.of(epsilon=1.0, taxicab=1.0, dimension=1),
+        OneBit.of(epsilon=1.0, center=0.5, radius=0.5),
+        OneBit.of(epsilon=1.0, center=0.5, radius=0.5).exact(),
+    ],
+    ids=lambda noise: type(noise).__name__,
 )
-def test_all_other_environments(law: Law[World], world: World) -> None:
-    law(world)
+def test_noises(noise: Any) -> None:
+    assert check(noise, thorough=True).kept
 
 
 def test_everything_that_plays_is_registered() -> None:
@@ -170,22 +214,28 @@ def home() -> Environment:
 
 
 def test_a_policy_by_itself_is_checked_in_its_environment(home: Environment) -> None:
-    policy = POLICIES["uniform"].make(home.problem(400), "tuned")
-    excused = {"beats uniform play": "it is uniform play"}
-    check_policy(policy, environment=home, trusts=["none"], expected_failures=excused)
+    policy = POLICIES["uniform"].build(home.problem(400), "tuned")
+    assert check(policy, environment=home, trusts=["none"]).kept
     with pytest.raises(InvalidValue, match="environment is None"):
-        check_policy(policy)
+        check(policy)
+
+
+def test_a_class_by_itself_is_checked_under_every_trust() -> None:
+    report = check(LinUCB)
+    subjects = {one.subject for one in report.outcomes}
+    assert subjects == {f"LinUCB under {trust}" for trust in TRUSTS}
 
 
 def test_one_report_lists_every_failure() -> None:
-    entry = dataclasses.replace(POLICIES["uniform"], summary="", home="linear")
+    entry = dataclasses.replace(
+        POLICIES["uniform"], summary="", source="Nobody et al. 1999", kinds=(LinUCB,)
+    )
     with pytest.raises(CheckFailed) as caught:
-        check_policy(entry)
-    assert {failure.law for failure in caught.value.failures} == {
-        "documented",
-        "beats uniform play",
-    }
-    assert "breaks 2 laws" in str(caught.value)
+        check(entry, trusts=["none"])
+    assert [failure.law for failure in caught.value.failures] == ["documented"]
+    report = check(entry, trusts=["none"], raises=False)
+    assert not report.kept
+    assert "broken" in str(report)
 
 
 def test_an_expected_failure_must_fail() -> None:
@@ -196,7 +246,12 @@ def test_an_expected_failure_must_fail() -> None:
 
     excused = {"nothing costs nothing": "a fee", "overlapping cohorts add up": "a fee"}
     with pytest.raises(CheckFailed) as caught:
-        check_ledger(Fee, expected_failures=excused)
+        check(Fee, expected_failures=excused)
     assert not {failure.law for failure in caught.value.failures} & set(excused)
     with pytest.raises(CheckFailed, match="it holds, though"):
-        check_ledger(MemoryLedger, expected_failures=excused)
+        check(MemoryLedger, expected_failures=excused)
+
+
+def test_what_is_nothing_of_ours_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="no bandit, world, noise or ledger"):
+        check(3)

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kerchief.checks import CheckFailed, World, yield_environment_checks
+from kerchief.checks import ENVIRONMENT_LAWS, CheckFailed, WorldCase
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments import GLMEnvironment, make_environment
-from kerchief.environments.worlds import World as Truth
+from kerchief.environments.worlds import GLMTruth as Truth
 
-LAWS = dict(yield_environment_checks())
+LAWS = {law.name: law for law in ENVIRONMENT_LAWS}
 
 
 @struct
@@ -42,8 +42,12 @@ class Deaf(GLMEnvironment):
     def arms(self, world: Truth, clock: Clock, stream: Stream) -> Arms:
         return GLMEnvironment.arms(self, world, clock, Stream.of(seed=0, replicate=0))
 
-    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
-        return GLMEnvironment.reward(self, world, arms, action, Stream.of(seed=0, replicate=0))
+    def reward(
+        self, world: Truth, arms: Arms, action: Array, clock: Clock, stream: Stream
+    ) -> Array:
+        return GLMEnvironment.reward(
+            self, world, arms, action, clock, Stream.of(seed=0, replicate=0)
+        )
 
 
 @struct
@@ -69,33 +73,39 @@ class RarelyArmless(GLMEnvironment):
 class Overpaying(GLMEnvironment):
     """Pays more than the greatest reward."""
 
-    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
-        return GLMEnvironment.reward(self, world, arms, action, stream) * 1.1
+    def reward(
+        self, world: Truth, arms: Arms, action: Array, clock: Clock, stream: Stream
+    ) -> Array:
+        return GLMEnvironment.reward(self, world, arms, action, clock, stream) * 1.1
 
 
 @struct
 class Shifted(GLMEnvironment):
     """Pays a little less than the link says, whatever the arm."""
 
-    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
-        return GLMEnvironment.reward(self, world, arms, action, stream) - 0.1
+    def reward(
+        self, world: Truth, arms: Arms, action: Array, clock: Clock, stream: Stream
+    ) -> Array:
+        return GLMEnvironment.reward(self, world, arms, action, clock, stream) - 0.1
 
 
 @struct
 class Mirrored(GLMEnvironment):
     """Pays best for the worst arm."""
 
-    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
-        return -GLMEnvironment.reward(self, world, arms, action, stream)
+    def reward(
+        self, world: Truth, arms: Arms, action: Array, clock: Clock, stream: Stream
+    ) -> Array:
+        return -GLMEnvironment.reward(self, world, arms, action, clock, stream)
 
 
 @struct
 class Unfair(GLMEnvironment):
     """Blames the user for arms that were masked."""
 
-    def regret(self, world: Truth, arms: Arms, action: Array) -> Array:
+    def regret(self, world: Truth, arms: Arms, action: Array, clock: Clock) -> Array:
         everything = dataclasses.replace(arms, allowed=jnp.ones_like(arms.allowed))
-        return GLMEnvironment.regret(self, world, everything, action)
+        return GLMEnvironment.regret(self, world, everything, action, clock)
 
 
 @struct
@@ -108,10 +118,12 @@ class Vengeful(GLMEnvironment):
         arms = GLMEnvironment.arms(self, world, clock, stream)
         return dataclasses.replace(arms, features=arms.features * 0.9 ** sum(self.played[-1:]))
 
-    def reward(self, world: Truth, arms: Arms, action: Array, stream: Stream) -> Array:
+    def reward(
+        self, world: Truth, arms: Arms, action: Array, clock: Clock, stream: Stream
+    ) -> Array:
         if not isinstance(action, jax.core.Tracer):
             self.played.append(float(action))
-        return GLMEnvironment.reward(self, world, arms, action, stream)
+        return GLMEnvironment.reward(self, world, arms, action, clock, stream)
 
 
 @struct
@@ -131,10 +143,10 @@ class Confiding(GLMEnvironment):
         return GLMEnvironment.problem(self, horizon)
 
 
-def _world(kind: type[GLMEnvironment], make: Any = make_environment) -> World:
+def _world(kind: type[GLMEnvironment], make: Any = make_environment) -> WorldCase:
     plain = make_environment(dim=3, arms=4, fewest=2, noise="bernoulli")
     values = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
-    return World(name=kind.__name__, environment=kind(**values), fewest=2, make=make)
+    return WorldCase(name=kind.__name__, environment=kind(**values), fewest=2, make=make)
 
 
 def _accepts_anything(**values: Any) -> GLMEnvironment:
@@ -160,7 +172,7 @@ FAULTS = [
 @pytest.mark.parametrize(
     ("name", "world"), [pytest.param(law, w, id=f"{law}-{w.name}") for law, w in FAULTS]
 )
-def test_the_law_catches_its_fault(name: str, world: World) -> None:
+def test_the_law_catches_its_fault(name: str, world: WorldCase) -> None:
     with pytest.raises(CheckFailed) as caught:
         LAWS[name](world)
     (failure,) = caught.value.failures

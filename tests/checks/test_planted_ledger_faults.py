@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kerchief.checks import CheckFailed, Ledgers, yield_ledger_checks
+from kerchief.checks import LEDGER_LAWS, CheckFailed, Ledgers
 from kerchief.core.errors import BudgetExceeded, UnsupportedEvent
 from kerchief.privacy import Cohort, Event, Guarantee, MemoryLedger, Nothing, Receipt, worst_case
 from kerchief.privacy.receipts import Charge
 
-LAWS = dict(yield_ledger_checks())
+LAWS = {law.name: law for law in LEDGER_LAWS}
 
 
 def _scaled(spent: Guarantee, factor: float) -> Guarantee:

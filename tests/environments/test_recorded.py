@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from kerchief.checks import World, yield_environment_checks
+from kerchief.checks import ENVIRONMENT_LAWS, WorldCase
 from kerchief.checks.errors import Law
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValue
@@ -23,7 +23,7 @@ from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.simulation import simulate
 
 ROOT = Stream.of(seed=3, replicate=0)
-SMALL = World(name="table_two", environment=table_two(radius=2.0, horizon=256), fewest=20)
+SMALL = WorldCase(name="table_two", environment=table_two(radius=2.0, horizon=256), fewest=20)
 
 
 def recorded(world: GLMEnvironment) -> Recorded:
@@ -76,11 +76,8 @@ def test_the_draws_follow_one_another_as_published() -> None:
     np.testing.assert_allclose(found.direction, corner / np.linalg.norm(corner), rtol=2e-7)
 
 
-@pytest.mark.parametrize(
-    "law",
-    [pytest.param(law, id=name.replace(" ", "_")) for name, law in yield_environment_checks()],
-)
-def test_recorded_worlds_keep_the_laws(law: Law[World]) -> None:
+@pytest.mark.parametrize("law", ENVIRONMENT_LAWS, ids=str)
+def test_recorded_worlds_keep_the_laws(law: Law[WorldCase]) -> None:
     law(SMALL)
 
 

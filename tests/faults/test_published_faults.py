@@ -18,16 +18,14 @@ import pytest
 from jax import Array
 
 from kerchief.checks import (
+    BANDIT_LAWS,
+    LEDGER_LAWS,
+    PRIVATIZER_LAWS,
     Case,
     CheckFailed,
     Ledgers,
-    PhasedCase,
-    Protocol,
-    protocols,
-    yield_ledger_checks,
-    yield_phased_checks,
-    yield_policy_checks,
-    yield_privatizer_checks,
+    PrivatizerCase,
+    privatizer_cases,
 )
 from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Fitted, Tree
 from kerchief.core.errors import KerchiefError
@@ -51,6 +49,7 @@ from kerchief.privatizers import TRUSTS, CohortSums, PrefixSums, Protection, pro
 from kerchief.privatizers.fits import Fits, History
 from kerchief.privatizers.registry import PrivatizerEntry
 from kerchief.roles import Bandit
+from kerchief.roles.arrange import Arranged, arrange
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 FAULTS: dict[str, Callable[[], str]] = {}
@@ -67,10 +66,10 @@ def fault(name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
     return add
 
 
-def by_law(laws: Any, law: str, subject: Any) -> str:
+def by_law(laws: Mapping[str, Any], law: str, subject: Any) -> str:
     """The law that the subject breaks; nothing if it does not."""
     try:
-        dict(laws)[law](subject)
+        laws[law](subject)
     except CheckFailed as caught:
         return caught.failures[0].law
     return "nothing"
@@ -87,25 +86,25 @@ def by_refusal(call: Callable[[], object]) -> str:
 
 def sums(
     trust: str, build: Callable[[Gaussian, BoundedSum], Gaussian], *, epsilon: float = 4.0
-) -> Protocol:
+) -> PrivatizerCase:
     """Sums under a trust, with noise that is built otherwise."""
 
     def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
         plain: Any = TRUSTS[trust].make(query, noise_multiplier, horizon)
         return plain.with_noise(lambda noise: build(noise, query))  # type: ignore[no-any-return]
 
-    return Protocol.of(
+    return PrivatizerCase.of(
         trust, PrivatizerEntry(make=make, summary="a planted fault"), epsilon=epsilon
     )
 
 
-def fits(kind: type[Fits]) -> Protocol:
+def fits(kind: type[Fits]) -> PrivatizerCase:
     """Fits under joint trust, by another privatizer."""
 
     def make(loss: Any, noise_multiplier: float, horizon: int) -> Fits:
         return kind(**vars(Fits.of(loss, noise_multiplier=noise_multiplier, horizon=horizon)))
 
-    return list(protocols("joint", dataclasses.replace(TRUSTS["joint"], fit=make)))[1]
+    return list(privatizer_cases("joint", dataclasses.replace(TRUSTS["joint"], fit=make)))[1]
 
 
 def linucb(query: type[Regression]) -> Case:
@@ -132,7 +131,9 @@ def rare(kind: type[RarelySwitching], **changed: type) -> Case:
     )
 
 
-POLICY, PRIVATIZER = dict(yield_policy_checks()), dict(yield_privatizer_checks())
+POLICY, PRIVATIZER, LEDGER = (
+    {law.name: law for law in laws} for laws in (BANDIT_LAWS, PRIVATIZER_LAWS, LEDGER_LAWS)
+)
 CHARGED, MOVES = "noise is what was charged", "one user moves a release by the sensitivity at most"
 BOUND, CLIP = "statistics obey their bound", "clipping holds beyond the domain"
 SHOWS, COMPOSE = "one user shows in releases alone", "charges compose to the guarantee"
@@ -147,7 +148,7 @@ def _half_of_it() -> str:
         def sensitivity(self) -> float:
             return self.clip
 
-    return by_law(POLICY.items(), BOUND, rare(RarelySwitching, loss=Half))
+    return by_law(POLICY, BOUND, rare(RarelySwitching, loss=Half))
 
 
 @fault("the classical formula beyond its range")
@@ -158,7 +159,7 @@ def _classical() -> str:
         multiplier = math.sqrt(2 * math.log(1.25 / 1e-5)) / 20
         return Gaussian.of(noise_multiplier=multiplier, sensitivity=query.sensitivity)
 
-    return by_law(PRIVATIZER.items(), COMPOSE, sums("local", build, epsilon=20.0))
+    return by_law(PRIVATIZER, COMPOSE, sums("local", build, epsilon=20.0))
 
 
 @fault("noise without a sensitivity")
@@ -168,7 +169,7 @@ def _without_sensitivity() -> str:
     def build(noise: Gaussian, query: BoundedSum) -> Gaussian:
         return Gaussian(std=math.sqrt(math.log(2.5 / 1e-5)) / 4.0, sensitivity=1.0)
 
-    return by_law(PRIVATIZER.items(), CHARGED, sums("local", build))
+    return by_law(PRIVATIZER, CHARGED, sums("local", build))
 
 
 @fault("a pair released as if each half were alone")
@@ -180,7 +181,7 @@ def _a_pair() -> str:
         def sensitivity(self) -> float:
             return max(math.sqrt(2) * self.norm**2, 2 * self.norm * self._largest_reward)
 
-    return by_law(POLICY.items(), BOUND, linucb(Halves))
+    return by_law(POLICY, BOUND, linucb(Halves))
 
 
 @fault("a spectral norm for a Frobenius norm")
@@ -192,7 +193,7 @@ def _spectral() -> str:
         def sensitivity(self) -> float:
             return self.norm**2
 
-    return by_law(POLICY.items(), BOUND, rare(RarelySwitching, curvature=Spectral))
+    return by_law(POLICY, BOUND, rare(RarelySwitching, curvature=Spectral))
 
 
 @fault("a gradient that is longer than its bound")
@@ -203,7 +204,7 @@ def _long_gradient() -> str:
         def gradients(self, rows: Array, point: Array) -> Array:
             return GLMLoss(**{**vars(self), "clip": 3 * self.clip}).gradients(rows, point)
 
-    return by_law(POLICY.items(), BOUND, rare(RarelySwitching, loss=Long))
+    return by_law(POLICY, BOUND, rare(RarelySwitching, loss=Long))
 
 
 @fault("one noise for hundreds of rounds")
@@ -216,7 +217,7 @@ def _one_noise() -> str:
             return Gaussian.add(self, vector, stream.at(DEVICE, round=0))
 
     protocol = sums("local", lambda noise, query: Once(**vars(noise)))
-    return by_law(PRIVATIZER.items(), CHARGED, protocol)
+    return by_law(PRIVATIZER, CHARGED, protocol)
 
 
 @fault("a node of the tree drawn again")
@@ -237,8 +238,8 @@ def _redrawn() -> str:
         plain = TRUSTS["joint"].make(query, noise_multiplier, horizon)
         return PrefixSums(query=query, schedule=plain.schedule, noise=Redrawn(**vars(tree)))
 
-    protocol = Protocol.of("joint", PrivatizerEntry(make=make, summary="a planted fault"))
-    return by_law(PRIVATIZER.items(), CHARGED, protocol)
+    protocol = PrivatizerCase.of("joint", PrivatizerEntry(make=make, summary="a planted fault"))
+    return by_law(PRIVATIZER, CHARGED, protocol)
 
 
 @fault("a refit the moment a user explores")
@@ -258,7 +259,7 @@ def _refit_at_once() -> str:
             wanted = RarelySwitching.due(self, state, clock)
             return {**wanted, "warm": getattr(self, "_explored", False)}
 
-    return by_law(POLICY.items(), SHOWS, rare(AtOnce))
+    return by_law(POLICY, SHOWS, rare(AtOnce))
 
 
 @fault("an average over those who took part")
@@ -274,7 +275,7 @@ def _own_membership() -> str:
             explored = (tally.rows[:, : self.query.dim] != 0).any(axis=1).sum()
             return dataclasses.replace(fitted, point=12 * fitted.point / explored), now
 
-    return by_law(PRIVATIZER.items(), MOVES, fits(Averaged))
+    return by_law(PRIVATIZER, MOVES, fits(Averaged))
 
 
 @fault("weights that are bounded on a good event alone")
@@ -287,7 +288,7 @@ def _good_event() -> str:
             weights = jnp.nan_to_num(jnp.atleast_1d(record.weight)).astype(x.dtype)
             return (weights[:, None] * svec(x[:, None] * x[None, :])[None, :]).ravel()
 
-    return by_law(POLICY.items(), CLIP, rare(RarelySwitching, curvature=Hopeful))
+    return by_law(POLICY, CLIP, rare(RarelySwitching, curvature=Hopeful))
 
 
 @fault("a reward that is bounded only with high probability")
@@ -299,7 +300,7 @@ def _unbounded_reward() -> str:
             wide = dataclasses.replace(self, low=-1e8, high=1e8)
             return Regression.encode(wide, record)
 
-    return by_law(POLICY.items(), CLIP, linucb(Trusting))
+    return by_law(POLICY, CLIP, linucb(Trusting))
 
 
 @fault("a client in two phases")
@@ -307,17 +308,17 @@ def _two_phases() -> str:
     """Clients are drawn anew in every phase, and phases are composed in parallel."""
 
     @struct
-    class DrawnAgain(Elimination):
+    class Again(Elimination):
         def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
             first, second, third, *rest = Elimination.phases(self, noise)
-            return (first, second, dataclasses.replace(third, first=second.first), *rest)
+            return first, second, dataclasses.replace(third, first=second.first), *rest
 
-    def make(problem: Any, mode: Any) -> DrawnAgain:
-        return DrawnAgain(**vars(POLICIES["pe"].build(problem, mode)))
+    def drawn_again(*given: Any, **named: Any) -> Arranged:
+        made = arrange(*given, **named)
+        return dataclasses.replace(made, policy=Again(**vars(made.policy)))
 
-    entry = dataclasses.replace(POLICIES["pe"], make=make)
-    case = PhasedCase(name="pe", entry=entry, trust="central")
-    return by_law(yield_phased_checks(), "one client moves one release", case)
+    case = Case.of("pe", POLICIES["pe"], "central", arrange=drawn_again)
+    return by_law(POLICY, "one client moves one release", case)
 
 
 @fault("floating-point noise called exact")
@@ -329,7 +330,7 @@ def _floats() -> str:
         idealized: ClassVar[bool] = False
 
     protocol = sums("local", lambda noise, query: Gilded(**vars(noise)))
-    return by_law(PRIVATIZER.items(), "idealized is honest", protocol)
+    return by_law(PRIVATIZER, "idealized is honest", protocol)
 
 
 @fault("overlapping cohorts taken for disjoint ones")
@@ -347,7 +348,7 @@ def _parallel() -> str:
             return max(costs, key=lambda cost: cost.epsilon) if costs else whole
 
     law = "overlapping cohorts add up"
-    return by_law(yield_ledger_checks(), law, Ledgers(open=Parallel))
+    return by_law(LEDGER, law, Ledgers(open=Parallel))
 
 
 @fault("constants of a theorem outside its range")
@@ -407,9 +408,9 @@ SOUND: list[tuple[Mapping[str, Any], str, Callable[[], Any]]] = [
     (POLICY, CLIP, lambda: rare(RarelySwitching, curvature=Gram)),
     (POLICY, SHOWS, lambda: rare(RarelySwitching)),
     (
-        dict(yield_phased_checks()),
+        POLICY,
         "one client moves one release",
-        lambda: PhasedCase(name="pe", entry=POLICIES["pe"], trust="central"),
+        lambda: Case.of("pe", POLICIES["pe"], "central"),
     ),
 ]
 

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
-from kerchief.checks import Case, CheckFailed, yield_policy_checks
+from kerchief.checks import BANDIT_LAWS, Case, CheckFailed
 from kerchief.core.contracts import Arms, Environment, Example, Outlook, Policy, Tree
 from kerchief.core.contracts import Release as Released
 from kerchief.core.errors import InvalidValue
@@ -25,11 +25,12 @@ from kerchief.policies.glm.greedy_descent import GreedyDescent, Model, Surprises
 from kerchief.policies.registry import POLICIES, Mode
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
+from kerchief.roles.arrange import arrange
 from kerchief.simulation import simulate
 
 Floats = NDArray[np.float64]
 Turns = Callable[[Policy, Environment, int], Iterator[tuple[Floats, int, float, Tree]]]
-LAWS = dict(yield_policy_checks())
+LAWS = {law.name: law for law in BANDIT_LAWS}
 LOGISTIC = make_environment(link="logistic", dim=3, arms=8, radius=1.5)
 
 
@@ -199,15 +200,17 @@ def test_noise_a_third_too_small_is_caught() -> None:
     with pytest.raises(AssertionError, match="surprises"):
         law(Case.of("faint", faint, "local"))
     with pytest.raises(CheckFailed, match="BudgetExceeded"):
-        LAWS["spent is what was promised"](Case.of("faint", entry, "local", protect=_faintly))
+        LAWS["charged is what was promised"](Case.of("faint", entry, "local", arrange=_faintly))
 
 
 def _faintly(*given: Any, **named: Any) -> Any:
     """Two thirds of the noise that the promise asks for."""
-    return {
+    made = arrange(*given, **named)
+    faint = {
         name: privatizer.with_noise(lambda noise: dataclasses.replace(noise, std=2 / 3 * noise.std))
-        for name, privatizer in protect(*given, **named).items()
+        for name, privatizer in made.privatizers.items()
     }
+    return dataclasses.replace(made, privatizers=faint)
 
 
 def _regret(policy: Policy, world: Environment, promise: Guarantee, horizon: int) -> float:

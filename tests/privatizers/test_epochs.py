@@ -13,7 +13,7 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.checks import Protocol, yield_privatizer_checks
+from kerchief.checks import PRIVATIZER_LAWS, PrivatizerCase
 from kerchief.checks.errors import Broken, Law
 from kerchief.checks.privatizer import noise_has_the_stated_deviation, noise_is_what_was_charged
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
@@ -302,22 +302,20 @@ class TestTwin:
         assert long.factor.parts[: len(short.seeds)] == short.factor.parts
 
 
-def protocol(make: Any = epochs) -> Protocol:
+def protocol(make: Any = epochs) -> PrivatizerCase:
     """Short epochs, so that the laws' few releases cross two borders."""
     entry = dataclasses.replace(CONTINUALS["doubling"], make=make)
-    return dataclasses.replace(Protocol.of("joint", entry), name="joint, doubling")
+    return dataclasses.replace(PrivatizerCase.of("joint", entry), name="joint, doubling")
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    "law", [pytest.param(law, id=name.replace(" ", "_")) for name, law in yield_privatizer_checks()]
-)
-def test_every_law_of_privatizers(law: Law[Protocol]) -> None:
+@pytest.mark.parametrize("law", PRIVATIZER_LAWS, ids=str)
+def test_every_law_of_privatizers(law: Law[PrivatizerCase]) -> None:
     law(protocol())
 
 
 @pytest.mark.parametrize("law", [noise_has_the_stated_deviation, noise_is_what_was_charged])
-def test_noise_a_third_too_small_is_caught(law: Law[Protocol]) -> None:
+def test_noise_a_third_too_small_is_caught(law: Law[PrivatizerCase]) -> None:
     @dataclasses.dataclass(frozen=True)
     class Faint:
         inner: ContinualNoise

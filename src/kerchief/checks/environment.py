@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from kerchief.checks.errors import Law, expect, laws_of, same
+from kerchief.checks.errors import expect, law, same
 from kerchief.checks.histories import (
     DRAWS,
     ROUNDS,
-    World,
+    WorldCase,
     arms_met,
     everything,
     history,
@@ -26,7 +26,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS, link_named
 from kerchief.environments import CONTEXTS, NOISES, make_environment
 
-__all__ = ["World", "environment_cases", "yield_environment_checks"]
+__all__ = ["ENVIRONMENT_LAWS", "WorldCase", "environment_cases"]
 
 _ARMS, _FEWEST = 4, 2
 # Worlds are drawn in float32.
@@ -48,48 +48,37 @@ _BAD: tuple[Mapping[str, Any], ...] = (
 )
 
 
-def environment_cases() -> Iterator[World]:
+def environment_cases() -> Iterator[WorldCase]:
     """Every link with every source of contexts and every law of rewards, with masks."""
     for link, contexts, noise in itertools.product(LINKS, CONTEXTS, NOISES):
         made = make_environment(
             link=link, contexts=contexts, dim=3, arms=_ARMS, fewest=_FEWEST, noise=noise
         )
         name = f"{link}-{contexts}-{noise}"
-        yield World(name=name, environment=made, fewest=_FEWEST, make=make_environment)
+        yield WorldCase(name=name, environment=made, fewest=_FEWEST, make=make_environment)
 
 
-def yield_environment_checks() -> Iterator[tuple[str, Law[World]]]:
-    """Name and function of every law of an environment; each takes a `World`."""
-    return laws_of(
-        same_seed_same_world,
-        arms_keep_the_declared_norm,
-        masks_leave_enough_arms,
-        rewards_keep_their_range,
-        rewards_have_the_right_mean,
-        regret_is_zero_for_the_best_arm,
-        policies_meet_the_same_arms,
-        problem_is_public_and_consistent,
-        bad_values_are_refused,
-    )
-
-
-def same_seed_same_world(world: World) -> None:
+@law(cheap=True)
+def same_seed_same_world(world: WorldCase) -> None:
     """One seed gives one world and one history, bit for bit; another gives another."""
     first, again, other = everything(world)[0], history(world, 3), history(world, 4)
     expect(same(first, again), seen="two histories at one seed", expected="one")
     expect(not same(first, other), seen="one history at two seeds", expected="two")
 
 
-def arms_keep_the_declared_norm(world: World) -> None:
+@law(when=lambda world: world.featured, cheap=True)
+def arms_keep_the_declared_norm(world: WorldCase) -> None:
     """Features are finite and within the norm, also for the rarest draws."""
-    bound = world.environment.problem(ROUNDS).norm * (1 + _ROUNDING)
+    facts: Any = world.environment.problem(ROUNDS)
+    bound = facts.norm * (1 + _ROUNDING)
     for seen in everything(world):
         norms = np.linalg.norm(np.asarray(seen.arms.features, np.float64), axis=-1)
         worst = float(norms.max())
         expect(worst <= bound, seen=f"a norm of {worst}", expected=f"at most {bound}")
 
 
-def masks_leave_enough_arms(world: World) -> None:
+@law(when=lambda world: world.contextual, cheap=True)
+def masks_leave_enough_arms(world: WorldCase) -> None:
     """Each user may choose from the declared number of arms at least, also for the rarest draws."""
     most = world.environment.problem(ROUNDS).arms
     for seen in everything(world):
@@ -102,7 +91,8 @@ def masks_leave_enough_arms(world: World) -> None:
         )
 
 
-def rewards_keep_their_range(world: World) -> None:
+@law(cheap=True)
+def rewards_keep_their_range(world: WorldCase) -> None:
     """Rewards lie in the declared range, unless their law is declared unbounded."""
     facts = world.environment.problem(ROUNDS)
     room = _ROUNDING * (facts.high - facts.low)
@@ -115,7 +105,8 @@ def rewards_keep_their_range(world: World) -> None:
             expect(inside, seen=spread, expected=f"within [{facts.low}, {facts.high}]")
 
 
-def rewards_have_the_right_mean(world: World) -> None:
+@law(when=lambda world: world.contextual)
+def rewards_have_the_right_mean(world: WorldCase) -> None:
     """Mean rewards differ by the regret, and are the link of the score where there is one.
 
     20000 draws for the best and the worst arm; Hoeffding's bound at 1e-6 each.
@@ -138,7 +129,8 @@ def rewards_have_the_right_mean(world: World) -> None:
         expect(close, seen=f"a mean reward of {means[best]}", expected=f"{mean}, by the link")
 
 
-def regret_is_zero_for_the_best_arm(world: World) -> None:
+@law(when=lambda world: world.featured, cheap=True)
+def regret_is_zero_for_the_best_arm(world: WorldCase) -> None:
     """No arm has negative regret among the allowed, and some allowed arm has none."""
     for seen in everything(world):
         regrets = np.where(seen.arms.allowed, np.asarray(seen.regret, np.float64), np.inf)
@@ -149,31 +141,50 @@ def regret_is_zero_for_the_best_arm(world: World) -> None:
         )
 
 
-def policies_meet_the_same_arms(world: World) -> None:
+@law(when=lambda world: world.contextual, cheap=True)
+def policies_meet_the_same_arms(world: WorldCase) -> None:
     """What is played changes nothing in the arms that come later."""
     first, other = (arms_met(world, action) for action in (0, 1))
     expect(same(first, other), seen="arms that follow the actions", expected="the same arms")
 
 
-def problem_is_public_and_consistent(world: World) -> None:
+@law(cheap=True)
+def problem_is_public_and_consistent(world: WorldCase) -> None:
     """The public facts come from the horizon alone and fit what the world shows."""
     environment = world.environment
     taken = list(inspect.signature(environment.problem).parameters)
     expect(taken == ["horizon"], seen=f"problem({taken})", expected="problem(horizon)")
     facts = environment.problem(ROUNDS)
-    shape = history(world, 7).arms.features.shape[1:]
     expect(environment.problem(ROUNDS) == facts, seen="other facts later", expected=facts)
-    expect(shape == (facts.arms, facts.dim), seen=shape, expected=(facts.arms, facts.dim))
-    sane = facts.norm > 0 and facts.radius > 0 and facts.low < facts.high
-    expect(sane and facts.horizon == ROUNDS, seen=facts, expected="positive bounds")
+    if world.featured:
+        shape = history(world, 7).arms.features.shape[1:]
+        expect(shape == (facts.arms, facts.dim), seen=shape, expected=(facts.arms, facts.dim))
+    right = facts.low < facts.high and facts.horizon == ROUNDS
+    expect(right, seen=facts, expected="positive bounds, and this horizon")
 
 
-def bad_values_are_refused(world: World) -> None:
+@law(when=lambda world: world.make is not None, cheap=True)
+def bad_values_are_refused(world: WorldCase) -> None:
     """The factory answers impossible values with InvalidValue."""
-    for bad in _BAD if world.make is not None else ():
+    make: Any = world.make
+    for bad in _BAD:
         refused = False
         try:
-            world.make(**bad)  # type: ignore[misc]
+            make(**bad)
         except InvalidValue:
             refused = True
         expect(refused, seen=f"{bad} is accepted", expected="InvalidValue")
+
+
+ENVIRONMENT_LAWS = (
+    same_seed_same_world,
+    arms_keep_the_declared_norm,
+    masks_leave_enough_arms,
+    rewards_keep_their_range,
+    rewards_have_the_right_mean,
+    regret_is_zero_for_the_best_arm,
+    policies_meet_the_same_arms,
+    problem_is_public_and_consistent,
+    bad_values_are_refused,
+)
+"""Every law of a world."""

@@ -7,8 +7,8 @@ so that test runners show it as a failed test rather than as a crash.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from kerchief.core.errors import KerchiefError
 from kerchief.core.precision import double_precision
 
-__all__ = ["Broken", "CheckFailed", "Failure", "Law", "expect", "laws_of", "run_laws", "same"]
+__all__ = ["Broken", "CheckFailed", "Failure", "Law", "expect", "law", "laws_of", "same"]
 
 S = TypeVar("S")
 
@@ -62,16 +62,35 @@ class CheckFailed(KerchiefError, AssertionError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Law(Generic[S]):
-    """A named check of one kind of subject; calling it returns nothing or raises CheckFailed."""
+    """A named check of one kind of subject; calling it returns nothing or raises CheckFailed.
+
+    Attributes:
+        name: in plain words.
+        body: raises `Broken` where the law is broken.
+        when: which subjects it is about.
+        cheap: whether it looks without playing, so that it is for every subject every day.
+    """
 
     name: str
     body: Callable[[S], None]
+    when: Callable[[Any], bool] = lambda subject: True
+    cheap: bool = False
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.name
+
+    @property
+    def words(self) -> str:
+        """What it says, in one line."""
+        return (self.body.__doc__ or self.name).splitlines()[0]
 
     @double_precision
     def __call__(self, subject: S) -> None:
-        """Hold the subject to this law."""
+        """Hold the subject to this law, if the law is about it."""
         try:
-            self.body(subject)
+            if self.when(subject):
+                self.body(subject)
         except Broken as broken:
             fault = Failure(law=self.name, seen=broken.seen, expected=broken.expected)
             raise CheckFailed(str(subject), [fault]) from broken
@@ -82,28 +101,25 @@ class Law(Generic[S]):
             raise CheckFailed(str(subject), [fault]) from error
 
 
-def laws_of(*bodies: Callable[[S], None]) -> Iterator[tuple[str, Law[S]]]:
+class Enacts(Protocol):
+    """Makes a function a law."""
+
+    def __call__(self, body: Callable[[S], None]) -> Law[S]:
+        """The law, named after the function."""
+
+
+def law(*, when: Callable[[Any], bool] = lambda subject: True, cheap: bool = False) -> Enacts:
+    """Make a function a law, named after it."""
+
+    def make(body: Callable[[S], None]) -> Law[S]:
+        return Law(name=body.__name__.replace("_", " "), body=body, when=when, cheap=cheap)
+
+    return make
+
+
+def laws_of(*bodies: Callable[[S], None], cheap: bool = False) -> tuple[Law[S], ...]:
     """Name each law after its function."""
-    for body in bodies:
-        name = body.__name__.replace("_", " ")
-        yield name, Law(name=name, body=body)
-
-
-def run_laws(
-    subject: Any, laws: Iterable[tuple[str, Law[Any]]], *, expected_failures: Mapping[str, str]
-) -> list[Failure]:
-    """Hold a subject to every law; an expected failure (law: reason) must fail, or is reported."""
-    failures: list[Failure] = []
-    for name, law in laws:
-        try:
-            law(subject)
-        except CheckFailed as failed:
-            failures += [] if name in expected_failures else failed.failures
-        else:
-            if name in expected_failures:
-                seen = f"it holds, though it was expected to fail: {expected_failures[name]}"
-                failures.append(Failure(law=name, seen=seen, expected="a failure"))
-    return failures
+    return tuple(law(cheap=cheap)(body) for body in bodies)
 
 
 def expect(holds: object, *, seen: object, expected: object) -> None:

@@ -12,15 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Environment
+from kerchief.core.contracts import Arms, Clock
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
+from kerchief.environments.population import Population
+from kerchief.simulation.run import AnyEnvironment
 
 __all__ = [
     "DRAWS",
     "ROUNDS",
-    "Seen",
-    "World",
+    "History",
+    "WorldCase",
     "arms_met",
     "everything",
     "history",
@@ -32,7 +35,7 @@ _USUAL, _LEAST, _MOST = range(3)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class World:
+class WorldCase:
     """An environment under test.
 
     Attributes:
@@ -43,13 +46,23 @@ class World:
     """
 
     name: str
-    environment: Environment
+    environment: AnyEnvironment
     fewest: int = 1
     make: Callable[..., object] | None = None
 
     def __str__(self) -> str:
         """The name."""
         return f"the world {self.name}"
+
+    @property
+    def contextual(self) -> bool:
+        """Whether users bring arms."""
+        return self.featured and not isinstance(self.environment, Population)
+
+    @property
+    def featured(self) -> bool:
+        """Whether actions have features."""
+        return not isinstance(self.environment.problem(ROUNDS), ContextFreeProblem)
 
 
 @struct
@@ -77,7 +90,7 @@ def _words(dice: _Dice, blocks: int) -> tuple[Array, ...]:
 
 
 @struct
-class Seen:
+class History:
     """What happened in many rounds of one world, and the truth behind it."""
 
     truth: Any
@@ -86,56 +99,88 @@ class Seen:
     regret: Array
 
 
-def history(world: World, seed: int, kind: int = _USUAL) -> Seen:
+def history(world: WorldCase, seed: int, kind: int = _USUAL) -> History:
     """Many rounds of one world, under one kind of randomness."""
     stream = dataclasses.replace(_Dice.of(seed=seed, replicate=0), kind=jnp.uint32(kind))
-    seen: Seen = _history(world.environment, stream)
+    seen: History = _history(world.environment, stream)
     return seen
 
 
 @lru_cache(maxsize=64)
-def everything(world: World) -> tuple[Seen, ...]:
+def everything(world: WorldCase) -> tuple[History, ...]:
     """An ordinary history, and those of the rarest draws."""
     return tuple(history(world, 3, kind) for kind in (_USUAL, _LEAST, _MOST))
 
 
-def _history(environment: Environment, stream: Stream) -> Seen:
+def _history(environment: Any, stream: Stream) -> History:
     truth = environment.init(stream.at(WORLD))
+    if isinstance(environment, Population):
+        return _phases(environment, truth, stream)
 
     def one(round: Array) -> tuple[Arms, Array, Array]:
-        arms = environment.arms(truth, _clock(round), stream.at(ARMS, round=round))
-        actions = jnp.arange(arms.allowed.shape[0])
-        reward = environment.reward(truth, arms, actions[-1], stream.at(REWARD, round=round))
-        regret = jax.vmap(lambda action: environment.regret(truth, arms, action))(actions)
+        clock = _clock(round)
+        arms = environment.arms(truth, clock, stream.at(ARMS, round=round))
+        actions = _actions(environment, arms)
+        at = stream.at(REWARD, round=round)
+        reward = environment.reward(truth, arms, actions[-1], clock, at)
+        regret = jax.vmap(lambda action: environment.regret(truth, arms, action, clock))(actions)
         return arms, reward, regret
 
     arms, reward, regret = jax.vmap(one)(jnp.arange(ROUNDS, dtype=jnp.int32))
-    return Seen(truth=truth, arms=arms, reward=reward, regret=regret)
+    return History(truth=truth, arms=arms, reward=reward, regret=regret)
 
 
-def mean_reward(world: World, truth: Any, arms: Arms, action: int) -> float:
+def _actions(environment: Any, arms: Arms) -> Array:
+    """All arms, or some points of a domain, each a question of its own."""
+    if arms.allowed.shape[0]:
+        return jnp.arange(arms.allowed.shape[0])
+    problem = environment.problem(ROUNDS)
+    if problem.arms:
+        return jnp.arange(problem.arms)
+    corners = jnp.concatenate([jnp.eye(problem.dim), -jnp.eye(problem.dim)])
+    points: Array = jax.vmap(problem.domain.project)(corners)
+    return points[:, None, :]
+
+
+def _phases(population: Population, truth: Any, stream: Stream) -> History:
+    """What many clients saw of every action once, and the actions, one copy for each of them."""
+    count = truth.features.shape[0]
+
+    def one(client: Array) -> Array:
+        at = stream.at(REWARD, round=client)
+        return population.averages(truth, truth.features, jnp.ones(count, jnp.int32), at)
+
+    arms = Arms(features=truth.features[None], allowed=jnp.ones((1, count), bool))
+    regret = population.losses(truth)[None]
+    return History(truth=truth, arms=arms, reward=jax.vmap(one)(jnp.arange(ROUNDS)), regret=regret)
+
+
+def mean_reward(world: WorldCase, truth: Any, arms: Arms, action: int) -> float:
     """The mean of many rewards of one action."""
     rewards = _rewards(world.environment, truth, arms, jnp.int32(action))
     return float(np.asarray(rewards, np.float64).mean())
 
 
-def _rewards(environment: Environment, truth: Any, arms: Arms, action: Array) -> Array:
+def _rewards(environment: Any, truth: Any, arms: Arms, action: Array) -> Array:
     stream = _Dice.of(seed=6, replicate=0)
 
     def draw(round: Array) -> Array:
-        return environment.reward(truth, arms, action, stream.at(REWARD, round=round))
+        at = stream.at(REWARD, round=round)
+        reward: Array = environment.reward(truth, arms, action, _clock(round), at)
+        return reward
 
     return jax.vmap(draw)(jnp.arange(DRAWS))
 
 
-def arms_met(world: World, action: int) -> Arms:
+def arms_met(world: WorldCase, action: int) -> Arms:
     """The arms that users meet after one of them has played this action."""
     seen = everything(world)[0]
     first: Arms = jax.tree.map(lambda leaf: leaf[0], seen.arms)
     at = _Dice.of(seed=8, replicate=0).at(REWARD)
     chosen = jnp.int32(min(action, first.allowed.shape[0] - 1))
-    world.environment.reward(seen.truth, first, chosen, at)
-    world.environment.regret(seen.truth, first, chosen)
+    environment: Any = world.environment
+    environment.reward(seen.truth, first, chosen, _clock(0), at)
+    environment.regret(seen.truth, first, chosen, _clock(0))
     return history(world, 3).arms
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from kerchief.checks.errors import Law, expect, laws_of
+from kerchief.checks.errors import expect, laws_of
 from kerchief.core.errors import (
     BudgetExceeded,
     CapacityExceeded,
@@ -35,7 +35,7 @@ from kerchief.privacy import (
 )
 from kerchief.privacy.receipts import Charge, read_ledger
 
-__all__ = ["Ledgers", "yield_ledger_checks"]
+__all__ = ["LEDGER_LAWS", "Ledgers"]
 
 _BUDGET = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.CENTRAL)
 _ALL, _EARLY, _LATE = (Cohort(first=a, last=b) for a, b in ((0, 100), (0, 50), (50, 100)))
@@ -59,25 +59,6 @@ class Ledgers:
     def __str__(self) -> str:
         """The maker's name."""
         return getattr(self.open, "__name__", "the ledger")
-
-
-def yield_ledger_checks() -> Iterator[tuple[str, Law[Ledgers]]]:
-    """Name and function of every law of a ledger; each takes `Ledgers`."""
-    return laws_of(
-        nothing_costs_nothing,
-        no_privacy_costs_everything,
-        unknown_events_are_refused_at_any_depth,
-        order_of_charges_is_irrelevant,
-        disjoint_cohorts_take_the_worst,
-        overlapping_cohorts_add_up,
-        more_charges_never_cost_less,
-        refusal_leaves_no_trace,
-        bills_are_paid_whole_or_not_at_all,
-        settling_only_lowers_and_only_once,
-        charges_come_first,
-        written_ledgers_read_back,
-        another_accountant_agrees,
-    )
 
 
 def nothing_costs_nothing(ledgers: Ledgers) -> None:
@@ -244,3 +225,22 @@ def _expect_raises(
     expect(isinstance(raised, kind), seen=repr(raised), expected=f"{kind.__name__} for {act}")
     after = ledger.receipts, ledger.spent(), ledger.remaining()
     expect(before == after, seen=f"{len(after[0])} receipts, {after[1]}", expected="no trace")
+
+
+LEDGER_LAWS = laws_of(
+    nothing_costs_nothing,
+    no_privacy_costs_everything,
+    unknown_events_are_refused_at_any_depth,
+    order_of_charges_is_irrelevant,
+    disjoint_cohorts_take_the_worst,
+    overlapping_cohorts_add_up,
+    more_charges_never_cost_less,
+    refusal_leaves_no_trace,
+    bills_are_paid_whole_or_not_at_all,
+    settling_only_lowers_and_only_once,
+    charges_come_first,
+    written_ledgers_read_back,
+    another_accountant_agrees,
+    cheap=True,
+)
+"""Every law of a ledger."""

@@ -8,7 +8,6 @@ once in a million both ways) at fixed seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.checks import schedules, twins
-from kerchief.checks.errors import Law, expect, laws_of
+from kerchief.checks.errors import expect, laws_of
 from kerchief.checks.leakage import (
     attack,
     bill,
@@ -29,7 +28,7 @@ from kerchief.checks.leakage import (
 from kerchief.checks.learning import silenced
 from kerchief.checks.protocol import (
     ENDS,
-    Protocol,
+    PrivatizerCase,
     drawn_noise,
     noises_of,
     records,
@@ -46,7 +45,6 @@ from kerchief.checks.search import (
     lengths,
     many,
     widest,
-    wild_records,
 )
 from kerchief.checks.statistics import (
     ERROR,
@@ -60,7 +58,7 @@ from kerchief.core.random import Stream
 from kerchief.privacy import NonPrivate, epsilon_at
 from kerchief.privatizers import At
 
-__all__ = ["yield_privatizer_checks"]
+__all__ = ["PRIVATIZER_LAWS"]
 
 Floats = NDArray[np.float64]
 
@@ -69,26 +67,7 @@ _SAME = {"seed": 1, "replicate": 0}
 _PLACE = 3
 
 
-def yield_privatizer_checks() -> Iterator[tuple[str, Law[Protocol]]]:
-    """Name and function of every law of a privatizer; each takes a `Protocol`."""
-    yield from laws_of(
-        noise_has_mean_zero,
-        noise_has_the_stated_deviation,
-        noise_is_normal,
-        noise_is_what_was_charged,
-        successive_releases_differ_by_fresh_noise,
-        charges_compose_to_the_guarantee,
-        matrix_noise_is_isometric,
-        order_carries_nothing,
-        one_user_moves_a_release_by_the_sensitivity_at_most,
-        noise_off_gives_the_truth,
-    )
-    yield from schedules.yield_schedule_checks()
-    yield from twins.yield_twin_checks()
-    yield from laws_of(audit_finds_no_more_than_promised)
-
-
-def noise_has_mean_zero(protocol: Protocol) -> None:
+def noise_has_mean_zero(protocol: PrivatizerCase) -> None:
     """No coordinate of any release is shifted (normal test, 1e-6 over all coordinates)."""
     for noise in drawn_noise(protocol):
         copies, size = noise.draws.shape
@@ -97,7 +76,7 @@ def noise_has_mean_zero(protocol: Protocol) -> None:
         expect(worst <= room, seen=f"a mean of {worst}", expected=f"0, within {room}")
 
 
-def noise_has_the_stated_deviation(protocol: Protocol) -> None:
+def noise_has_the_stated_deviation(protocol: PrivatizerCase) -> None:
     """The deviation that a release states is the noise's; 2/3 and 3/2 of it are rejected.
 
     Chi-square tests on 150000 draws, each erring at most once in a million.
@@ -114,14 +93,14 @@ def noise_has_the_stated_deviation(protocol: Protocol) -> None:
         expect(verdict == [True, False, False], seen=seen, expected=f"{noise.stated} alone")
 
 
-def noise_is_normal(protocol: Protocol) -> None:
+def noise_is_normal(protocol: PrivatizerCase) -> None:
     """The noise has the shape of a normal law (Kolmogorov-Smirnov on 150000 draws, 1e-6)."""
     for noise in drawn_noise(protocol) if protocol.private else ():
         chance = normality(noise.draws, noise.stated)
         expect(chance >= ERROR, seen=f"a p-value of {chance}", expected=f"at least {ERROR}")
 
 
-def noise_is_what_was_charged(protocol: Protocol) -> None:
+def noise_is_what_was_charged(protocol: PrivatizerCase) -> None:
     """The noise that hides one user, over the query's sensitivity, is the charged multiplier.
 
     White-box: what the noise says of itself. Then what it does, over all releases together.
@@ -142,7 +121,7 @@ def noise_is_what_was_charged(protocol: Protocol) -> None:
     expect_noise_as_charged(noises, cost, rounded_sensitivity, turning=protocol.fits, alone=alone)
 
 
-def successive_releases_differ_by_fresh_noise(protocol: Protocol) -> None:
+def successive_releases_differ_by_fresh_noise(protocol: PrivatizerCase) -> None:
     """Between two releases there is noise that no earlier one has: as much as one user paid for.
 
     In simulation and in the exact twin; noise that is used again leaves less, or none. Chi-square
@@ -158,7 +137,7 @@ def successive_releases_differ_by_fresh_noise(protocol: Protocol) -> None:
         expect_fresh(twins.twin_noise(protocol), charged)
 
 
-def charges_compose_to_the_guarantee(protocol: Protocol) -> None:
+def charges_compose_to_the_guarantee(protocol: PrivatizerCase) -> None:
     """Every user's own charges compose to the promise, to 1e-6 and never above.
 
     Where the noise is a whole number of coins, to 2 %.
@@ -178,7 +157,7 @@ def charges_compose_to_the_guarantee(protocol: Protocol) -> None:
         expect(close, seen=f"user {user} pays {cost}", expected=promised.epsilon)
 
 
-def matrix_noise_is_isometric(protocol: Protocol) -> None:
+def matrix_noise_is_isometric(protocol: PrivatizerCase) -> None:
     """Off the diagonal a sum's matrix has half the variance, not the whole (chi-square, 1e-6)."""
     dim, apply = protocol.query.dim, protocol.private and not protocol.fits
     for noise in drawn_noise(protocol) if apply else ():
@@ -191,7 +170,7 @@ def matrix_noise_is_isometric(protocol: Protocol) -> None:
         expect(not fits_deviation(beside, noise.stated), seen=seen, expected="unlike ones")
 
 
-def order_carries_nothing(protocol: Protocol) -> None:
+def order_carries_nothing(protocol: PrivatizerCase) -> None:
     """Reports in any order lead to the same release, with the same noise, up to rounding."""
     privatizer, rng = protocol.build(), np.random.default_rng(5)
     encoded, root = statistics(protocol.query, records(protocol.query, 12)), Stream.of(**_SAME)
@@ -204,7 +183,7 @@ def order_carries_nothing(protocol: Protocol) -> None:
     expect(gap <= room, seen=f"releases that differ by {gap}", expected="one for every order")
 
 
-def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: Protocol) -> None:
+def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: PrivatizerCase) -> None:
     """With the same noise, whatever one user sends moves each sum by the sensitivity at most.
 
     The user is replaced by wild records, by ordinary ones and by one that says nothing. A release
@@ -220,7 +199,7 @@ def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: Protocol) -> N
         return transcript(protocol, privatizer, changed).ravel()
 
     ordinary = np.stack([np.append(user.features, user.reward) for user in users])
-    rows = np.concatenate([ordinary, 0 * ordinary, wild_records(box)])
+    rows = np.concatenate([ordinary, 0 * ordinary, box.wild()])
     shown = many(told_with)(rows, NOWHERE)
     moves = (shown - shown[_PLACE]).reshape(len(rows), -1, _width(protocol))
     wider = protocol.step * math.sqrt(_width(protocol))
@@ -229,7 +208,7 @@ def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: Protocol) -> N
     expect(farthest <= room, seen=f"a move of {farthest}", expected=f"at most {bound}")
 
 
-def noise_off_gives_the_truth(protocol: Protocol) -> None:
+def noise_off_gives_the_truth(protocol: PrivatizerCase) -> None:
     """With noise of deviation zero every sum that is told is the exact one, over all so far."""
     users = records(protocol.query, ENDS[-1])
     encoded = statistics(protocol.query, users)
@@ -245,7 +224,7 @@ def noise_off_gives_the_truth(protocol: Protocol) -> None:
         expect(count == end - start, seen=f"a count of {count}", expected=end - start)
 
 
-def audit_finds_no_more_than_promised(protocol: Protocol) -> None:
+def audit_finds_no_more_than_promised(protocol: PrivatizerCase) -> None:
     """The best threshold attacker on the two worst records proves no more than was promised.
 
     The attacker weighs all releases as their noise deserves. An alarm, not a proof: of 30000 copies
@@ -264,7 +243,7 @@ def audit_finds_no_more_than_promised(protocol: Protocol) -> None:
     expect(proved <= promised, seen=f"an attacker proves {proved:.3f}", expected=f"{promised}")
 
 
-def _scores(protocol: Protocol, row: Floats, seed: int) -> Floats:
+def _scores(protocol: PrivatizerCase, row: Floats, seed: int) -> Floats:
     """The sums told in many copies in which this user comes first, weighed and added up."""
     users = [_box(protocol).record(jnp.asarray(row)), *records(protocol.query, ENDS[-1])[1:]]
     releases = released_by_many(protocol, protocol.brief(), users, seed=seed)
@@ -273,7 +252,7 @@ def _scores(protocol: Protocol, row: Floats, seed: int) -> Floats:
     return weighed
 
 
-def _encode(protocol: Protocol) -> Encode:
+def _encode(protocol: PrivatizerCase) -> Encode:
     """What a record adds to a sum that is told."""
     query, start, box = protocol.query, protocol.start, _box(protocol)
 
@@ -287,11 +266,31 @@ def _encode(protocol: Protocol) -> Encode:
     return many(one)
 
 
-def _width(protocol: Protocol) -> int:
+def _width(protocol: PrivatizerCase) -> int:
     """Length of a sum that is told."""
     return int(protocol.query.dim if protocol.fits else protocol.query.size)
 
 
-def _box(protocol: Protocol) -> Box:
+def _box(protocol: PrivatizerCase) -> Box:
     query = protocol.query
     return Box(dim=query.dim, norm=query.norm, low=query.low, high=query.high)
+
+
+PRIVATIZER_LAWS = (
+    *laws_of(
+        noise_has_mean_zero,
+        noise_has_the_stated_deviation,
+        noise_is_normal,
+        noise_is_what_was_charged,
+        successive_releases_differ_by_fresh_noise,
+        matrix_noise_is_isometric,
+        order_carries_nothing,
+        one_user_moves_a_release_by_the_sensitivity_at_most,
+        noise_off_gives_the_truth,
+    ),
+    *laws_of(charges_compose_to_the_guarantee, cheap=True),
+    *schedules.SCHEDULE_LAWS,
+    *twins.TWIN_LAWS,
+    *laws_of(audit_finds_no_more_than_promised),
+)
+"""Every law of a privatizer."""

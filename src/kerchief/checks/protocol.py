@@ -21,16 +21,16 @@ from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
 from kerchief.privatizers import At, Privatizer
-from kerchief.privatizers.registry import Entry
+from kerchief.privatizers.registry import PrivatizerEntry
 
 __all__ = [
     "ENDS",
     "Noise",
-    "Protocol",
+    "PrivatizerCase",
     "clock_at",
     "drawn_noise",
     "noises_of",
-    "protocols",
+    "privatizer_cases",
     "records",
     "released",
     "released_by_many",
@@ -61,7 +61,7 @@ LOSS = GLMLoss(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Protocol:
+class PrivatizerCase:
     """A registered privatizer with a small query and a promise.
 
     Attributes:
@@ -79,7 +79,7 @@ class Protocol:
     horizon: int = 120
 
     @classmethod
-    def of(cls, trust: str, entry: Entry, *, epsilon: float = 4.0) -> Protocol:
+    def of(cls, trust: str, entry: PrivatizerEntry, *, epsilon: float = 4.0) -> PrivatizerCase:
         """The privatizer of a trust, at a promise where an audit has teeth."""
         private = trust != Trust.NONE
         return cls(
@@ -148,9 +148,9 @@ class Protocol:
         return max((float(one.step) for one in coins), default=0.0)
 
 
-def protocols(trust: str, entry: Entry) -> Iterator[Protocol]:
+def privatizer_cases(trust: str, entry: PrivatizerEntry) -> Iterator[PrivatizerCase]:
     """All that a trust's entry builds: the privatizer of sums and, if there is one, of fits."""
-    sums = Protocol.of(trust, entry)
+    sums = PrivatizerCase.of(trust, entry)
     yield sums
     if entry.fit is not None:
         name = f"the fits of {trust}"
@@ -182,7 +182,7 @@ def clock_at(round: int | Array) -> Clock:
     return Clock(round=jnp.asarray(round, jnp.int32), since={})
 
 
-def told(protocol: Protocol, release: Released) -> Any:
+def told(protocol: PrivatizerCase, release: Released) -> Any:
     """What a release tells, a row a sum: its total, or all gradient sums of its fit."""
     shown = release.point if protocol.fits else release.total
     return shown.reshape(
@@ -190,7 +190,9 @@ def told(protocol: Protocol, release: Released) -> Any:
     )
 
 
-def noises_of(protocol: Protocol, encoded: Floats, end: int, release: Released) -> list[Noise]:
+def noises_of(
+    protocol: PrivatizerCase, encoded: Floats, end: int, release: Released
+) -> list[Noise]:
     """What was added to each sum of a release after `end` users, whose leaves have a row a copy.
 
     A fit without noise is the minimizer, where what is left of the slope must be nothing.
@@ -209,7 +211,11 @@ def noises_of(protocol: Protocol, encoded: Floats, end: int, release: Released) 
 
 
 def released(
-    protocol: Protocol, privatizer: Privatizer, encoded: Floats, ends: tuple[int, ...], source: Any
+    protocol: PrivatizerCase,
+    privatizer: Privatizer,
+    encoded: Floats,
+    ends: tuple[int, ...],
+    source: Any,
 ) -> list[Released]:
     """Run the protocol by hand over encoded users, a row each, and release at these ends.
 
@@ -230,7 +236,7 @@ def released(
     return releases
 
 
-def transcript(protocol: Protocol, privatizer: Privatizer, users: list[Example]) -> Array:
+def transcript(protocol: PrivatizerCase, privatizer: Privatizer, users: list[Example]) -> Array:
     """Everything that a run of one copy tells, a row a sum, always with the same noise."""
     root = Stream.of(seed=1, replicate=0)
     memory, tally = privatizer.open()
@@ -251,7 +257,7 @@ def _at(source: Any, place: int, round: int) -> Any:
 
 
 def released_by_many(
-    protocol: Protocol, privatizer: Privatizer, users: list[Example], *, seed: int
+    protocol: PrivatizerCase, privatizer: Privatizer, users: list[Example], *, seed: int
 ) -> list[Released]:
     """Run many independent copies of the protocol over the users and release at `ENDS`.
 
@@ -304,7 +310,7 @@ def _released(
 
 
 @lru_cache(maxsize=32)
-def drawn_noise(protocol: Protocol) -> tuple[Noise, ...]:
+def drawn_noise(protocol: PrivatizerCase) -> tuple[Noise, ...]:
     """The noise of each sum that is told, in many independent copies of the protocol."""
     users = records(protocol.query, ENDS[-1])
     encoded = statistics(protocol.query, users)

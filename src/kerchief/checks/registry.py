@@ -5,18 +5,22 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 from kerchief import policies
+from kerchief.checks.case import Case, small_home
 from kerchief.checks.errors import CheckFailed, Failure
-from kerchief.checks.fixture import Case
-from kerchief.core.links import LINKS
+from kerchief.core.errors import KerchiefError
 from kerchief.core.registry import Registry
-from kerchief.policies.registry import POLICIES, Entry
-from kerchief.privatizers import TRUSTS
+from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.policies import POLICIES, PolicyEntry
+from kerchief.privatizers import MECHANISMS_OF, TRUSTS
 
-__all__ = ["check_registry", "policy_cases", "policy_classes", "policy_modules"]
+__all__ = ["check_registry", "policy_classes", "policy_modules"]
+
+_CONTRACTS = (("act", "record", "update"), ("ask", "answer", "update"))
 
 
 def policy_modules(package: ModuleType = policies) -> Iterator[ModuleType]:
@@ -27,24 +31,27 @@ def policy_modules(package: ModuleType = policies) -> Iterator[ModuleType]:
 
 
 def policy_classes(modules: Iterable[ModuleType]) -> Iterator[type]:
-    """Every class defined there that acts, reports and updates: what bandits share does not."""
-    for module in modules:
-        for kind in vars(module).values():
-            whole = all(hasattr(kind, word) for word in ("act", "record", "update"))
-            plays = inspect.isclass(kind) and whole
-            if plays and kind.__module__ == module.__name__:
-                yield kind
+    """Every class defined there that fulfils a contract; what bandits share is a base of others."""
+    found = [
+        kind
+        for module in modules
+        for kind in vars(module).values()
+        if inspect.isclass(kind) and kind.__module__ == module.__name__ and _plays(kind)
+    ]
+    return (kind for kind in found if not any(_below(other, kind) for other in found))
 
 
-def policy_cases(registry: Registry[Entry] = POLICIES) -> Iterator[Case]:
-    """Every registered policy under every trust it declares."""
-    for name, entry in registry.items():
-        for trust in entry.trusts:
-            yield Case.of(name, entry, trust)
+def _plays(kind: type) -> bool:
+    return any(all(hasattr(kind, word) for word in words) for words in _CONTRACTS)
+
+
+def _below(other: type, kind: type) -> bool:
+    """Whether another one completes this one, which has no factory of its own."""
+    return other is not kind and issubclass(other, kind) and not hasattr(kind, "of")
 
 
 def check_registry(
-    modules: Iterable[ModuleType] | None = None, registry: Registry[Entry] = POLICIES
+    modules: Iterable[ModuleType] | None = None, registry: Registry[PolicyEntry] = POLICIES
 ) -> None:
     """Every policy class is registered, and every entry's facts are true.
 
@@ -53,34 +60,68 @@ def check_registry(
         registry: where they must be entered.
 
     Raises:
-        CheckFailed: a class is missing, or an entry names what does not exist.
+        CheckFailed: a class is missing, or an entry says what is not so.
 
     >>> check_registry()
     """
-    known = {entry.kind for _, entry in registry.items()}
+    known = {kind for _, entry in registry.items() for kind in entry.kinds}
     missing = [k for k in policy_classes(modules or policy_modules()) if k not in known]
     law = "every policy is registered"
     failures = [Failure(law=law, seen=k.__qualname__, expected="its entry") for k in missing]
     for name, entry in registry.items():
         failures += _untrue(name, entry, registry)
+    summaries = Counter(entry.summary for _, entry in registry.items())
+    failures += [
+        Failure(law="entries are true", seen=f"{count} entries: {text}", expected="one of its own")
+        for text, count in summaries.items()
+        if count > 1
+    ]
     if failures:
         raise CheckFailed(f"the registry of {registry.kind}", failures)
 
 
-def _untrue(name: str, entry: Entry, registry: Registry[Entry]) -> list[Failure]:
+def _untrue(name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]) -> list[Failure]:
     """What an entry says that is not so."""
-    built = type(Case.of(name, entry, "none").policy())
+    homes = entry.home is None or entry.home in set(ENVIRONMENTS)
+    trusts = bool(entry.trusts) and set(entry.trusts) <= set(TRUSTS)
+    words = trusts and all(
+        trust in entry.trusts and word in set(_words(trust)) for trust, word in entry.noises.items()
+    )
+    built = {_built(name, entry, world) for world in _worlds(entry)} if homes else set[str]()
+    wanted = {kind.__qualname__ for kind in entry.kinds}
     facts = {
-        f"{name} is built by its entry": (built is entry.kind, built.__qualname__),
-        f"{name} runs under known trusts": (
-            bool(entry.trusts) and set(entry.trusts) <= set(TRUSTS),
-            entry.trusts,
-        ),
+        f"{name} builds {sorted(wanted)}": (not homes or built == wanted, sorted(built)),
+        f"{name} runs under known trusts": (trusts, entry.trusts),
+        f"{name} names noises of its trusts": (not trusts or words, dict(entry.noises)),
         f"{name} has a parent": (entry.parent in set(registry), entry.parent),
-        f"{name} has a home": (entry.home is None or entry.home in LINKS, entry.home),
+        f"{name} has a home": (homes, entry.home),
+        f"{name} is said to be deployable only if it is no paper's own": (
+            not (entry.deployable and entry.noises),
+            dict(entry.noises),
+        ),
     }
     return [
         Failure(law="entries are true", seen=f"{seen}", expected=fact)
         for fact, (holds, seen) in facts.items()
         if not holds
     ]
+
+
+def _words(trust: str) -> Iterable[str]:
+    return next(words for kind, words in MECHANISMS_OF.items() if kind == trust)
+
+
+def _worlds(entry: PolicyEntry) -> list[str]:
+    """Its home; of what plays everywhere, a world of every kind."""
+    if len(entry.problems) == 1:
+        return [entry.home or "linear"]
+    return ["linear", "population", "chance", "quadratic"]
+
+
+def _built(name: str, entry: PolicyEntry, world: str) -> str:
+    """The class that is built for a world."""
+    try:
+        made = Case.of(name, entry, "none", environment=small_home(world)).arranged().policy
+    except KerchiefError as error:
+        return f"{error}"
+    return type(made).__qualname__

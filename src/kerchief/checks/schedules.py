@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.errors import Law, expect, laws_of
-from kerchief.checks.protocol import Protocol, clock_at
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Query, Released, Start, Tree
+from kerchief.checks.errors import expect, laws_of
+from kerchief.checks.protocol import PrivatizerCase, clock_at
+from kerchief.core.contracts import (
+    Arms,
+    Clock,
+    Example,
+    Outlook,
+    Policy,
+    Query,
+    Released,
+    Start,
+    Tree,
+)
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import make_environment
@@ -18,17 +28,12 @@ from kerchief.privacy import MemoryLedger
 from kerchief.privatizers import At, Every, OnDemand, Privatizer
 from kerchief.simulation.run import Run, simulate
 
-__all__ = ["yield_schedule_checks"]
+__all__ = ["SCHEDULE_LAWS"]
 
 _LIMIT, _ROUNDS = 3, 20
 
 
-def yield_schedule_checks() -> Iterator[tuple[str, Law[Protocol]]]:
-    """Name and function of every law of schedules."""
-    return laws_of(releases_fall_on_schedule, capacity_is_enforced)
-
-
-def releases_fall_on_schedule(protocol: Protocol) -> None:
+def releases_fall_on_schedule(protocol: PrivatizerCase) -> None:
     """Batches end exactly where their schedule says; whoever a release speaks about is charged."""
     privatizer, horizon = protocol.build(), protocol.horizon
     schedule, last = privatizer.schedule, horizon
@@ -44,7 +49,7 @@ def releases_fall_on_schedule(protocol: Protocol) -> None:
     expect(right, seen=f"a capacity of {capacity}", expected=f"one release a round, {horizon}")
 
 
-def capacity_is_enforced(protocol: Protocol) -> None:
+def capacity_is_enforced(protocol: PrivatizerCase) -> None:
     """A learner that always asks is served on demand as often as was paid for, and no more."""
     privatizer = _on_demand(protocol.build())
     served = _asked_every_round(protocol, privatizer).releases["asked"]
@@ -61,7 +66,7 @@ def _on_demand(privatizer: Privatizer) -> Privatizer:
 
 
 @struct
-class _Asker:
+class _Asker(Policy):
     """The least policy that asks after every round: it learns nothing from the answers."""
 
     query: Query = static()
@@ -74,9 +79,6 @@ class _Asker:
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         return ()
 
-    def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
-        return {"asked": True}
-
     def request(self, state: Tree, name: str) -> Start | None:
         return self.start
 
@@ -86,9 +88,6 @@ class _Asker:
     def refreshes(self, clock: Clock) -> Array | bool:
         return False
 
-    def publish(self, state: Tree) -> Tree:
-        return ()
-
     def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
         return jnp.argmax(arms.allowed)
 
@@ -96,7 +95,7 @@ class _Asker:
         return {"asked": Example(features=arms.features[action], reward=reward)}
 
 
-def _asked_every_round(protocol: Protocol, privatizer: Privatizer) -> Run:
+def _asked_every_round(protocol: PrivatizerCase, privatizer: Privatizer) -> Run:
     return simulate(
         policy=_Asker(query=protocol.query, start=protocol.start),
         privatizers={"asked": privatizer},
@@ -107,3 +106,10 @@ def _asked_every_round(protocol: Protocol, privatizer: Privatizer) -> Run:
         seed=1,
         ticks=1,
     )
+
+
+SCHEDULE_LAWS = (
+    *laws_of(releases_fall_on_schedule, cheap=True),
+    *laws_of(capacity_is_enforced),
+)
+"""Every law of schedules."""

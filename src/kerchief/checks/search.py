@@ -16,6 +16,7 @@ from kerchief.core.contracts import Example
 __all__ = [
     "NOWHERE",
     "Box",
+    "Cube",
     "Encode",
     "far_points",
     "lengths",
@@ -23,11 +24,10 @@ __all__ = [
     "spread",
     "widest",
     "wild_points",
-    "wild_records",
 ]
 
 Floats = NDArray[np.float64]
-# What the device sends, or its gradient at a point: one row a record.
+# What the device sends, or its gradient at a point: one row per record.
 Encode = Callable[[Floats, Floats], Floats]
 
 _ROWS = 256
@@ -72,6 +72,69 @@ class Box:
         pushed: Floats = features * (self.norm / np.maximum(length, 1e-300))
         return pushed
 
+    def first(self, rng: np.random.Generator, draws: int) -> Floats:
+        """Random points of the edge, with a few inside."""
+        features = self.edge(rng.normal(size=(draws, self.dim)))
+        features[: draws // 8] *= rng.uniform(size=(draws // 8, 1))
+        rewards = rng.choice([self.low, self.high, (self.low + self.high) / 2], size=draws)
+        return self.drawn(features, rewards, rng)
+
+    def near(self, rng: np.random.Generator, rows: Floats, step: float) -> Floats:
+        """Points of the edge like these."""
+        features = rows[:, : self.dim]
+        moved = self.edge(features + step * self.norm * rng.normal(size=features.shape))
+        return self.drawn(moved, rng.choice([self.low, self.high], size=len(moved)), rng)
+
+    def wild(self) -> Floats:
+        """Far beyond: long, endless or undefined features, rewards and weights."""
+        rng = np.random.default_rng(1)
+        kinds = [10.0, 1e30, np.inf, np.nan]
+        features = [self.edge(rng.normal(size=(40, self.dim))) * kind for kind in kinds]
+        mixed = self.edge(rng.normal(size=(40, self.dim)))
+        mixed[:, 0] = rng.choice([1e30, -1e30, np.nan, np.inf, -np.inf], size=40)
+        rewards = rng.choice([1e9, -1e9, np.nan, np.inf, -np.inf, self.low, self.high], size=200)
+        records = self.drawn(np.concatenate([*features, mixed]), rewards, rng)
+        shape = records[:, self.dim + 1 :].shape
+        records[:, self.dim + 1 :] = rng.choice(
+            [0, 1, -1, 1e9, np.nan, np.inf, -np.inf], size=shape
+        )
+        return records
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cube:
+    """The domain of a record that is some numbers in an interval: losses, or an answer."""
+
+    size: int
+    low: float
+    high: float
+
+    def record(self, row: Array) -> Any:
+        """The numbers."""
+        return row
+
+    def first(self, rng: np.random.Generator, draws: int) -> Floats:
+        """Corners and the middle of edges."""
+        ends = [self.low, self.high, (self.low + self.high) / 2]
+        rows: Floats = rng.choice(ends, size=(draws, self.size))
+        rows[:2] = [[self.low], [self.high]]
+        return rows
+
+    def near(self, rng: np.random.Generator, rows: Floats, step: float) -> Floats:
+        """Inside, like these."""
+        moved = rows + step * (self.high - self.low) * rng.normal(size=rows.shape)
+        inside: Floats = np.clip(moved, self.low, self.high)
+        return inside
+
+    def wild(self) -> Floats:
+        """Endless and undefined ones, with every sign."""
+        kinds = [0.0, 0.5, 10.0, 1e9, 1e30, 1e300, np.inf, np.nan]
+        rng = np.random.default_rng(1)
+        signs = rng.choice([-1.0, 1.0], size=(200, self.size))
+        rows: Floats = np.concatenate([[[-1.0], [1.0]] * np.ones(self.size), signs])
+        wild: Floats = rows * rng.choice(kinds, size=(len(rows), 1))
+        return wild
+
 
 def many(one: Callable[[Array, Array], Array], kind: type = np.float64) -> Encode:
     """Encode many records at once, in floats of this kind, with code compiled for one size."""
@@ -87,23 +150,18 @@ def many(one: Callable[[Array, Array], Array], kind: type = np.float64) -> Encod
 
 
 def widest(
-    encode: Encode, box: Box, point: Floats = NOWHERE, *, draws: int = 160
+    encode: Encode, domain: Any, point: Floats = NOWHERE, *, draws: int = 160
 ) -> tuple[float, Floats]:
     """The greatest distance found, and the pair of records that has it.
 
-    Half of the search is random points of the edge of the domain, with a few inside; the other half
-    climbs from the best pair by ever smaller steps.
+    Half of the search is points from all over the domain; the other half climbs from the best pair
+    by ever smaller steps.
     """
     rng = np.random.default_rng(0)
-    features = box.edge(rng.normal(size=(draws, box.dim)))
-    features[: draws // 8] *= rng.uniform(size=(draws // 8, 1))
-    rewards = rng.choice([box.low, box.high, (box.low + box.high) / 2], size=draws)
-    best = _best(encode, box.drawn(features, rewards, rng), point)
+    best = _best(encode, domain.first(rng, draws), point)
     for step in np.geomspace(0.5, 1e-3, 12):
-        near = np.repeat(best[1][:, : box.dim], draws // 2, axis=0)
-        moved = box.edge(near + step * box.norm * rng.normal(size=near.shape))
-        rewards = rng.choice([box.low, box.high], size=len(moved))
-        best = _best(encode, np.concatenate([best[1], box.drawn(moved, rewards, rng)]), point)
+        near = domain.near(rng, np.repeat(best[1], draws // 2, axis=0), step)
+        best = _best(encode, np.concatenate([best[1], near]), point)
     return best
 
 
@@ -128,20 +186,6 @@ def spread(points: Floats) -> float:
     """The greatest distance between two of the points; infinite if one is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         return float(_distances(points).max())
-
-
-def wild_records(box: Box) -> Floats:
-    """Records far beyond the domain: long, endless or undefined features, rewards and weights."""
-    rng = np.random.default_rng(1)
-    kinds = [10.0, 1e30, np.inf, np.nan]
-    features = [box.edge(rng.normal(size=(40, box.dim))) * kind for kind in kinds]
-    mixed = box.edge(rng.normal(size=(40, box.dim)))
-    mixed[:, 0] = rng.choice([1e30, -1e30, np.nan, np.inf, -np.inf], size=40)
-    rewards = rng.choice([1e9, -1e9, np.nan, np.inf, -np.inf, box.low, box.high], size=200)
-    records = box.drawn(np.concatenate([*features, mixed]), rewards, rng)
-    shape = records[:, box.dim + 1 :].shape
-    records[:, box.dim + 1 :] = rng.choice([0, 1, -1, 1e9, np.nan, np.inf, -np.inf], size=shape)
-    return records
 
 
 def far_points(dim: int) -> list[Floats]:

@@ -18,10 +18,11 @@ __all__ = [
     "ERROR",
     "at_most_as_often",
     "audited_epsilon",
-    "fits_chance",
+    "fits_chances",
     "fits_deviation",
     "fits_scale",
     "hoeffding",
+    "laplacity",
     "least_draws",
     "most_deviation",
     "normal_bound",
@@ -83,14 +84,17 @@ def fits_scale(draws: Floats, scale: float) -> bool:
     return bool(low <= ratio <= high)
 
 
-def fits_chance(successes: int, trials: int, chance: float) -> bool:
-    """Whether so many successes are compatible with this chance of one (exact binomial, `ERROR`).
+def fits_chances(successes: NDArray[np.bool_], chances: Floats) -> bool:
+    """Whether trials with chances of their own may have come out so (normal bound, `ERROR`).
 
-    >>> fits_chance(5, 100, 0.05), fits_chance(30, 100, 0.05), fits_chance(0, 1000, 0.05)
-    (True, False, False)
+    >>> coins = np.arange(4000) % 2 == 0
+    >>> fits_chances(coins, np.full(4000, 0.5)), fits_chances(coins, np.full(4000, 0.6))
+    (True, False)
     """
-    law = _stats().binom(trials, chance)
-    return bool(min(law.cdf(successes), law.sf(successes - 1)) >= ERROR / 2)
+    room = normal_bound() * math.sqrt(float((chances * (1 - chances)).sum())) + 1.0
+    # Trials count by the side on which their chance lies, so that opposite ones do not cancel.
+    sides = np.where(chances >= 0.5, 1.0, -1.0)
+    return bool(abs(float((sides * (successes - chances)).sum())) <= room)
 
 
 @cache
@@ -116,6 +120,11 @@ def _tells_apart(draws: int, factor: float) -> bool:
 def normality(draws: Floats, std: float) -> float:
     """The p-value of Kolmogorov and Smirnov's test for normal draws of this deviation."""
     return float(_stats().kstest(draws.ravel() / std, "norm").pvalue)
+
+
+def laplacity(draws: Floats, scale: float) -> float:
+    """The p-value of the same test for Laplace draws of this scale."""
+    return float(_stats().kstest(draws.ravel() / scale, "laplace").pvalue)
 
 
 def precision_range(draws: Floats, direction: Floats, tests: int = 1) -> tuple[float, float]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import jax
 import numpy as np
 
-from kerchief.checks.errors import Law, expect, laws_of
+from kerchief.checks.errors import expect, laws_of
 from kerchief.checks.leakage import bill, expect_noise_as_charged
 from kerchief.checks.protocol import (
     ENDS,
     Noise,
-    Protocol,
+    PrivatizerCase,
     drawn_noise,
     noises_of,
     records,
@@ -29,17 +28,12 @@ from kerchief.core.random import Stream
 from kerchief.privacy import MemoryLedger
 from kerchief.privatizers import Privatizer
 
-__all__ = ["refuses", "twin_noise", "yield_twin_checks"]
+__all__ = ["TWIN_LAWS", "refuses", "twin_noise"]
 
 _COPIES = 160
 
 
-def yield_twin_checks() -> Iterator[tuple[str, Law[Protocol]]]:
-    """Name and function of every law of twins."""
-    return laws_of(exact_twin_has_the_same_law, exact_twin_fits_the_budget, idealized_is_honest)
-
-
-def exact_twin_has_the_same_law(protocol: Protocol) -> None:
+def exact_twin_has_the_same_law(protocol: PrivatizerCase) -> None:
     """The twin's noise is normal, as it states, as it charges, and never less than the idealized.
 
     800 draws a release from a seeded source of bytes; chi-square (2/3 and 3/2 of what is stated
@@ -72,7 +66,7 @@ def _expect_stated(noise: Noise) -> None:
     expect(chance >= ERROR, seen=f"a p-value of {chance}", expected=f"at least {ERROR}")
 
 
-def exact_twin_fits_the_budget(protocol: Protocol) -> None:
+def exact_twin_fits_the_budget(protocol: PrivatizerCase) -> None:
     """The budget that pays for the idealized noise pays for the twin's."""
     if refuses(protocol):
         return
@@ -81,7 +75,7 @@ def exact_twin_fits_the_budget(protocol: Protocol) -> None:
         ledger.charge(charge.event, cohort=charge.cohort, capacity=charge.capacity)
 
 
-def idealized_is_honest(protocol: Protocol) -> None:
+def idealized_is_honest(protocol: PrivatizerCase) -> None:
     """Whatever says that it is not idealized adds exact noise and releases points of its grid."""
     plain = protocol.build()
     if refuses(protocol):
@@ -97,7 +91,7 @@ def idealized_is_honest(protocol: Protocol) -> None:
             _expect_points_of_a_grid(protocol, privatizer, source)
 
 
-def refuses(protocol: Protocol) -> bool:
+def refuses(protocol: PrivatizerCase) -> bool:
     """Whether it cannot be deployed: noisy fits to cohorts ask a device again and again."""
     if not (protocol.cohorts and protocol.private):
         return False
@@ -109,7 +103,7 @@ def refuses(protocol: Protocol) -> bool:
     return False
 
 
-def _expect_points_of_a_grid(protocol: Protocol, privatizer: Privatizer, source: Any) -> None:
+def _expect_points_of_a_grid(protocol: PrivatizerCase, privatizer: Privatizer, source: Any) -> None:
     encoded = statistics(protocol.query, records(protocol.query, 3))
     for noise in privatizer.noises:
         grid = getattr(noise, "grid", None)
@@ -121,7 +115,7 @@ def _expect_points_of_a_grid(protocol: Protocol, privatizer: Privatizer, source:
 
 
 @lru_cache(maxsize=32)
-def twin_noise(protocol: Protocol) -> tuple[Noise, ...]:
+def twin_noise(protocol: PrivatizerCase) -> tuple[Noise, ...]:
     """The noise of each sum that the exact twin tells, in some copies of the protocol."""
     twin = protocol.brief().exact()
     encoded = statistics(protocol.query, records(protocol.query, ENDS[-1]))
@@ -137,3 +131,10 @@ def twin_noise(protocol: Protocol) -> tuple[Noise, ...]:
 
 def _bytes(seed: int) -> object:
     return np.random.default_rng(seed).bytes
+
+
+TWIN_LAWS = (
+    *laws_of(exact_twin_has_the_same_law, idealized_is_honest),
+    *laws_of(exact_twin_fits_the_budget, cheap=True),
+)
+"""Every law of exact twins."""

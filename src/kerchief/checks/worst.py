@@ -21,10 +21,10 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.audits.canaries import Telltale
-from kerchief.checks.errors import expect
-from kerchief.checks.fixture import HORIZON, SEED, SEGMENT, WIDTH, Case
-from kerchief.checks.learning import silenced
-from kerchief.checks.reference_player import (
+from kerchief.checks.case import SEED, Case, asks, by_totals, policy_of
+from kerchief.checks.errors import expect, law
+from kerchief.checks.learning import summed
+from kerchief.checks.player import (
     USER,
     Retold,
     expect_same_public,
@@ -37,9 +37,6 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.binomial import Binomial
-from kerchief.mechanisms.one_bit import OneBit
-from kerchief.mechanisms.privunit import PrivUnitG
-from kerchief.mechanisms.shortlist import Shortlist
 from kerchief.privacy import Trust
 from kerchief.privatizers import Privatizer
 from kerchief.simulation.loop import Scene, advance, begin
@@ -58,8 +55,6 @@ Floats = NDArray[np.float64]
 _ROWS, _CLIMBS, _BRANCHES = 256, 6, 8
 # What float32 may add: models are float32.
 _ROUNDING = 1e-5
-# Whose reports are no sum of statistic and noise: there the noise is switched off.
-_UNSUMMED = (PrivUnitG, Shortlist, OneBit)
 
 
 @struct
@@ -86,6 +81,7 @@ class Found:
     branches: int
 
 
+@law(when=lambda case: by_totals(case) and asks(case))
 def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
     """Whatever arms, mask and reward one user brings, sums move by the sensitivity at most.
 
@@ -95,7 +91,7 @@ def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
     fit, moves by no more than that, and nothing else that is public moves at all. Noise that is not
     added to a statistic, but replaces it, is off in that run.
     """
-    queries, best = case.policy().queries, dict[str, float]()
+    queries, best = policy_of(case).queries, dict[str, float]()
     for number, spot in enumerate(spots(case)):
         searched = worst_users(case, spot)
         for name, found in searched.items():
@@ -115,9 +111,8 @@ def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
 
 def spots(case: Case) -> Iterator[Spot]:
     """Some of the models that real runs post, from one of the first to one of the last."""
-    if case.policy().queries:
-        yield _arrival(case)
-        yield from _met(case)
+    yield _arrival(case)
+    yield from _met(case)
 
 
 @lru_cache(maxsize=16)
@@ -130,27 +125,30 @@ def _arrival(case: Case) -> Spot:
 @lru_cache(maxsize=16)
 def _met(case: Case) -> list[Spot]:
     """Early in one replicate of a simulated run, and late in two."""
+    made: Any = case.arranged()
+    world: Any = case.environment
     scene = Scene(
-        policy=case.policy(),
-        privatizers=dict(case.privatizers(20.0)),
-        environment=case.environment,
+        policy=made.policy,
+        privatizers=dict(made.privatizers),
+        environment=world,
         seed=jnp.uint32(SEED),
     )
-    carry = begin(scene, jnp.arange(WIDTH, dtype=jnp.uint32))
-    step, _ = compiled(advance, scene, carry, jnp.int32(0), length=SEGMENT)
+    size = case.size
+    carry = begin(scene, jnp.arange(size.width, dtype=jnp.uint32))
+    step, _ = compiled(advance, scene, carry, jnp.int32(0), length=size.segment)
     found = []
-    for round in range(0, HORIZON, SEGMENT):
+    for round in range(0, size.horizon, size.segment):
         carry = step(scene, carry, jnp.int32(round))
-        for one in {SEGMENT: (0,), HORIZON: (0, 1)}.get(round + SEGMENT, ()):
+        last = round + size.segment - 1
+        for one in {size.segment - 1: (0,), size.horizon - 1: (0, 1)}.get(last, ()):
             model = jax.tree.map(lambda leaf, one=one: np.array(leaf[one]), carry.model)
-            last = round + SEGMENT - 1
             coins = Stream.of(seed=SEED, replicate=one).at(POLICY, round=last)
             found.append(_spot(case, model, last, coins))
     return found
 
 
 def _spot(case: Case, model: Tree, round: int, coins: Stream) -> Spot:
-    since = dict.fromkeys(case.policy().queries, jnp.int32(1))
+    since = dict.fromkeys(policy_of(case).queries, jnp.int32(1))
     return Spot(
         model=jax.tree.map(jnp.asarray, model),
         clock=Clock(round=jnp.int32(round), since=since),
@@ -221,6 +219,12 @@ class _Users:
         return rng.choice([low, high, (low + high) / 2], size=count)
 
 
+def _users(case: Case) -> _Users:
+    facts = case.problem
+    assert isinstance(facts, Problem)
+    return _Users(facts=facts)
+
+
 def _edge(features: Floats) -> Floats:
     """Every vector at length one."""
     length = np.linalg.norm(features, axis=-1, keepdims=True)
@@ -231,7 +235,7 @@ def _edge(features: Floats) -> Floats:
 @lru_cache(maxsize=32)
 def _sender(case: Case) -> Callable[[Floats, Spot], _Sent]:
     """What each of many users sends from a spot, compiled once for a case."""
-    policy, users = case.policy(), _Users(facts=case.environment.problem(HORIZON))
+    policy, users = case.policy(), _users(case)
 
     def one(row: Array, spot: Spot) -> _Sent:
         # In single precision, as worlds draw them: ties are broken as in the real run.
@@ -263,7 +267,7 @@ def _parts(query: Any, record: Tree) -> Array:
 
 def worst_users(case: Case, spot: Spot) -> Mapping[str, Found]:
     """For each query the two users found whose answers lie farthest apart."""
-    send, users = _sender(case), _Users(facts=case.environment.problem(HORIZON))
+    send, users = _sender(case), _users(case)
     rng = np.random.default_rng(0)
     rows, best, branches = users.drawn(rng, _ROWS), dict[str, Found](), set[bytes]()
     for step in (*np.geomspace(0.5, 2e-3, _CLIMBS), None):
@@ -330,7 +334,7 @@ def _expect_shown(run: Retold, name: str, found: float, moved: float) -> None:
 
 def _told(case: Case, row: Floats) -> Retold:
     """The usual run with one other user, and all that it tells."""
-    arms, reward = _Users(facts=case.environment.problem(HORIZON)).split(row)
+    arms, reward = _users(case).split(row)
 
     def show(usual: Arms) -> Arms:
         features = jnp.asarray(arms.features, usual.features.dtype)
@@ -344,8 +348,7 @@ def _told(case: Case, row: Floats) -> Retold:
 
 def _talkative(privatizer: Privatizer) -> Privatizer:
     """The same privatizer, whose fits tell every sum; without noise that sums do not show."""
-    if any(isinstance(noise, _UNSUMMED) for noise in privatizer.noises):
-        privatizer = silenced(privatizer)
+    privatizer = summed(privatizer)
     if not isinstance(privatizer.query, BoundedLoss) or not privatizer.outlook.noisy:
         return privatizer
     made: Any = privatizer

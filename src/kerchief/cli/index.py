@@ -14,7 +14,7 @@ import click
 
 __all__ = ["COMMANDS", "PATH", "Index", "Line", "command", "read"]
 
-COMMANDS = ("audit", "bench", "calibrate", "compare", "ledger", "list", "reproduce")
+COMMANDS = ("audit", "bench", "calibrate", "check", "compare", "ledger", "list", "reproduce")
 """Each is defined in the module of its name."""
 
 PATH = Path(__file__).with_name("index.json")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -161,9 +162,17 @@ def bits_keep(
     >>> 0.6 < event.keep < 0.9 and bits_epsilon(event, 1e-5) <= 1.0
     True
     """
-    epsilon = positive("epsilon", epsilon)
-    tail = between("delta", delta, 0.0, 1.0) * _TAIL_PART
+    epsilon, delta = positive("epsilon", epsilon), between("delta", delta, 0.0, 1.0)
     _check_sizes(users, whole("bits", bits, high=_MOST_SOUGHT), sensitivity, dimension)
+    return _kept(epsilon, delta, users, bits, sensitivity, dimension)
+
+
+# A search takes seconds, and batches of one size ask for it again and again.
+@lru_cache(maxsize=256)
+def _kept(
+    epsilon: float, delta: float, users: int, bits: int, sensitivity: float, dimension: int
+) -> RandomizedBits:
+    tail = delta * _TAIL_PART
 
     def tried(odds: float) -> RandomizedBits:
         return RandomizedBits(

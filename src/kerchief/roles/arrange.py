@@ -10,7 +10,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import at_least
-from kerchief.policies import POLICIES, AnyPolicy, Mode, Terms
+from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
@@ -34,20 +34,20 @@ class Arranged:
 
 @double_precision
 def arrange(
-    name: str,
+    name: str | PolicyEntry,
     problem: AnyProblem,
     protection: Protection,
     *,
     mode: Mode = "tuned",
     numbers: Mapping[str, float] | None = None,
 ) -> Arranged:
-    """Build a registered bandit for a problem, and protect it.
+    """Build a bandit for a problem, and protect it.
 
     What a bandit asks does not depend on the noise, but its steps may: one that hears single
     reports is built again for what those will be like.
 
     Args:
-        name: of the bandit.
+        name: of a registered bandit, or the entry of any.
         problem: the public facts.
         protection: what is promised, and by which noise.
         mode: widths `tuned`, or from the `theory`.
@@ -65,7 +65,8 @@ def arrange(
     >>> round(made.policy.channel.spread, 3)
     1.082
     """
-    entry, guarantee = POLICIES[name], protection.guarantee
+    entry = POLICIES[name] if isinstance(name, str) else name
+    guarantee = protection.guarantee
     terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
     private = guarantee.trust is not Trust.NONE
     policy = _replaced(entry.build(problem, mode, terms if private else None), numbers or {})

@@ -38,10 +38,10 @@ def compiled(
         return _MACHINE_CODE[key], 0.0
     if about is not None:
         about()
+    if len(_MACHINE_CODE) >= _MOST:
+        del _MACHINE_CODE[next(iter(_MACHINE_CODE))]
     start = time.perf_counter()
     made = function.lower(*arguments, **static).compile()
-    if len(_MACHINE_CODE) == _MOST:
-        del _MACHINE_CODE[next(iter(_MACHINE_CODE))]
     _MACHINE_CODE[key] = made
     return made, time.perf_counter() - start
 

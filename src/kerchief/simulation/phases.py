@@ -346,6 +346,6 @@ class _Sent:
 
     def _bits(self, users: int) -> int:
         """What one number of an answer costs on the wire, in a group of so many clients."""
-        if isinstance(self.privatizer, ShuffledSums):
+        if isinstance(self.privatizer, ShuffledSums) and mean_noise(self.privatizer, 1) > 0:
             return self.privatizer.coins.width(users)
         return _BITS

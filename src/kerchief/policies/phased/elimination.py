@@ -1,9 +1,9 @@
 """Phased elimination, distributed or with another client in each round: one bandit for every trust.
 
 F. Li, X. Zhou, B. Ji, "Differentially private linear bandits with partial distributed feedback"
-(DP-DPE, Algorithm 1): a phase plays a near-optimal design on the actions that survive, asks fresh
-clients how they fared, and drops what is clearly worse than the best. A client is asked once, so
-phases compose in parallel; each asks more clients than the one before.
+(2022; DP-DPE, Algorithm 1): a phase plays a near-optimal design on the actions that survive, asks
+fresh clients how they fared, and drops what is clearly worse than the best. A client is asked once,
+so phases compose in parallel; each asks more clients than the one before.
 
 With `once` it is the ordinary linear bandit (DP-PE, their Algorithm 3), in which every round is
 another client's: a client plays one action, which is public, and is asked for that reward alone.

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kerchief.checks.case import Case
 from kerchief.checks.errors import expect, same
-from kerchief.checks.fixture import Case
-from kerchief.core.contracts import Arms, Clock, Environment, Policy, Released, Start, Tree
+from kerchief.core.contracts import Arms, Clock, Environment, Policy, Released, Start, Stops, Tree
 from kerchief.core.random import AGGREGATOR, ARMS, DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.privatizers import At, OnDemand, Privatizer
 from kerchief.roles.round import place
@@ -51,6 +51,7 @@ _BATCH = 3
 _world = jax.jit(lambda environment, stream: environment.init(stream))
 _arms = jax.jit(lambda environment, world, clock, stream: environment.arms(world, clock, stream))
 _reward = jax.jit(lambda environment, *rest: environment.reward(*rest))
+_regret = jax.jit(lambda environment, *rest: environment.regret(*rest))
 _randomize = jax.jit(lambda privatizer, *given: privatizer.randomize(*given))
 _release = jax.jit(lambda privatizer, *rest: privatizer.release(*rest))
 
@@ -61,7 +62,9 @@ class Turn:
 
     Attributes:
         allowed: which arms there were.
-        action: which one was played.
+        action: what was played.
+        lost: what that lost on average, if anyone was asked.
+        stopped: whether nobody is asked any more.
         wanted: for each query, whether the learner asked for a release.
         refreshes: whether public time called for a new model.
         requests: what each release was asked for with, in the order in which they came.
@@ -71,7 +74,9 @@ class Turn:
     """
 
     allowed: Any
-    action: int
+    action: Any
+    lost: float
+    stopped: bool
     wanted: Mapping[str, bool]
     refreshes: bool
     requests: Mapping[str, Start | None]
@@ -112,7 +117,7 @@ class Hand:
 
     Attributes:
         policy: the bandit.
-        privatizers: one a query.
+        privatizers: one for each query.
         environment: the world.
         seed: of everything random.
         show: what the user of a round sees in place of the arms that the world drew.
@@ -142,8 +147,9 @@ class Hand:
         self.used = dict.fromkeys(opened, 0)
 
     def turn(self, round: int, give: Callable[[str, Released], Released] = as_made) -> Turn:
-        """Play one round, as `roles.learner` does; `give` may replace what the learner is given."""
-        arms, action = self._device(self._clock(round), round)
+        """Play one round, as `roles.round` does; `give` may replace what the learner is given."""
+        going = not self.stopped
+        arms, action, lost = self._device(self._clock(round), round)
         wanted, requests, releases = {}, {}, {}
 
         def ask(name: str, due: bool) -> bool:
@@ -152,7 +158,10 @@ class Hand:
             if not due or not self._ready(name, round):
                 return False
             requests[name] = self.policy.request(self._state(), name)
-            releases[name] = give(name, self._released(name, requests[name], round))
+            made = self._released(name, requests[name], round)
+            if self.policy.feedback == "reports":
+                made = dataclasses.replace(made, action=action)
+            releases[name] = give(name, made)
             self.take(name, releases[name], round)
             return True
 
@@ -169,6 +178,8 @@ class Hand:
         return Turn(
             allowed=arms.allowed,
             action=action,
+            lost=lost if going else 0.0,
+            stopped=self.stopped,
             wanted=wanted,
             refreshes=refreshes,
             requests=read_only(requests),
@@ -176,6 +187,12 @@ class Hand:
             posted=self.model,
             model=read_only(self.model),
         )
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nobody is asked any more."""
+        policy = self.policy
+        return bool(policy.stopped(self._state())) if isinstance(policy, Stops) else False
 
     def replay(self, round: int, turn: Turn) -> None:
         """Give the learner a turn's releases and nothing else: no user comes."""
@@ -197,23 +214,26 @@ class Hand:
         """Learner: post a model."""
         self.model = self.policy.publish(self._state())
 
-    def _device(self, clock: Clock, round: int) -> tuple[Arms, int]:
+    def _device(self, clock: Clock, round: int) -> tuple[Arms, Any, float]:
         """What happens on the user's device, and how its reports are added up."""
         at = self.stream.at
         model = self._given(self.model)
         arms = _arms(self.environment, self.world, clock, at(ARMS, round=round))
         arms = self._given(self.show(arms, round))
-        action = int(self.policy.act(model, arms, clock, at(POLICY, round=round)))
-        reward = _reward(
-            self.environment, self.world, arms, jnp.int32(action), at(REWARD, round=round)
-        )
-        reward = self._given(self.earn(reward, round))
-        records = self.policy.record(model, arms, jnp.int32(action), reward)
+        action = self._chosen(self.policy.act(model, arms, clock, at(POLICY, round=round)))
+        facts = self.environment, self.world, arms, action, clock
+        reward = self._given(self.earn(_reward(*facts, at(REWARD, round=round)), round))
+        records = self.policy.record(model, arms, jnp.asarray(action), reward)
         for name, p in self.privatizers.items():
             number = place(name, self.privatizers)
             report = _randomize(p, records[name], clock, at(DEVICE, round=round, query=number))
             self.tally[name] = p.collect(self.tally[name], report)
-        return arms, action
+        return arms, action, float(_regret(*facts))
+
+    def _chosen(self, action: Any) -> Any:
+        """An arm's number, or what the learner proposes."""
+        totals = self.policy.feedback == "totals"
+        return read_only(np.int32(action) if totals else action)
 
     def _on_demand(self, name: str) -> bool:
         return isinstance(self.privatizers[name].schedule, OnDemand)
@@ -261,13 +281,12 @@ def _hastened(privatizer: Privatizer) -> Privatizer:
     return privatizer.with_schedule(At(ends=tuple(_BATCH * (i + 1) for i in range(64))))
 
 
-def hand_of(case: Case, *, seed: int, epsilon: float = 20.0) -> Hand:
+def hand_of(case: Case, *, seed: int, horizon: int | None = None, **given: Any) -> Hand:
     """A fresh hand for a case."""
+    made: Any = case.arranged(horizon=horizon)
+    world: Any = case.environment
     return Hand(
-        policy=case.policy(),
-        privatizers=case.privatizers(epsilon),
-        environment=case.environment,
-        seed=seed,
+        policy=made.policy, privatizers=made.privatizers, environment=world, seed=seed, **given
     )
 
 
@@ -292,10 +311,10 @@ def scripted(turn: Turn) -> Callable[[str, Released], Released]:
     return give
 
 
-kept_turns = lru_cache(maxsize=64)(turns_by_hand)
+kept_turns = lru_cache(maxsize=16)(turns_by_hand)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def other_data(case: Case) -> tuple[Turn, ...]:
     """A play with other data, whose learner is given the releases of `kept_turns`."""
     return turns_by_hand(case, seed=2, script=kept_turns(case))
@@ -319,7 +338,7 @@ class Retold:
 def with_one_other(
     case: Case,
     *,
-    show: Callable[[Arms], Arms],
+    show: Callable[[Arms], Arms] = lambda arms: arms,
     earn: Callable[[Any], Any] = lambda reward: reward,
     change: Callable[[Privatizer], Privatizer] = lambda privatizer: privatizer,
 ) -> Retold:
@@ -361,14 +380,16 @@ def expect_same_public(seen: Sequence[Turn], usual: Sequence[Turn], whose: str) 
         where = f"with {whose}, in round {round}"
         alike = same(now.model, then.model)
         expect(alike, seen=f"another model {where}", expected="the same")
-        others = round == USER or now.action == then.action
+        others = round == USER or same(now.action, then.action)
         expect(others, seen=f"another's action {where}", expected="the same")
 
 
 def expect_same_times(seen: Sequence[Turn], usual: Sequence[Turn]) -> None:
-    """Two runs ask, and ask for the same, and post at the same times."""
+    """Two runs ask, and ask for the same, post and stop at the same times."""
     for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
-        times = [(turn.wanted, list(turn.releases), turn.refreshes) for turn in (now, then)]
+        times = [
+            (turn.wanted, list(turn.releases), turn.refreshes, turn.stopped) for turn in (now, then)
+        ]
         expect(times[0] == times[1], seen=f"{times[0]} in round {round}", expected=times[1])
         alike = same(now.requests, then.requests)
         expect(alike, seen=f"another request in round {round}", expected="the same")

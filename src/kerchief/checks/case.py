@@ -1,0 +1,320 @@
+"""A case: a bandit under one trust in a small world, and the rooms around it.
+
+Sizes are fixed for each kind of bandit, so that compiled runs are shared. Runs by the dozen go
+through `simulate` and are remembered; runs by hand (`checks.player`) keep everything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from kerchief.core.contracts import Feedback, Stops
+from kerchief.core.convex import Ball
+from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem
+from kerchief.core.registry import Registry
+from kerchief.environments import make_environment
+from kerchief.environments.context_free import ChanceArms, CountedArms
+from kerchief.environments.context_free_convex import Quadratic
+from kerchief.environments.population import Population
+from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry
+from kerchief.privacy import Guarantee, Ledger, MemoryLedger, Trust
+from kerchief.privatizers import MECHANISMS_OF, Privatizer, Protection
+from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.questions import Answerer, Asker
+from kerchief.simulation import loop, phases
+from kerchief.simulation.run import AnyEnvironment, Run, simulate
+
+__all__ = [
+    "BEST",
+    "DELTA",
+    "SEED",
+    "Case",
+    "Played",
+    "asks",
+    "by_phases",
+    "by_reports",
+    "by_rounds",
+    "by_totals",
+    "cases",
+    "other_words",
+    "play",
+    "played",
+    "policy_of",
+    "private",
+    "small_home",
+    "stops",
+]
+
+BEST, DELTA, SEED = "best", 1e-5, 20260601
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Size:
+    """How long and how often bandits of a kind are played, and at which epsilon.
+
+    At 2.5 a few thousand single bits tell epsilon from 3/2 of it; at 20 three phases fit. Of 390
+    rounds halving four arms leaves some.
+    """
+
+    horizon: int
+    segment: int
+    width: int
+    epsilon: float
+
+
+SIZES: Mapping[Feedback, Size] = {
+    "totals": Size(horizon=400, segment=50, width=64, epsilon=20.0),
+    "reports": Size(horizon=390, segment=39, width=64, epsilon=2.5),
+    "phases": Size(horizon=16_000, segment=2000, width=160, epsilon=20.0),
+}
+
+Arrange: TypeAlias = Callable[..., Arranged]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """A bandit under one trust, and the rooms around it, which planted faults may replace.
+
+    Attributes:
+        name: how reports call it.
+        entry: builds the policy and states its facts.
+        trust: a word of `--trust`.
+        environment: the world, small.
+        mechanism: the word of the noise, of `MECHANISMS_OF` the trust.
+        resizable: whether the entry builds for any problem, or for this environment alone.
+        registered: whether it is one of ours: others are not written by our codec.
+        arrange: builds and protects.
+        simulate: plays, pays and records.
+        advance: plays rounds of all replicates; made by `jax.jit`.
+        play_phase: plays one phase of all replicates.
+        make_ledger: opens a ledger on a budget.
+        asker: the server of a bandit that hears reports.
+        answerer: the device of a bandit that hears reports.
+    """
+
+    name: str
+    entry: PolicyEntry
+    trust: str
+    environment: AnyEnvironment
+    mechanism: str = BEST
+    resizable: bool = True
+    registered: bool = True
+    arrange: Arrange = arrange
+    simulate: Callable[..., Run] = simulate
+    advance: Any = loop.advance
+    play_phase: Any = phases.play
+    make_ledger: Callable[[Guarantee], Ledger] = MemoryLedger
+    asker: type[Asker] = Asker
+    answerer: type[Answerer] = Answerer
+
+    @classmethod
+    def of(cls, name: str, entry: PolicyEntry, trust: str, **rooms: Any) -> Case:
+        """A case in a small copy of the bandit's home, with the bandit's own noise."""
+        rooms.setdefault("mechanism", entry.noises.get(trust, BEST))
+        rooms["environment"] = rooms.get("environment") or small_home(entry.home or "linear")
+        return cls(name=name, entry=entry, trust=trust, **rooms)
+
+    def __str__(self) -> str:
+        """The name, the trust and the word of the noise where it is not the best."""
+        how = "" if self.mechanism == BEST else f" with {self.mechanism}"
+        return f"{self.name} under {self.trust}{how}"
+
+    def _key(self) -> tuple[Any, ...]:
+        parts = {name: value for name, value in vars(self).items() if name != "entry"}
+        return (id(self.entry), *parts.values())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same bandit, by the same entry, in the same rooms."""
+        return isinstance(other, Case) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        """Of the same."""
+        return hash(self._key())
+
+    @property
+    def size(self) -> Size:
+        """How long and how often it is played."""
+        return SIZES[self.feedback]
+
+    @property
+    def feedback(self) -> Feedback:
+        """What bandits hear in problems of this kind."""
+        match self.environment.problem(SIZES["totals"].horizon):
+            case PopulationProblem():
+                return "phases"
+            case ContextFreeProblem():
+                return "reports"
+        return "totals"
+
+    @property
+    def problem(self) -> AnyProblem:
+        """The public facts."""
+        return self.environment.problem(self.size.horizon)
+
+    def promise(self, epsilon: float | None = None) -> Guarantee:
+        """What a run promises; single reports promise no delta unless their noise needs one."""
+        if self.trust == Trust.NONE:
+            return Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+        pure = self.feedback == "reports" and self.mechanism != "gaussian"
+        chosen = self.size.epsilon if epsilon is None else epsilon
+        return Guarantee(epsilon=chosen, delta=0.0 if pure else DELTA, trust=Trust(self.trust))
+
+    def arranged(
+        self,
+        epsilon: float | None = None,
+        *,
+        mode: Mode = "tuned",
+        horizon: int | None = None,
+    ) -> Arranged:
+        """A fresh copy, built from public facts alone, and its protection."""
+        problem = self.environment.problem(horizon or self.size.horizon)
+        protection = Protection(guarantee=self.promise(epsilon), mechanism=self.mechanism)
+        return self.arrange(self.entry, problem, protection, mode=mode)
+
+    def policy(self, mode: Mode = "tuned", *, horizon: int | None = None) -> Any:
+        """The bandit alone."""
+        return self.arranged(mode=mode, horizon=horizon).policy
+
+    def privatizers(self, epsilon: float | None = None) -> Mapping[str, Privatizer]:
+        """The protection of its queries."""
+        return self.arranged(epsilon).privatizers
+
+
+def small_home(word: str) -> AnyEnvironment:
+    """A small copy of a world that a bandit is at home in, by its name."""
+    kind = ENVIRONMENTS[word]
+    if kind.problem is PopulationProblem:
+        clients = SIZES["phases"].horizon
+        return Population.of(dim=2, arms=6, clients=clients, radius=0.8, spread=0.1)
+    if kind.problem is not ContextFreeProblem:
+        return make_environment(link=word, dim=2, arms=5, fewest=3)
+    if kind.actions == "domain":
+        return Quadratic.of(domain=Ball(dim=2))
+    return (CountedArms if word == "counted" else ChanceArms).of(arms=4, gap=0.4)
+
+
+def cases(registry: Registry[PolicyEntry] = POLICIES, *, words: bool = False) -> Iterator[Case]:
+    """Every registered bandit under every trust that it declares.
+
+    Args:
+        registry: where they are entered.
+        words: whether with every noise that it accepts, and not only its own.
+    """
+    for name, entry in registry.items():
+        for trust in entry.trusts:
+            case = Case.of(name, entry, trust)
+            yield case
+            yield from other_words(case) if words else ()
+
+
+def other_words(case: Case) -> Iterator[Case]:
+    """The same bandit with every other noise that it accepts."""
+    for word in MECHANISMS_OF[Trust(case.trust)]:
+        other = dataclasses.replace(case, mechanism=word)
+        if word not in (BEST, case.mechanism) and accepts(other):
+            yield other
+
+
+def accepts(case: Case) -> bool:
+    """Whether the bandit can be had with this noise; a word is refused, never replaced."""
+    try:
+        case.arranged()
+    except InvalidValue:
+        return False
+    return True
+
+
+def asks(case: Case) -> bool:
+    """Whether the bandit asks for anything."""
+    return bool(policy_of(case).queries)
+
+
+def private(case: Case) -> bool:
+    """Whether it asks, and something is promised."""
+    return case.trust != Trust.NONE and asks(case)
+
+
+def by_totals(case: Case) -> bool:
+    """Whether each user chooses among arms of their own."""
+    return case.feedback == "totals"
+
+
+def by_reports(case: Case) -> bool:
+    """Whether the learner proposes, asks one user and hears one number."""
+    return case.feedback == "reports" and asks(case)
+
+
+def by_rounds(case: Case) -> bool:
+    """Whether users come one after another."""
+    return case.feedback != "phases"
+
+
+def by_phases(case: Case) -> bool:
+    """Whether a few clients of a population are asked at the end of every phase."""
+    return case.feedback == "phases" and asks(case)
+
+
+def stops(case: Case) -> bool:
+    """Whether it may stop before the horizon."""
+    return isinstance(policy_of(case), Stops)
+
+
+@lru_cache(maxsize=64)
+def policy_of(case: Case) -> AnyPolicy:
+    """One copy, for looking at."""
+    return case.arranged().policy
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Played:
+    """A run and the ledger that paid for it."""
+
+    run: Run
+    ledger: Ledger
+
+
+def play(
+    case: Case,
+    arranged: Arranged | None = None,
+    *,
+    epsilon: float | None = None,
+    ledger: Ledger | None = None,
+    segment: bool = False,
+    **named: Any,
+) -> Played:
+    """Simulate the case, with a fresh ledger unless one is given.
+
+    Args:
+        case: who plays.
+        arranged: in place of the case's own.
+        epsilon: of the promise.
+        ledger: who pays.
+        segment: whether only the first segment is played, where rounds are.
+        named: further arguments of `simulate`.
+    """
+    made, size = arranged or case.arranged(epsilon), case.size
+    paid = case.make_ledger(case.promise(epsilon)) if ledger is None else ledger
+    horizon = size.segment if segment and case.feedback == "totals" else size.horizon
+    run = case.simulate(
+        **{
+            "policy": made.policy,
+            "privatizers": made.privatizers,
+            "environment": case.environment,
+            "ledger": paid,
+            "horizon": horizon,
+            "replicates": size.width,
+            "seed": SEED,
+            "ticks": max(1, horizon // size.segment),
+            **named,
+        }
+    )
+    return Played(run=run, ledger=paid)
+
+
+played = lru_cache(maxsize=64)(play)

@@ -1,0 +1,235 @@
+"""What a simulation must do: hand the learner releases and nothing else, round by round.
+
+The engine's steps are held against the reference player's, which knows the contract alone.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.checks.case import SEED, Case, asks, by_phases, stops
+from kerchief.checks.errors import expect, law
+from kerchief.checks.learning import summed
+from kerchief.checks.player import Hand, hand_of
+from kerchief.checks.search import Cube, lengths
+from kerchief.core.phases import Asked, Phase, PhasePolicy
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.environments.population import Population, PopulationTruth
+from kerchief.roles.arrange import Arranged
+from kerchief.simulation import loop, phases
+from kerchief.simulation.machine import compiled
+from kerchief.simulation.phases import PhaseReplicate, PhaseScene, learn, phases_of
+
+__all__ = ["ENGINE_LAWS", "phase_after", "phase_scene", "round_scene"]
+
+Floats = NDArray[np.float64]
+
+# How many rounds are looked at one by one.
+_ROUNDS = 4
+# Among how many clients the two who differ most are searched for.
+_CLIENTS = 128
+
+
+def round_scene(case: Case, policy: Any, privatizers: Any, *, seed: int = SEED) -> loop.Scene:
+    """What plays round by round."""
+    world: Any = case.environment
+    return loop.Scene(
+        policy=policy, privatizers=dict(privatizers), environment=world, seed=jnp.uint32(seed)
+    )
+
+
+@law(when=asks)
+def the_learner_sees_releases_alone(case: Case) -> None:
+    """What the learner knows after a round, or a phase, is what its releases make of its state.
+
+    The real engine is watched from one round to the next: state, regret and the number of releases
+    are those to which the functions of the contract lead by hand, but for rounding. What has
+    stopped is looked at too: nothing moves any more.
+    """
+    if case.feedback == "phases":
+        _expect_states_of_phases(case)
+        return
+    hand = hand_of(case, seed=SEED)
+    scene = round_scene(case, hand.policy, hand.privatizers)
+    carry = _copied(loop.begin(scene, jnp.arange(1, dtype=jnp.uint32)))
+    for round in range(_ROUNDS):
+        carry = _expect_by_hand(case, scene, hand, carry, round)
+    if stops(case):
+        last = case.size.horizon - 2
+        rest = _advanced(case, scene, carry, _ROUNDS, last - _ROUNDS)
+        _expect_by_hand(case, scene, hand, rest, last)
+
+
+def _expect_by_hand(case: Case, scene: Any, hand: Hand, carry: Any, round: int) -> Any:
+    after = _advanced(case, scene, carry, round, 1)
+    _stand(hand, carry)
+    turn = hand.turn(round)
+    pairs = zip(jax.tree.leaves(hand.state), jax.tree.leaves(after.state), strict=True)
+    close = all(np.allclose(a, np.asarray(b)[0], rtol=1e-4, atol=1e-4) for a, b in pairs)
+    expect(close, seen=f"another state after round {round}", expected="that of its releases")
+    gap = abs(float(after.regret[0] - carry.regret[0]) - turn.lost)
+    expect(gap <= 1e-4, seen=f"regret {gap} beside what was played", expected="what was played")
+    used = {name: int(one[0]) for name, one in after.used.items()}
+    expect(used == hand.used, seen=f"{used} releases", expected=f"{hand.used} by hand")
+    return after
+
+
+def _advanced(case: Case, scene: Any, carry: Any, round: int, length: int) -> Any:
+    step, _ = compiled(case.advance, scene, carry, jnp.int32(0), length=length)
+    # The engine takes its input's memory over, so it is given a copy.
+    return _copied(step(scene, _copied(carry), jnp.int32(round)))
+
+
+def _copied(carry: Any) -> Any:
+    return jax.tree.map(np.array, carry)
+
+
+def _stand(hand: Hand, carry: Any) -> None:
+    """Let the hand stand where the engine's only replicate does."""
+    own = jax.tree.map(lambda leaf: leaf[0], carry)
+    hand.state, hand.model, hand.world = own.state, own.model, own.world
+    hand.memory, hand.tally = dict(own.memory), dict(own.tally)
+    hand.last = {name: int(one) for name, one in own.last.items()}
+    hand.used = {name: int(one) for name, one in own.used.items()}
+
+
+def phase_scene(case: Case, made: Arranged, world: Any = None) -> PhaseScene:
+    """What plays phase by phase."""
+    policy: Any = made.policy
+    population: Any = world or case.environment
+    return PhaseScene.of(policy, made.privatizers, population, SEED)
+
+
+def phase_after(case: Case, scene: PhaseScene, carry: Any, phase: Phase) -> Any:
+    """All replicates after one more phase."""
+    return case.play_phase(scene, carry, jax.tree.map(jnp.int32, phase))
+
+
+def begun(case: Case, scene: PhaseScene) -> Any:
+    """All replicates before the first phase."""
+    return phases.begin(scene, jnp.arange(case.size.width, dtype=jnp.uint32))
+
+
+def _expect_states_of_phases(case: Case) -> None:
+    made: Any = case.arranged()
+    scene = phase_scene(case, made)
+    carry = begun(case, scene)
+    for phase in phases_of(made.policy, made.privatizers)[:2]:
+        after = phase_after(case, scene, carry, phase)
+        alone = _learned(made.policy, carry, after, phase, scene.protection.outlook.noisy)
+        played = np.asarray(after.releases > carry.releases)
+        pairs = zip(jax.tree.leaves(alone), jax.tree.leaves(after.state), strict=True)
+        differ = any((np.asarray(a)[played] != np.asarray(b)[played]).any() for a, b in pairs)
+        where = f"phase {int(phase.number)}"
+        expect(not differ, seen=f"another state after {where}", expected="that of its release")
+        carry = after
+
+
+@partial(jax.jit, static_argnames="noisy")
+def _learned(policy: PhasePolicy, carry: Any, after: Any, phase: Phase, noisy: bool) -> Any:
+    def one(carry: PhaseReplicate, after: PhaseReplicate) -> Any:
+        features = carry.world.features
+        asked = policy.ask(features, carry.state, phase, noisy=noisy)
+        return learn(policy, features, carry.state, asked, phase, after.last)
+
+    return jax.lax.map(lambda pair: one(*pair), (carry, after))
+
+
+@law(when=by_phases)
+def one_client_moves_one_release(case: Case) -> None:
+    """A client with other rewards moves the release of its phase by the sensitivity, and no other.
+
+    The two clients are those whose answers lie farthest apart, of many who saw the best, the worst
+    or nothing on each action, or what nobody can see. All else is the same, noise included, but for
+    noise that replaces an answer, which is off. The phases before are the same; so are those after,
+    once the learner is given the same release.
+    """
+    made: Any = case.arranged()
+    first, second, third = phases_of(made.policy, made.privatizers)[:3]
+    added = {name: summed(privatizer) for name, privatizer in made.privatizers.items()}
+    made = Arranged(policy=made.policy, privatizers=added)
+    usual = phase_scene(case, made)
+    start = begun(case, usual)
+    played = phase_after(case, usual, start, first)
+    # A bandit that settles after one phase asks in that one alone.
+    once = bool(played.done.all())
+    now, later = (first, second) if once else (second, third)
+    saw = _farthest_clients(usual, start if once else played, now)
+    scenes = [phase_scene(case, made, _with_one_other(case, int(now.first) + 1, s)) for s in saw]
+    early = [
+        begun(case, one) if once else phase_after(case, one, begun(case, one), first)
+        for one in scenes
+    ]
+    _expect_same(early, "the phase before a client is asked")
+    both = [phase_after(case, one, early[0], now) for one in scenes]
+    moved = np.sqrt(((both[0].last.total - both[1].last.total) ** 2).sum((1, 2)))
+    most = _reach(usual)
+    seen = f"a release that moves by {float(moved.max()):.4g}"
+    expect(moved.max() <= most, seen=seen, expected=f"{most:.4g} at most")
+    expect(moved.max() > 0, seen=seen, expected="more than nothing, as the client is asked")
+    _expect_same([phase_after(case, one, both[0], later) for one in scenes], "a later phase")
+
+
+def _farthest_clients(scene: PhaseScene, carry: Any, phase: Phase) -> Floats:
+    """What two clients saw on each action whose answers, in the first replicate, differ most."""
+    policy, query = scene.policy, scene.protection.query
+    one: PhaseReplicate = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], carry)
+    noisy = scene.protection.outlook.noisy
+    asked: Asked = _asked(policy, one, jax.tree.map(jnp.int32, phase), noisy=noisy)
+    domain = Cube(size=asked.atoms.shape[1], low=-1.0, high=1.0)
+    drawn = domain.first(np.random.default_rng(0), _CLIENTS)
+    saw = np.concatenate([drawn, domain.wild()[:_CLIENTS]])
+    answers = jax.vmap(lambda row: query.encode(policy.answer(asked, 0, row)))(jnp.asarray(saw))
+    apart = lengths(np.asarray(answers)[:, None] - np.asarray(answers)[None, :])
+    return saw[list(np.unravel_index(int(apart.argmax()), apart.shape))]
+
+
+@partial(jax.jit, static_argnames="noisy")
+def _asked(policy: PhasePolicy, carry: Any, phase: Phase, *, noisy: bool) -> Asked:
+    return policy.ask(carry.world.features, carry.state, phase, noisy=noisy)
+
+
+@struct
+class _OneOther(Population):
+    """A population in which one client saw something else."""
+
+    client: Array
+    saw: Array
+
+    def averages(
+        self, world: PopulationTruth, features: Array, pulls: Array, stream: Stream
+    ) -> Array:
+        """What one client saw."""
+        usual = Population.averages(self, world, features, pulls, stream)
+        other = jnp.where(pulls > 0, self.saw.astype(usual.dtype), 0)
+        return jnp.where(stream.round == self.client, other, usual)
+
+
+def _with_one_other(case: Case, client: int, saw: Floats) -> _OneOther:
+    return _OneOther(**vars(case.environment), client=jnp.uint32(client), saw=jnp.asarray(saw))
+
+
+def _reach(scene: PhaseScene) -> float:
+    """The sensitivity, with a step for each coordinate where answers are rounded to a grid."""
+    privatizer = scene.protection
+    step = max((float(getattr(noise, "step", 0.0)) for noise in privatizer.noises), default=0.0)
+    query = privatizer.query
+    return query.sensitivity * (1 + 1e-6) + step * math.sqrt(query.size)
+
+
+def _expect_same(carries: list[Any], where: str) -> None:
+    first, second = (np.asarray(carry.last.total) for carry in carries)
+    same = np.array_equal(first, second)
+    expect(same, seen=f"another release in {where}", expected="the same, whatever one client saw")
+
+
+ENGINE_LAWS = (the_learner_sees_releases_alone, one_client_moves_one_release)

@@ -1,0 +1,142 @@
+"""What every noise that is added to a vector must be: fresh, centred, as large as it says, priced.
+
+Whether a promise is kept by it is for its privatizer (`checks.privatizer`) and its proof note.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from kerchief.checks.errors import expect, law
+from kerchief.checks.statistics import normal_bound
+from kerchief.core.random import DEVICE, Stream
+from kerchief.privacy import Event, Gaussian, Laplace, NonPrivate, epsilon_at
+
+__all__ = ["MECHANISM_LAWS", "MechanismCase"]
+
+Floats = NDArray[np.float64]
+
+_DRAWS, _EXACT, _DELTA = 8192, 2048, 1e-5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class MechanismCase:
+    """A noise under test.
+
+    Attributes:
+        noise: adds itself to a vector, and knows its deviation, its sensitivity and its event.
+    """
+
+    noise: Any
+
+    def __str__(self) -> str:
+        """The kind."""
+        return f"the noise {type(self.noise).__name__}"
+
+    @property
+    def place(self) -> Floats:
+        """A vector to add it to: the center of the statistics, where it has one."""
+        center = np.atleast_1d(np.asarray(getattr(self.noise, "center", 0.0), np.float64))
+        size = getattr(self.noise, "dimension", None)
+        known = len(center) if hasattr(self.noise, "center") else 2
+        return np.resize(center, known if size is None else int(size))
+
+
+@lru_cache(maxsize=8)
+def _drawn(case: MechanismCase) -> Floats:
+    """What is added, one row per draw."""
+    vector = case.place
+    if case.noise.idealized:
+        return np.asarray(_many(case.noise, jnp.asarray(vector)), np.float64) - vector
+    source = np.random.default_rng(7).bytes
+    return np.stack([np.asarray(case.noise.add(vector, source)) for _ in range(_EXACT)]) - vector
+
+
+@jax.jit
+def _many(noise: Any, vector: Array) -> Array:
+    def one(copy: Array) -> Array:
+        added: Array = noise.add(vector, Stream.of(seed=7, replicate=copy).at(DEVICE))
+        return added
+
+    return jax.vmap(one)(jnp.arange(_DRAWS, dtype=jnp.uint32))
+
+
+@law(cheap=True)
+def frozen_and_keyword_only(case: MechanismCase) -> None:
+    """A noise is a frozen dataclass, so that what was priced is what is drawn."""
+    kind = type(case.noise)
+    right = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    expect(right, seen=f"{kind.__name__} can be changed", expected="a frozen dataclass")
+
+
+@law(cheap=True)
+def its_event_is_priced(case: MechanismCase) -> None:
+    """What it costs is known to the accountants, and is not nothing; silence is not private."""
+    event = case.noise.event()
+    expect(isinstance(event, Event), seen=f"{event!r}", expected="an event of kerchief.privacy")
+    cost, silent = epsilon_at([event], _DELTA), float(case.noise.std) == 0
+    expect((event == NonPrivate()) == silent, seen=f"{event}", expected="NonPrivate if silent")
+    expect(silent or 0 < cost < math.inf, seen=f"epsilon {cost}", expected="a finite price")
+
+
+@law(cheap=True)
+def its_event_is_about_its_deviation(case: MechanismCase) -> None:
+    """Where the event is normal or Laplace noise, its multiplier is deviation over sensitivity."""
+    event, std = case.noise.event(), float(case.noise.std)
+    if isinstance(event, Gaussian):
+        stated = event.noise_multiplier * case.noise.sensitivity
+    elif isinstance(event, Laplace) and case.place.size == 1:
+        stated = math.sqrt(2) * event.noise_multiplier * case.noise.sensitivity
+    else:
+        return
+    close = math.isclose(std, stated, rel_tol=1e-6)
+    expect(close, seen=f"a deviation of {std}", expected=f"{stated}, as charged")
+
+
+@law()
+def draws_are_fresh(case: MechanismCase) -> None:
+    """No two draws from different places of the randomness are alike, unless it is a coin."""
+    drawn = _drawn(case)
+    coin = hasattr(case.noise, "reports")
+    alike = len(drawn) - len(np.unique(drawn, axis=0))
+    expect(coin or 2 * alike < len(drawn), seen=f"{alike} draws again", expected="fresh ones")
+    expect(np.ptp(drawn) > 0, seen="one draw for all", expected="fresh ones")
+
+
+@law()
+def draws_have_mean_zero(case: MechanismCase) -> None:
+    """At the center of the statistics no coordinate is shifted (normal test, 1e-6 over all)."""
+    drawn = _drawn(case)
+    room = normal_bound(drawn.shape[1]) * drawn.std() / math.sqrt(len(drawn))
+    worst = float(np.abs(drawn.mean(axis=0)).max())
+    expect(worst <= room, seen=f"a mean of {worst}", expected=f"0, within {room}")
+
+
+@law()
+def draws_have_the_stated_deviation(case: MechanismCase) -> None:
+    """Their mean square is the stated one (normal test, 1e-6); 2/3 and 3/2 of it are rejected."""
+    squares, std = (_drawn(case) ** 2).mean(axis=1), float(case.noise.std)
+    room = normal_bound() * squares.std() / math.sqrt(len(squares)) + 1e-6 * std**2
+    verdict = [abs(squares.mean() - (f * std) ** 2) <= room for f in (1.0, 2 / 3, 3 / 2)]
+    seen = f"a deviation of {math.sqrt(squares.mean()):.4g}; accepted at 1, 2/3, 3/2: {verdict}"
+    expect(verdict == [True, False, False], seen=seen, expected=f"{std:.4g} alone")
+
+
+MECHANISM_LAWS = (
+    frozen_and_keyword_only,
+    its_event_is_priced,
+    its_event_is_about_its_deviation,
+    draws_are_fresh,
+    draws_have_mean_zero,
+    draws_have_the_stated_deviation,
+)
+"""Every law of a noise."""

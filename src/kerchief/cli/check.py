@@ -1,0 +1,65 @@
+"""`kerchief check`: hold a bandit, ours or yours, to the laws."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kerchief.checks import check as hold
+from kerchief.checks.report import Report
+from kerchief.cli import options
+from kerchief.cli.printing import complain, print_json
+from kerchief.core.errors import InvalidValue
+
+__all__ = ["check"]
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--trust",
+    metavar="none|local|shuffle|joint|central",
+    help="Whom users must trust.  [default: each under which NAME may run]",
+)
+@click.option("--thorough", is_flag=True, help="Play too, which takes minutes.")
+@options.json_output
+def check(*, name: str, trust: str | None, thorough: bool, as_json: bool) -> int:
+    """Hold NAME to the laws, and leave with 1 if one is broken.
+
+    NAME is registered (a bandit, a world or a trust), or `module:Class` in the present folder or
+    wherever Python finds it.
+    """
+    subject = _found(name) if ":" in name else name
+    trusts = None if trust is None else (trust,)
+    report = hold(subject, trusts=trusts, thorough=thorough, raises=False)
+    if as_json:
+        print_json({"kept": report.kept, "laws": [dataclasses.asdict(o) for o in report.outcomes]})
+    else:
+        click.echo(str(report))
+        click.echo(_summary(report))
+    if not report.kept:
+        complain("warning", f"{len(report.failures)} of the laws are broken")
+    return int(not report.kept)
+
+
+def _summary(report: Report) -> str:
+    kept = sum(one.result == "kept" for one in report.outcomes)
+    seconds = sum(one.seconds for one in report.outcomes)
+    return f"{kept} laws kept, {len(report.failures)} broken, in {seconds:.0f} s"
+
+
+def _found(name: str) -> Any:
+    """The class, or whatever else, that a module has under a name."""
+    module, _, word = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), word)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidValue(f"name is {name!r}: {error}; write module:Class") from error
+    finally:
+        sys.path.pop(0)

@@ -1,0 +1,183 @@
+"""Broken bandits for populations, each of which the very law that it breaks must catch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import Array
+
+from kerchief.checks import BANDIT_LAWS, Case, CheckFailed
+from kerchief.core.contracts import Clock, Release, Start, Tree
+from kerchief.core.phases import ANSWERS, Phase
+from kerchief.core.queries import UnitBall
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.policies import POLICIES
+from kerchief.policies.phased.elimination import Elimination
+from kerchief.privacy import Trust
+from kerchief.privatizers import CohortSums, Protection, protect
+from kerchief.privatizers.sums import Memory, Tally
+from kerchief.roles.arrange import Arranged, arrange
+from kerchief.simulation.phases import PhaseReplicate, PhaseScene, play
+
+LAWS = {law.name: law for law in BANDIT_LAWS}
+_DRAWN, _PRINTED = "noise drawn is the word printed", "noise is of the word printed"
+_MOVES, _ALONE = "one client moves one release", "the learner sees releases alone"
+
+
+@struct
+class Weak(Gaussian):
+    """Adds two thirds of the noise that it charges for."""
+
+    def add(self, vector: Array, stream: Any) -> Array:
+        less = dataclasses.replace(self, std=self.std * 2 / 3)
+        return Gaussian.add(less, vector, stream)
+
+
+@struct
+class Biased(CohortSums):
+    """Adds a constant to every total."""
+
+    def release(
+        self,
+        memory: Memory,
+        tally: Tally,
+        request: Start | None,
+        clock: Clock,
+        stream: Stream | None,
+    ) -> tuple[Release, Memory]:
+        release, after = CohortSums.release(self, memory, tally, request, clock, stream)
+        return dataclasses.replace(release, total=release.total + 0.3 * release.count), after
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wide(UnitBall):
+    """Lets answers out of the ball."""
+
+    def encode(self, record: Array) -> Array:
+        return 3 * record
+
+
+@struct
+class Twice(Elimination):
+    """Asks the clients of the second phase in the third again."""
+
+    def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
+        first, second, third, *rest = Elimination.phases(self, noise)
+        return first, second, dataclasses.replace(third, first=second.first), *rest
+
+
+def _changed(change: Callable[[CohortSums], CohortSums]) -> Any:
+    """Protection that is another where something is promised."""
+
+    def arranged(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
+        made = arrange(entry, problem, protection, **named)
+        sums: Any = made.privatizers[ANSWERS]
+        if protection.trust is Trust.NONE:
+            return made
+        return dataclasses.replace(made, privatizers={ANSWERS: change(sums)})
+
+    return arranged
+
+
+def _weak(sums: CohortSums) -> CohortSums:
+    return sums.with_noise(lambda noise: Weak(**vars(noise)))
+
+
+def _biased(sums: CohortSums) -> CohortSums:
+    return Biased(**vars(sums))
+
+
+def _wide(sums: CohortSums) -> CohortSums:
+    return dataclasses.replace(sums, query=Wide(size=sums.query.size))
+
+
+def _twice(*given: Any, **named: Any) -> Arranged:
+    made = arrange(*given, **named)
+    return dataclasses.replace(made, policy=Twice(**vars(made.policy)))
+
+
+def _dear(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
+    """Less noise than was promised."""
+    promise = protection.guarantee
+    dearer = dataclasses.replace(promise, epsilon=1.1 * promise.epsilon)
+    return arrange(entry, problem, dataclasses.replace(protection, guarantee=dearer), **named)
+
+
+def _deaf(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
+    """The old fault: whatever the word, Gaussian noise is built."""
+    normal = protection.trust is Trust.LOCAL
+    word = "gaussian" if normal else protection.mechanism
+    return arrange(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
+
+
+def _normal(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseReplicate:
+    """The old fault in the engine: the word was kept, and Gaussian noise is drawn."""
+    promise = Case.of("pe", POLICIES["pe"], "local").promise()
+    policy: Any = scene.policy
+    normal: Any = protect(policy, Protection(guarantee=promise, mechanism="gaussian"), horizon=1)
+    drawn = scene.protection.with_noise(lambda noise: _louder(normal[ANSWERS].device, noise))
+    after: PhaseReplicate = play(dataclasses.replace(scene, privatizer=drawn), carry, phase)
+    stated = dataclasses.replace(
+        after.last,
+        noise=after.last.noise * scene.protection.device.std / drawn.device.std,  # type: ignore[union-attr]
+    )
+    return dataclasses.replace(after, last=stated) if scene.protection.device.std else after  # type: ignore[union-attr]
+
+
+def _louder(normal: Gaussian, noise: Any) -> Gaussian:
+    """Silent where the other one is."""
+    return dataclasses.replace(normal, std=normal.std if noise.std else 0.0)
+
+
+def _peeking(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseReplicate:
+    """Whoever is best in truth looks best."""
+    after: PhaseReplicate = play(scene, carry, phase)
+
+    def seen(after: PhaseReplicate) -> Tree:
+        best = jnp.argmin(scene.environment.losses(after.world)).astype(jnp.int32)
+        return dataclasses.replace(after.state, best=best)
+
+    peeked: PhaseReplicate = dataclasses.replace(after, state=jax.vmap(seen)(after))
+    return peeked
+
+
+_LAPLACE: dict[str, Any] = {"trust": "local", "mechanism": "laplace"}
+FAULTS: list[tuple[str, dict[str, Any], str]] = [
+    ("weak", {"arrange": _changed(_weak)}, _DRAWN),
+    ("ignores the word", {"trust": "local", "arrange": _deaf}, _PRINTED),
+    ("draws normal noise for every word", {**_LAPLACE, "play_phase": _normal}, _DRAWN),
+    ("wide", {"arrange": _changed(_wide)}, _MOVES),
+    ("wide", {"arrange": _changed(_wide)}, "clipping holds beyond the domain"),
+    ("twice", {"arrange": _twice}, _MOVES),
+    ("peeking", {"play_phase": _peeking}, _ALONE),
+    ("biased", {"arrange": _changed(_biased)}, "without noise it is its parent"),
+    ("dear", {"arrange": _dear}, "charged is what was promised"),
+]
+DAILY = ("weak", "ignores the word", "dear")
+
+
+@pytest.mark.parametrize(
+    ("rooms", "broken"),
+    [
+        pytest.param(rooms, law, id=f"{id}-{law}", marks=() if id in DAILY else pytest.mark.nightly)
+        for id, rooms, law in FAULTS
+    ],
+)
+def test_a_planted_fault_is_caught_by_its_law(rooms: dict[str, Any], broken: str) -> None:
+    case = Case.of("pe", POLICIES["pe"], **{"trust": "central", **rooms})
+    with pytest.raises(CheckFailed, match=broken):
+        LAWS[broken](case)
+
+
+def test_the_laws_of_populations_alone_have_a_planted_fault() -> None:
+    contextual, phased = (Case.of(name, POLICIES[name], "local") for name in ("linucb", "pe"))
+    own = {law.name for law in BANDIT_LAWS if law.when(phased) and not law.when(contextual)}
+    assert own == {_MOVES}
+    assert own <= {law for _, _, law in FAULTS}

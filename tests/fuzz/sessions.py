@@ -719,6 +719,13 @@ def sessions() -> list[Target]:
             weight=0.02,
         ),
         Target(
+            name="command:check",
+            call=lambda policy, **options: _command(words=("check", str(policy)), **options),
+            samples={"policy": ("linucb",), "trust": ("abacus",)},
+            closed=closed({"trust"}),
+            weight=0.02,
+        ),
+        Target(
             name="command:bench",
             call=lambda **options: _command(words=("bench",), **options | {"device": "abacus"}),
             samples={"arms": (3,), "replicates": (1,)},

@@ -201,8 +201,8 @@ def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: PrivatizerCase
     ordinary = np.stack([np.append(user.features, user.reward) for user in users])
     rows = np.concatenate([ordinary, 0 * ordinary, box.wild()])
     shown = many(told_with)(rows, NOWHERE)
-    moves = (shown - shown[_PLACE]).reshape(len(rows), -1, _width(protocol))
-    wider = protocol.step * math.sqrt(_width(protocol))
+    moves = (shown - shown[_PLACE]).reshape(len(rows), -1, protocol.width)
+    wider = protocol.step * math.sqrt(protocol.width)
     farthest, bound = float(lengths(moves).max()), query.sensitivity * (1 + 1e-9) + wider
     room = bound + protocol.rounding * (1 + float(np.abs(shown[_PLACE]).max())) * 12
     expect(farthest <= room, seen=f"a move of {farthest}", expected=f"at most {bound}")
@@ -264,11 +264,6 @@ def _encode(protocol: PrivatizerCase) -> Encode:
         return gradients[0]
 
     return many(one)
-
-
-def _width(protocol: PrivatizerCase) -> int:
-    """Length of a sum that is told."""
-    return int(protocol.query.dim if protocol.fits else protocol.query.size)
 
 
 def _box(protocol: PrivatizerCase) -> Box:

@@ -27,14 +27,11 @@ from kerchief.checks.words import pure_epsilon
 from kerchief.core.contracts import BoundedLoss, Clock, Outlook, Start, Tree
 from kerchief.core.phases import ANSWERS
 from kerchief.core.struct import static, struct
-from kerchief.mechanisms.blt import BLT
-from kerchief.mechanisms.doubling import Doubling
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.one_bit import OneBit
 from kerchief.mechanisms.shortlist import Shortlist
-from kerchief.mechanisms.toeplitz import SqrtToeplitz
-from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.privatizers import At, Every, OnDemand
 from kerchief.privatizers.schedule import Schedule
 from kerchief.roles.arrange import Arranged
@@ -46,7 +43,7 @@ __all__ = ["DRAWN_LAWS", "noise_drawn_is_the_word_printed"]
 
 Floats = NDArray[np.float64]
 
-_NORMAL = (Gaussian, BLT, SqrtToeplitz, BinaryTree, Doubling)
+_NORMAL = (Gaussian, ContinualNoise)
 # Copies of a run: single bits tell little each.
 _COPIES, _MANY = 2048, 2**14
 # What is held against the draws beside the truth: a third too little noise, and too much.

@@ -22,6 +22,7 @@ from kerchief.core.contracts import BoundedLoss
 from kerchief.core.errors import InvalidValue
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
@@ -57,7 +58,7 @@ WORDS: dict[str, dict[str, tuple[type, ...]]] = {
         "bit": (Response,),
     },
     "joint": {
-        BEST: (BLT, SqrtToeplitz),
+        BEST: (BLT,),
         "blt": (BLT,),
         "tree": (BinaryTree,),
         "toeplitz": (SqrtToeplitz,),
@@ -101,9 +102,10 @@ def _expect_word(case: Case, name: str, privatizer: Privatizer) -> None:
     # Of single numbers one bit is the best.
     if case.feedback == "reports" and word == BEST and kinds:
         kinds = (OneBit,)
-    seen = f"{name}: {[type(noise).__name__ for noise in privatizer.noises]}"
+    found = [_kind(noise) for noise in privatizer.noises]
+    seen = f"{name}: {[kind.__name__ for kind in found]}"
     wanted = f"{word}: {' or '.join(kind.__name__ for kind in kinds) or 'none'}"
-    right = all(type(noise) in kinds for noise in privatizer.noises)
+    right = all(kind in kinds for kind in found)
     expect(right and bool(privatizer.noises) == bool(kinds), seen=seen, expected=wanted)
     for noise in privatizer.noises:
         made: Any = noise
@@ -115,6 +117,11 @@ def _expect_word(case: Case, name: str, privatizer: Privatizer) -> None:
         expect(close, seen=seen, expected=f"{named}, as {word} charges")
 
 
+def _kind(noise: Any) -> type:
+    """What a word names: noise of a class, or for prefixes the factor that mixes its seeds."""
+    return type(noise.factor if isinstance(noise, ContinualNoise) else noise)
+
+
 def _named_deviation(noise: Any, privatizer: Privatizer) -> float | None:
     """The deviation of a word's noise that costs what was charged; None where no formula has it."""
     if isinstance(noise, Response | Shortlist):
@@ -122,9 +129,9 @@ def _named_deviation(noise: Any, privatizer: Privatizer) -> float | None:
     query: Any = privatizer.query
     event = noise.event()
     match noise:
-        case Gaussian() | BLT() | SqrtToeplitz() | BinaryTree() | Doubling():
-            reach = query.sensitivity * getattr(noise, "column_norm", 1.0)
-            return charged_multiplier(event) * float(reach)
+        case Gaussian() | ContinualNoise():
+            norm = getattr(noise, "column_norm", 1.0)
+            return charged_multiplier(event) * float(query.sensitivity * norm)
         case Laplace():
             euclidean = math.sqrt(query.size) * query.sensitivity
             return math.sqrt(2) * float(getattr(query, "taxicab", euclidean)) / pure_epsilon(event)

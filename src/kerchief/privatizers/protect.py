@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from kerchief.core.contracts import BoundedLoss, BoundedSum, Feedback, Query
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
+from kerchief.core.precision import double_precision
 from kerchief.core.validate import MOST_ROUNDS, whole
 from kerchief.privacy.calibration import gaussian_noise_multiplier, share
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -79,6 +80,7 @@ class Asking(Protocol):
         """The questions."""
 
 
+@double_precision
 def protect(policy: Asking, protection: Protection, *, horizon: int) -> Mapping[str, Privatizer]:
     """Give each of a policy's queries the privatizer that keeps the protection.
 

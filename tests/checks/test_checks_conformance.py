@@ -61,8 +61,16 @@ SLOW = (
 )
 
 
+# Known to fail, each with the reason; one that holds after all is a failure.
+EXCUSED = {
+    "glm@paper under joint": {
+        "beats uniform play": "with its own constants for a promise it explores for 400 rounds"
+    }
+}
+
+
 def _keeps(case: Case, laws: Iterable[Law[Case]]) -> None:
-    examine(case, laws, expected_failures={}).require()
+    examine(case, laws, expected_failures=EXCUSED.get(str(case), {})).require()
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)

@@ -7,8 +7,13 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Nearly all of a daily run is compilation, so code is optimized by night alone (`make nightly`).
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# Nearly all of a daily run is compilation. So machine code is made in a hurry, which takes a third
+# of the time; by night (`make nightly`) it is made as users have it.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+)
 
 import jax
 import pytest

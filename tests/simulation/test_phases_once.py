@@ -131,8 +131,8 @@ def test_without_noise_it_is_plain_phased_elimination() -> None:
 def test_without_noise_every_trust_is_the_parent(trust: str) -> None:
     one = policy()
     plain = protected(one, promise("none"))
-    expected = walk(one, plain, plain.phases, False)[-1]
-    found = walk(one, protected(one, promise(trust)), plain.phases, True)[-1]
+    expected = walk(one, plain, phases_of(one, plain), False)[-1]
+    found = walk(one, protected(one, promise(trust)), phases_of(one, plain), True)[-1]
     np.testing.assert_array_equal(found.state.allowed, expected.state.allowed)
     np.testing.assert_allclose(found.regret, expected.regret, rtol=1e-12)
 

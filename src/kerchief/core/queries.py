@@ -350,6 +350,7 @@ class UnitBall:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        plain(self)
         whole("size", self.size, high=2**24)
         between("importance", self.importance, 1e-9, 1e9, closed=True)
         increasing("batches", self.batches)

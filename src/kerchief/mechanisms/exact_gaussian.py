@@ -94,8 +94,9 @@ class ExactGaussian:
         >>> noise.grid_bits, noise.scale
         (17, 524296)
         """
-        between("noise_multiplier", positive("noise_multiplier", noise_multiplier), 0.0, 1e150)
-        positive("sensitivity", sensitivity)
+        noise_multiplier = positive("noise_multiplier", noise_multiplier)
+        between("noise_multiplier", noise_multiplier, 0.0, 1e150)
+        sensitivity = positive("sensitivity", sensitivity)
         positive("the standard deviation", noise_multiplier * sensitivity)
         root = math.sqrt(whole("dimension", dimension, high=2**24))
         # Rounding adds root grid steps to the sensitivity: a finer grid where they would show.

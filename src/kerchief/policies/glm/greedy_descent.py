@@ -34,7 +34,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import MOST_DIM, between, increasing, or_default, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, or_default, plain, whole
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["GreedyDescent", "Model", "State", "Surprises"]
@@ -58,6 +58,7 @@ class Surprises:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         between("importance", self.importance, 1e-9, 1e9, closed=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.queries import Gram, clip_features, finite
-from kerchief.core.validate import MOST_DIM, between, increasing, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
 
 __all__ = ["Increments"]
 
@@ -50,6 +50,7 @@ class Increments:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         whole("steps", self.steps, high=MOST_DIM)

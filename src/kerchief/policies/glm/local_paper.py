@@ -31,7 +31,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import MOST_DIM, between, increasing, whole
+from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.registry import Mode, Terms, register
 
@@ -62,6 +62,7 @@ class ThreeBlocks:
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
+        plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
         between("score", self.score, 1e-9, 1e18, closed=True)

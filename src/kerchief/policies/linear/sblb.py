@@ -173,7 +173,7 @@ class Mended(LinUCB):
             exploration: see `LinUCB.of`.
             epsilon: of the promise, for the length of the first batch.
         """
-        positive("epsilon", epsilon, infinite=True)
+        epsilon = positive("epsilon", epsilon, infinite=True)
         made = LinUCB.of(problem, mode=mode, exploration=exploration)
         longer = min(5.0, max(1.0, (problem.dim + 2) / (10 * epsilon)))
         first = max(100, int(problem.horizon / 25 * longer))

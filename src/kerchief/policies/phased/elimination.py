@@ -407,7 +407,6 @@ _register(
     partial(_eliminate, rule="paper"),
     summary="phased elimination by the paper's widths and schedule, with true noise",
     source="Li, Zhou, Ji 2022, Algorithm 1",
-    parent="dpe",
     noises={"local": "gaussian"},
     deployable=False,
 )
@@ -422,7 +421,6 @@ _register(
     partial(_eliminate, rule="paper", once=True),
     summary="every round another client's, by the paper's widths and schedule, with true noise",
     source="Li, Zhou, Ji 2022, Algorithm 3",
-    parent="pe",
     noises={"local": "gaussian"},
     deployable=False,
 )

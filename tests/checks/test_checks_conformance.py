@@ -231,6 +231,7 @@ def test_a_policy_by_itself_is_checked_in_its_environment(home: Environment) -> 
         check(policy)
 
 
+@pytest.mark.nightly
 def test_a_class_by_itself_is_checked_under_every_trust() -> None:
     report = check(LinUCB)
     subjects = {one.subject for one in report.outcomes}

@@ -81,7 +81,13 @@ def jax_leaves(tree: Tree) -> list[NDArray[np.float64]]:
 
 
 @pytest.mark.parametrize("trust", ["none", "local", "joint", "central"])
-@pytest.mark.parametrize(("seed", "replicate"), [(1, 0), (2, 5), (4_000_000_000, 1)])
+@pytest.mark.parametrize(
+    ("seed", "replicate"),
+    [
+        (4_000_000_000, 1),
+        *(pytest.param(*one, marks=pytest.mark.nightly) for one in [(1, 0), (2, 5)]),
+    ],
+)
 def test_linucb_plays_as_in_the_compiled_loop(trust: str, seed: int, replicate: int) -> None:
     policy: Any = POLICIES["linucb"].build(WORLD_3.problem(HORIZON), "tuned")
     privatizers = protect(policy, Protection(guarantee=promise(trust)), horizon=HORIZON)

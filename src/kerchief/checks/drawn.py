@@ -94,12 +94,12 @@ class _Draws:
 
 
 def _expect_law(privatizer: Any, noise: Any, draws: _Draws) -> None:
-    if isinstance(noise, Shortlist) and privatizer.query.size == 1:
-        # As with a coin, its deviation is another one for each number: the audits look at it.
-        return
     drawn, stated = draws.noise / draws.stated[:, None], float(draws.stated[0])
     if isinstance(noise, OneBit) and draws.single:
         _expect_bit(noise, draws)
+        return
+    if isinstance(noise, OneBit | Shortlist) and privatizer.query.size == 1:
+        # The deviation of such a report is another one for each number: the audits look at it.
         return
     if isinstance(noise, Laplace) and draws.single:
         verdict = [fits_scale(drawn, f / math.sqrt(2)) for f in _FACTORS]

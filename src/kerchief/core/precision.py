@@ -44,6 +44,8 @@ def double_precision(thing: T) -> T:
 
     @functools.wraps(thing)
     def scoped(*args: Any, **options: Any) -> Any:
+        if jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+            return thing(*args, **options)
         with jax.enable_x64(True):
             return thing(*args, **options)
 

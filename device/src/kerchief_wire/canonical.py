@@ -1,0 +1,180 @@
+"""Canonical JSON: one text for one value, so that a hash names what is meant.
+
+Keys are sorted, there are no spaces and no floats. A real number is its 64 bits as 16 hexadecimal
+digits, bytes are hexadecimal, whole numbers stay below 2**53. What does not come out of `write`
+again as it went into `read` is refused, so there is no second spelling of anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import struct
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from kerchief_wire.errors import CodecError
+
+__all__ = ["pack", "read", "read_as", "unpack", "write"]
+
+T = TypeVar("T")
+_MOST = 2**53
+
+
+def write(value: Any) -> bytes:
+    """Write a tree of dicts, lists, texts, whole numbers, booleans and None.
+
+    >>> write({"b": [1, "x"], "a": None})
+    b'{"a":null,"b":[1,"x"]}'
+    """
+    _check(value)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read(data: bytes) -> Any:
+    """Read what `write` wrote, and nothing else.
+
+    Raises:
+        CodecError: it is not canonical.
+
+    >>> read(b'{"a": 1}')
+    Traceback (most recent call last):
+    ...
+    kerchief_wire.errors.CodecError: the text is not canonical JSON
+    """
+    try:
+        value = json.loads(data)
+        same = write(value) == data
+    except (ValueError, RecursionError):
+        same = False
+    if not same:
+        raise CodecError("the text is not canonical JSON")
+    return value
+
+
+def _check(value: Any) -> None:
+    kind = type(value)
+    if kind is dict and all(type(key) is str for key in value):
+        for one in value.values():
+            _check(one)
+    elif kind is list:
+        for one in value:
+            _check(one)
+    elif not (value is None or kind in (bool, str) or (kind is int and -_MOST < value < _MOST)):
+        raise CodecError(f"a {kind.__name__} has no canonical form here; write it as a text")
+
+
+def pack(value: Any) -> Any:
+    """A dataclass of plain fields as a tree for `write`.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Point:
+    ...     x: float
+    ...     tags: tuple[int, ...]
+    >>> pack(Point(1.0, (2, 3)))
+    {'x': '3ff0000000000000', 'tags': [2, 3]}
+    >>> unpack(Point, pack(Point(1.0, (2, 3))))
+    Point(x=1.0, tags=(2, 3))
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: pack(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, float):
+        return struct.pack(">d", value).hex()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple | list):
+        return [pack(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(key): pack(one) for key, one in value.items()}
+    return value
+
+
+def unpack(kind: type[T], tree: Any) -> T:
+    """Rebuild a value of a known kind: exactly its fields, each of exactly its type.
+
+    A field whose type is a union of dataclasses is told apart by the field `kind`, which each of
+    them must have with a default of its own.
+
+    Raises:
+        CodecError: the tree is something else.
+    """
+    return typing.cast(T, _unpack(kind, tree))
+
+
+def read_as(kind: type[T], data: bytes) -> T:
+    """Read a value of a known kind from canonical bytes."""
+    return unpack(kind, read(data))
+
+
+def _unpack(kind: Any, tree: Any) -> Any:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        return _fields(kind, tree)
+    if origin is types.UnionType or origin is typing.Union:
+        return _one_of(args, tree)
+    if origin is tuple and isinstance(tree, list):
+        if len(args) == 2 and args[1] is Ellipsis:
+            return tuple(_unpack(args[0], one) for one in tree)
+        if len(args) == len(tree):
+            return tuple(_unpack(arg, one) for arg, one in zip(args, tree, strict=True))
+    if origin is not None and issubclass(origin, Mapping) and isinstance(tree, dict):
+        return {key: _unpack(args[1], one) for key, one in tree.items()}
+    return _plain(kind, tree)
+
+
+def _plain(kind: Any, tree: Any) -> Any:
+    if kind is Any:
+        return tree
+    if kind is float and isinstance(tree, str) and len(tree) == 16:
+        number = struct.unpack(">d", _bytes(tree))[0]
+        if number == number:
+            return number
+    elif kind is bytes and isinstance(tree, str):
+        return _bytes(tree)
+    elif kind in (int, str, bool, types.NoneType) and type(tree) is kind:
+        return tree
+    raise CodecError(f"a field is no {getattr(kind, '__name__', kind)}")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    if data.hex() != text:
+        raise CodecError("a field is no hexadecimal text")
+    return data
+
+
+def _fields(kind: Any, tree: Any) -> Any:
+    hints = _hints(kind)
+    if not isinstance(tree, dict) or tree.keys() != hints.keys():
+        raise CodecError(f"a {kind.__name__} has exactly the fields {', '.join(hints)}")
+    try:
+        return kind(**{name: _unpack(hint, tree[name]) for name, hint in hints.items()})
+    except (TypeError, OverflowError) as fault:
+        raise CodecError(f"a {kind.__name__} does not decode: {fault}") from fault
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {one.name: hints[one.name] for one in dataclasses.fields(kind)}
+
+
+def _one_of(kinds: tuple[Any, ...], tree: Any) -> Any:
+    if tree is None and types.NoneType in kinds:
+        return None
+    named: dict[str, Any] = {one.kind: one for one in kinds if hasattr(one, "kind")}
+    if named:
+        word = tree.get("kind") if isinstance(tree, dict) else None
+        if word not in named:
+            raise CodecError(f"kind is {str(word)[:40]!r}; known are {', '.join(sorted(named))}")
+        return _fields(named[word], tree)
+    (rest,) = [one for one in kinds if one is not types.NoneType]
+    return _unpack(rest, tree)

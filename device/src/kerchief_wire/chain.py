@@ -1,0 +1,100 @@
+"""The chain: what a task paid for and released, as lines that nobody can change, drop or swap.
+
+Each line holds the hash of the one before. Whoever knows the last hash, the head, can tell whether
+a chain is the one that they saw: a line less, a line more or another line has another head.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kerchief_wire.canonical import pack, read, read_as, write
+from kerchief_wire.errors import CodecError, Fenced
+
+__all__ = ["KINDS", "ROOT", "Line", "export", "follow", "imported"]
+
+_TAG = b"kerchief/1 chain\0"
+ROOT = bytes(32)
+"""What the first line follows."""
+
+KINDS = ("open", "charge", "draw", "epoch", "settle", "end")
+"""What lines may say: a task begins, pays, releases, begins anew, is billed, and ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line.
+
+    Attributes:
+        number: its place, from 0.
+        kind: a word of `KINDS`.
+        prev: the hash of the line before.
+        body: canonical JSON.
+    """
+
+    number: int
+    kind: str
+    prev: bytes
+    body: bytes
+
+    @property
+    def hash(self) -> bytes:
+        """What the next line must hold."""
+        return hashlib.sha256(_TAG + self.prev + self.kind.encode() + b"\0" + self.body).digest()
+
+    @property
+    def content(self) -> Any:
+        """The body as a tree."""
+        return read(self.body)
+
+    def next(self, kind: str, content: Any) -> Line:
+        """The line that follows."""
+        return Line(number=self.number + 1, kind=kind, prev=self.hash, body=write(content))
+
+
+def follow(lines: Iterable[Line]) -> bytes:
+    """The head of a chain, after looking at every line.
+
+    Raises:
+        Fenced: a line does not follow the one before.
+    """
+    head, number = ROOT, -1
+    for number, line in enumerate(lines):
+        if line.number != number or line.prev != head or line.kind not in KINDS:
+            raise Fenced(f"line {number} of the chain does not follow the one before")
+        read(line.body)
+        head = line.hash
+    if number < 0:
+        raise Fenced("the chain is empty; it begins with the task")
+    return head
+
+
+def export(lines: Iterable[Line]) -> bytes:
+    """A chain as text: one line of canonical JSON for each line of it."""
+    rows = (_Row(body=one.body.decode(), kind=one.kind, prev=one.prev) for one in lines)
+    return b"".join(write(pack(row)) + b"\n" for row in rows)
+
+
+def imported(data: bytes) -> tuple[Line, ...]:
+    """Read back what `export` wrote; `follow` says whether it is whole.
+
+    Raises:
+        CodecError: it is no exported chain.
+    """
+    rows = [read_as(_Row, row) for row in data.split(b"\n")[:-1]]
+    if data != b"".join(write(pack(row)) + b"\n" for row in rows):
+        raise CodecError("the text is no exported chain; every line of it ends with a line break")
+    return tuple(
+        Line(number=number, kind=row.kind, prev=row.prev, body=row.body.encode())
+        for number, row in enumerate(rows)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    body: str
+    kind: str
+    prev: bytes

@@ -1,0 +1,123 @@
+"""The billboard: a public model, in numbers that every device reads alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief_wire.canonical import pack, read_as, write
+from kerchief_wire.errors import CodecError
+
+__all__ = ["Model", "Numbers", "Status"]
+
+_TYPES = ("<f4", "<f8", "<i4", "<i8", "|b1")
+_MOST_BYTES = 2**28
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """An array on the wire.
+
+    Attributes:
+        dtype: its type in NumPy's words, little-endian.
+        shape: its shape.
+        data: its bytes.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    def __post_init__(self) -> None:
+        """Check what a stranger may have sent."""
+        if self.dtype not in _TYPES or any(one < 0 for one in self.shape):
+            raise CodecError(f"an array is of {self.dtype[:20]!r}; known are {', '.join(_TYPES)}")
+        size = int(np.dtype(self.dtype).itemsize)
+        for one in self.shape:
+            size *= one
+        if size != len(self.data) or size > _MOST_BYTES:
+            raise CodecError(f"an array of shape {self.shape} has {len(self.data)} bytes")
+
+    @classmethod
+    def of(cls, array: NDArray[np.generic]) -> Numbers:
+        """An array, as it goes out."""
+        little = np.ascontiguousarray(array, np.asarray(array).dtype.newbyteorder("<"))
+        return cls(dtype=little.dtype.str, shape=np.shape(array), data=little.tobytes())
+
+    @property
+    def array(self) -> NDArray[np.generic]:
+        """The array; it cannot be written to."""
+        return np.frombuffer(self.data, self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What the learner posts: anyone may read it.
+
+    Attributes:
+        task: whose model it is.
+        version: how many were posted before.
+        release: how many releases it has taken in.
+        round: how many users these speak about.
+        length: of the chain that the learner last saw.
+        head: of that chain; a device that saw a longer one refuses this model.
+        arrays: the numbers of the model, by name.
+    """
+
+    task: bytes
+    version: int
+    release: int
+    round: int
+    length: int
+    head: bytes
+    arrays: Mapping[str, Numbers]
+
+    def write(self) -> bytes:
+        """The model as canonical bytes."""
+        return write(pack(self))
+
+    @classmethod
+    def read(cls, data: bytes) -> Model:
+        """Read back what `write` wrote.
+
+        Raises:
+            CodecError: it is something else.
+        """
+        return read_as(cls, data)
+
+    def __getitem__(self, name: str) -> NDArray[np.generic]:
+        """One of the model's arrays."""
+        return self.arrays[name].array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What the middle tells anyone who is about to report.
+
+    Attributes:
+        task: whose status it is.
+        state: running, or closed.
+        epoch: what a report must say.
+        label: what a report should say; a lie costs noise or a refusal, never privacy.
+    """
+
+    task: bytes
+    state: str
+    epoch: int
+    label: int
+
+    def write(self) -> bytes:
+        """The status as canonical bytes."""
+        return write(pack(self))
+
+    @classmethod
+    def read(cls, data: bytes) -> Status:
+        """Read back what `write` wrote.
+
+        Raises:
+            CodecError: it is something else.
+        """
+        return read_as(cls, data)

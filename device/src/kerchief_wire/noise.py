@@ -1,0 +1,283 @@
+"""What a report's whole numbers mean: one kind for each noise, with bounds that anyone can check.
+
+Every number of a report is a whole number within public bounds, and so is every sum of them: no
+rounding exists that could take noise off another user, and no sum has to be tested for overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief_wire.errors import InvalidValue
+
+__all__ = [
+    "KEEP_UNITS",
+    "Bits",
+    "Bounds",
+    "Coins",
+    "Floats",
+    "Noise",
+    "OneBit",
+    "Rounded",
+    "Shortlist",
+    "Statistic",
+    "Wholes",
+]
+
+Wholes: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+KEEP_UNITS = 2**20
+"""The chance with which a bit is kept is a multiple of one over this."""
+
+# Noise without bounds is cut here, in deviations: a cut on the device cannot weaken its promise.
+_FAR = 64
+# No candidate is farther from 0 than this, in deviations: those that are get cut before ranking.
+_FARTHEST = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Between which whole numbers a report may lie, and which parity it must have.
+
+    Attributes:
+        low: the least, for each number.
+        high: the greatest, for each number.
+        odd: whether all must be odd, or all even; None where either will do.
+    """
+
+    low: Wholes
+    high: Wholes
+    odd: bool | None = None
+
+    def hold(self, numbers: Wholes) -> bool:
+        """Whether a report is within them.
+
+        >>> Bounds(low=np.array([-3]), high=np.array([3]), odd=True).hold(np.array([2]))
+        False
+        """
+        inside = bool(((numbers >= self.low) & (numbers <= self.high)).all())
+        return inside and (self.odd is None or bool(((numbers & 1) == self.odd).all()))
+
+    @property
+    def largest(self) -> int:
+        """The largest number there can be, without its sign."""
+        return max(int(-self.low.min()), int(self.high.max()), 1)
+
+
+def _box(middle: tuple[int, ...], reach: int) -> Bounds:
+    center = np.array(middle, np.int64)
+    return Bounds(low=center - reach, high=center + reach)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistic:
+    """The statistic itself on a grid: for a curator who is trusted, or where nothing is protected.
+
+    Attributes:
+        grid_bits: a unit is 2**-grid_bits.
+        middle: a public point amid the statistics, in units.
+        reach: how far from it a number may be, in units.
+    """
+
+    kind: str = "statistic"
+    grid_bits: int
+    middle: tuple[int, ...]
+    reach: int
+
+    @property
+    def size(self) -> int:
+        """How many numbers a report has."""
+        return len(self.middle)
+
+    def bounds(self, label: int) -> Bounds:
+        """The box around the middle."""
+        return _box(self.middle, self.reach)
+
+    def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
+        """The sum of the statistics, in their own units."""
+        return np.ldexp(total.astype(np.float64), -self.grid_bits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounded:
+    """The statistic on a grid plus noise without bounds, cut far out: local Gaussian or Laplace.
+
+    Attributes:
+        law: gaussian or laplace.
+        grid_bits: a unit is 2**-grid_bits.
+        scale: the parameter of the noise, in units.
+        middle: a public point amid the statistics, in units.
+        reach: how far from it a statistic may be, in units.
+    """
+
+    kind: str = "rounded"
+    law: str
+    grid_bits: int
+    scale: int
+    middle: tuple[int, ...]
+    reach: int
+
+    def __post_init__(self) -> None:
+        """Check the law."""
+        if self.law not in ("gaussian", "laplace"):
+            raise InvalidValue(f"law is {self.law[:40]!r}; it must be gaussian or laplace")
+
+    @property
+    def size(self) -> int:
+        """How many numbers a report has."""
+        return len(self.middle)
+
+    def bounds(self, label: int) -> Bounds:
+        """The box around the middle, with room for the noise."""
+        return _box(self.middle, self.reach + _FAR * self.scale)
+
+    def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
+        """The sum of the statistics, in their own units."""
+        return np.ldexp(total.astype(np.float64), -self.grid_bits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coins:
+    """A statistic rounded at random plus fair coins, in half steps: 2·level + 2·heads − coins.
+
+    Attributes:
+        size: how many numbers a report has.
+        step_bits: a step is 2**-step_bits.
+        levels: how many steps from 0 a statistic may be.
+        scale: the deviation of the coins that a cohort needs, in steps: 4·scale² coins.
+        coins: by label, how many coins a device tosses for each number.
+    """
+
+    kind: str = "coins"
+    size: int
+    step_bits: int
+    levels: int
+    scale: int
+    coins: tuple[int, ...]
+
+    def bounds(self, label: int) -> Bounds:
+        """Code and coins, with the parity of the coins."""
+        coins = self.coins[label]
+        most = np.full(self.size, 2 * self.levels + coins, np.int64)
+        return Bounds(low=-most, high=most, odd=bool(coins % 2))
+
+    def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
+        """The sum of the statistics, in their own units."""
+        return np.ldexp(total.astype(np.float64), -self.step_bits - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bits:
+    """A statistic as bits, each kept or replaced by a fair coin: how many of them are ones.
+
+    Attributes:
+        size: how many numbers a report has.
+        bits: how many bits each has.
+        bound: numbers are clipped to [−bound, bound].
+        keep: by label, the chance with which a bit is kept, in units of 2**-20.
+    """
+
+    kind: str = "bits"
+    size: int
+    bits: int
+    bound: float
+    keep: tuple[int, ...]
+
+    def bounds(self, label: int) -> Bounds:
+        """From no ones to all ones."""
+        low = np.zeros(self.size, np.int64)
+        return Bounds(low=low, high=low + self.bits)
+
+    def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
+        """The sum of the statistics, right on average."""
+        above = (2 * total - users * self.bits).astype(np.float64)
+        return self.bound * above / (self.bits * (self.keep[label] / KEEP_UNITS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortlist:
+    """One of many candidates, scaled and on a grid.
+
+    Attributes:
+        units: the chance that one of the best is reported, in units of 2**-32.
+        candidates: how many are drawn.
+        listed: how many of them are the best.
+        center: the center of the ball that the statistics lie in.
+        radius: its radius.
+        factor: what a candidate is multiplied by.
+        grid_bits: a unit is 2**-grid_bits.
+    """
+
+    kind: str = "shortlist"
+    units: int
+    candidates: int
+    listed: int
+    center: tuple[float, ...]
+    radius: float
+    factor: float
+    grid_bits: int
+
+    @property
+    def size(self) -> int:
+        """How many numbers a report has."""
+        return len(self.center)
+
+    @property
+    def farthest(self) -> float:
+        """Where candidates are cut before they are ranked."""
+        return _FARTHEST
+
+    def bounds(self, label: int) -> Bounds:
+        """As far as a candidate goes, around the center."""
+        far = [
+            math.ceil(math.ldexp(abs(one) + _FARTHEST * self.factor, self.grid_bits))
+            for one in self.center
+        ]
+        most = np.array(far, np.int64)
+        return Bounds(low=-most, high=most)
+
+    def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
+        """The sum of the statistics, right on average."""
+        return np.ldexp(total.astype(np.float64), -self.grid_bits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneBit:
+    """A coin for a single number.
+
+    Attributes:
+        bias: how far from one half its chance is at the ends of the interval, in units of 2**-32.
+        center: the center of the interval.
+        radius: half of its length.
+        low: what tails stand for.
+        high: what heads stand for.
+    """
+
+    kind: str = "one-bit"
+    bias: int
+    center: float
+    radius: float
+    low: float
+    high: float
+
+    @property
+    def size(self) -> int:
+        """One number."""
+        return 1
+
+    def bounds(self, label: int) -> Bounds:
+        """Tails or heads."""
+        return Bounds(low=np.zeros(1, np.int64), high=np.ones(1, np.int64))
+
+    def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
+        """The sum of the numbers, right on average."""
+        return users * self.low + (self.high - self.low) * total.astype(np.float64)
+
+
+Noise: TypeAlias = Statistic | Rounded | Coins | Bits | Shortlist | OneBit

@@ -1,0 +1,111 @@
+"""A report, and a release: whole numbers behind a header of fixed length, little-endian.
+
+A report is bound to its task, epoch and label by its header, has the same length as every other
+report of its task, and says nothing about when it was made.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from kerchief_wire.errors import CodecError, Refused
+from kerchief_wire.noise import Wholes
+from kerchief_wire.task import Task
+
+__all__ = ["Release", "Report"]
+
+_PLAIN = 1
+_HEADER = struct.Struct("<4sBBHI32s16s")
+_RELEASE = struct.Struct("<4sHHIQQQ32s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What one device sends about one visit.
+
+    Attributes:
+        label: the cohort that it was made for, which says how much noise it brings.
+        epoch: of the task; a report of an earlier one may have been released already.
+        id: 16 random bytes, so that a report that is sent twice counts once.
+        numbers: of all queries, one after another.
+    """
+
+    label: int
+    epoch: int
+    id: bytes
+    numbers: Wholes
+
+    def write(self, task: Task) -> bytes:
+        """The report as bytes."""
+        head = _HEADER.pack(b"kch1", _PLAIN, 0, self.label, self.epoch, task.id, self.id)
+        return head + self.numbers.astype("<i8", copy=False).tobytes()
+
+    @classmethod
+    def read(cls, data: bytes, task: Task, *, epoch: int) -> Report:
+        """Read a stranger's report strictly.
+
+        Raises:
+            Refused: it is not a report of this task and epoch, or not within its bounds.
+        """
+        if len(data) != _HEADER.size + 8 * task.size:
+            want = _HEADER.size + 8 * task.size
+            raise Refused("length", f"the report has {len(data)} bytes; this task's have {want}")
+        magic, kind, zero, label, said, name, id = _HEADER.unpack_from(data)
+        if magic != b"kch1" or kind != _PLAIN or zero:
+            raise Refused("malformed", "the report's header is not one of this protocol")
+        if name != task.id:
+            raise Refused("task", "the report belongs to another task")
+        if said != epoch:
+            raise Refused("epoch", f"the report was made in epoch {said}; it is {epoch} now")
+        if label >= max(1, len(task.needs)):
+            raise Refused("label", f"label is {label}; the task has {max(1, len(task.needs))}")
+        numbers = np.frombuffer(data, "<i8", offset=_HEADER.size)
+        if not task.within(numbers, label):
+            raise Refused("bounds", "a number of the report is outside its public bounds")
+        return cls(label=label, epoch=said, id=id, numbers=numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What the middle lets out about one cohort, once and for ever.
+
+    Attributes:
+        number: its place among the task's releases, from 0.
+        epoch: of the task.
+        cohort: whose release it is.
+        users: how many users it speaks about: of this cohort; under joint trust, of this epoch.
+        head: of the chain before it was drawn.
+        total: of all queries, one after another: the cohort's noisy total, or under joint trust
+            the noisy running total of the epoch.
+    """
+
+    number: int
+    epoch: int
+    cohort: int
+    users: int
+    head: bytes
+    total: Wholes
+
+    def write(self) -> bytes:
+        """The release as bytes."""
+        size = len(self.total)
+        fields = (0, size, self.epoch, self.number, self.cohort, self.users, self.head)
+        return _RELEASE.pack(b"kcr1", *fields) + self.total.astype("<i8", copy=False).tobytes()
+
+    @classmethod
+    def read(cls, data: bytes) -> Release:
+        """Read back what `write` wrote.
+
+        Raises:
+            CodecError: it is something else.
+        """
+        if len(data) < _RELEASE.size:
+            raise CodecError(f"a release has at least {_RELEASE.size} bytes; these are {len(data)}")
+        magic, zero, size, epoch, number, cohort, users, head = _RELEASE.unpack_from(data)
+        if magic != b"kcr1" or zero or len(data) != _RELEASE.size + 8 * size:
+            raise CodecError("the bytes are no release of this protocol")
+        total = np.frombuffer(data, "<i8", offset=_RELEASE.size)
+        return cls(number=number, epoch=epoch, cohort=cohort, users=users, head=head, total=total)

@@ -1,0 +1,308 @@
+"""A task: everything that the roles of one run must agree on, named by the hash of its bytes.
+
+A device that knows the name of its task knows every number in it, and so does every role: who may
+report what, how much noise is added where, and when sums are released. Nobody can tell one device
+another task than the others without another name.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from kerchief_wire.canonical import pack, read_as, write
+from kerchief_wire.errors import InvalidValue
+from kerchief_wire.noise import Bits, Bounds, Coins, Noise
+
+__all__ = ["Answering", "Library", "Optimist", "Program", "Promise", "Reward", "Task"]
+
+_TAG = b"kerchief/1 task\0"
+_TRUSTS = ("none", "local", "shuffle", "joint", "central")
+_KINDS = ("contextual", "context-free", "phased")
+# Sums of whole numbers stay below this, whoever sends them.
+_MOST_SUM = 2**62
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What each user is promised.
+
+    Attributes:
+        epsilon: ε; the largest float where nothing is promised.
+        delta: δ.
+        unit: whose contribution is protected as a whole.
+        adjacency: what a neighbour is.
+        honest: the part of every cohort whose noise counts, as a fraction; only shuffle trust needs
+            other users' noise.
+        excluded: the part of a cohort that may be struck out after it has closed, as a fraction.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str = "user"
+    adjacency: str = "replace"
+    honest: tuple[int, int] = (1, 1)
+    excluded: tuple[int, int] = (0, 1)
+
+    def __post_init__(self) -> None:
+        """Check the fractions: noise rests on them."""
+        (a, b), (c, d) = self.honest, self.excluded
+        if not (0 < a <= b and c >= 0 and d > 0 and c * b < a * d):
+            raise InvalidValue(
+                f"honest is {a}/{b} and excluded {c}/{d}; it must be 0 <= excluded < honest <= 1"
+            )
+
+    def counted(self, users: int) -> int:
+        """How many users of a cohort add noise that counts, at least.
+
+        >>> Promise(epsilon=1.0, delta=1e-5, honest=(4, 5), excluded=(1, 100)).counted(300)
+        237
+        """
+        (a, b), (c, d) = self.honest, self.excluded
+        return (a * d - c * b) * users // (b * d)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reward:
+    """What happens to a decision whose reward is late or never comes.
+
+    Attributes:
+        window_s: seconds until a decision is due; then its report is made, reward or not.
+        jitter_s: a random delay below this many seconds is added.
+        default: the reward of a decision that got none.
+    """
+
+    window_s: int
+    jitter_s: int
+    default: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimist:
+    """A device that plays the arm of highest upper bound, and reports a regression's moments.
+
+    Attributes:
+        dim: length of an arm's features.
+        arms: the most arms.
+        norm: features are scaled into the ball of this radius.
+        low: least reward.
+        high: greatest reward.
+        link: how a score becomes an expected reward.
+        linearized: whether a reward is linearized around the posted estimate.
+        largest_score: scores are clipped to this before a reward is linearized.
+        steepest: what weights are divided by.
+        response_low: the reported response is clipped to at least this.
+        response_high: the reported response is clipped to at most this.
+        offset: is subtracted from the response.
+        balance: how much the matrix counts beside the vector.
+        weighted: whether the matrix has the record's own weight.
+    """
+
+    kind: str = "optimist"
+    dim: int
+    arms: int
+    norm: float
+    low: float
+    high: float
+    link: str
+    linearized: bool
+    largest_score: float
+    steepest: float
+    response_low: float
+    response_high: float
+    offset: float
+    balance: float
+    weighted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """A device that answers a proposed action with one number.
+
+    Attributes:
+        low: least loss.
+        high: greatest loss.
+        questions: how many points an action has.
+        answer: how the losses of these points become one number: loss, or difference.
+    """
+
+    kind: str = "answering"
+    low: float
+    high: float
+    questions: int
+    answer: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """A device that needs the whole library, for a policy that was not made light."""
+
+    kind: str = "library"
+
+
+Program: TypeAlias = Optimist | Answering | Library
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One run: public, immutable, and the same for everyone.
+
+    Attributes:
+        kerchief: version of the protocol.
+        name: free text, printable.
+        trust: whom users trust.
+        bandit: what a round is made of: contextual, context-free, phased.
+        promise: what each user is promised.
+        policy: which bandit, with every number of it.
+        problem: the public bounds.
+        program: what a device does.
+        queries: the names of the sums, in the order in which a report holds them.
+        noise: of each of them.
+        needs: users of each cohort; empty where every report is a cohort of its own.
+        horizon: how many users may report.
+        reward: what happens to late ones.
+
+    Raises:
+        InvalidValue: the numbers do not fit together.
+    """
+
+    kerchief: int = 1
+    name: str
+    trust: str
+    bandit: str
+    promise: Promise
+    policy: Any
+    problem: Any
+    program: Program
+    queries: tuple[str, ...]
+    noise: tuple[Noise, ...]
+    needs: tuple[int, ...]
+    horizon: int
+    reward: Reward
+
+    def __post_init__(self) -> None:
+        """Check what anyone can check."""
+        if self.kerchief != 1:
+            raise InvalidValue(f"the protocol is version {self.kerchief}; this program speaks 1")
+        if not (self.name.isprintable() and 0 < len(self.name) <= 200):
+            raise InvalidValue("name is empty, long or not printable; give one short line")
+        if self.trust not in _TRUSTS or self.bandit not in _KINDS:
+            raise InvalidValue(f"trust is {self.trust[:20]!r} and bandit {self.bandit[:20]!r}")
+        if len(self.queries) != len(self.noise) or len(set(self.queries)) != len(self.queries):
+            raise InvalidValue("there must be one noise for each query, by different names")
+        if not 0 < self.horizon < 2**31 or any(need < 1 for need in self.needs):
+            raise InvalidValue(f"horizon is {self.horizon}; it and every cohort need users")
+        self._check_labels()
+        self._check_sums()
+
+    @classmethod
+    def read(cls, data: bytes) -> Task:
+        """The task of these bytes.
+
+        Raises:
+            CodecError: they are not canonical, or something else.
+            InvalidValue: the numbers do not fit together.
+        """
+        return read_as(cls, data)
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        """The task as canonical bytes."""
+        return write(pack(self))
+
+    @functools.cached_property
+    def id(self) -> bytes:
+        """The task's name: a hash of its bytes."""
+        return hashlib.sha256(_TAG + self.data).digest()
+
+    @functools.cached_property
+    def size(self) -> int:
+        """How many numbers a report has."""
+        return sum(one.size for one in self.noise)
+
+    @property
+    def cohorts(self) -> int:
+        """How many cohorts there are."""
+        return len(self.needs) or self.horizon
+
+    def need(self, cohort: int) -> int:
+        """How many reports a cohort needs."""
+        return self.needs[cohort] if self.needs else 1
+
+    def label(self, cohort: int) -> int:
+        """What a report for a cohort must say."""
+        return cohort if self.needs else 0
+
+    def enters(self, label: int, cohort: int) -> bool:
+        """Whether a report of a label may enter a cohort: never with less noise than it needs."""
+        if not self.needs:
+            return label == 0
+        return all(_enters(one, label, cohort) for one in self.noise)
+
+    @functools.cached_property
+    def parts(self) -> tuple[slice, ...]:
+        """Where each query's numbers are in a report."""
+        ends = np.cumsum([one.size for one in self.noise]).tolist()
+        return tuple(slice(end - one.size, end) for end, one in zip(ends, self.noise, strict=True))
+
+    def bounds(self, label: int) -> Bounds:
+        """The bounds of all numbers of a report, without the parity."""
+        return self._bounds[label]
+
+    def within(self, numbers: Any, label: int) -> bool:
+        """Whether a report's numbers are within their bounds."""
+        bounds = self._bounds[label]
+        if bounds.odd is None and any(isinstance(one, Coins) for one in self.noise):
+            pairs = zip(self.noise, self.parts, strict=True)
+            return all(one.bounds(label).hold(numbers[part]) for one, part in pairs)
+        return bounds.hold(numbers)
+
+    @functools.cached_property
+    def _bounds(self) -> tuple[Bounds, ...]:
+        labels = range(max(1, len(self.needs)))
+        return tuple(_together([one.bounds(label) for one in self.noise]) for label in labels)
+
+    def _check_labels(self) -> None:
+        """Refuse a table with too few coins: privacy rests on it."""
+        for one in self.noise:
+            if not isinstance(one, Coins | Bits):
+                continue
+            row = one.coins if isinstance(one, Coins) else one.keep
+            if len(row) != len(self.needs) or not row:
+                raise InvalidValue("a table by label must have one entry for each cohort")
+            if isinstance(one, Coins):
+                for coins, need in zip(one.coins, self.needs, strict=True):
+                    if coins * self.promise.counted(need) < 4 * one.scale**2:
+                        raise InvalidValue(
+                            f"{coins} coins of {self.promise.counted(need)} users are fewer than "
+                            f"the {4 * one.scale**2} that the noise needs"
+                        )
+
+    def _check_sums(self) -> None:
+        """Refuse a task whose sums could overflow: then none has to be tested for it."""
+        largest = max((bounds.largest for bounds in self._bounds), default=1)
+        if largest * self.horizon >= _MOST_SUM:
+            raise InvalidValue(
+                f"{self.horizon} reports of up to {largest} could reach 2**62; use fewer users, "
+                "less noise or a coarser grid"
+            )
+
+
+def _enters(noise: Any, label: int, cohort: int) -> bool:
+    """Coins: at least as many as are wanted. Bits: exactly those, as certificates differ."""
+    if isinstance(noise, Coins):
+        return noise.coins[cohort] <= noise.coins[label]
+    return not isinstance(noise, Bits) or label == cohort
+
+
+def _together(bounds: list[Bounds]) -> Bounds:
+    odd = {one.odd for one in bounds}
+    return Bounds(
+        low=np.concatenate([one.low for one in bounds] or [np.zeros(0, np.int64)]),
+        high=np.concatenate([one.high for one in bounds] or [np.zeros(0, np.int64)]),
+        odd=odd.pop() if len(odd) == 1 else None,
+    )

@@ -11,6 +11,7 @@ from kerchief.experiments.catalogue.sblb_batches import Paced, paced
 from kerchief.experiments.catalogue.sblb_settings import LENGTH, LOCAL, REGRET, WIRES
 from kerchief.experiments.players import player
 from kerchief.policies.linear.sblb import Mended
+from kerchief.privacy import Guarantee, Trust
 from kerchief.privacy.randomized_bits import (
     RandomizedBits,
     batch_length,
@@ -47,9 +48,8 @@ def test_equal_batches_of_the_length_that_was_named() -> None:
 @pytest.mark.parametrize(("one", "model"), [(LOCAL[0], 0.048), (LOCAL[1], 0.478), (REGRET, 1.0)])
 def test_a_setting_makes_three_promises(one: Paced, model: float) -> None:
     """To the device's wire, of the shuffler's output and of the model; all nearly used up."""
-    sums = BitSums.of(
-        made(one).query, epsilon=one.epsilon, delta=DELTA, schedule=At(ends=(LENGTH,)), bits=1
-    )
+    promise = Guarantee(epsilon=one.epsilon, delta=DELTA, trust=Trust.SHUFFLE)
+    sums = BitSums.of(made(one).query, promise=promise, schedule=At(ends=(LENGTH,)), bits=1)
     views = sums.views(DELTA)
     assert one.epsilon == model
     assert 0.97 * WIRES[one] <= views["device wire"].epsilon <= WIRES[one]

@@ -31,7 +31,7 @@ PROMISE = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.SHUFFLE)
 @pytest.fixture(scope="module")
 def sums() -> BitSums:
     schedule = At(ends=growing(400, first=100, growth=2.0))
-    return BitSums.of(QUERY, epsilon=2.0, delta=1e-5, schedule=schedule, bits=8)
+    return BitSums.of(QUERY, promise=PROMISE, schedule=schedule, bits=8)
 
 
 def test_every_batch_keeps_the_promise_by_its_own_certificate(sums: BitSums) -> None:

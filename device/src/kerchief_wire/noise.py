@@ -67,7 +67,7 @@ class Bounds:
     @property
     def largest(self) -> int:
         """The largest number there can be, without its sign."""
-        return max(int(-self.low.min()), int(self.high.max()), 1)
+        return max(1, *(-self.low).tolist(), *self.high.tolist())
 
 
 def _box(middle: tuple[int, ...], reach: int) -> Bounds:

@@ -44,11 +44,11 @@ class Report:
         return head + self.numbers.astype("<i8", copy=False).tobytes()
 
     @classmethod
-    def read(cls, data: bytes, task: Task, *, epoch: int) -> Report:
+    def read(cls, data: bytes, task: Task) -> Report:
         """Read a stranger's report strictly.
 
         Raises:
-            Refused: it is not a report of this task and epoch, or not within its bounds.
+            Refused: it is not a report of this task, or not within its bounds.
         """
         if len(data) != _HEADER.size + 8 * task.size:
             want = _HEADER.size + 8 * task.size
@@ -58,8 +58,6 @@ class Report:
             raise Refused("malformed", "the report's header is not one of this protocol")
         if name != task.id:
             raise Refused("task", "the report belongs to another task")
-        if said != epoch:
-            raise Refused("epoch", f"the report was made in epoch {said}; it is {epoch} now")
         if label >= max(1, len(task.needs)):
             raise Refused("label", f"label is {label}; the task has {max(1, len(task.needs))}")
         numbers = np.frombuffer(data, "<i8", offset=_HEADER.size)

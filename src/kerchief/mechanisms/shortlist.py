@@ -191,6 +191,12 @@ class ExactShortlist(BallReport):
         """The distance between two values that can be reported: a power of two."""
         return 2.0 ** (math.frexp(self.std)[1] - 26)
 
+    @property
+    def factor(self) -> float:
+        """What a candidate is multiplied by, so that reports are right on average."""
+        mean, _ = _moments(self.candidates, self.listed, self.units)
+        return self.radius / mean
+
     def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
         """A report: one candidate, scaled and written on the grid.
 
@@ -206,8 +212,7 @@ class ExactShortlist(BallReport):
         drawn = _candidates(self.candidates, size + 1, source)
         ranked = np.argpartition(drawn @ self._unit(array), self.candidates - self.listed)
         chosen = drawn[ranked[self._position(source)], :-1]
-        mean, _ = _moments(self.candidates, self.listed, self.units)
-        report = np.array(self.center) + (self.radius / mean) * chosen
+        report = np.array(self.center) + self.factor * chosen
         written: Floats = np.rint(report / self.grid) * self.grid
         return written
 

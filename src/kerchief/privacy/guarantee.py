@@ -78,6 +78,9 @@ class Guarantee:
         unit: whose contribution is protected as a whole.
         adjacency: what a neighbour is: "replace", one unit's record becomes any other record.
         rounds: over how many rounds, or None if there is no limit.
+        honest: under shuffle trust, the part of every cohort that must add its noise, as a
+            fraction; elsewhere nobody relies on other users, and it is all of them.
+        excluded: the part of a cohort that may be struck out after it has closed, as a fraction.
 
     >>> Guarantee(epsilon=1.0, delta=1e-6, trust="joint", rounds=100).trust
     <Trust.JOINT: 'joint'>
@@ -89,6 +92,8 @@ class Guarantee:
     unit: str = "user"
     adjacency: str = "replace"
     rounds: int | None = None
+    honest: tuple[int, int] = (1, 1)
+    excluded: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -100,11 +105,37 @@ class Guarantee:
         if at_least("delta", self.delta, 0.0) > 0:
             between("delta", self.delta, 0.0, 1.0)
         one_of("adjacency", self.adjacency, ADJACENCIES)
-        if not isinstance(self.unit, str) or not self.unit:
+        if not isinstance(self.unit, str) or not self.unit or not self.unit.isprintable():
             raise InvalidValue("unit is no word; say whose contribution is protected, as 'user'")
         if self.rounds is not None:
             whole("rounds", self.rounds)
+        self._check_parts()
         object.__setattr__(self, "trust", Trust(self.trust))
+
+    def _check_parts(self) -> None:
+        for name in ("honest", "excluded"):
+            top, bottom = getattr(self, name)
+            whole(f"{name}'s denominator", bottom, high=10**6)
+            whole(f"{name}'s numerator", top, low=0, high=bottom)
+        if self.counted(10**12) < 1:
+            raise InvalidValue(
+                f"honest is {self.honest} and excluded {self.excluded}; less must be excluded than "
+                "is honest"
+            )
+        if self.trust != Trust.SHUFFLE and (self.honest, self.excluded) != ((1, 1), (0, 1)):
+            raise InvalidValue(
+                f"honest is {self.honest} under {self.trust} trust, where nobody relies on other "
+                "users' noise; leave it out"
+            )
+
+    def counted(self, users: int) -> int:
+        """How many users of a cohort add noise that counts, at least.
+
+        >>> Guarantee(epsilon=1.0, delta=1e-5, trust="shuffle", honest=(4, 5)).counted(300)
+        240
+        """
+        (a, b), (c, d) = self.honest, self.excluded
+        return (a * d - c * b) * users // (b * d)
 
     def sentence(self, *others: float) -> str:
         """Return the promise in one line, which may stand for others that differ in ε alone.
@@ -131,7 +162,7 @@ reward, replaced by any other, over 20000 rounds"
         """
         if self.trust is Trust.NONE:
             return f"This run keeps no privacy promise, {self._over()}. {_FROM_WHOM[self.trust]}"
-        return " ".join((self._what(), _FROM_WHOM[self.trust], self._not()))
+        return " ".join((self._what(), _FROM_WHOM[self.trust] + self._as_long(), self._not()))
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-able dictionary; an infinite ε is written as the word "inf"."""
@@ -142,6 +173,8 @@ reward, replaced by any other, over 20000 rounds"
             "unit": self.unit,
             "adjacency": self.adjacency,
             "rounds": self.rounds,
+            "honest": list(self.honest),
+            "excluded": list(self.excluded),
         }
 
     @classmethod
@@ -161,7 +194,7 @@ reward, replaced by any other, over 20000 rounds"
                 "adjacency": str() as adjacency,
                 "rounds": int() | None as rounds,
                 **rest,
-            } if not rest:
+            } if rest.keys() <= {"honest", "excluded"}:
                 one_of("trust", trust, tuple(Trust))
                 return cls(
                     epsilon=math.inf if isinstance(epsilon, str) else epsilon,
@@ -170,11 +203,23 @@ reward, replaced by any other, over 20000 rounds"
                     unit=unit,
                     adjacency=adjacency,
                     rounds=rounds,
+                    honest=_part(rest.get("honest", [1, 1])),
+                    excluded=_part(rest.get("excluded", [0, 1])),
                 )
         raise CodecError(f"a guarantee has other fields than {sorted(data)}, or of other types")
 
     def _over(self) -> str:
         return "over any number of rounds" if self.rounds is None else f"over {self.rounds} rounds"
+
+    def _as_long(self) -> str:
+        (a, b), (c, d) = self.honest, self.excluded
+        if self.trust is not Trust.SHUFFLE or a == b:
+            return ""
+        struck = f", of whom {c} in {d} may be struck out" if c else ""
+        return (
+            f" It relies on other users: at least {a} in {b} of every cohort must add their "
+            f"noise{struck}."
+        )
 
     def _what(self) -> str:
         extra = f", plus {self.delta:.6g}" if self.delta else ""
@@ -205,6 +250,13 @@ def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
         f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
         "allow to publish one user's data outright; choose a smaller delta",
     )
+
+
+def _part(data: object) -> tuple[int, int]:
+    match data:
+        case [int() as top, int() as bottom]:
+            return top, bottom
+    raise CodecError("a part of a cohort is not written as two whole numbers")
 
 
 def _factor(epsilon: float) -> str:

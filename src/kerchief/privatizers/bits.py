@@ -9,6 +9,7 @@ their condition on the batch's length, and as many bits as are useful. Proof not
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import BoundedSum, Clock, Release, Start
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
-from kerchief.core.struct import struct
+from kerchief.core.struct import static, struct
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -72,18 +73,21 @@ class _Deployed:
 
 @struct
 class BitSums(CohortSums):
-    """Noisy totals from randomized bits; `aggregator` holds the responses of all batches."""
+    """Noisy totals from randomized bits; `aggregator` holds the responses of all batches.
+
+    Attributes:
+        counted: of each batch, how many users' bits are charged for, being honest.
+    """
+
+    counted: tuple[int, ...] = static()
 
     @classmethod
-    def of(
-        cls, query: BoundedSum, *, epsilon: float, delta: float, schedule: At, bits: int
-    ) -> BitSums:
+    def of(cls, query: BoundedSum, *, promise: Guarantee, schedule: At, bits: int) -> BitSums:
         """Find the least noise with which each batch keeps the promise.
 
         Args:
             query: the sum.
-            epsilon: ε of whoever sees the shuffler's output.
-            delta: δ of the same.
+            promise: of whoever sees the shuffler's output; only the bits of its honest part count.
             schedule: where batches end.
             bits: bits per coordinate.
 
@@ -92,7 +96,10 @@ class BitSums(CohortSums):
         """
         sizes = schedule.sizes
         facts: Any = {"bits": bits, "sensitivity": 1.0, "dimension": query.size}
-        found = {users: bits_keep(epsilon, delta, users=users, **facts) for users in set(sizes)}
+        found = {
+            users: bits_keep(promise.epsilon, promise.delta, users=counted, **facts)
+            for users, counted in {size: promise.counted(size) for size in sizes}.items()
+        }
         noise = Response(
             keep=jnp.asarray([found[users].keep for users in sizes]),
             tail=found[sizes[0]].tail,
@@ -102,7 +109,13 @@ class BitSums(CohortSums):
             sensitivity=query.sensitivity,
             dimension=query.size,
         )
-        return cls(query=query, schedule=schedule, device=None, aggregator=noise)
+        return cls(
+            query=query,
+            schedule=schedule,
+            device=None,
+            aggregator=noise,
+            counted=tuple(promise.counted(size) for size in sizes),
+        )
 
     @property
     def noisy_aggregator(self) -> bool:
@@ -148,9 +161,15 @@ class BitSums(CohortSums):
         assert isinstance(self.schedule, At)
         cohorts = self.schedule.cohorts(horizon)
         return tuple(
-            Charge(event=batch.event(), cohort=cohort)
-            for batch, cohort in zip(self.batches, cohorts, strict=False)
+            Charge(event=event, cohort=cohort)
+            for event, cohort in zip(self._events, cohorts, strict=False)
         )
+
+    @property
+    def _events(self) -> tuple[RandomizedBits, ...]:
+        """What the sums of each batch cost, by the bits of its honest part."""
+        pairs = zip(self.batches, self.counted, strict=True)
+        return tuple(dataclasses.replace(one.event(), users=users) for one, users in pairs)
 
     def views(self, delta: float) -> Mapping[str, Guarantee]:
         """What is promised to a user against each of three onlookers, in the worst batch.
@@ -164,7 +183,7 @@ class BitSums(CohortSums):
             local_epsilon(one.keep, bits=one.bits, dimension=one.dimension, taxicab=taxicab)
             for one in self.batches
         )
-        together = max(bits_epsilon(one.event(), delta) for one in self.batches)
+        together = max(bits_epsilon(event, delta) for event in self._events)
         return {
             "device wire": Guarantee(epsilon=alone, delta=0.0, trust=Trust.LOCAL),
             "shuffler output": Guarantee(epsilon=together, delta=delta, trust=Trust.SHUFFLE),

@@ -16,6 +16,7 @@ from kerchief.core.precision import double_precision
 from kerchief.core.validate import MOST_ROUNDS, whole
 from kerchief.privacy.calibration import gaussian_noise_multiplier, share
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.randomizers import BEST, RANDOMIZERS, randomize
 from kerchief.privatizers.registry import (
@@ -27,6 +28,7 @@ from kerchief.privatizers.registry import (
     reports,
 )
 from kerchief.privatizers.schedule import At
+from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 
 __all__ = ["Protection", "mean_noise", "protect"]
@@ -133,14 +135,26 @@ def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[st
         return _randomized(queries, guarantee, word)
     if protection.trust is Trust.SHUFFLE and (promised := SHUFFLES[word].promised) is not None:
         name, query = _only_sum(queries, word)
-        return {name: promised(query, guarantee, horizon)}
+        return {name: _relying(promised(query, guarantee, horizon), guarantee)}
     entry = CONTINUALS[word] if protection.trust is Trust.JOINT else TRUSTS[protection.trust]
     makers = {name: _maker(entry, name, query) for name, query in queries.items()}
     multipliers = _multipliers(queries, guarantee)
     return {
-        name: make(multiplier, horizon)
+        name: _relying(make(multiplier, horizon), guarantee)
         for (name, make), multiplier in zip(makers.items(), multipliers, strict=True)
     }
+
+
+def _relying(privatizer: Privatizer, guarantee: Guarantee) -> Privatizer:
+    """Coins enough that those of the honest part of a cohort suffice."""
+    if guarantee.counted(10**12) == 10**12 or isinstance(privatizer, BitSums):
+        return privatizer
+    if not isinstance(privatizer, ShuffledSums):
+        raise InvalidValue(
+            f"honest is {guarantee.honest}, and only coins and bits can be tossed by a part of the "
+            "users; choose a policy that asks for sums alone"
+        )
+    return dataclasses.replace(privatizer, counted=guarantee.counted(10**12) / 10**12)
 
 
 def _multipliers(queries: Mapping[str, Query], guarantee: Guarantee) -> tuple[float, ...]:

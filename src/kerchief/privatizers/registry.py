@@ -221,13 +221,7 @@ def _theorem(query: BoundedSum, promise: Guarantee, horizon: int) -> ShuffledSum
 
 def _bits(bits: int) -> Callable[[BoundedSum, Guarantee, int], BitSums]:
     def promised(query: BoundedSum, promise: Guarantee, horizon: int) -> BitSums:
-        return BitSums.of(
-            query,
-            epsilon=promise.epsilon,
-            delta=promise.delta,
-            schedule=cohorts(query, horizon),
-            bits=bits,
-        )
+        return BitSums.of(query, promise=promise, schedule=cohorts(query, horizon), bits=bits)
 
     return promised
 

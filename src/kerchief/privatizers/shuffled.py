@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import BoundedSum, Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
-from kerchief.core.struct import struct
+from kerchief.core.struct import static, struct
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial, deviation
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.mechanisms.mechanism import Vector
@@ -45,7 +45,13 @@ class ShuffledSums(CohortSums):
     """Noisy totals over cohorts of devices behind a shuffler; `aggregator` is a cohort's coins.
 
     A simulation draws a cohort's coins at once; the exact twin has every device toss its share.
+
+    Attributes:
+        counted: the part of a cohort whose coins are charged for, being honest; the others' coins
+            may never be tossed, and those that are add to the noise.
     """
+
+    counted: float = static(default=1.0)
 
     @classmethod
     def of(cls, query: BoundedSum, *, noise_multiplier: float, schedule: At) -> ShuffledSums:
@@ -84,6 +90,14 @@ class ShuffledSums(CohortSums):
         std, step = max(noises)
         noise = Binomial(std=std, step=step, sensitivity=query.sensitivity, dimension=query.size)
         return cls(query=query, schedule=schedule, device=None, aggregator=noise)
+
+    @property
+    def drawn(self) -> Binomial | ExactBinomial:
+        """All coins, those of users whom nobody relies on included."""
+        assert isinstance(self.aggregator, Binomial | ExactBinomial)
+        if isinstance(self.aggregator, ExactBinomial) or self.counted == 1.0:
+            return self.aggregator
+        return dataclasses.replace(self.aggregator, std=self.aggregator.std / self.counted**0.5)
 
     @property
     def noisy_aggregator(self) -> bool:
@@ -151,10 +165,8 @@ class ShuffledSums(CohortSums):
 
     def noise_after(self, users: Array, releases: Array) -> Array:
         """The coins of all cohorts, and the most that rounding at random may add."""
-        assert isinstance(self.aggregator, Binomial | ExactBinomial)
-        stated: Array = deviation(
-            self.aggregator, users.astype(np.float64), releases.astype(np.float64)
-        )
+        coins, rounded = releases.astype(np.float64), users.astype(np.float64)
+        stated: Array = deviation(self.drawn, rounded, coins)
         return stated
 
 

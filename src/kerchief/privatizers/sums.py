@@ -88,6 +88,11 @@ class CohortSums(Privatizer):
         """The memory is what was released."""
         return True
 
+    @property
+    def drawn(self) -> Mechanism | None:
+        """The noise that a cohort's total gets: no less than what it is charged for."""
+        return self.aggregator
+
     def exact(self) -> CohortSums:
         """The twin for deployment: the same protocol with the exact twin of every noise."""
         return self.with_noise(lambda noise: exact_twin(noise, self.query.size))
@@ -144,9 +149,8 @@ class CohortSums(Privatizer):
         stream: Stream | None,
     ) -> tuple[Release, Memory]:
         """Aggregator: add noise, if it has any; analyzer: add the cohort to the running total."""
-        cohort = (
-            tally.total if self.aggregator is None else self.aggregator.add(tally.total, stream)
-        )
+        noise_now = self.drawn
+        cohort = tally.total if noise_now is None else noise_now.add(tally.total, stream)
         now = Memory(total=memory.total + cohort, releases=memory.releases + 1)
         # Cohorts partition the past, so a release always speaks about everyone who has arrived.
         users = clock.round + 1

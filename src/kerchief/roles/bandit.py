@@ -1,94 +1,62 @@
-"""One bandit in one object: decide, then learn."""
+"""A whole bandit in one process: device, middle and learner, with their own words between them."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
+import threading
 import warnings
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from kerchief.core import validate
-from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import Policy, Tree
-from kerchief.core.errors import CapacityExceeded, CodecError, InvalidValue, WeakPromise
-from kerchief.core.phases import PhasePolicy
-from kerchief.core.precision import double_precision
+from kerchief.core.contracts import Policy
+from kerchief.core.errors import CapacityExceeded, InvalidValue, WeakPromise
 from kerchief.core.problems import Problem
-from kerchief.policies import POLICIES, AnyPolicy, Mode
+from kerchief.policies import Mode
 from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
-from kerchief.privacy.ledger import Ledger, MemoryLedger
-from kerchief.privacy.receipts import Receipt
-from kerchief.privatizers.privatizer import Privatizer
-from kerchief.privatizers.protect import Protection, protect
 from kerchief.privatizers.randomizers import BEST
-from kerchief.roles.arrange import Arranged, arrange
-from kerchief.roles.device import on_host
-from kerchief.roles.engines import Apart, Compiled, Engine
+from kerchief.roles.books import Books
+from kerchief.roles.deployment import Deployment, deploy, deployed
+from kerchief.roles.learner import Learner
+from kerchief.roles.library_code import LibraryCode
+from kerchief.roles.middle import Middle
+from kerchief.roles.pool import pooled
 from kerchief.roles.uncopyable import Guarded
-from kerchief.roles.values import as_mask, as_reward, as_rows
+from kerchief.stores import FileWitness, SQLiteStore
+from kerchief_device import Decision, Device, Pending
+from kerchief_wire.task import Library, Task
 
-__all__ = ["Bandit", "Noise", "Saved", "Setup"]
+__all__ = ["Bandit"]
 
-Noise = Literal["exact", "simulated"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Setup:
-    """What a bandit was made from; all of it public but the seed of simulated noise."""
-
-    policy: Policy
-    privatizers: Mapping[str, Privatizer]
-    problem: Problem
-    guarantee: Guarantee
-    noise: str
-    seed: int | None = dataclasses.field(repr=False)
+_VISITS = (2, 4, 8)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Saved:
-    """A bandit at rest: what is public, proof that it was paid for, and a digest of all that."""
-
-    setup: Setup
-    round: int
-    receipts: tuple[Receipt, ...]
-    memory: Tree = dataclasses.field(repr=False)
-    ledger: str | None
-    digest: str = ""
-
-
-@double_precision
 class Bandit(Guarded):
-    """A private bandit for one process: NumPy arrays in, an arm's number out.
+    """A private bandit for one process: arms in, a choice out, rewards when they come.
 
     The privacy of the whole horizon is paid for when the bandit is made, before any noise is drawn.
-    All roles run in this object, so its owner sees raw contexts and rewards; what the guarantee
-    protects from is everyone who sees `model`, or the actions of others. Where the owner must not
-    see them, run `Device` on the user's side.
+    All roles run in this object, so its owner sees contexts and rewards; what the guarantee
+    protects from is everyone who sees the model, or the actions of others. Where the owner must not
+    see them, run the same roles apart: `docs/field.md`.
 
-    With exact noise (the default) the noise is discrete, drawn from the operating system. Simulated
-    noise is floating point from a seed: for experiments only.
+    Any number of decisions may wait for their rewards, which may come late, twice or never. With a
+    path every step is on disk before it returns, and a bandit that was killed goes on where it was.
+    All methods may be called from any thread.
 
-    A program that decides for one user at a time is two to three times as fast if it says
-    `jax.config.update("jax_cpu_enable_async_dispatch", False)` before its first JAX array.
-
-    >>> from kerchief.core.problems import Problem
-    >>> from kerchief.privacy import Guarantee
+    >>> from kerchief import Guarantee, Problem
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
     >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
     >>> bandit = Bandit(policy="linucb", problem=facts, guarantee=promise)
-    >>> arm = bandit.decide([[1.0, 0.0], [0.6, 0.8]])
-    >>> arm in (0, 1)
+    >>> choice = bandit.decide({"news": [1.0, 0.0], "sport": [0.6, 0.8]})
+    >>> choice.arm in ("news", "sport")
     True
-    >>> bandit.learn(0.5)
+    >>> bandit.reward(choice.id, 0.5)
     >>> bandit
-    Bandit(LinUCB, local trust, exact noise, round 1 of 100)
+    Bandit('linucb', local trust, 1 of 100 users)
     >>> round(bandit.spent().epsilon, 3)
     1.0
-    >>> Bandit.load(bandit.save()).round
-    1
     """
 
     def __init__(
@@ -97,245 +65,249 @@ class Bandit(Guarded):
         policy: str | Policy,
         problem: Problem,
         guarantee: Guarantee,
-        noise: Noise = "exact",
-        seed: int | None = None,
         mode: Mode = "tuned",
         mechanism: str = BEST,
-        ledger: Ledger | None = None,
+        numbers: Mapping[str, float] | None = None,
+        name: str | None = None,
+        window_s: int = 86_400,
+        default: float | None = None,
+        path: str | Path | None = None,
     ) -> None:
-        """Make a bandit, compile it, and pay for its whole horizon.
+        """Make a bandit, and pay for its whole horizon.
 
         Args:
             policy: a registered policy's name, or a policy.
             problem: the public bounds; values outside them are refused, never clipped in silence.
             guarantee: what is promised to each user.
-            noise: "exact" for deployment, "simulated" for experiments.
-            seed: of simulated noise, 0 to 2**32 - 1; exact noise has none.
             mode: for a policy given by name: widths from its theorem, or tuned.
-            mechanism: which noise keeps the guarantee, a word of `MECHANISMS_OF` its trust: under
-                joint trust "blt", "tree", "toeplitz", or "doubling", whose noise does not grow with
-                the horizon; under shuffle trust "bits", "byte" or "bit" for randomized response,
-                "theorem" for the published constants; under local trust "gaussian", "laplace",
-                "privunit" or "shortlist". The default is the least noisy one.
-            ledger: pays; a fresh one with the guarantee as its budget if None.
+            mechanism: which noise keeps the guarantee, a word of `MECHANISMS_OF` its trust; the
+                default is the least noisy one.
+            numbers: parameters of the policy that are replaced.
+            name: what people call the bandit.
+            window_s: seconds until a decision that got no reward counts with the default.
+            default: that reward; the least one if None.
+            path: of a new folder in which the bandit lives; None keeps it in memory.
 
         Raises:
-            BudgetExceeded: the ledger refuses.
-            InvalidValue: a value is outside its bound; nothing was charged.
-            UnknownName: no such policy, or no privatizer for this trust.
+            BudgetExceeded: the guarantee does not pay for the noise.
+            InvalidValue: a value is outside its bound; nothing was begun.
+            UnknownName: no such policy, or no such noise for this trust.
 
         Warns:
             WeakPromise: delta is not below 1/horizon.
         """
-        validate.one_of("noise", noise, ("exact", "simulated"))
-        if ledger is not None and ledger.budget.trust != guarantee.trust:
-            raise InvalidValue(
-                f"the ledger's budget is for {ledger.budget.trust} trust and the guarantee for "
-                f"{guarantee.trust}; they must speak of the same trust"
-            )
-        protection = Protection(guarantee=guarantee, mechanism=mechanism)
-        made = _arranged(policy, problem, protection, mode)
-        chosen, privatizers = _contextual(made.policy), made.privatizers
-        if noise == "exact":
-            privatizers = {name: privatizer.exact() for name, privatizer in privatizers.items()}
-        setup = Setup(
-            policy=chosen,
-            privatizers=privatizers,
+        made = deploy(
+            policy=policy,
             problem=problem,
             guarantee=guarantee,
-            noise=noise,
-            seed=_checked_seed(noise, seed),
+            mode=mode,
+            mechanism=mechanism,
+            numbers=numbers,
+            name=name,
+            window_s=window_s,
+            default=default,
         )
         for line in delta_warnings(guarantee.delta, problem.horizon):
             warnings.warn(line, WeakPromise, stacklevel=2)
-        self._start(setup, MemoryLedger(guarantee) if ledger is None else ledger)
-        paid = self._engine.open(self._ledger, problem.horizon)
-        self._receipts = tuple(receipt for lines in paid.values() for receipt in lines)
+        self._live(made, None if path is None else _new_folder(Path(path)))
 
-    def _start(self, setup: Setup, ledger: Ledger) -> None:
-        self._setup, self._ledger = setup, ledger
-        self._problem = setup.problem
-        self._engine = _engine(setup, ledger)
-        self._rounds = 0
-        self._pending = False
-
-    @property
-    def round(self) -> int:
-        """How many rounds are over."""
-        return self._rounds
-
-    @property
-    def model(self) -> Tree:
-        """What is public: the model that the next decision is made from."""
-        return self._engine.model
-
-    def spent(self) -> Guarantee:
-        """What the ledger has charged the worst-off user for."""
-        return self._ledger.spent()
-
-    def decide(self, features: ArrayLike, allowed: ArrayLike | None = None) -> int:
-        """Choose an arm; a decision that was not learned from is replaced.
+    @classmethod
+    def open(cls, path: str | Path, *, policy: Policy | None = None) -> Self:
+        """Go on with the bandit in a folder; nothing is charged or drawn again.
 
         Args:
-            features: one row per arm, at most `problem.arms` rows of `problem.dim` numbers.
+            path: of the folder.
+            policy: the bandit's policy, where it is not a registered one.
+
+        Raises:
+            InvalidValue: there is no bandit.
+            Fenced: what is there is a copy, was rolled back, or was changed.
+        """
+        folder = Path(path)
+        store = SQLiteStore(_middle(folder)) if _middle(folder).exists() else None
+        if store is None or len(store.tasks()) != 1:
+            raise InvalidValue(f"{folder} holds no bandit; give the folder that one was made in")
+        with store.read(store.tasks()[0]) as at:
+            row = at.row()
+        store.close()
+        assert row is not None
+        made = deployed(Task.read(row.config), policy=policy)
+        bandit = cls.__new__(cls)
+        bandit._live(made, folder)
+        return bandit
+
+    def _live(self, made: Deployment, folder: Path | None) -> None:
+        self._made, self._folder = made, folder
+        self._lock = threading.RLock()
+        code: Any = LibraryCode(made) if isinstance(made.task.program, Library) else None
+        if folder is None:
+            self._store, self._pending = SQLiteStore.memory(), Pending()
+            self._middle = Middle(made, store=self._store, pool=pooled)
+        else:
+            self._store = SQLiteStore(_middle(folder))
+            witness = FileWitness(folder / "witness")
+            self._middle = Middle(made, store=self._store, witness=witness)
+            self._pending = Pending(folder / "device.db")
+        self._device = Device(made.task, pending=self._pending, code=code)
+        self._learner = Learner(made)
+        self._follow()
+        self._over = self._middle.status().state != "running"
+
+    @property
+    def task(self) -> Task:
+        """All public numbers of this bandit."""
+        return self._made.task
+
+    @property
+    def users(self) -> int:
+        """How many users the model has learned from."""
+        with self._lock:
+            return self._learner.users
+
+    @property
+    def model(self) -> Mapping[str, NDArray[Any]]:
+        """What is public: the numbers that the next decision is made from, by name."""
+        with self._lock:
+            model = self._learner.model
+        return {name: np.array(model[name]) for name in model.arrays}
+
+    def decide(
+        self,
+        arms: ArrayLike | Mapping[str, Sequence[float]],
+        allowed: ArrayLike | None = None,
+    ) -> Decision:
+        """Choose an arm.
+
+        Args:
+            arms: one row of features per arm, or rows by name; at most `problem.arms` of them.
             allowed: which rows may be chosen; all if None.
 
         Returns:
-            The number of a row.
+            The decision: its id, for the reward, and the arm: its name, or the number of its row.
 
         Raises:
-            CapacityExceeded: the horizon is over.
+            CapacityExceeded: all users that were paid for have been here.
             InvalidValue: the arms are outside the declared bounds; nothing has changed.
         """
-        if self._rounds >= self._problem.horizon:
-            raise CapacityExceeded(
-                f"all {self._problem.horizon} rounds that were paid for are over; make a new bandit"
-            )
-        rows = as_rows(features, self._problem)
-        mask = None if allowed is None else as_mask(allowed, len(rows))
-        action = self._engine.act(rows, mask)
-        self._pending = True
-        return action
+        with self._lock:
+            self.expire()
+            if self._over:
+                raise CapacityExceeded(
+                    f"all {self.task.horizon} users that were paid for have been here; make a new "
+                    "bandit for more"
+                )
+            return self._device.decide(self._learner.model, arms, allowed)
 
-    def learn(self, reward: float) -> None:
-        """Take in the reward of the pending decision.
+    def reward(self, id: str, value: float) -> None:
+        """Take in the reward of a decision, and learn from it as soon as its cohort is complete.
 
         Args:
-            reward: within [problem.low, problem.high].
+            id: of the decision; one that was rewarded already, or has expired, is passed over.
+            value: within [problem.low, problem.high].
 
         Raises:
-            InvalidValue: there is no pending decision, or the reward is out of range; nothing has
-                changed.
+            InvalidValue: there is no such decision, or the reward is out of range.
         """
-        if not self._pending:
-            raise InvalidValue("there is no decision to learn from; call decide first")
-        value = as_reward(reward, self._problem)
-        self._pending = False
-        self._rounds += 1
-        self._engine.learn(value)
+        with self._lock:
+            if self._device.reward(id, value):
+                self._send([id])
 
-    def save(self) -> str:
-        """Write what a restart needs, which is public: no noise, no secret seed, no data.
+    def expire(self, now: float | None = None) -> int:
+        """Give the default reward to decisions whose window is over; how many these were."""
+        with self._lock:
+            due = self._device.due(now)
+            self._send(due)
+            return len(due)
 
-        A pending decision is dropped, and so are, under central trust, the users of the cohort that
-        was not released yet: a copy that knew them could release them twice.
+    def spent(self) -> Guarantee:
+        """What the worst-off user was charged."""
+        return self._middle.spent()
 
-        Raises:
-            CodecError: the policy is not one of this package's.
-            InvalidValue: under joint trust, where a restart would need the exact totals, and with
-                exact noise under shuffle trust, where it would need the present cohort's coins.
-        """
-        kept = [name for name, one in self._setup.privatizers.items() if not one.restorable]
-        if kept:
-            raise InvalidValue(
-                f"{self._setup.guarantee.trust} trust keeps what a copy could not go on from, in "
-                f"{', '.join(kept)}: exact totals would be released again, and coins of devices "
-                "would be missing; keep the process alive, or begin anew"
-            )
-        saved = Saved(
-            setup=self._setup,
-            round=self._rounds,
-            receipts=self._receipts,
-            memory=self._engine.snapshot(),
-            ledger=self._ledger.dumps() if isinstance(self._ledger, MemoryLedger) else None,
+    def statement(self) -> str:
+        """What is promised to whom, what it relies on, and what it costs those who return."""
+        books = Books.of(self._middle.chain())
+        lines = [self._made.guarantee.statement()]
+        if self._made.guarantee.trust is Trust.NONE:
+            return lines[0]
+        lines.append(f"Spent so far by the worst-off user: epsilon {books.spent().epsilon:.6g}.")
+        costs = ", ".join(f"{k}: {books.review(k).spent.epsilon:.4g}" for k in _VISITS)
+        lines.append(f"Epsilon of a user who takes part several times: {costs}.")
+        lines.append(
+            "All roles run in one process here, so its owner sees contexts and rewards, and the "
+            "promise is about everyone else."
         )
-        return encode(dataclasses.replace(saved, digest=_digest(saved)))
+        lines.append(f"Task {self.task.id.hex()}, chain {books.head.hex()}.")
+        return "\n".join(lines)
 
-    @classmethod
-    def load(cls, text: str, *, ledger: Ledger | None = None) -> Bandit:
-        """Go on from what `save` wrote; nothing is charged again.
-
-        Args:
-            text: what `save` returned.
-            ledger: the ledger that paid, where it is not a `MemoryLedger` and so not in the text.
+    def save(self, path: str | Path) -> None:
+        """Move a bandit from memory into a new folder, where it then lives.
 
         Raises:
-            CodecError: the text is not a saved bandit, or not as it was saved.
-            InvalidValue: the ledger is neither in the text nor given, or it never paid.
+            InvalidValue: it lives in a folder already, or the path is taken.
         """
-        saved = decode(text)
-        if not isinstance(saved, Saved):
-            raise CodecError(f"the text holds a {type(saved).__name__}, not a saved bandit")
-        if str(saved.digest) != _digest(saved):
-            raise CodecError("the text was changed after it was saved; give what `save` returned")
-        if ledger is None and saved.ledger is None:
-            raise InvalidValue("ledger is None and the text holds none; give the one that paid")
-        books = ledger or MemoryLedger.loads(saved.ledger or "")
-        known = {dataclasses.replace(receipt, used=None) for receipt in books.receipts}
-        if not known.issuperset(saved.receipts):
-            raise InvalidValue("the ledger does not hold the receipts of this bandit; give its own")
-        bandit = cls.__new__(cls)
-        bandit._start(saved.setup, books)
-        bandit._receipts = saved.receipts
-        bandit._engine.resume(saved.memory)
-        bandit._rounds = saved.round
-        return bandit
+        with self._lock:
+            if self._folder is not None:
+                raise InvalidValue(f"the bandit lives in {self._folder}; every step is saved there")
+            folder = _new_folder(Path(path))
+            self._store.copy_to(_middle(folder))
+            self._pending.copy_to(folder / "device.db")
+            self.close()
+            self._live(self._made, folder)
+
+    def settle(self) -> Guarantee:
+        """End the task: nothing more is learned, and the bill is for what was really released."""
+        with self._lock:
+            self._over = True
+            return self._middle.close()
+
+    def close(self) -> None:
+        """Let go of files; a bandit with a path can be opened again."""
+        with self._lock:
+            self._store.close()
+            self._pending.close()
+
+    def __enter__(self) -> Self:
+        """The bandit itself."""
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        """Close it."""
+        self.close()
 
     def __repr__(self) -> str:
         """Public facts alone."""
-        setup = self._setup
         return (
-            f"Bandit({type(setup.policy).__name__}, {setup.guarantee.trust} trust, "
-            f"{setup.noise} noise, round {self._rounds} of {self._problem.horizon})"
+            f"Bandit({self.task.name!r}, {self.task.trust} trust, {self.users} of "
+            f"{self.task.horizon} users)"
         )
 
+    def _send(self, ids: Sequence[str]) -> None:
+        if not ids:
+            return
+        status = self._middle.status()
+        reports = [self._device.report(id, status) for id in ids]
+        for id, refused in zip(ids, self._middle.take(reports), strict=True):
+            (self._device.arrived if refused is None else self._device.refused)(id)
+            self._over |= refused is not None and refused.word == "over"
+        self._follow()
 
-def _arranged(
-    policy: str | Policy, problem: Problem, protection: Protection, mode: Mode
-) -> Arranged:
-    """A bandit that may be deployed here, by its name or as it is given."""
-    if isinstance(policy, str):
-        _check_deployable(policy, protection.trust, mode)
-        made = arrange(policy, problem, protection, mode=mode)
-    elif hasattr(policy, "queries"):
-        privatizers = protect(policy, protection, horizon=problem.horizon)
-        made = Arranged(policy=policy, privatizers=privatizers)
-    else:
-        raise InvalidValue(f"a {type(policy).__name__} is no policy; give a name, or a policy")
-    return made
-
-
-def _contextual(policy: AnyPolicy) -> Policy:
-    if policy.feedback == "totals" and not isinstance(policy, PhasePolicy):
-        return policy
-    raise InvalidValue(
-        f"{type(policy).__name__} hears {policy.feedback}; a Bandit decides among a user's own "
-        "arms: choose a policy for a Problem, such as 'linucb'"
-    )
+    def _follow(self) -> None:
+        while new := self._middle.releases(self._learner.releases):
+            self._learner.follow(new)
 
 
-def _check_deployable(name: str, trust: Trust, mode: Mode) -> None:
-    entry = POLICIES[name]
-    if trust not in entry.trusts:
-        known = ", ".join(entry.trusts)
-        raise InvalidValue(f"trust is {trust}; {name!r} runs under {known}")
-    validate.one_of("mode", mode, ("theory", "tuned"))
-    if not entry.deployable:
+def _middle(folder: Path) -> Path:
+    return folder / "middle.db"
+
+
+def _new_folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
         raise InvalidValue(
-            f"{name!r} is a paper's own version, for study alone; choose {name.split('@')[0]!r}"
-        )
+            f"{folder} exists already; open the bandit in it with Bandit.open, or choose another "
+            "path"
+        ) from None
+    return folder
 
 
-def _digest(saved: Saved) -> str:
-    """Shows accidental damage; it does not stop someone who alters both text and digest."""
-    content = encode(dataclasses.replace(saved, digest=""))
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def _checked_seed(noise: Noise, seed: int | None) -> int | None:
-    if noise == "exact":
-        if seed is not None:
-            raise InvalidValue(
-                "seed is given with exact noise; leave it out, or simulate the noise"
-            )
-        return None
-    if seed is None:
-        raise InvalidValue("seed is None; simulated noise needs one, from 0 to 2**32 - 1")
-    return validate.whole("seed", seed, low=0, high=2**32 - 1)
-
-
-def _engine(setup: Setup, ledger: Ledger) -> Engine:
-    policy, privatizers, problem = setup.policy, setup.privatizers, setup.problem
-    if any(on_host(privatizer) for privatizer in privatizers.values()):
-        return Apart(policy=policy, privatizers=privatizers, problem=problem, ledger=ledger)
-    return Compiled(policy=policy, privatizers=privatizers, problem=problem, seed=setup.seed)

@@ -1,176 +1,183 @@
-"""The learner: sees releases, posts models."""
+"""The learner: follows releases, posts models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import jax
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
-from kerchief.core.contracts import Clock, Outlook, Policy, Released, Start, Tree
-from kerchief.core.errors import InvalidValue
+from kerchief.core.contracts import Clock, Outlook, Policy, Released, Tree
+from kerchief.core.contracts import Release as Total
 from kerchief.core.precision import double_precision
-from kerchief.privatizers.privatizer import Privatizer
-from kerchief.privatizers.schedule import OnDemand
-from kerchief.roles.messages import Answer, Ask, Done, Message, Post, Read, Tick
-from kerchief.roles.transport import Transport
+from kerchief.roles.deployment import Deployment
+from kerchief.roles.desks import Desk, desks_of
+from kerchief_wire.errors import Fenced
+from kerchief_wire.model import Model, Numbers
+from kerchief_wire.report import Release
 
-__all__ = ["Learner"]
+__all__ = ["Learner", "model_tree"]
 
-Aggregator = Callable[[str, Clock, Start | None], Released | None]
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Sum:
+    """What all releases of one query say together.
+
+    Attributes:
+        total: over everyone so far, in the statistics' own units.
+        variance: of its noise.
+        before: the total when the present epoch began.
+        variance_before: of its noise then.
+    """
+
+    total: NDArray[np.float64]
+    variance: float
+    before: NDArray[np.float64]
+    variance_before: float
 
 
 @double_precision
 class Learner:
-    """Keeps the policy's state and posts its model at public times.
+    """Keeps the policy's state and posts its model.
 
-    It is blind: no parameter of any method, and no message that it accepts, could hold a context,
-    an action or a reward. Releases come in by asking the aggregator, and all it knows may be
-    published.
-
-    >>> from kerchief.core.problems import Problem
-    >>> from kerchief.policies import POLICIES
-    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=9)
-    >>> learner = Learner(policy=POLICIES["uniform"].build(facts, "tuned"), outlook={}, limits={},
-    ...                   aggregator=lambda query, clock, request: None)
-    >>> learner.handle(Tick()), int(learner.post().clock.round)
-    (Done(), 1)
+    It is blind: all that it ever gets are releases, which anyone may see. It draws nothing, so one
+    that lost its memory reads all releases again and is where it was.
     """
 
-    def __init__(
-        self,
-        *,
-        policy: Policy,
-        outlook: Mapping[str, Outlook],
-        limits: Mapping[str, int],
-        aggregator: Aggregator,
-    ) -> None:
-        """Begin with an empty state and post its model.
-
-        Args:
-            policy: whose learner functions run here.
-            outlook: what may be known about each query's answers beforehand.
-            limits: for each query that is released on demand, how often at most.
-            aggregator: gives the release of a query at a time, or None where it is not ready.
-        """
-        self._policy = policy
-        self._limits = dict(limits)
-        self._aggregator = aggregator
-        self._round = 0
-        self._last = dict.fromkeys(outlook, -1)
-        self._used = dict.fromkeys(outlook, 0)
-        self._state = _init(policy, tuple(outlook.items()))
-        self._model = _publish(policy, self._state)
-        self.released: dict[str, Released] = {}
-
-    @classmethod
-    def over(
-        cls,
-        transport: Transport,
-        *,
-        policy: Policy,
-        privatizers: Mapping[str, Privatizer],
-        curator: str,
-    ) -> Learner:
-        """A learner that asks the curator at an address."""
-        return cls.beside(partial(_ask, transport, curator), policy=policy, privatizers=privatizers)
-
-    @classmethod
-    def beside(
-        cls, aggregator: Aggregator, *, policy: Policy, privatizers: Mapping[str, Privatizer]
-    ) -> Learner:
-        """A learner that asks an aggregator; of the privatizers it keeps public facts alone."""
-        return cls(
-            policy=policy,
-            outlook={name: privatizer.outlook for name, privatizer in privatizers.items()},
-            limits={
-                name: privatizer.schedule.limit
-                for name, privatizer in privatizers.items()
-                if isinstance(privatizer.schedule, OnDemand)
-            },
-            aggregator=aggregator,
-        )
+    def __init__(self, made: Deployment) -> None:
+        """Begin with an empty state and post its model."""
+        self.made, self._policy = made, made.policy
+        self._desks = desks_of(made)
+        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        self._state = _init(self._policy, tuple(outlook.items()))
+        self._sums = tuple(_nothing(desk) for desk in self._desks)
+        self.releases, self.users = 0, 0
+        self._epoch, self._epoch_releases = 0, 0
+        self._last = dict.fromkeys(made.task.queries, -1)
+        self._version, self._chain = -1, (0, bytes(32))
+        self._post()
 
     @property
-    def clock(self) -> Clock:
-        """Public time, as of the round to come."""
-        now = np.int32(self._round)
-        since: dict[str, Array] = jax.tree.map(lambda last: now - np.int32(last), self._last)
-        return Clock(round=jax.tree.map(np.asarray, now), since=since)
-
-    @property
-    def model(self) -> Tree:
-        """What is posted."""
+    def model(self) -> Model:
+        """The billboard."""
         return self._model
 
-    def post(self) -> Post:
-        """The billboard."""
-        return Post(model=self._model, clock=self.clock)
+    def follow(self, payloads: Iterable[bytes], *, length: int = 0, head: bytes = bytes(32)) -> None:
+        """Take releases in, in their order, and post a model if it is time.
 
-    def handle(self, message: Message) -> Message:
-        """Show the billboard, or end a round."""
-        match message:
-            case Read():
-                return self.post()
-            case Tick():
-                self.tick()
-                return Done()
-        raise InvalidValue(f"a learner was sent a {type(message).__name__}; it takes Read and Tick")
+        Args:
+            payloads: releases as the middle serves them; those that are known are passed over.
+            length: of the chain that they come from.
+            head: of that chain.
 
-    def tick(self) -> None:
-        """End a round: take the releases that are due, and post a new model if it is time."""
-        clock = self.clock
-        for name in self._last:
-            if name not in self._limits and self._wants(name, clock):
-                self._take(name, clock)
-        if bool(np.asarray(_refreshes(self._policy, clock))):
-            self._model = _publish(self._policy, self._state)
-        wanted = [name for name in self._limits if self._wants(name, clock)]
-        for name in wanted:
-            # Wishes beyond the limit are not made: the aggregator would refuse them.
-            if self._used[name] < self._limits[name]:
-                self._take(name, self.clock)
-                self._model = _publish(self._policy, self._state)
-        self._round += 1
+        Raises:
+            Fenced: a release is missing, or of another task.
+        """
+        self._chain = (length, head)
+        for payload in payloads:
+            release = Release.read(payload)
+            if release.number < self.releases:
+                continue
+            if release.number != self.releases or len(release.total) != self.made.task.size:
+                raise Fenced(
+                    f"release {release.number} came where {self.releases} was due; ask again"
+                )
+            self._take(release)
 
-    def snapshot(self) -> Mapping[str, Tree]:
-        """Everything it remembers, for the codec."""
-        return {
-            "round": self._round,
-            "last": dict(self._last),
-            "used": dict(self._used),
-            "state": self._state,
-            "model": self._model,
-        }
+    def _take(self, release: Release) -> None:
+        if release.epoch != self._epoch:
+            self._epoch, self._epoch_releases = release.epoch, 0
+            self._sums = tuple(
+                dataclasses.replace(one, before=one.total, variance_before=one.variance)
+                for one in self._sums
+            )
+        self.releases, self._epoch_releases = self.releases + 1, self._epoch_releases + 1
+        self.users += release.users
+        parts = zip(self._desks, self.made.task.parts, self._sums, strict=True)
+        self._sums = tuple(
+            self._added(desk, one, release, release.total[part]) for desk, part, one in parts
+        )
+        clock = self._clock()
+        due = self._due(clock)
+        for name, one in zip(self.made.task.queries, self._sums, strict=True):
+            if not due[name]:
+                continue
+            total = Total(
+                total=one.total, count=np.int32(self.users), noise=np.float64(one.variance**0.5)
+            )
+            self._state = _update(self._policy, self._state, name, total)
+            self._last[name] = self.users - 1
+        # Between two cohorts public time stands still: what one brings is always posted.
+        if release.users > 1 or bool(np.asarray(_refreshes(self._policy, clock))):
+            self._post()
 
-    def resume(self, snapshot: Mapping[str, Tree]) -> None:
-        """Go on from a snapshot."""
-        self._round = snapshot["round"]
-        self._last, self._used = dict(snapshot["last"]), dict(snapshot["used"])
-        self._state, self._model = snapshot["state"], snapshot["model"]
+    def _added(self, desk: Desk, one: _Sum, release: Release, total: NDArray[np.int64]) -> _Sum:
+        if desk.running:
+            # Of all users of the epoch: what came before it is a constant.
+            shown = desk.wire.estimate(total, users=self.users, label=0)
+            variance = desk.running_variance(self._epoch_releases)
+            return dataclasses.replace(
+                one, total=one.before + shown, variance=one.variance_before + variance
+            )
+        label = release.cohort if self.made.task.needs else 0
+        shown = desk.wire.estimate(total, users=release.users, label=label)
+        variance = desk.variance(label, release.users)
+        return dataclasses.replace(one, total=one.total + shown, variance=one.variance + variance)
 
-    def _wants(self, name: str, clock: Clock) -> bool:
-        return bool(np.asarray(_due(self._policy, self._state, clock)[name]))
+    def _clock(self) -> Clock:
+        now = self.users - 1
+        since: Mapping[str, Array] = {n: np.int32(now - last) for n, last in self._last.items()}
+        return Clock(round=np.int32(now), since=since)
 
-    def _take(self, name: str, clock: Clock) -> None:
-        release = self._aggregator(name, clock, _request(self._policy, self._state, name))
-        if release is None:
-            return
-        self._state = _update(self._policy, self._state, name, release)
-        self._last[name] = self._round
-        self._used[name] += 1
-        self.released[name] = release
+    def _due(self, clock: Clock) -> Mapping[str, bool]:
+        """Which totals the bandit wants now; the others wait, and nothing is lost."""
+        if type(self._policy).due is Policy.due:
+            return dict.fromkeys(self.made.task.queries, True)
+        wanted = _due(self._policy, self._state, clock)
+        return {name: bool(np.asarray(one)) for name, one in wanted.items()}
+
+    def _post(self) -> None:
+        published = _publish(self._policy, self._state)
+        self._version += 1
+        length, head = self._chain
+        self._model = Model(
+            task=self.made.task.id,
+            version=self._version,
+            release=self.releases,
+            round=self.users,
+            length=length,
+            head=head,
+            arrays={
+                name: Numbers.of(np.asarray(leaf)) for name, leaf in _named(published).items()
+            },
+        )
 
 
-def _ask(
-    transport: Transport, curator: str, query: str, clock: Clock, request: Start | None
-) -> Released | None:
-    answer = transport.send(curator, Ask(query=query, clock=clock, request=request))
-    if not isinstance(answer, Answer):
-        raise InvalidValue(f"the curator replied with a {type(answer).__name__}, not an Answer")
-    return answer.release
+def model_tree(policy: Policy, made: Deployment, model: Model) -> Tree:
+    """A posted model in the form that the policy published it in."""
+    outlook = tuple((name, one.outlook) for name, one in made.privatizers.items())
+    form = _form(policy, outlook)
+    names = list(_named(form))
+    return jax.tree.unflatten(jax.tree.structure(form), [model[name] for name in names])
+
+
+def _named(tree: Tree) -> dict[str, Array]:
+    """The leaves of a tree by their paths."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def _nothing(desk: Desk) -> _Sum:
+    zero = np.zeros(desk.wire.size)
+    return _Sum(total=zero, variance=0.0, before=zero, variance_before=0.0)
+
+
+def _form(policy: Policy, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
+    return jax.eval_shape(lambda: policy.publish(policy.init(dict(outlook))))
 
 
 @partial(jax.jit, static_argnums=1)
@@ -186,11 +193,6 @@ def _publish(policy: Policy, state: Tree) -> Tree:
 @jax.jit
 def _due(policy: Policy, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
     return policy.due(state, clock)
-
-
-@partial(jax.jit, static_argnums=2)
-def _request(policy: Policy, state: Tree, name: str) -> Start | None:
-    return policy.request(state, name)
 
 
 @jax.jit

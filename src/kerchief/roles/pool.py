@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections.abc import Sequence
@@ -11,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.exact_sampler import sample_discrete_gaussian
 from kerchief.privacy import events
 
-__all__ = ["Pooled"]
+__all__ = ["Pooled", "pooled"]
 
 _DRAWS = 1 << 14
 _LARGEST_FLOAT_INT = 2**53
@@ -114,3 +116,16 @@ class Pooled:
     def __repr__(self) -> str:
         """The noise's public parameters."""
         return f"Pooled({self._noise!r})"
+
+
+def pooled(noise: Any) -> Any:
+    """The same exact noise, drawn in bulk: for a bandit in one process, in memory alone.
+
+    A pool survives in a machine that is cloned while it runs, so a middle on disk has none.
+    """
+    match noise:
+        case ExactGaussian():
+            return Pooled(noise)
+        case ExactContinualNoise():
+            return dataclasses.replace(noise, seeds=tuple(map(pooled, noise.seeds)))
+    return noise

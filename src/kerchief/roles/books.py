@@ -1,0 +1,210 @@
+"""A task's books, read off its chain: what was paid, what was drawn, and whether they fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from kerchief.core.errors import CodecError
+from kerchief.privacy import rules
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privacy.receipts import Charge, Cohort, Receipt
+from kerchief.privacy.review import Review, review
+from kerchief.roles.deployment import Deployment, guarantee_of
+from kerchief_wire import canonical
+from kerchief_wire.chain import Line, follow
+from kerchief_wire.errors import Fenced
+from kerchief_wire.task import Task
+
+__all__ = ["Books", "Drawn", "charged", "opened"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A line that says that a release was drawn.
+
+    Attributes:
+        release: its number.
+        epoch: of the task.
+        cohort: whose total it is.
+        users: how many these are.
+        payload: a hash of the release's bytes.
+    """
+
+    release: int
+    epoch: int
+    cohort: int
+    users: int
+    payload: bytes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Books:
+    """What a chain says.
+
+    Attributes:
+        task: whose chain it is.
+        receipts: every charge, settled or not.
+        drawn: every release that the middle added noise to, or made of a whole cohort.
+        epochs: how often the task began anew.
+        ended: whether it is over.
+        head: the hash of the last line, which anyone may keep elsewhere.
+    """
+
+    task: Task
+    receipts: tuple[Receipt, ...]
+    drawn: tuple[Drawn, ...]
+    epochs: int
+    ended: bool
+    head: bytes
+
+    @classmethod
+    def of(cls, lines: Sequence[Line]) -> Books:
+        """Read a chain line by line.
+
+        Raises:
+            Fenced: a line is missing, changed or out of place.
+        """
+        head = follow(lines)
+        match lines[0].content:
+            case {"config": config, **rest} if lines[0].kind == "open" and not rest:
+                task = Task.read(canonical.write(config))
+            case _:
+                raise Fenced("the chain does not begin with a task")
+        receipts: list[Receipt] = []
+        drawn, epochs, ended = [], 0, False
+        for line in lines[1:]:
+            if ended:
+                raise Fenced(f"line {line.number} comes after the end of the task")
+            if line.kind == "charge":
+                receipts.append(Receipt.from_dict(_value(line.content)))
+            elif line.kind == "draw":
+                drawn.append(canonical.unpack(Drawn, line.content))
+            elif line.kind == "settle":
+                _settle(receipts, line)
+            elif line.kind == "epoch":
+                epochs += 1
+            ended = line.kind == "end"
+        return cls(
+            task=task,
+            receipts=tuple(receipts),
+            drawn=tuple(drawn),
+            epochs=epochs,
+            ended=ended,
+            head=head,
+        )
+
+    @property
+    def budget(self) -> Guarantee:
+        """What each user was promised; a new epoch has new users."""
+        return dataclasses.replace(guarantee_of(self.task), rounds=None)
+
+    def spent(self) -> Guarantee:
+        """What the worst-off user was charged."""
+        return rules.total(guarantee_of(self.task), self.receipts)
+
+    def review(self, visits: int = 1) -> Review:
+        """The same by two accountants that share no code."""
+        return review(guarantee_of(self.task), self.receipts, visits=visits)
+
+    def check(self, made: Deployment) -> None:
+        """See that what was drawn is what was paid for, and no more of it.
+
+        Args:
+            made: bandit and noise, built again from the task.
+
+        Raises:
+            Fenced: they do not fit.
+        """
+        asked = [bill for epoch in range(self.epochs + 1) for bill in charges(made, epoch)]
+        paid = [
+            Charge(event=one.event, cohort=one.cohort, capacity=one.capacity)
+            for one in self.receipts
+        ]
+        if paid != asked:
+            raise Fenced("the receipts are not for the noise that the task draws")
+        for number, one in enumerate(self.drawn):
+            wrong = one.release != number or one.cohort != number or one.epoch > self.epochs
+            if wrong or one.users != self.task.need(one.cohort):
+                raise Fenced(f"draw {number} is not the release that comes next, of a full cohort")
+
+    def settled(self, made: Deployment, covered: int) -> list[tuple[str, Any]]:
+        """Lines that bring the bill down to what was released: a cohort that was not costs nothing.
+
+        A device's own noise is used as soon as its report has left, whatever became of it.
+        """
+        bare = not any(one.noisy_device for one in made.privatizers.values())
+        shuffled = made.task.trust == "shuffle"
+        return [
+            ("settle", {"receipt": one.number, "used": 0})
+            for one in self.receipts
+            if bare and not shuffled and one.used is None and one.cohort.first >= covered
+        ]
+
+
+def opened(task: Task) -> bytes:
+    """The body of a chain's first line."""
+    return canonical.write({"config": canonical.read(task.data)})
+
+
+def charges(made: Deployment, epoch: int) -> list[Charge]:
+    """What an epoch may cost: its users have places of their own."""
+    first = epoch * made.task.horizon
+    return [
+        dataclasses.replace(
+            bill, cohort=Cohort(first=bill.cohort.first + first, last=bill.cohort.last + first)
+        )
+        for privatizer in made.privatizers.values()
+        for bill in privatizer.charges(made.task.horizon)
+    ]
+
+
+def charged(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
+    """Lines that pay for an epoch.
+
+    Raises:
+        BudgetExceeded: the promise does not pay for the noise.
+    """
+    ledger = MemoryLedger(dataclasses.replace(made.guarantee, rounds=None))
+    paid = ledger.charge_all(charges(made, epoch))
+    first = epoch * len(paid)
+    return [
+        ("charge", _tree(dataclasses.replace(one, number=one.number + first).to_dict()))
+        for one in paid
+    ]
+
+
+def _settle(receipts: list[Receipt], line: Line) -> None:
+    match line.content:
+        case {"receipt": int() as number, "used": int() as used, **rest} if not rest:
+            if 0 <= number < len(receipts) and receipts[number].used is None:
+                receipts[number] = dataclasses.replace(receipts[number], used=used)
+                return
+    raise Fenced(f"line {line.number} settles no open receipt")
+
+
+def _tree(value: Any) -> Any:
+    """Plain values with reals as their bits."""
+    if isinstance(value, float):
+        return {"real": struct.pack(">d", value).hex()}
+    if isinstance(value, dict):
+        return {key: _tree(one) for key, one in value.items()}
+    return [_tree(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _value(tree: Any) -> Any:
+    match tree:
+        case {"real": str() as bits, **rest} if not rest and len(bits) == 16:
+            number = struct.unpack(">d", bytes.fromhex(bits))[0]
+            if math.isnan(number):
+                raise CodecError("a number of a receipt is none")
+            return number
+        case dict():
+            return {key: _value(one) for key, one in tree.items()}
+        case list():
+            return [_value(one) for one in tree]
+    return tree

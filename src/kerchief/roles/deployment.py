@@ -1,0 +1,380 @@
+"""From a promise to a task that roles can run apart, and back: what is drawn is what was paid for.
+
+A task holds every number that a role needs. Whoever opens one builds bandit and noise again from
+its policy, problem and promise, and compares: a task whose noise is not what its promise needs is
+refused, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from kerchief.core.contracts import BoundedLoss, Policy
+from kerchief.core.errors import InvalidValue
+from kerchief.core.links import link_named
+from kerchief.core.problems import Problem
+from kerchief.core.validate import between, whole
+from kerchief.mechanisms.binomial import ExactBinomial
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.laplace import ExactLaplace
+from kerchief.mechanisms.one_bit import ExactOneBit
+from kerchief.mechanisms.shortlist import ExactShortlist
+from kerchief.policies import POLICIES, Mode
+from kerchief.policies.glm.online import OnlineGLM
+from kerchief.policies.linear.linucb import LinUCB
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.bits import BitSums
+from kerchief.privatizers.prefix import PrefixSums
+from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.protect import Protection, protect
+from kerchief.privatizers.randomizers import BEST
+from kerchief.privatizers.schedule import At, Every
+from kerchief.privatizers.shuffled import ShuffledSums
+from kerchief.privatizers.sums import CohortSums
+from kerchief.roles.arrange import Arranged, arrange
+from kerchief_wire import canonical
+from kerchief_wire import noise as wire
+from kerchief_wire.errors import Fenced
+from kerchief_wire.model import Numbers
+from kerchief_wire.task import Library, Optimist, Program, Promise, Reward, Task
+
+__all__ = ["Deployment", "deploy", "deployed", "guarantee_of"]
+
+# The finest grid of exact sums where no noise decides it.
+_FINEST = 40
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """A task with the bandit and the exact noise that it stands for.
+
+    Attributes:
+        task: what all roles agree on.
+        policy: the bandit.
+        privatizers: the exact noise of each of its queries, in the task's order.
+        problem: the public bounds.
+        guarantee: what each user is promised.
+    """
+
+    task: Task
+    policy: Policy
+    privatizers: Mapping[str, Privatizer]
+    problem: Problem
+    guarantee: Guarantee
+
+
+def deploy(
+    *,
+    policy: str | Policy,
+    problem: Problem,
+    guarantee: Guarantee,
+    mode: Mode = "tuned",
+    mechanism: str = BEST,
+    numbers: Mapping[str, float] | None = None,
+    name: str | None = None,
+    window_s: int = 86_400,
+    jitter_s: int = 0,
+    default: float | None = None,
+) -> Deployment:
+    """Make a task.
+
+    Args:
+        policy: a registered bandit's name, or a bandit.
+        problem: the public bounds.
+        guarantee: what each user is promised.
+        mode: for a bandit given by name: widths from its theorem, or tuned.
+        mechanism: which noise keeps the guarantee.
+        numbers: parameters of the bandit that are replaced.
+        name: what people call the task.
+        window_s: seconds until a decision without a reward gets the default one.
+        jitter_s: a report waits a random time below this many seconds.
+        default: the reward of a decision that got none; the least one if None.
+
+    Raises:
+        InvalidValue: this bandit cannot be deployed so; the reason and the remedy are said.
+    """
+    asked = canonical.pack(
+        {
+            "name": policy if isinstance(policy, str) else None,
+            "mode": mode,
+            "mechanism": mechanism,
+            "numbers": dict(numbers or {}),
+            "given": None if isinstance(policy, str) else _fingerprint(policy),
+        }
+    )
+    least = problem.low if default is None else default
+    reward = Reward(
+        window_s=whole("window_s", window_s, low=0, high=2**31),
+        jitter_s=whole("jitter_s", jitter_s, low=0, high=2**31),
+        default=between("default", least, problem.low, problem.high, closed=True),
+    )
+    label = name or (policy if isinstance(policy, str) else type(policy).__name__)
+    return _made(policy, problem, guarantee, asked, name=label, reward=reward)
+
+
+def deployed(task: Task, *, policy: Policy | None = None) -> Deployment:
+    """Build bandit and noise of a task again.
+
+    Args:
+        task: what the roles agreed on.
+        policy: the bandit, where the task was made for one that is not registered.
+
+    Raises:
+        Fenced: the task's noise is not what its promise needs, or the bandit is another one.
+        InvalidValue: the task needs a bandit that was not given.
+    """
+    asked = task.policy
+    given = asked["name"] if policy is None else policy
+    if given is None:
+        raise InvalidValue("the task was made for a bandit of one's own; give it as policy")
+    problem = canonical.unpack(Problem, task.problem)
+    promise = guarantee_of(task)
+    if policy is not None:
+        asked = {**asked, "given": _fingerprint(policy)}
+    made = _made(given, problem, promise, asked, name=task.name, reward=task.reward)
+    if made.task.data != task.data:
+        raise Fenced(
+            "the task's numbers are not what its promise needs with this version of the program; "
+            "nothing is drawn for it"
+        )
+    return made
+
+
+def guarantee_of(task: Task) -> Guarantee:
+    """What a task promises, in words that can be printed."""
+    promise = task.promise
+    endless = task.trust == Trust.NONE
+    return Guarantee(
+        epsilon=math.inf if endless else promise.epsilon,
+        delta=promise.delta,
+        trust=Trust(task.trust),
+        unit=promise.unit,
+        adjacency=promise.adjacency,
+        rounds=task.horizon,
+        honest=promise.honest,
+        excluded=promise.excluded,
+    )
+
+
+def _made(
+    given: str | Policy,
+    problem: Problem,
+    guarantee: Guarantee,
+    asked: Any,
+    *,
+    name: str,
+    reward: Reward,
+) -> Deployment:
+    guarantee = dataclasses.replace(guarantee, rounds=problem.horizon)
+    protection = Protection(guarantee=guarantee, mechanism=asked["mechanism"])
+    made = _arranged(given, problem, protection, asked)
+    policy = _by_totals(made.policy)
+    privatizers = {one: _exact(one, made.privatizers[one]) for one in sorted(made.privatizers)}
+    needs = _needs(privatizers, problem.horizon)
+    task = Task(
+        name=name,
+        trust=str(guarantee.trust),
+        bandit="contextual",
+        promise=Promise(
+            epsilon=min(guarantee.epsilon, math.nextafter(math.inf, 0)),
+            delta=guarantee.delta,
+            unit=guarantee.unit,
+            adjacency=guarantee.adjacency,
+            honest=guarantee.honest,
+            excluded=guarantee.excluded,
+        ),
+        policy=asked,
+        problem=canonical.pack(problem),
+        program=_program(policy, problem),
+        queries=tuple(privatizers),
+        noise=tuple(_noise(one, guarantee, needs, problem.horizon) for one in privatizers.values()),
+        needs=needs,
+        horizon=problem.horizon,
+        reward=reward,
+    )
+    return Deployment(
+        task=task, policy=policy, privatizers=privatizers, problem=problem, guarantee=guarantee
+    )
+
+
+def _arranged(
+    given: str | Policy, problem: Problem, protection: Protection, asked: Any
+) -> Arranged:
+    if not isinstance(given, str):
+        if not hasattr(given, "queries"):
+            raise InvalidValue(f"a {type(given).__name__} is no policy; give a name, or a policy")
+        privatizers = protect(given, protection, horizon=problem.horizon)
+        return Arranged(policy=given, privatizers=privatizers)
+    entry = POLICIES[given]
+    if protection.trust not in entry.trusts:
+        raise InvalidValue(
+            f"trust is {protection.trust}; {given!r} runs under {', '.join(entry.trusts)}"
+        )
+    if not entry.deployable:
+        raise InvalidValue(
+            f"{given!r} is a paper's own version, for study alone; choose {given.split('@')[0]!r}"
+        )
+    numbers = canonical.unpack(dict[str, float], asked["numbers"])
+    return arrange(given, problem, protection, mode=asked["mode"], numbers=numbers)
+
+
+def _by_totals(policy: Any) -> Policy:
+    if policy.feedback != "totals":
+        raise InvalidValue(
+            f"{type(policy).__name__} hears {policy.feedback}; these roles decide among a user's "
+            "own arms: choose a policy for a Problem, such as 'linucb'"
+        )
+    made: Policy = policy
+    return made
+
+
+def _exact(name: str, privatizer: Privatizer) -> Privatizer:
+    if isinstance(privatizer.query, BoundedLoss) or not isinstance(
+        privatizer, CohortSums | PrefixSums
+    ):
+        raise InvalidValue(
+            f"{name!r} is a fit to the records of many users, which somebody would have to keep "
+            "between two releases; choose a policy that asks for sums alone, such as 'glm'"
+        )
+    return privatizer.exact()
+
+
+def _needs(privatizers: Mapping[str, Privatizer], horizon: int) -> tuple[int, ...]:
+    """How many users each cohort has; none where every report is released by itself."""
+    schedules = {one.schedule for one in privatizers.values()}
+    if schedules <= {Every()}:
+        return ()
+    if len(schedules) > 1 or not all(isinstance(one, At) for one in schedules):
+        raise InvalidValue(
+            "the bandit's queries are released at different times; choose one that asks for sums "
+            "over the same users, such as 'linucb'"
+        )
+    (schedule,) = schedules
+    assert isinstance(schedule, At)
+    ends = tuple(end for end in schedule.ends if end <= horizon)
+    return At(ends=ends).sizes if ends else ()
+
+
+def _program(policy: Policy, problem: Problem) -> Program:
+    """What a light device does, or the word for a device that needs the whole library."""
+    if type(policy) not in (LinUCB, OnlineGLM):
+        return Library()
+    linearized = isinstance(policy, OnlineGLM)
+    query: Any = policy.queries["moments"]
+    link_named(problem.link)
+    return Optimist(
+        dim=problem.dim,
+        arms=problem.arms,
+        norm=problem.norm,
+        low=problem.low,
+        high=problem.high,
+        link=problem.link if linearized else "linear",
+        linearized=linearized,
+        largest_score=float(policy.radius) * query.norm if isinstance(policy, OnlineGLM) else 0.0,
+        steepest=float(policy.steepest) if isinstance(policy, OnlineGLM) else 1.0,
+        response_low=query.low,
+        response_high=query.high,
+        offset=query.offset,
+        balance=query.balance,
+        weighted=query.weighted,
+    )
+
+
+def _noise(
+    privatizer: Privatizer, guarantee: Guarantee, needs: tuple[int, ...], horizon: int
+) -> wire.Noise:
+    """The noise of one query in the words of the wire."""
+    query = privatizer.query
+    if isinstance(privatizer, BitSums):
+        first = privatizer.batches[0]
+        kept = tuple(round(one.keep * wire.KEEP_UNITS) for one in privatizer.batches[: len(needs)])
+        return wire.Bits(size=query.size, bits=first.bits, bound=first.bound, keep=kept)
+    if isinstance(privatizer, ShuffledSums):
+        return _coins(privatizer.coins, guarantee, needs)
+    if isinstance(privatizer, PrefixSums):
+        return _statistic(query, _grid_bits(privatizer.noise.grid))
+    assert isinstance(privatizer, CohortSums)
+    if privatizer.device is not None:
+        return _randomized(privatizer.device, query)
+    if isinstance(privatizer.aggregator, ExactGaussian):
+        return _statistic(query, privatizer.aggregator.grid_bits)
+    return _statistic(query, _finest(query, horizon))
+
+
+def _coins(noise: ExactBinomial, guarantee: Guarantee, needs: tuple[int, ...]) -> wire.Coins:
+    """Enough coins that those of the honest part of each cohort suffice (`crediting.md`)."""
+    coins = tuple(-(-noise.trials // max(1, guarantee.counted(need))) for need in needs)
+    return wire.Coins(
+        size=noise.dimension,
+        step_bits=_grid_bits(noise.step),
+        levels=noise.levels,
+        scale=noise.scale,
+        coins=coins,
+    )
+
+
+def _randomized(noise: Any, query: Any) -> wire.Noise:
+    match noise:
+        case ExactShortlist():
+            return wire.Shortlist(
+                units=noise.units,
+                candidates=noise.candidates,
+                listed=noise.listed,
+                center=noise.center,
+                radius=noise.radius,
+                factor=noise.factor,
+                grid_bits=_grid_bits(noise.grid),
+            )
+        case ExactOneBit():
+            low, high = noise.reports
+            return wire.OneBit(
+                bias=noise.bias, center=noise.center, radius=noise.radius, low=low, high=high
+            )
+        case ExactGaussian() | ExactLaplace():
+            law = "gaussian" if isinstance(noise, ExactGaussian) else "laplace"
+            plain = _statistic(query, noise.grid_bits)
+            return wire.Rounded(
+                law=law,
+                grid_bits=noise.grid_bits,
+                scale=noise.scale,
+                middle=plain.middle,
+                reach=plain.reach,
+            )
+    raise InvalidValue(f"{type(noise).__name__} has no form on the wire; choose another mechanism")
+
+
+def _statistic(query: Any, grid_bits: int) -> wire.Statistic:
+    """A box that holds every statistic, in whole units of the grid."""
+    center = np.broadcast_to(np.asarray(query.center, np.float64), (query.size,))
+    middle = np.rint(np.ldexp(center, grid_bits)).astype(np.int64)
+    reach = math.ceil(math.ldexp(query.radius, grid_bits)) + 1
+    return wire.Statistic(grid_bits=grid_bits, middle=tuple(middle.tolist()), reach=reach)
+
+
+def _finest(query: Any, horizon: int) -> int:
+    """A grid for exact sums: as fine as they have room for."""
+    largest = (float(np.abs(query.center).max()) + query.radius) * horizon
+    return min(_FINEST, 60 - math.frexp(largest)[1])
+
+
+def _grid_bits(grid: float) -> int:
+    mantissa, exponent = math.frexp(grid)
+    assert mantissa == 0.5
+    return 1 - exponent
+
+
+def _fingerprint(policy: object) -> str:
+    """A hash of a bandit's class and all its numbers: another one is another task."""
+    kind = type(policy)
+    leaves, form = jax.tree.flatten(policy)
+    numbers = [canonical.pack(Numbers.of(np.asarray(leaf))) for leaf in leaves]
+    said = canonical.write([f"{kind.__module__}:{kind.__qualname__}", str(form), numbers])
+    return hashlib.sha256(said).hexdigest()
+

@@ -1,0 +1,176 @@
+"""What the middle adds to sums of whole numbers, and how much noise a total then has."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core.errors import CodecError
+from kerchief.mechanisms.exact_integers import Randomness
+from kerchief.privatizers.bits import BitSums
+from kerchief.privatizers.prefix import PrefixSums
+from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.sums import CohortSums
+from kerchief.roles.deployment import Deployment
+from kerchief_wire import noise as wire
+
+__all__ = ["Desk", "Kept", "desks_of", "hedged", "read_secret", "write_secret"]
+
+Wholes = NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What the middle must remember of one query between two releases, and shows to nobody.
+
+    Attributes:
+        total: under joint trust the exact running total; elsewhere nothing.
+        noise: the state of noise that is correlated over time; elsewhere nothing.
+    """
+
+    total: Wholes = dataclasses.field(repr=False)
+    noise: NDArray[np.float64] = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Desk:
+    """One query in the middle's hands.
+
+    Attributes:
+        privatizer: its exact noise.
+        wire: what its reports mean.
+    """
+
+    privatizer: Privatizer
+    wire: wire.Noise
+
+    @property
+    def running(self) -> bool:
+        """Whether a release is the running total, and not that of one cohort."""
+        return isinstance(self.privatizer, PrefixSums)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the middle adds noise."""
+        return self.running or getattr(self.privatizer, "noisy_aggregator", False)
+
+    def open(self) -> Kept:
+        """Before the first release of an epoch."""
+        size = self.wire.size if self.running else 0
+        state: Any = np.zeros(0)
+        if isinstance(self.privatizer, PrefixSums):
+            state = self.privatizer.noise.open(self.wire.size)
+        return Kept(total=np.zeros(size, np.int64), noise=np.asarray(state, np.float64))
+
+    def draw(
+        self, cohort: Wholes, kept: Kept, number: int, source: Randomness | None
+    ) -> tuple[Wholes, Kept]:
+        """The noisy total of a cohort, or of all so far, and what to remember.
+
+        Args:
+            cohort: the exact sum of the cohort's reports.
+            kept: what the release before left.
+            number: of the release in its epoch, from 0.
+            source: where noise comes from; None for the operating system.
+        """
+        privatizer = self.privatizer
+        if isinstance(privatizer, PrefixSums):
+            exact = kept.total + cohort
+            noise, state = privatizer.noise.step(kept.noise, number, source)
+            steps = _steps(noise, privatizer.noise.grid)
+            return exact + steps, Kept(total=exact, noise=np.asarray(state, np.float64))
+        assert isinstance(privatizer, CohortSums)
+        if not self.draws:
+            return cohort, kept
+        mechanism: Any = privatizer.aggregator
+        drawn = mechanism.add(np.zeros(self.wire.size), source)
+        return cohort + _steps(drawn, mechanism.grid), kept
+
+    def variance(self, cohort: int, users: int) -> float:
+        """Of the noise that a cohort's release brings: its devices' and the middle's."""
+        privatizer: Any = self.privatizer
+        if isinstance(self.wire, wire.Coins):
+            # A coin has a variance of a quarter step, and rounding at random at most as much.
+            step = 2.0**-self.wire.step_bits
+            return step**2 * users * (1 + self.wire.coins[cohort]) / 4
+        if isinstance(privatizer, BitSums):
+            return float(privatizer.batches[cohort].std) ** 2
+        device, middle = (
+            0.0 if noise is None else float(noise.std) ** 2
+            for noise in (privatizer.device, privatizer.aggregator)
+        )
+        return device * users + middle
+
+    def running_variance(self, releases: int) -> float:
+        """Of the noise in a running total, after so many releases of its epoch."""
+        assert isinstance(self.privatizer, PrefixSums)
+        return float(self.privatizer.noise.std_at(releases)) ** 2
+
+
+def desks_of(made: Deployment, pool: Callable[[Any], Any] | None = None) -> tuple[Desk, ...]:
+    """The desks of a task, in its order."""
+    pairs = zip(made.privatizers.values(), made.task.noise, strict=True)
+    return tuple(
+        Desk(privatizer=one if pool is None else one.with_noise(pool), wire=noise)
+        for one, noise in pairs
+    )
+
+
+def _steps(noise: Any, grid: float) -> Wholes:
+    """Noise that is a whole number of grid steps, as whole numbers."""
+    steps: Wholes = np.rint(np.asarray(noise, np.float64) / grid).astype(np.int64)
+    return steps
+
+
+def write_secret(number: int, kept: tuple[Kept, ...]) -> bytes:
+    """What is kept, as bytes for the store."""
+    parts = [one.total.astype("<i8").tobytes() + one.noise.astype("<f8").tobytes() for one in kept]
+    return number.to_bytes(8, "little") + b"".join(parts)
+
+
+def read_secret(data: bytes, desks: tuple[Desk, ...]) -> tuple[int, tuple[Kept, ...]]:
+    """Read back what `write_secret` wrote.
+
+    Raises:
+        CodecError: it is of another length.
+    """
+    number, at, found = int.from_bytes(data[:8], "little"), 8, []
+    for desk in desks:
+        fresh = desk.open()
+        middle = at + fresh.total.nbytes
+        end = middle + fresh.noise.nbytes
+        if end > len(data):
+            raise CodecError("the noise that was kept is too short; the store was changed")
+        noise = np.frombuffer(data[middle:end], "<f8").reshape(fresh.noise.shape)
+        found.append(Kept(total=np.frombuffer(data[at:middle], "<i8"), noise=noise))
+        at = end
+    if at != len(data):
+        raise CodecError("the noise that was kept is too long; the store was changed")
+    return number, tuple(found)
+
+
+def hedged(context: bytes, source: Randomness = os.urandom) -> Randomness:
+    """Bytes that are new for new data, even if a cloned machine repeats its random numbers.
+
+    Equal noise on different data would cancel; hashed with the data it differs where they do
+    (`restarts.md`). With a good source it is as good as that.
+
+    >>> repeats = lambda count: bytes(count)
+    >>> hedged(b"one", repeats)(8) == hedged(b"other", repeats)(8)
+    False
+    """
+    seed, counter = source(32), 0
+
+    def stream(count: int) -> bytes:
+        nonlocal counter
+        counter += 1
+        block = hashlib.shake_256(seed + counter.to_bytes(8, "little") + context)
+        return block.digest(count)
+
+    return stream

@@ -1,0 +1,371 @@
+"""The middle: adds reports up, and lets a cohort's noisy total out once and for ever.
+
+It is the mixer under shuffle trust, the curator under joint and central trust, and a mere counter
+under local trust. What a trust asks of it is in `docs/field.md`; what it keeps is in a store:
+
+========  ======================================  ===========================================
+step      in one transaction                      afterwards
+========  ======================================  ===========================================
+take      ids of reports, their numbers           they are acknowledged
+close     the cohort's noisy total, the line of   the witness learns the chain's head; then
+          the chain, the state of the noise;      the release is served, the same for ever
+          the reports' numbers are deleted
+========  ======================================  ===========================================
+
+Nothing is remembered from one transaction to the next, so several processes may work on one store,
+and a crash at any moment leaves either all of a step or none of it. Proof notes: `crediting.md`,
+`restarts.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core.errors import CapacityExceeded
+from kerchief.core.precision import double_precision
+from kerchief.mechanisms.exact_integers import Randomness
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.roles.books import Books, charged, opened
+from kerchief.roles.deployment import Deployment
+from kerchief.roles.desks import desks_of, hedged, read_secret, write_secret
+from kerchief.roles.uncopyable import Guarded
+from kerchief.stores.store import Row, Store, Transaction
+from kerchief.stores.witness import NoWitness, Witness
+from kerchief_wire.chain import Line, follow
+from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.model import Status
+from kerchief_wire.report import Release, Report
+
+__all__ = ["Middle"]
+
+Wholes = NDArray[np.int64]
+
+
+@double_precision
+class Middle(Guarded):
+    """Takes reports in and lets releases out, for one task."""
+
+    def __init__(
+        self,
+        made: Deployment,
+        *,
+        store: Store,
+        witness: Witness | None = None,
+        source: Randomness = os.urandom,
+        pool: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Open a task in a store, or begin it: then its whole horizon is paid for at once.
+
+        Args:
+            made: the task, with its noise.
+            store: what survives a crash.
+            witness: remembers the chain's head elsewhere.
+            source: of randomness; anything but the default is for tests.
+            pool: noise that is drawn ahead, for a bandit that lives in one process alone.
+
+        Raises:
+            BudgetExceeded: the promise does not pay for the noise; nothing was begun.
+            Fenced: the store is not as it was last seen, or its task is another one.
+        """
+        self.made, self.task = made, made.task
+        self._desks = desks_of(made, pool)
+        self._store, self._witness = store, witness or NoWitness()
+        self._source, self._pooled = source, pool is not None
+        self._lock = threading.Lock()
+        with self._lock:
+            with store.transaction(self.task.id) as at:
+                row = at.row()
+                if row is None:
+                    self._begin(at)
+                else:
+                    self._check(at, row)
+            self._bear_witness()
+
+    def status(self) -> Status:
+        """What anyone may know who is about to report."""
+        with self._store.read(self.task.id) as at:
+            row = _row(at)
+        over = row.cohort >= self.task.cohorts
+        return Status(
+            task=self.task.id,
+            state="closed" if over else row.state,
+            epoch=row.epoch,
+            label=self.task.label(min(row.cohort, self.task.cohorts - 1)),
+        )
+
+    def take(self, reports: Iterable[bytes]) -> tuple[Refused | None, ...]:
+        """Take reports in, in one transaction; then release what is complete.
+
+        Args:
+            reports: as they came over the wire.
+
+        Returns:
+            For each, None if it counts (now, or since it came before), or why it was refused. A
+            report that was refused must be thrown away.
+
+        Raises:
+            Fenced: the store is not as it was last seen; nothing was released.
+        """
+        read = [self._read(data) for data in reports]
+        with self._lock:
+            with self._store.transaction(self.task.id) as at:
+                answers = self._taken(at, self._running(at), read)
+            self._bear_witness()
+        return answers
+
+    def releases(self, first: int = 0, most: int = 1000) -> tuple[bytes, ...]:
+        """Releases from a number on: the same bytes for ever."""
+        self._bear_witness()
+        with self._store.read(self.task.id) as at:
+            return tuple(at.releases(first, most))
+
+    def chain(self) -> tuple[Line, ...]:
+        """All lines of the chain, which are public."""
+        with self._store.read(self.task.id) as at:
+            return tuple(at.lines())
+
+    def spent(self) -> Guarantee:
+        """What the worst-off user was charged."""
+        return Books.of(self.chain()).spent()
+
+    def close(self) -> Guarantee:
+        """End the task: nothing more is taken in, and the bill is for what was really released."""
+        with self._lock:
+            with self._store.transaction(self.task.id) as at:
+                row = self._running(at)
+                _forget(at)
+                books = Books.of(tuple(at.lines()))
+                users = self._covered(at)
+                row = self._append(at, row, books.settled(self.made, users))
+                row = self._append(at, row, [("end", {"releases": row.releases})])
+                at.change(dataclasses.replace(row, state="closed"))
+            self._bear_witness()
+        return self.spent()
+
+    def renew(self) -> None:
+        """Begin a new epoch with new users, after the store was rolled back or changed.
+
+        Whoever took part before is done: their reports are refused from now on, so nobody is in
+        two sums. New users are charged for noise of their own (`restarts.md`).
+        """
+        with self._lock:
+            with self._store.transaction(self.task.id) as at:
+                row = _row(at)
+                follow(at.lines())
+                _forget(at)
+                epoch = row.epoch + 1
+                said: list[tuple[str, Any]] = [("epoch", {"epoch": epoch})]
+                row = self._append(at, row, said + charged(self.made, epoch))
+                at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
+                at.change(dataclasses.replace(row, epoch=epoch))
+                head = row.head
+            self._witness.swap(self.task.id, self._witness.read(self.task.id), head)
+            self._bear_witness()
+
+    def _begin(self, at: Transaction) -> None:
+        line = Line(number=0, kind="open", prev=bytes(32), body=opened(self.task))
+        row = Row(
+            config=self.task.data,
+            state="running",
+            epoch=0,
+            cohort=0,
+            releases=0,
+            length=1,
+            head=line.hash,
+            witnessed=None,
+        )
+        at.create(row)
+        at.append(line)
+        row = self._append(at, row, charged(self.made, 0))
+        at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
+        at.change(row)
+
+    def _check(self, at: Transaction, row: Row) -> None:
+        """See that a store is whole, that it is ours, and that its noise was paid for."""
+        lines = tuple(at.lines())
+        if follow(lines) != row.head or len(lines) != row.length:
+            raise Fenced("the chain in the store does not end where the store says")
+        if row.config != self.task.data or lines[0].body != opened(self.task):
+            raise Fenced("the store holds another task")
+        Books.of(lines).check(self.made)
+        seen = self._witness.read(self.task.id)
+        if seen is None and not isinstance(self._witness, NoWitness) and row.witnessed is not None:
+            raise Fenced("the witness has never seen this store; was it copied?")
+        if seen is not None and seen not in {line.hash for line in lines}:
+            raise Fenced("the witness has seen more than the store holds; it was rolled back")
+
+    def _bear_witness(self) -> None:
+        """Tell the witness of the chain's head, before anyone else learns what it stands for."""
+        with self._store.read(self.task.id) as at:
+            row = _row(at)
+        if row.head == row.witnessed:
+            return
+        self._witnessed(row)
+        with self._store.transaction(self.task.id) as at:
+            now = _row(at)
+            if now.head == row.head:
+                at.change(dataclasses.replace(now, witnessed=row.head))
+
+    def _witnessed(self, row: Row) -> None:
+        """Swap what the witness holds for our head, if it is an earlier head of our own chain."""
+        expected = row.witnessed
+        while True:
+            try:
+                return self._witness.swap(self.task.id, expected, row.head)
+            except Fenced:
+                seen = self._witness.read(self.task.id)
+                with self._store.read(self.task.id) as at:
+                    ours = [line.hash for line in at.lines()]
+                # Another process on this store may have been faster, with a head before ours or
+                # after it; a head that is not ours at all is that of another copy.
+                if seen is None or seen == expected or seen not in ours:
+                    raise
+                if ours.index(seen) >= ours.index(row.head):
+                    return None
+                expected = seen
+
+    def _running(self, at: Transaction) -> Row:
+        row = _row(at)
+        if row.state != "running":
+            raise CapacityExceeded(f"the task is {row.state}; begin another one")
+        return row
+
+    def _read(self, data: bytes) -> Report | Refused:
+        try:
+            return Report.read(data, self.task)
+        except Refused as refusal:
+            return refusal
+
+    def _taken(
+        self, at: Transaction, row: Row, read: Sequence[Report | Refused]
+    ) -> tuple[Refused | None, ...]:
+        """Put each report into the first cohort that may have it; release those that are full."""
+        known = at.known([one.id for one in read if isinstance(one, Report)])
+        counts, fresh, seen = dict(at.counts()), _Fresh(), defaultdict(list)
+        answers: list[Refused | None] = []
+        for one in read:
+            if isinstance(one, Report) and one.id in known:
+                answers.append(None)
+                continue
+            placed = one if isinstance(one, Refused) else self._placed(one, row, counts)
+            if isinstance(placed, Refused) or isinstance(one, Refused):
+                answers.append(placed if isinstance(placed, Refused) else None)
+                continue
+            known.add(one.id)
+            seen[placed].append(one.id)
+            counts[placed] = counts.get(placed, 0) + 1
+            fresh.add(placed, one)
+            answers.append(None)
+            while row.cohort < self.task.cohorts and (
+                counts.get(row.cohort, 0) >= self.task.need(row.cohort)
+            ):
+                row = self._draw(at, row, fresh.take(row.cohort))
+        for cohort, ids in seen.items():
+            at.see(ids, epoch=row.epoch, cohort=cohort)
+        for cohort, entries in fresh.left():
+            at.keep(cohort, entries)
+        at.change(row)
+        return tuple(answers)
+
+    def _placed(self, one: Report, row: Row, counts: dict[int, int]) -> int | Refused:
+        """The first cohort, from the open one on, that has room and needs no more noise."""
+        if one.epoch != row.epoch:
+            return Refused("epoch", f"the report is of epoch {one.epoch}; it is {row.epoch} now")
+        for cohort in range(row.cohort, self.task.cohorts):
+            room = counts.get(cohort, 0) < self.task.need(cohort)
+            if room and self.task.enters(one.label, cohort):
+                return cohort
+        if row.cohort >= self.task.cohorts:
+            return Refused("over", "all users that were paid for have reported")
+        return Refused("label", f"no cohort can take a report of label {one.label} any more")
+
+    def _draw(self, at: Transaction, row: Row, fresh: list[Wholes]) -> Row:
+        """Release the open cohort: its total, the chain's line, the noise's state, together."""
+        cohort, number = row.cohort, row.releases
+        bodies = [np.frombuffer(body, "<i8") for body in at.bodies(cohort)] + fresh
+        total = np.sum(bodies, axis=0, dtype=np.int64)
+        drawn, kept = read_secret(at.secret() or b"", self._desks)
+        context = row.head + number.to_bytes(8, "little") + total.tobytes()
+        source = None if self._pooled else hedged(hashlib.sha256(context).digest(), self._source)
+        shown, after = [], []
+        for desk, part, one in zip(self._desks, self.task.parts, kept, strict=True):
+            noisy, state = desk.draw(total[part], one, drawn, source)
+            shown.append(noisy)
+            after.append(state)
+        release = Release(
+            number=number,
+            epoch=row.epoch,
+            cohort=cohort,
+            users=len(bodies),
+            head=row.head,
+            total=np.concatenate(shown),
+        )
+        payload = release.write()
+        at.publish(number, payload)
+        at.hide(write_secret(drawn + 1, tuple(after)))
+        at.forget(cohort)
+        row = dataclasses.replace(row, cohort=cohort + 1, releases=number + 1)
+        if any(desk.draws for desk in self._desks) or self.task.needs:
+            said = {
+                "cohort": cohort,
+                "epoch": row.epoch,
+                "payload": hashlib.sha256(payload).hexdigest(),
+                "release": number,
+                "users": len(bodies),
+            }
+            row = self._append(at, row, [("draw", said)])
+        return row
+
+    def _append(self, at: Transaction, row: Row, said: Iterable[tuple[str, Any]]) -> Row:
+        for kind, content in said:
+            before = Line(number=row.length - 1, kind="", prev=b"", body=b"")
+            line = dataclasses.replace(before.next(kind, content), prev=row.head)
+            at.append(line)
+            row = dataclasses.replace(row, length=row.length + 1, head=line.hash)
+        return row
+
+    def _covered(self, at: Transaction) -> int:
+        """How many users of this epoch some release spoke about."""
+        row = _row(at)
+        return sum(self.task.need(cohort) for cohort in range(row.cohort))
+
+
+class _Fresh:
+    """Reports of this transaction that no release has taken in yet."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[Report]] = {}
+
+    def add(self, cohort: int, one: Report) -> None:
+        self._kept.setdefault(cohort, []).append(one)
+
+    def take(self, cohort: int) -> list[Wholes]:
+        return [one.numbers for one in self._kept.pop(cohort, [])]
+
+    def left(self) -> list[tuple[int, list[tuple[bytes, bytes]]]]:
+        return [
+            (cohort, [(one.id, one.numbers.tobytes()) for one in reports])
+            for cohort, reports in self._kept.items()
+        ]
+
+
+def _forget(at: Transaction) -> None:
+    """Delete all reports that no release has taken in."""
+    for cohort in at.counts():
+        at.forget(cohort)
+
+
+def _row(at: Transaction) -> Row:
+    row = at.row()
+    if row is None:
+        raise Fenced("the store does not hold this task any more")
+    return row

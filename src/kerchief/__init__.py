@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from kerchief.core.errors import BudgetExceeded as BudgetExceeded
     from kerchief.core.errors import CapacityExceeded as CapacityExceeded
     from kerchief.core.errors import CodecError as CodecError
+    from kerchief.core.errors import Fenced as Fenced
     from kerchief.core.errors import InvalidValue as InvalidValue
     from kerchief.core.errors import KerchiefError as KerchiefError
+    from kerchief.core.errors import Refused as Refused
     from kerchief.core.errors import UnknownName as UnknownName
     from kerchief.core.errors import UnsupportedEvent as UnsupportedEvent
     from kerchief.core.errors import WeakPromise as WeakPromise
@@ -40,11 +42,12 @@ if TYPE_CHECKING:
     from kerchief.privatizers import Protection as Protection
     from kerchief.privatizers import protect as protect
     from kerchief.roles import Bandit as Bandit
-    from kerchief.roles import Curator as Curator
+    from kerchief.roles import Decision as Decision
     from kerchief.roles import Device as Device
     from kerchief.roles import Learner as Learner
-    from kerchief.roles import Mixer as Mixer
-    from kerchief.roles import Shuffler as Shuffler
+    from kerchief.roles import Middle as Middle
+    from kerchief.roles import deploy as deploy
+    from kerchief.roles import deployed as deployed
     from kerchief.simulation import simulate as simulate
 
 _HOMES = {
@@ -54,21 +57,22 @@ _HOMES = {
     "CapacityExceeded": "core.errors",
     "CodecError": "core.errors",
     "ContextFreeProblem": "core.problems",
-    "Curator": "roles",
+    "Decision": "roles",
     "Device": "roles",
     "Environment": "core.contracts",
+    "Fenced": "core.errors",
     "Guarantee": "privacy",
     "InvalidValue": "core.errors",
     "KerchiefError": "core.errors",
     "Learner": "roles",
     "Ledger": "privacy",
     "MemoryLedger": "privacy",
-    "Mixer": "roles",
+    "Middle": "roles",
     "Policy": "core.contracts",
     "PopulationProblem": "core.problems",
     "Problem": "core.problems",
     "Protection": "privatizers",
-    "Shuffler": "roles",
+    "Refused": "core.errors",
     "Trust": "privacy",
     "UnknownName": "core.errors",
     "UnsupportedEvent": "core.errors",
@@ -76,6 +80,8 @@ _HOMES = {
     "WriteFailed": "core.errors",
     "check": "checks",
     "compare": "experiments",
+    "deploy": "roles",
+    "deployed": "roles",
     "make_environment": "environments",
     "protect": "privatizers",
     "simulate": "simulation",

@@ -238,10 +238,13 @@ class Task:
         return cohort if self.needs else 0
 
     def enters(self, label: int, cohort: int) -> bool:
-        """Whether a report of a label may enter a cohort: never with less noise than it needs."""
+        """Whether a report of a label may enter a cohort: never with less noise than it needs.
+
+        No device makes a report for a cohort that is not open yet.
+        """
         if not self.needs:
             return label == 0
-        return all(_enters(one, label, cohort) for one in self.noise)
+        return label <= cohort and all(_enters(one, label, cohort) for one in self.noise)
 
     @functools.cached_property
     def parts(self) -> tuple[slice, ...]:

@@ -9,47 +9,41 @@ The tree::
     ├── CapacityExceeded              a mechanism was asked for more releases than it was paid for
     ├── UnsupportedEvent              an accountant does not know an event
     ├── CodecError (ValueError)       a message does not decode to what it claims to be
+    ├── Refused                       a report was not taken, and must be thrown away
+    ├── Fenced                        a store, chain or task is not the one that was last seen
+    ├── StoreFailed                   a store could not keep something; nothing is half written
     └── WriteFailed                   the disk takes no more; what was written before is still there
 
-and one warning, `WeakPromise` (UserWarning): a guarantee is allowed, but means little.
+Those that devices raise too live in `kerchief_wire.errors`. There is one warning, `WeakPromise` (UserWarning): a guarantee is allowed, but means little.
 """
 
 from __future__ import annotations
+
+from kerchief_wire.errors import (
+    BudgetExceeded,
+    CapacityExceeded,
+    CodecError,
+    Fenced,
+    InvalidValue,
+    KerchiefError,
+    Refused,
+    StoreFailed,
+)
 
 __all__ = [
     "BudgetExceeded",
     "CapacityExceeded",
     "CodecError",
+    "Fenced",
     "InvalidValue",
     "KerchiefError",
+    "Refused",
+    "StoreFailed",
     "UnknownName",
     "UnsupportedEvent",
     "WeakPromise",
     "WriteFailed",
 ]
-
-
-class KerchiefError(Exception):
-    """The root: catch this to catch everything that kerchief raises on purpose.
-
-    >>> from kerchief import Guarantee
-    >>> try:
-    ...     Guarantee(epsilon=-1.0, delta=0.0, trust="local")
-    ... except KerchiefError as error:
-    ...     print(error)
-    epsilon is -1.0; it must be finite and at least 0.0
-    """
-
-
-class InvalidValue(KerchiefError, ValueError):
-    """A value lies outside its bound.
-
-    >>> from kerchief import make_environment
-    >>> make_environment(dim=0)
-    Traceback (most recent call last):
-    ...
-    kerchief.core.errors.InvalidValue: dim is 0; it must be at least 1 and at most 64
-    """
 
 
 class UnknownName(KerchiefError, LookupError):
@@ -64,32 +58,6 @@ class UnknownName(KerchiefError, LookupError):
     """
 
 
-class BudgetExceeded(KerchiefError):
-    """A charge would go over the budget; the ledger is as it was before.
-
-    >>> from kerchief import Guarantee, MemoryLedger
-    >>> from kerchief.privacy import Cohort, Gaussian
-    >>> ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-6, trust="local"))
-    >>> try:
-    ...     ledger.charge(Gaussian(noise_multiplier=0.1), cohort=Cohort(first=0, last=1))
-    ... except BudgetExceeded:
-    ...     ledger.receipts
-    ()
-    """
-
-
-class CapacityExceeded(KerchiefError):
-    """One more release than was paid for; nothing was released.
-
-    >>> from kerchief import Curator, Guarantee, MemoryLedger
-    >>> ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-6, trust="local"))
-    >>> Curator(privatizers={}, ledger=ledger, horizon=1).collect({})
-    Traceback (most recent call last):
-    ...
-    kerchief.core.errors.CapacityExceeded: nothing was paid for yet; open the curator first
-    """
-
-
 class UnsupportedEvent(KerchiefError):
     """An accountant met an event that it cannot price.
 
@@ -99,17 +67,6 @@ class UnsupportedEvent(KerchiefError):
     ... except UnsupportedEvent as error:
     ...     print(str(error).partition(";")[0])
     event kind 'a guess' is not known
-    """
-
-
-class CodecError(KerchiefError, ValueError):
-    """A message does not decode.
-
-    >>> from kerchief import Bandit
-    >>> Bandit.load("{}")
-    Traceback (most recent call last):
-    ...
-    kerchief.core.errors.CodecError: the text holds a dict, not a saved bandit
     """
 
 

@@ -56,7 +56,7 @@ def positive(name: str, value: float, *, infinite: bool = False) -> float:
     >>> positive("epsilon", 0.0)
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: epsilon is 0.0; it must be above 0
+    kerchief_wire.errors.InvalidValue: epsilon is 0.0; it must be above 0
     """
     value = _number(name, value)
     if value <= 0:
@@ -121,7 +121,7 @@ def increasing(name: str, values: tuple[int, ...]) -> tuple[int, ...]:
     >>> increasing("batches", (3, 3))
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: batches are (3, 3); each must be above the one before
+    kerchief_wire.errors.InvalidValue: batches are (3, 3); each must be above the one before
     """
     if not isinstance(values, tuple):
         raise InvalidValue(f"{name} are {_shown(values)}; they must be a tuple of whole numbers")
@@ -158,7 +158,7 @@ def real_array(name: str, values: ArrayLike, *, kind: str = "an array") -> NDArr
     >>> real_array("features", [[1, 2], [3]])
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: features are not an array of real numbers
+    kerchief_wire.errors.InvalidValue: features are not an array of real numbers
     """
     try:
         array = np.asarray(values)

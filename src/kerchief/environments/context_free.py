@@ -184,7 +184,7 @@ class Switching(_Arms):
         >>> Switching.of(turn=60).problem(100)
         Traceback (most recent call last):
         ...
-        kerchief.core.errors.InvalidValue: turn is 60; it must come before half of the 100 rounds
+        kerchief_wire.errors.InvalidValue: turn is 60; it must come before half of the 100 rounds
         """
         if 2 * self.turn >= horizon:
             raise InvalidValue(

@@ -105,7 +105,7 @@ def table_two(
     >>> table_two(radius=2.0, horizon=10).problem(11)
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: horizon is 11; it must be at least 1 and at most 10
+    kerchief_wire.errors.InvalidValue: horizon is 11; it must be at least 1 and at most 10
     """
     validate.whole("dim", dim, high=64)
     validate.whole("horizon", horizon, high=_MOST_DRAWN)

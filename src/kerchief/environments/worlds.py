@@ -188,7 +188,7 @@ def make_environment(
     >>> make_environment(dim=0)
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: dim is 0; it must be at least 1 and at most 64
+    kerchief_wire.errors.InvalidValue: dim is 0; it must be at least 1 and at most 64
     """
     make = CONTEXTS[contexts]
     dim = validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=64)

@@ -32,7 +32,6 @@ from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.billing import pay
 from kerchief.privatizers.protect import Protection
 from kerchief.roles.arrange import arrange
-from kerchief.roles.bandit import Noise
 from kerchief.simulation.loop import Replicate, Scene, advance, begin
 
 __all__ = ["INTERACTIVE_ARMS", "Benchmark", "Case", "bench", "one_core"]
@@ -82,7 +81,7 @@ class Case:
         return Guarantee(epsilon=1.0, delta=1e-5, trust=trust, rounds=_HORIZON)
 
 
-Key: TypeAlias = int | tuple[str, Noise] | Case
+Key: TypeAlias = int | str | Case
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,13 +91,13 @@ class Benchmark:
     Attributes:
         yardstick: of the NumPy LinUCB, for each number of arms.
         cases: of each case, drawing the arms included.
-        interactive: of one LinUCB driven from Python, for each trust and kind of noise.
+        interactive: of one LinUCB in a `Bandit`, with exact noise, for each trust.
         pinned: the processor core that everything ran on, or None where it could not be pinned.
     """
 
     yardstick: Mapping[int, float]
     cases: Mapping[Case, float]
-    interactive: Mapping[tuple[str, Noise], float]
+    interactive: Mapping[str, float]
     pinned: int | None
 
     def to_dict(self) -> dict[str, object]:
@@ -108,9 +107,9 @@ class Benchmark:
             for case, value in self.cases.items()
         ]
         interactive = [
-            {"policy": "linucb", "trust": trust, "noise": noise}
+            {"policy": "linucb", "trust": trust, "noise": "exact"}
             | self._figures(value, INTERACTIVE_ARMS)
-            for (trust, noise), value in self.interactive.items()
+            for trust, value in self.interactive.items()
         ]
         return {
             "yardstick_microseconds": self.yardstick[INTERACTIVE_ARMS],
@@ -154,7 +153,7 @@ def bench(
     return Benchmark(
         yardstick={key: value for key, value in best.items() if isinstance(key, int)},
         cases={key: value for key, value in best.items() if isinstance(key, Case)},
-        interactive={key: value for key, value in best.items() if isinstance(key, tuple)},
+        interactive={key: value for key, value in best.items() if isinstance(key, str)},
         pinned=pinned,
     )
 
@@ -190,10 +189,8 @@ def _timers(cases: Sequence[Case], arms: Sequence[int]) -> dict[Key, Callable[[]
         ready[count] = partial(_numpy_timer, count)
     for case in cases:
         ready[case] = partial(_loop_timer, case)
-    noises: tuple[Noise, ...] = ("simulated", "exact")
-    for noise in noises:
-        for trust in POLICIES["linucb"].trusts[noise == "exact" :]:
-            ready[trust, noise] = partial(_interactive_timer, trust, noise)
+    for trust in POLICIES["linucb"].trusts:
+        ready[trust] = partial(_interactive_timer, trust)
     return ready
 
 
@@ -216,10 +213,10 @@ def _numpy_timer(arms: int) -> Timer:
     return partial(time_numpy, arms=arms, dim=_DIM)
 
 
-def _interactive_timer(trust: str, noise: Noise) -> Timer:
+def _interactive_timer(trust: str) -> Timer:
     case = Case(policy="linucb", trust=trust, arms=INTERACTIVE_ARMS, replicates=1)
     problem = make_environment(dim=_DIM, arms=case.arms).problem(_HORIZON)
-    return interactive_timer(case.policy, problem, case.guarantee(), noise)
+    return interactive_timer(case.policy, problem, case.guarantee())
 
 
 def _loop_timer(case: Case) -> Timer:

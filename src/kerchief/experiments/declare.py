@@ -65,7 +65,7 @@ class Comparison(Plan):
     >>> Comparison(env="linear", policies=("dpe",))
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: env is 'linear'; policy 'dpe' plays in population
+    kerchief_wire.errors.InvalidValue: env is 'linear'; policy 'dpe' plays in population
     """
 
     env: str | None = None

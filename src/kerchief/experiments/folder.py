@@ -32,7 +32,7 @@ class Folder:
         >>> Folder.at(Path("/dev/null/results"))
         Traceback (most recent call last):
         ...
-        kerchief.core.errors.InvalidValue: out is '/dev/null/results'; it cannot be written \
+        kerchief_wire.errors.InvalidValue: out is '/dev/null/results'; it cannot be written \
 (Not a directory); choose another folder
         """
         try:

@@ -1,4 +1,4 @@
-"""Interactive use, timed: one bandit, `decide` then `learn`, arrays in and out."""
+"""Interactive use, timed: one `Bandit` in memory, `decide` then `reward`, arrays in and out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from kerchief.core.problems import Problem
 from kerchief.privacy.guarantee import Guarantee
-from kerchief.roles.bandit import Bandit, Noise
+from kerchief.roles.bandit import Bandit
 
 __all__ = ["interactive_timer"]
 
@@ -20,9 +20,7 @@ _WARM_UP = 1500
 _ENDLESS = 10**6
 
 
-def interactive_timer(
-    policy: str, problem: Problem, guarantee: Guarantee, noise: Noise
-) -> Callable[[], float]:
+def interactive_timer(policy: str, problem: Problem, guarantee: Guarantee) -> Callable[[], float]:
     """Make a bandit ready; each call plays some rounds and returns microseconds per round."""
     generator = np.random.default_rng(0)
     features = generator.normal(size=(_ROUNDS, problem.arms, problem.dim))
@@ -34,15 +32,12 @@ def interactive_timer(
         guarantee=dataclasses.replace(
             guarantee, rounds=_ENDLESS, delta=min(guarantee.delta, 0.1 / _ENDLESS)
         ),
-        noise=noise,
-        seed=0 if noise == "simulated" else None,
     )
 
     def timer(rounds: int = _ROUNDS) -> float:
         start = time.perf_counter()
         for arms, reward in zip(features[:rounds], rewards, strict=False):
-            bandit.decide(arms)
-            bandit.learn(reward)
+            bandit.reward(bandit.decide(arms).id, reward)
         return 1e6 * (time.perf_counter() - start) / rounds
 
     for _ in range(-(-_WARM_UP // _ROUNDS)):

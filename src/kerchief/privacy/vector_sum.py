@@ -57,7 +57,7 @@ def vector_sum(*, users: int, size: int, epsilon: float, delta: float) -> Vector
     >>> vector_sum(users=1000, size=15, epsilon=16.0, delta=1e-6)
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: epsilon is 16.0; it must lie in (0.0, 15.0)
+    kerchief_wire.errors.InvalidValue: epsilon is 16.0; it must lie in (0.0, 15.0)
     """
     n, s = whole("users", users, low=2), whole("size", size, high=2**24)
     epsilon = between("epsilon", at_least("epsilon", epsilon, 1e-9), 0.0, 15.0)

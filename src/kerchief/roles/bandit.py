@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,10 @@ from kerchief_wire.task import Library, Task
 __all__ = ["Bandit"]
 
 _VISITS = (2, 4, 8)
+# Releases that are read together.
+_AT_ONCE = 1000
+# Seconds between two looks for decisions that have expired.
+_LOOK_S = 1.0
 
 
 class Bandit(Guarded):
@@ -149,7 +154,7 @@ class Bandit(Guarded):
             self._middle = Middle(made, store=self._store, witness=witness)
             self._pending = Pending(folder / "device.db")
         self._device = Device(made.task, pending=self._pending, code=code)
-        self._learner = Learner(made)
+        self._learner, self._looked = Learner(made), time.monotonic()
         self._follow()
         self._over = self._middle.status().state != "running"
 
@@ -190,7 +195,8 @@ class Bandit(Guarded):
             InvalidValue: the arms are outside the declared bounds; nothing has changed.
         """
         with self._lock:
-            self.expire()
+            if time.monotonic() > self._looked + _LOOK_S:
+                self.expire()
             if self._over:
                 raise CapacityExceeded(
                     f"all {self.task.horizon} users that were paid for have been here; make a new "
@@ -215,6 +221,7 @@ class Bandit(Guarded):
     def expire(self, now: float | None = None) -> int:
         """Give the default reward to decisions whose window is over; how many these were."""
         with self._lock:
+            self._looked = time.monotonic()
             due = self._device.due(now)
             self._send(due)
             return len(due)
@@ -285,14 +292,16 @@ class Bandit(Guarded):
         if not ids:
             return
         status = self._middle.status()
-        reports = [self._device.report(id, status) for id in ids]
+        reports = [self._device.report(id, status, early=True) for id in ids]
         for id, refused in zip(ids, self._middle.take(reports), strict=True):
             (self._device.arrived if refused is None else self._device.refused)(id)
             self._over |= refused is not None and refused.word == "over"
         self._follow()
 
     def _follow(self) -> None:
-        while new := self._middle.releases(self._learner.releases):
+        new: Sequence[bytes] = (b"",) * _AT_ONCE
+        while len(new) == _AT_ONCE:
+            new = self._middle.releases(self._learner.releases, _AT_ONCE)
             self._learner.follow(new)
 
 
@@ -309,5 +318,3 @@ def _new_folder(folder: Path) -> Path:
             "path"
         ) from None
     return folder
-
-

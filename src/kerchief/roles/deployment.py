@@ -377,4 +377,3 @@ def _fingerprint(policy: object) -> str:
     numbers = [canonical.pack(Numbers.of(np.asarray(leaf))) for leaf in leaves]
     said = canonical.write([f"{kind.__module__}:{kind.__qualname__}", str(form), numbers])
     return hashlib.sha256(said).hexdigest()
-

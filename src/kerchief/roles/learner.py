@@ -20,7 +20,7 @@ from kerchief_wire.errors import Fenced
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.report import Release
 
-__all__ = ["Learner", "model_tree"]
+__all__ = ["Form", "Learner"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,9 @@ class Learner:
         """The billboard."""
         return self._model
 
-    def follow(self, payloads: Iterable[bytes], *, length: int = 0, head: bytes = bytes(32)) -> None:
+    def follow(
+        self, payloads: Iterable[bytes], *, length: int = 0, head: bytes = bytes(32)
+    ) -> None:
         """Take releases in, in their order, and post a model if it is time.
 
         Args:
@@ -82,10 +84,13 @@ class Learner:
             release = Release.read(payload)
             if release.number < self.releases:
                 continue
-            if release.number != self.releases or len(release.total) != self.made.task.size:
+            task, users = self.made.task, release.users
+            if release.number != self.releases or len(release.total) != task.size:
                 raise Fenced(
                     f"release {release.number} came where {self.releases} was due; ask again"
                 )
+            if release.cohort >= task.cohorts or users != task.need(release.cohort):
+                raise Fenced(f"release {release.number} is of {users} users, not of a full cohort")
             self._take(release)
 
     def _take(self, release: Release) -> None:
@@ -151,18 +156,22 @@ class Learner:
             round=self.users,
             length=length,
             head=head,
-            arrays={
-                name: Numbers.of(np.asarray(leaf)) for name, leaf in _named(published).items()
-            },
+            arrays={name: Numbers.of(np.asarray(leaf)) for name, leaf in _named(published).items()},
         )
 
 
-def model_tree(policy: Policy, made: Deployment, model: Model) -> Tree:
-    """A posted model in the form that the policy published it in."""
-    outlook = tuple((name, one.outlook) for name, one in made.privatizers.items())
-    form = _form(policy, outlook)
-    names = list(_named(form))
-    return jax.tree.unflatten(jax.tree.structure(form), [model[name] for name in names])
+class Form:
+    """The form in which a policy publishes its model, to read one from the wire."""
+
+    def __init__(self, made: Deployment) -> None:
+        """Look at what the policy would publish, without computing it."""
+        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        form = jax.eval_shape(lambda: made.policy.publish(made.policy.init(outlook)))
+        self._names, self._structure = list(_named(form)), jax.tree.structure(form)
+
+    def tree(self, model: Model) -> Tree:
+        """A posted model in that form."""
+        return jax.tree.unflatten(self._structure, [model[name] for name in self._names])
 
 
 def _named(tree: Tree) -> dict[str, Array]:
@@ -174,10 +183,6 @@ def _named(tree: Tree) -> dict[str, Array]:
 def _nothing(desk: Desk) -> _Sum:
     zero = np.zeros(desk.wire.size)
     return _Sum(total=zero, variance=0.0, before=zero, variance_before=0.0)
-
-
-def _form(policy: Policy, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
-    return jax.eval_shape(lambda: policy.publish(policy.init(dict(outlook))))
 
 
 @partial(jax.jit, static_argnums=1)

@@ -23,7 +23,6 @@ import dataclasses
 import hashlib
 import os
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -31,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import CapacityExceeded
-from kerchief.core.precision import double_precision
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.roles.books import Books, charged, opened
@@ -50,7 +48,6 @@ __all__ = ["Middle"]
 Wholes = NDArray[np.int64]
 
 
-@double_precision
 class Middle(Guarded):
     """Takes reports in and lets releases out, for one task."""
 
@@ -85,10 +82,10 @@ class Middle(Guarded):
             with store.transaction(self.task.id) as at:
                 row = at.row()
                 if row is None:
-                    self._begin(at)
+                    row = self._begin(at)
                 else:
                     self._check(at, row)
-            self._bear_witness()
+            self._bear_witness(row)
 
     def status(self) -> Status:
         """What anyone may know who is about to report."""
@@ -118,15 +115,16 @@ class Middle(Guarded):
         read = [self._read(data) for data in reports]
         with self._lock:
             with self._store.transaction(self.task.id) as at:
-                answers = self._taken(at, self._running(at), read)
-            self._bear_witness()
+                answers, row = self._taken(at, self._running(at), read)
+            self._bear_witness(row)
         return answers
 
     def releases(self, first: int = 0, most: int = 1000) -> tuple[bytes, ...]:
         """Releases from a number on: the same bytes for ever."""
-        self._bear_witness()
         with self._store.read(self.task.id) as at:
-            return tuple(at.releases(first, most))
+            row, found = _row(at), tuple(at.releases(first, most))
+        self._bear_witness(row)
+        return found
 
     def chain(self) -> tuple[Line, ...]:
         """All lines of the chain, which are public."""
@@ -148,7 +146,7 @@ class Middle(Guarded):
                 row = self._append(at, row, books.settled(self.made, users))
                 row = self._append(at, row, [("end", {"releases": row.releases})])
                 at.change(dataclasses.replace(row, state="closed"))
-            self._bear_witness()
+            self._bear_witness(row)
         return self.spent()
 
     def renew(self) -> None:
@@ -166,12 +164,12 @@ class Middle(Guarded):
                 said: list[tuple[str, Any]] = [("epoch", {"epoch": epoch})]
                 row = self._append(at, row, said + charged(self.made, epoch))
                 at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
-                at.change(dataclasses.replace(row, epoch=epoch))
-                head = row.head
-            self._witness.swap(self.task.id, self._witness.read(self.task.id), head)
-            self._bear_witness()
+                row = dataclasses.replace(row, epoch=epoch)
+                at.change(row)
+            self._witness.swap(self.task.id, self._witness.read(self.task.id), row.head)
+            self._bear_witness(row)
 
-    def _begin(self, at: Transaction) -> None:
+    def _begin(self, at: Transaction) -> Row:
         line = Line(number=0, kind="open", prev=bytes(32), body=opened(self.task))
         row = Row(
             config=self.task.data,
@@ -188,6 +186,7 @@ class Middle(Guarded):
         row = self._append(at, row, charged(self.made, 0))
         at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
         at.change(row)
+        return row
 
     def _check(self, at: Transaction, row: Row) -> None:
         """See that a store is whole, that it is ours, and that its noise was paid for."""
@@ -203,10 +202,8 @@ class Middle(Guarded):
         if seen is not None and seen not in {line.hash for line in lines}:
             raise Fenced("the witness has seen more than the store holds; it was rolled back")
 
-    def _bear_witness(self) -> None:
+    def _bear_witness(self, row: Row) -> None:
         """Tell the witness of the chain's head, before anyone else learns what it stands for."""
-        with self._store.read(self.task.id) as at:
-            row = _row(at)
         if row.head == row.witnessed:
             return
         self._witnessed(row)
@@ -247,46 +244,42 @@ class Middle(Guarded):
 
     def _taken(
         self, at: Transaction, row: Row, read: Sequence[Report | Refused]
-    ) -> tuple[Refused | None, ...]:
-        """Put each report into the first cohort that may have it; release those that are full."""
+    ) -> tuple[tuple[Refused | None, ...], Row]:
+        """Put each report into the open cohort; release it when it is full, and open the next."""
         known = at.known([one.id for one in read if isinstance(one, Report)])
-        counts, fresh, seen = dict(at.counts()), _Fresh(), defaultdict(list)
+        waiting = at.counts().get(row.cohort, 0)
+        fresh: list[Report] = []
         answers: list[Refused | None] = []
         for one in read:
-            if isinstance(one, Report) and one.id in known:
-                answers.append(None)
-                continue
-            placed = one if isinstance(one, Refused) else self._placed(one, row, counts)
-            if isinstance(placed, Refused) or isinstance(one, Refused):
-                answers.append(placed if isinstance(placed, Refused) else None)
+            refused = one if isinstance(one, Refused) else self._refused(one, row, known)
+            answers.append(refused)
+            if refused is not None or not isinstance(one, Report) or one.id in known:
                 continue
             known.add(one.id)
-            seen[placed].append(one.id)
-            counts[placed] = counts.get(placed, 0) + 1
-            fresh.add(placed, one)
-            answers.append(None)
-            while row.cohort < self.task.cohorts and (
-                counts.get(row.cohort, 0) >= self.task.need(row.cohort)
-            ):
-                row = self._draw(at, row, fresh.take(row.cohort))
-        for cohort, ids in seen.items():
-            at.see(ids, epoch=row.epoch, cohort=cohort)
-        for cohort, entries in fresh.left():
-            at.keep(cohort, entries)
+            fresh.append(one)
+            if waiting + len(fresh) == self.task.need(row.cohort):
+                at.see([one.id for one in fresh], epoch=row.epoch, cohort=row.cohort)
+                row = self._draw(at, row, [one.numbers for one in fresh])
+                waiting, fresh = 0, []
+        if fresh:
+            at.see([one.id for one in fresh], epoch=row.epoch, cohort=row.cohort)
+            at.keep(row.cohort, [(one.id, one.numbers.tobytes()) for one in fresh])
         at.change(row)
-        return tuple(answers)
+        return tuple(answers), row
 
-    def _placed(self, one: Report, row: Row, counts: dict[int, int]) -> int | Refused:
-        """The first cohort, from the open one on, that has room and needs no more noise."""
+    def _refused(self, one: Report, row: Row, known: set[bytes]) -> Refused | None:
+        """Why the open cohort may not have a report: no refusal depends on what others sent."""
         if one.epoch != row.epoch:
             return Refused("epoch", f"the report is of epoch {one.epoch}; it is {row.epoch} now")
-        for cohort in range(row.cohort, self.task.cohorts):
-            room = counts.get(cohort, 0) < self.task.need(cohort)
-            if room and self.task.enters(one.label, cohort):
-                return cohort
+        if one.id in known:
+            return None
         if row.cohort >= self.task.cohorts:
             return Refused("over", "all users that were paid for have reported")
-        return Refused("label", f"no cohort can take a report of label {one.label} any more")
+        if not self.task.enters(one.label, row.cohort):
+            return Refused(
+                "label", f"the open cohort needs more noise than label {one.label} brings"
+            )
+        return None
 
     def _draw(self, at: Transaction, row: Row, fresh: list[Wholes]) -> Row:
         """Release the open cohort: its total, the chain's line, the noise's state, together."""
@@ -337,25 +330,6 @@ class Middle(Guarded):
         """How many users of this epoch some release spoke about."""
         row = _row(at)
         return sum(self.task.need(cohort) for cohort in range(row.cohort))
-
-
-class _Fresh:
-    """Reports of this transaction that no release has taken in yet."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, list[Report]] = {}
-
-    def add(self, cohort: int, one: Report) -> None:
-        self._kept.setdefault(cohort, []).append(one)
-
-    def take(self, cohort: int) -> list[Wholes]:
-        return [one.numbers for one in self._kept.pop(cohort, [])]
-
-    def left(self) -> list[tuple[int, list[tuple[bytes, bytes]]]]:
-        return [
-            (cohort, [(one.id, one.numbers.tobytes()) for one in reports])
-            for cohort, reports in self._kept.items()
-        ]
 
 
 def _forget(at: Transaction) -> None:

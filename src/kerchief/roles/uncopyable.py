@@ -19,7 +19,7 @@ class Guarded:
     >>> copy.deepcopy(Guarded())
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: a Guarded holds what users said, and is neither copied nor \
+    kerchief_wire.errors.InvalidValue: a Guarded holds what users said, and is neither copied nor \
 pickled; keep the object, or begin anew from what it saved
     """
 

@@ -1,0 +1,89 @@
+"""A chain checked from its file alone, by someone who trusts none of the roles."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from kerchief.core.contracts import Policy
+from kerchief.core.errors import Fenced, InvalidValue
+from kerchief.privacy.review import Review
+from kerchief.roles.books import Books
+from kerchief.roles.deployment import deployed
+from kerchief.stores import open_store
+from kerchief_wire.chain import Line, imported
+
+__all__ = ["Verified", "check_releases", "read_chain", "verify"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verified:
+    """A chain that is whole, pays for what it draws, and keeps its promise or does not.
+
+    Attributes:
+        books: what it says.
+        review: what the worst-off user was charged, by two accountants.
+    """
+
+    books: Books
+    review: Review
+
+
+def verify(
+    lines: Sequence[Line], *, policy: Policy | None = None, visits: int = 1, head: str | None = None
+) -> Verified:
+    """Recompute everything that a chain claims.
+
+    Args:
+        lines: the chain.
+        policy: the bandit, where it is not a registered one.
+        visits: how often each user came.
+        head: the last hash that was kept elsewhere; the chain must contain it.
+
+    Raises:
+        Fenced: a line is missing or changed, noise was not paid for, or the head is not there.
+    """
+    books = Books.of(lines)
+    books.check(deployed(books.task, policy=policy))
+    if head is not None and head not in {line.hash.hex() for line in lines}:
+        raise Fenced(f"the chain does not contain the head {head[:16]}...; it lost a line")
+    return Verified(books=books, review=books.review(visits))
+
+
+def read_chain(place: str) -> tuple[tuple[Line, ...], tuple[bytes, ...] | None]:
+    """The chain of the one task at a place, and its releases if they are there.
+
+    Args:
+        place: a folder of a `Bandit`, a store (a file or a URL), or an exported chain.
+
+    Raises:
+        InvalidValue: there is no chain.
+    """
+    path = Path(place)
+    if path.is_file() and not path.read_bytes()[:16].startswith(b"SQLite format 3"):
+        return imported(path.read_bytes()), None
+    known = "://" in place or path.exists()
+    if not known:
+        raise InvalidValue(f"{place} is not there; give a bandit's folder, a store or a chain")
+    store = open_store(str(path / "middle.db") if path.is_dir() else place)
+    try:
+        tasks = store.tasks()
+        if len(tasks) != 1:
+            raise InvalidValue(f"{place} holds {len(tasks)} tasks; export the chain of one of them")
+        with store.read(tasks[0]) as at:
+            return tuple(at.lines()), tuple(at.releases(0, 2**31))
+    finally:
+        store.close()
+
+
+def check_releases(books: Books, releases: Sequence[bytes]) -> None:
+    """See that the releases are those that the chain says were drawn.
+
+    Raises:
+        Fenced: one of them is another one.
+    """
+    for one in books.drawn:
+        if hashlib.sha256(releases[one.release]).digest() != one.payload:
+            raise Fenced(f"release {one.release} is not the one that was drawn")

@@ -1,0 +1,115 @@
+"""A small field: tasks, middles, learners and honest devices, for the tests of this room."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core.problems import Problem
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.roles.deployment import Deployment, deploy
+from kerchief.roles.learner import Learner
+from kerchief.roles.middle import Middle
+from kerchief.stores import SQLiteStore, Store, Witness
+from kerchief_device import Device
+from kerchief_device.randomize import randomize
+from kerchief_wire.report import Release, Report
+from kerchief_wire.task import Task
+
+FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=500)
+TRUSTS = ("local", "shuffle", "joint", "central")
+ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+
+
+def promise(trust: str, **more: Any) -> Guarantee:
+    if trust == "none":
+        return Guarantee(epsilon=float("inf"), delta=0.0, trust="none", **more)
+    return Guarantee(epsilon=1.0, delta=1e-6, trust=trust, **more)
+
+
+def made(trust: str, *, horizon: int = 500, policy: str = "linucb", **more: Any) -> Deployment:
+    facts = dataclasses.replace(FACTS, horizon=horizon)
+    return deploy(policy=policy, problem=facts, guarantee=promise(trust, **more))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Field:
+    """All roles of one task around one store."""
+
+    made: Deployment
+    store: Store
+    middle: Middle
+    learner: Learner
+
+    @property
+    def task(self) -> Task:
+        return self.made.task
+
+    def device(self, **more: Any) -> Device:
+        return Device(self.task, **more)
+
+    def report(self, reward: float = 0.5, device: Device | None = None) -> bytes:
+        """The report of one honest visit, made and not sent."""
+        own = device or self.device()
+        decision = own.decide(self.learner.model, ARMS)
+        own.reward(decision.id, reward)
+        return own.report(decision.id, self.middle.status(), early=True)
+
+    def serve(self, visits: int, reward: float = 0.5) -> None:
+        """So many honest users, one after another."""
+        device = self.device()
+        for _ in range(visits):
+            assert self.middle.take([self.report(reward, device)]) == (None,)
+            self.follow()
+
+    def follow(self) -> None:
+        self.learner.follow(self.middle.releases(self.learner.releases))
+
+    def forged(self, numbers: NDArray[np.int64], *, label: int | None = None) -> bytes:
+        """What a false user may send: any whole numbers."""
+        status = self.middle.status()
+        return Report(
+            label=status.label if label is None else label,
+            epoch=status.epoch,
+            id=os.urandom(16),
+            numbers=numbers,
+        ).write(self.task)
+
+    def totals(self) -> list[Release]:
+        return [Release.read(one) for one in self.middle.releases()]
+
+
+def field(
+    trust: str,
+    *,
+    store: Store | None = None,
+    witness: Witness | None = None,
+    source: Callable[[int], bytes] = os.urandom,
+    **more: Any,
+) -> Field:
+    task = made(trust, **more)
+    kept = store or SQLiteStore.memory()
+    middle = Middle(task, store=kept, witness=witness, source=source)
+    return Field(made=task, store=kept, middle=middle, learner=Learner(task))
+
+
+def honest(task: Task, statistics: Sequence[NDArray[np.float64]], label: int) -> list[bytes]:
+    """Reports of honest devices about given statistics."""
+    return [
+        Report(
+            label=label,
+            epoch=0,
+            id=os.urandom(16),
+            numbers=randomize(task.noise[0], one, label, os.urandom),
+        ).write(task)
+        for one in statistics
+    ]
+
+
+def read(report: bytes, task: Task) -> NDArray[np.int64]:
+    return Report.read(report, task).numbers

@@ -1,0 +1,412 @@
+"""Attacks that worked on roles with floating-point sums, clocks on billboards and no store."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.roles.field import ARMS, FACTS, TRUSTS, field, made, promise, read
+
+from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.roles.bandit import Bandit
+from kerchief.roles.books import Books
+from kerchief.roles.deployment import deployed
+from kerchief.roles.learner import Learner
+from kerchief.stores import FileWitness, SQLiteStore
+from kerchief_device.randomize import randomize
+from kerchief_wire.chain import export, follow, imported
+from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.report import Release
+from kerchief_wire.task import Task
+
+FIRST = 50
+"""Users of the first cohort."""
+
+
+def words(answers: tuple[Refused | None, ...]) -> list[str | None]:
+    return [None if one is None else one.word for one in answers]
+
+
+# 1. Rounding.
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "central", "joint", "local"])
+@pytest.mark.parametrize("far", [2**62, -(2**62), 2**63 - 1, -(2**63), 2**53 + 1])
+def test_no_number_is_so_large_that_it_absorbs_others(trust: str, far: int) -> None:
+    one = field(trust)
+    assert words(one.middle.take([one.forged(np.full(one.task.size, far))])) == ["bounds"]
+    assert one.middle.releases() == ()
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "central"])
+def test_colluders_cannot_take_the_others_out_of_a_sum(trust: str) -> None:
+    """Whatever two of them send, the total less their numbers is the exact sum of all others."""
+    one = field(trust, source=lambda count: bytes(count))
+    bounds = one.task.bounds(0)
+    high, low = one.forged(bounds.high), one.forged(bounds.low)
+    others = [one.report() for _ in range(FIRST - 2)]
+    assert set(one.middle.take([high, *others, low])) == {None}
+    (release,) = one.totals()
+    left = release.total - bounds.high - bounds.low
+    exact = sum(read(report, one.task) for report in others)
+    noise = left - exact
+    if trust == "shuffle":
+        assert (noise == 0).all()
+    else:
+        assert 0 < np.abs(noise).max() < 12 * one.made.privatizers["moments"].aggregator.scale
+
+
+def test_three_colluders_learn_nothing_beyond_the_noise() -> None:
+    """Once their own numbers are taken off, what is left is the others' sum and all the noise."""
+    one = field("central")
+    bounds = one.task.bounds(0)
+    odd = [bounds.high, bounds.low, bounds.high - 1]
+    others = [one.report(reward=1.0)] + [one.report(reward=0.0) for _ in range(FIRST - 4)]
+    assert set(one.middle.take([*map(one.forged, odd), *others])) == {None}
+    left = one.totals()[0].total - sum(odd) - sum(read(each, one.task) for each in others)
+    scale = one.made.privatizers["moments"].aggregator.scale
+    assert 0.1 < np.abs(left).mean() / scale < 4
+
+
+# 2. The clock does not decide the noise.
+
+
+def test_a_learner_that_lies_about_time_changes_no_coin() -> None:
+    """Coins depend on the label alone, and the mixer takes no report that brings too few."""
+    one = field("shuffle")
+    noise: Any = one.task.noise[0]
+    for label in range(len(noise.coins)):
+        numbers = randomize(noise, np.zeros(one.task.size), label, os.urandom)
+        fits = None if label == 0 else "label"
+        assert words(one.middle.take([one.forged(numbers, label=label)])) == [fits]
+
+
+def test_a_device_tosses_the_coins_of_its_label() -> None:
+    """Whatever round the model claims: the parity of a report is that of the label's coins."""
+    one = field("shuffle")
+    noise: Any = one.task.noise[0]
+    for label, coins in enumerate(noise.coins):
+        drawn = [randomize(noise, np.zeros(5), label, os.urandom) for _ in range(40)]
+        assert all((each % 2 == coins % 2).all() for each in drawn)
+        spread = np.concatenate(drawn).std() / np.sqrt(coins)
+        assert 0.8 < spread < 1.25
+
+
+@pytest.mark.parametrize("policy", ["linucb", "elimination"])
+def test_every_cohort_has_the_coins_of_its_honest_part(policy: str) -> None:
+    """However labels arrive, what a cohort takes in brings what it needs."""
+    one = field("shuffle", policy=policy, honest=(4, 5), excluded=(1, 100))
+    noise: Any = one.task.noise[0]
+    for label, cohort in itertools.product(range(len(one.task.needs)), repeat=2):
+        if one.task.enters(label, cohort):
+            counted = one.task.promise.counted(one.task.needs[cohort])
+            assert noise.coins[label] * counted >= 4 * noise.scale**2
+
+
+def test_a_task_with_too_few_coins_is_no_task() -> None:
+    task = made("shuffle").task
+    noise: Any = task.noise[0]
+    fewer = dataclasses.replace(noise, coins=tuple(coins - 1 for coins in noise.coins))
+    with pytest.raises(InvalidValue, match="coins"):
+        dataclasses.replace(task, noise=(fewer,))
+
+
+def test_reports_of_an_earlier_cohort_bring_at_least_as_many_coins() -> None:
+    """Devices that read the status before a cohort ended are no danger to the next one."""
+    one = field("shuffle")
+    noise: Any = one.task.noise[0]
+    overlap = [one.report() for _ in range(FIRST + 20)]
+    assert noise.coins[1] > noise.coins[0]
+    assert words(one.middle.take(overlap)) == [None] * FIRST + ["label"] * 20
+    one.follow()
+    assert noise.coins[2] < noise.coins[1]
+    second = [one.report() for _ in range(one.task.needs[1] + 5)]
+    assert set(words(one.middle.take(second))) == {None}
+
+
+# 3. Locks.
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_sixteen_threads_get_one_noise_for_one_payment(trust: str, tmp_path: Path) -> None:
+    one = field(trust, store=SQLiteStore(tmp_path / "m.db"), horizon=300)
+    reports = [one.report() for _ in range(160)]
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda report: one.middle.take([report]), reports))
+        shown = list(pool.map(lambda _: one.middle.releases(), range(64)))
+    assert len({tuple(each) for each in shown}) == 1
+    totals = one.totals()
+    assert [release.number for release in totals] == list(range(len(totals)))
+    kept = sum(answer == (None,) for answer in answers)
+    with one.store.read(one.task.id) as at:
+        waiting = sum(at.counts().values())
+    assert kept == sum(r.users for r in totals) + waiting
+    Books.of(one.middle.chain()).check(one.made)
+
+
+def test_four_threads_on_one_bandit() -> None:
+    facts = FACTS
+    bandit = Bandit(policy="linucb", problem=facts, guarantee=promise("local"))
+
+    def visits() -> None:
+        for _ in range(25):
+            bandit.reward(bandit.decide(ARMS).id, 0.5)
+
+    threads = [threading.Thread(target=visits) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert bandit.users == 100
+
+
+# 4. Rollback, fork, replay.
+
+
+@pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
+def test_a_store_that_was_rolled_back_draws_nothing(trust: str, tmp_path: Path) -> None:
+    path, witness = tmp_path / "m.db", FileWitness(tmp_path / "witness")
+    one = field(trust, store=SQLiteStore(path), witness=witness)
+    one.serve(10)
+    one.store.close()
+    shutil.copy(path, tmp_path / "old.db")
+    one = field(trust, store=SQLiteStore(path), witness=witness)
+    one.serve(45)
+    one.store.close()
+    with pytest.raises(Fenced, match="rolled back"):
+        field(trust, store=SQLiteStore(tmp_path / "old.db"), witness=witness)
+
+
+@pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
+def test_of_two_copies_one_goes_on(trust: str, tmp_path: Path) -> None:
+    path, witness = tmp_path / "m.db", FileWitness(tmp_path / "witness")
+    one = field(trust, store=SQLiteStore(path), witness=witness)
+    one.serve(10)
+    one.store.close()
+    shutil.copy(path, tmp_path / "twin.db")
+    first = field(trust, store=SQLiteStore(path), witness=witness)
+    second = field(trust, store=SQLiteStore(tmp_path / "twin.db"), witness=witness)
+    first.follow()
+    first.serve(45)
+    with pytest.raises(Fenced):
+        second.middle.take([second.report() for _ in range(45)])
+    with pytest.raises(Fenced):
+        second.middle.releases()
+
+
+def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
+    with Bandit(
+        policy="linucb", problem=FACTS, guarantee=promise("joint"), path=tmp_path / "b"
+    ) as bandit:
+        bandit.reward(bandit.decide(ARMS).id, 0.5)
+    for number in range(60):
+        copy = tmp_path / f"copy{number}"
+        copy.mkdir()
+        shutil.copy(tmp_path / "b" / "middle.db", copy)
+        with pytest.raises(Fenced, match="copied"):
+            Bandit.open(copy)
+    with Bandit.open(tmp_path / "b") as again:
+        assert again.users == 1
+
+
+def test_a_new_epoch_takes_no_old_report_and_charges_new_places(tmp_path: Path) -> None:
+    path, witness = tmp_path / "m.db", FileWitness(tmp_path / "witness")
+    one = field("joint", store=SQLiteStore(path), witness=witness, horizon=100)
+    one.serve(10)
+    old = one.report()
+    one.middle.renew()
+    assert words(one.middle.take([old])) == ["epoch"]
+    one.serve(10)
+    books = Books.of(one.middle.chain())
+    books.check(one.made)
+    assert [r.cohort.first for r in books.receipts] == [0, 100]
+    assert books.spent().epsilon <= 1.0
+    assert one.learner.users == 20
+    again = Learner(one.made)
+    again.follow(one.middle.releases())
+    assert again.model.arrays == one.learner.model.arrays
+
+
+# 5. Fragile clocks.
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_lost_doubled_late_and_swapped_messages_change_nothing(trust: str) -> None:
+    one = field(trust)
+    reports = [one.report() for _ in range(FIRST + 10)]
+    lost, sent = reports[:5], reports[5:]
+    shuffled = [sent[i] for i in np.random.default_rng(0).permutation(len(sent))]
+    for report in shuffled:
+        one.middle.take([report, report])
+        one.middle.take([report])
+    one.middle.take(shuffled[:7])
+    users = sum(release.users for release in one.totals())
+    with one.store.read(one.task.id) as at:
+        waiting = sum(at.counts().values())
+    # Under shuffle trust those who were late for the first cohort bring too few coins.
+    assert users + waiting == (FIRST if trust == "shuffle" else len(sent))
+    one.middle.take(lost)
+    one.follow()
+    assert one.learner.users >= FIRST
+
+
+# 6. Wrong person.
+
+
+def test_a_reward_goes_to_its_own_decision() -> None:
+    bandit = Bandit(policy="linucb", problem=FACTS, guarantee=promise("none"))
+    a = bandit.decide({"left": [1.0, 0.0]})
+    b = bandit.decide({"right": [0.0, 1.0]})
+    bandit.reward(a.id, 1.0)
+    bandit.reward(b.id, 0.0)
+    estimate = bandit.model["estimate"]
+    assert estimate[0] > 0.2 > abs(estimate[1])
+    with pytest.raises(InvalidValue, match="no decision"):
+        bandit.reward(a.id, 0.0)
+
+
+def test_silence_counts_with_the_default() -> None:
+    bandit = Bandit(
+        policy="linucb", problem=FACTS, guarantee=promise("none"), window_s=60, default=1.0
+    )
+    silent = bandit.decide({"left": [1.0, 0.0]})
+    assert bandit.expire() == 0
+    assert bandit.expire(time.time() + 61) == 1
+    assert bandit.users == 1
+    assert bandit.model["estimate"][0] > 0.2
+    with pytest.raises(InvalidValue):
+        bandit.reward(silent.id, 0.0)
+
+
+# 7. Unmixed reports.
+
+
+def test_a_learner_takes_no_reports() -> None:
+    one = field("shuffle")
+    with pytest.raises(CodecError):
+        one.learner.follow([one.report()])
+    single = Release(
+        number=0, epoch=0, cohort=0, users=1, head=bytes(32), total=read(one.report(), one.task)
+    )
+    with pytest.raises(Fenced, match="users"):
+        one.learner.follow([single.write()])
+
+
+# 8. Payment is tied to noise.
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_noise_that_was_not_paid_for_is_not_drawn(trust: str) -> None:
+    """A task whose noise was made smaller, and whose name was computed anew, is refused."""
+    one = made(trust)
+    noise = one.task.noise[0]
+    for name in ("scale", "units", "grid_bits"):
+        if not hasattr(noise, name):
+            continue
+        data = one.task.data.replace(
+            f'"{name}":{getattr(noise, name)}'.encode(),
+            f'"{name}":{max(1, getattr(noise, name) - 3)}'.encode(),
+        )
+        assert data != one.task.data
+        with pytest.raises((Fenced, InvalidValue)):
+            deployed(Task.read(data))
+
+
+def test_a_chain_without_its_charges_opens_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    one = field("joint", store=SQLiteStore(path))
+    one.serve(3)
+    one.store.close()
+    base = sqlite3.connect(path)
+    (trigger,) = base.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'chain' "
+        "AND sql LIKE '%DELETE%'"
+    ).fetchone()
+    base.execute(f"DROP TRIGGER {trigger}")
+    base.execute("DELETE FROM chain WHERE kind = 'charge'")
+    base.commit()
+    base.close()
+    with pytest.raises(Fenced):
+        field("joint", store=SQLiteStore(path))
+
+
+# 9. Charges are not lost.
+
+
+def test_a_chain_that_lost_a_line_has_another_head() -> None:
+    one = field("joint")
+    one.serve(4)
+    lines = one.middle.chain()
+    head = follow(lines)
+    assert imported(export(lines)) == lines
+    assert follow(lines[:-1]) != head
+    for number in range(1, len(lines) - 1):
+        with pytest.raises(Fenced):
+            follow(lines[:number] + lines[number + 1 :])
+    text = export(lines)
+    with pytest.raises(Fenced):
+        follow(imported(text.replace(b'release\\":0', b'release\\":1', 1)))
+    with pytest.raises(CodecError):
+        imported(text + b"{}")
+
+
+# 10. Strangers.
+
+
+def test_strangers_get_nowhere() -> None:
+    one = field("local")
+    good = one.report()
+    size = len(good)
+    answers = words(
+        one.middle.take(
+            [
+                b"",
+                good[:-1],
+                good + b"\0",
+                b"xxxx" + good[4:],
+                good[:4] + b"\2" + good[5:],
+                good[:6] + b"\1\0" + good[8:],
+                good[:12] + bytes(32) + good[44:],
+                good[:-8] + (2**61).to_bytes(8, "little"),
+            ]
+        )
+    )
+    assert answers == [
+        "length",
+        "length",
+        "length",
+        "malformed",
+        "malformed",
+        "label",
+        "task",
+        "bounds",
+    ]
+    assert size == len(one.report())
+    assert one.middle.releases() == ()
+    one.serve(3)
+    assert np.isfinite(one.learner.model["estimate"]).all()
+
+
+def test_a_restart_counts_everyone_once(tmp_path: Path) -> None:
+    path = tmp_path / "b"
+    total = 0
+    for _ in range(4):
+        opened = Bandit.open(path) if path.exists() else None
+        with opened or Bandit(
+            policy="linucb", problem=FACTS, guarantee=promise("central"), path=path
+        ) as bandit:
+            for _ in range(17):
+                bandit.reward(bandit.decide(ARMS).id, 0.5)
+            total += 17
+            with bandit._store.read(bandit.task.id) as at:
+                assert bandit.users + sum(at.counts().values()) == total

@@ -75,10 +75,14 @@ class PostgresStore(SQLStore):
         self._url = url
         self._idle: list[Connection] = []
         self._slots = threading.BoundedSemaphore(_CONNECTIONS)
-        with self._lend(reading=False) as link, link.whole(b"kerchief/1 schema"):
-            with link.guard():
-                link.run("CREATE SCHEMA IF NOT EXISTS kerchief", ())
-            migrate(link, _DIALECT)
+        try:
+            with self._lend(reading=False) as link, link.whole(b"kerchief/1 schema"):
+                with link.guard():
+                    link.run("CREATE SCHEMA IF NOT EXISTS kerchief", ())
+                migrate(link, _DIALECT)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of the connections; in a child made by fork, do nothing."""

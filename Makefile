@@ -42,7 +42,8 @@ $(READY): requirements.lock pyproject.toml device/pyproject.toml
 
 lock:  ## resolve the dependencies anew (needs uv)
 	uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-header --no-annotate --extra report --group dev pyproject.toml -o requirements.lock
+	  --no-emit-index-url --no-header --no-annotate --no-emit-package kerchief-device \
+	  --extra report --group dev pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV) results .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

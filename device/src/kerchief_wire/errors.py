@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["CapacityExceeded", "CodecError", "Fenced", "InvalidValue", "KerchiefError", "Refused"]
+__all__ = [
+    "CapacityExceeded",
+    "CodecError",
+    "Fenced",
+    "InvalidValue",
+    "KerchiefError",
+    "Refused",
+    "StoreFailed",
+]
 
 
 class KerchiefError(Exception):
@@ -39,3 +47,7 @@ class Refused(KerchiefError):
 
 class Fenced(KerchiefError):
     """A store is not the one that was last seen: it was rolled back, copied or changed."""
+
+
+class StoreFailed(KerchiefError):
+    """A store could not do what it was asked for; nothing is half written."""

@@ -1,0 +1,86 @@
+"""One connection while it is lent to one transaction: everything or nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from kerchief_wire.errors import KerchiefError, StoreFailed
+
+__all__ = ["Link", "Values"]
+
+Values: TypeAlias = Sequence[Any]
+
+
+class Link(ABC):
+    """One connection to a database while it is lent to one transaction.
+
+    Attributes:
+        broken: whether nothing more can be done in the transaction.
+        erased: whether something was deleted that must not be found any more.
+    """
+
+    broken = True
+    erased = False
+
+    @abstractmethod
+    def begin(self, task: bytes | None) -> None:
+        """Begin: exclusively for a task, or for reading if there is none."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Keep everything."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Keep nothing; never fails."""
+
+    @abstractmethod
+    def run(self, statement: str, values: Values) -> list[Any]:
+        """Run a statement with a question mark for each value, and fetch what it returns."""
+
+    @abstractmethod
+    def run_many(self, statement: str, rows: Sequence[Values]) -> None:
+        """Run a statement once for each row."""
+
+    @abstractmethod
+    def find(self, key: int, ids: Sequence[bytes]) -> Iterable[Any]:
+        """Rows of the ids that a task has seen."""
+
+    @abstractmethod
+    def fault(self, error: Exception) -> KerchiefError | None:
+        """The error of ours that stands for one of the driver's; None for any other."""
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Break the transaction on the first failure: whatever came before was rolled back."""
+        if self.broken:
+            raise StoreFailed("the transaction is over; begin another one with `transaction`")
+        self.broken = True
+        try:
+            yield
+        except Exception as error:
+            ours = self.fault(error)
+            if ours is None:
+                raise
+            # The driver's own text may quote the row.
+            raise ours from None
+        self.broken = False
+
+    @contextmanager
+    def whole(self, task: bytes | None) -> Iterator[None]:
+        """Everything or nothing."""
+        self.broken = False
+        try:
+            with self.guard():
+                self.begin(task)
+            yield
+            with self.guard():
+                self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+        finally:
+            self.broken = True

@@ -1,0 +1,26 @@
+"""Open a store by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kerchief.stores.postgres import PostgresStore
+from kerchief.stores.sqlite import SQLiteStore
+from kerchief.stores.store import Store
+
+__all__ = ["open_store"]
+
+
+def open_store(where: str | Path) -> Store:
+    """Open a store: `postgresql://...`, the path of an SQLite file, or `:memory:`.
+
+    Raises:
+        StoreFailed: it cannot be opened, or a newer kerchief made it.
+
+    >>> with open_store(":memory:").read(b"task") as reader:
+    ...     print(reader.row())
+    None
+    """
+    if str(where).startswith(("postgresql://", "postgres://")):
+        return PostgresStore(str(where))
+    return SQLiteStore(where)

@@ -1,0 +1,226 @@
+"""A store in a PostgreSQL database, for any number of processes and machines."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kerchief.stores.link import Link, Values
+from kerchief.stores.schema import APPEND_ONLY, Dialect, migrate
+from kerchief.stores.sql import SQLStore
+from kerchief_wire.errors import InvalidValue, KerchiefError, StoreFailed
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+__all__ = ["PostgresStore"]
+
+_CONNECTIONS = 16
+_SETTINGS = (
+    "SET lock_timeout = '10s'",
+    "SET client_min_messages = warning",
+    "SELECT set_config('synchronous_commit', 'on', false) "
+    "WHERE current_setting('synchronous_commit') = 'off'",
+    "SET search_path = kerchief",
+)
+_FUNCTIONS = (
+    """CREATE FUNCTION append_only() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = '23000'; END $$""",
+    """CREATE FUNCTION no_gaps() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE next bigint; BEGIN
+    EXECUTE format('SELECT COALESCE(MAX(number), -1) + 1 FROM %I.%I WHERE task = $1',
+                   TG_TABLE_SCHEMA, TG_TABLE_NAME) INTO next USING NEW.task;
+    IF NEW.number <> next THEN
+        RAISE EXCEPTION '% is numbered without gaps', TG_TABLE_NAME USING ERRCODE = '23000';
+    END IF;
+    RETURN NEW; END $$""",
+)
+_TRIGGERS = (
+    "CREATE TRIGGER change BEFORE UPDATE OR DELETE OR TRUNCATE ON {0} "
+    "FOR EACH STATEMENT EXECUTE FUNCTION append_only()",
+    "CREATE TRIGGER add BEFORE INSERT ON {0} FOR EACH ROW EXECUTE FUNCTION no_gaps()",
+)
+_DIALECT = Dialect(
+    bytes="bytea",
+    whole="bigint",
+    key="bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    strict="",
+    tight="",
+    triggers=(*_FUNCTIONS, *(one.format(name) for name in APPEND_ONLY for one in _TRIGGERS)),
+)
+
+
+class PostgresStore(SQLStore):
+    """A store in the schema `kerchief` of a database.
+
+    PostgreSQL deletes rows without overwriting them: what is forgotten may lie in its files until
+    they are vacuumed, and in its log until that is recycled. Keep its disk as you keep a secret.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connect to a database, and make the tables unless they are there.
+
+        Raises:
+            StoreFailed: nobody answers, or a newer kerchief made the tables.
+        """
+        super().__init__()
+        _check_driver()
+        self._url = url
+        self._idle: list[Connection] = []
+        self._slots = threading.BoundedSemaphore(_CONNECTIONS)
+        try:
+            with self._lend(reading=False) as link, link.whole(b"kerchief/1 schema"):
+                with link.guard():
+                    link.run("CREATE SCHEMA IF NOT EXISTS kerchief", ())
+                migrate(link, _DIALECT)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the connections; in a child made by fork, do nothing."""
+        if self._process != os.getpid():
+            return
+        self._closed = True
+        while (connection := self._take()) is not None:
+            connection.close()
+
+    def _take(self) -> Connection | None:
+        """A connection that waits for work, or None."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _connect(self) -> Connection:
+        import psycopg
+
+        try:
+            connection = psycopg.connect(self._url, autocommit=True)
+            for setting in _SETTINGS:
+                connection.execute(setting.encode())
+            connection.autocommit = False
+        except psycopg.Error as error:
+            raise (_ours(error) or error) from None
+        return connection
+
+    @contextmanager
+    def _lend(self, *, reading: bool) -> Iterator[Link]:
+        with self._slots:
+            link = _PostgresLink(self)
+            try:
+                yield link
+            finally:
+                link.give_back()
+
+
+class _PostgresLink(Link):
+    """A connection of the store's; an idle one that the server has closed is replaced."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._idle = store._take()
+        self._connection = self._idle or store._connect()
+
+    def begin(self, task: bytes | None) -> None:
+        import psycopg
+
+        try:
+            self._begin(task)
+        except psycopg.OperationalError:
+            if self._idle is None or not self._connection.closed:
+                raise
+            self._connection = self._store._connect()
+            self._begin(task)
+
+    def _begin(self, task: bytes | None) -> None:
+        """Begin; the lock comes first, so that everything after it sees what others committed."""
+        from psycopg import IsolationLevel
+
+        self._connection.read_only = task is None
+        if task is None:
+            self._connection.isolation_level = IsolationLevel.REPEATABLE_READ
+            self.run("SELECT 1", ())
+        else:
+            self._connection.isolation_level = IsolationLevel.READ_COMMITTED
+            self.run("SELECT pg_advisory_xact_lock(?)", (_lock(task),))
+
+    def commit(self) -> None:
+        import psycopg
+
+        try:
+            self._connection.commit()
+        except psycopg.OperationalError:
+            if not self._connection.closed:
+                raise
+            raise StoreFailed(
+                "the store failed: it went away during the commit, which may have happened or "
+                "not; read what is there before you try again"
+            ) from None
+
+    def rollback(self) -> None:
+        import psycopg
+
+        try:
+            self._connection.rollback()
+        except psycopg.Error:
+            self._connection.close()
+
+    def give_back(self) -> None:
+        if self._store._closed or self._connection.closed:
+            self._connection.close()
+        else:
+            self._store._idle.append(self._connection)
+
+    def run(self, statement: str, values: Values) -> list[Any]:
+        cursor = self._connection.cursor(binary=True)
+        cursor.execute(_spelled(statement), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def run_many(self, statement: str, rows: Sequence[Values]) -> None:
+        self._connection.cursor().executemany(_spelled(statement), rows)
+
+    def find(self, key: int, ids: Sequence[bytes]) -> Iterable[Any]:
+        return self.run("SELECT id FROM seen WHERE task = ? AND id = ANY(?)", (key, ids))
+
+    def fault(self, error: Exception) -> KerchiefError | None:
+        return _ours(error)
+
+
+def _ours(error: Exception) -> KerchiefError | None:
+    import psycopg
+
+    if not isinstance(error, psycopg.Error):
+        return None
+    # Never the details: they quote the row.
+    text = error.diag.message_primary or str(error).strip()
+    if isinstance(error, psycopg.IntegrityError):
+        return InvalidValue(f"the store refuses this: {text}")
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        text = "another process has held the task for 10 s; try again"
+    elif isinstance(error, psycopg.errors.DiskFull):
+        text = "the disk is full; make room and try again"
+    return StoreFailed(f"the store failed: {text}")
+
+
+def _lock(task: bytes) -> int:
+    """The number of a task's lock."""
+    hashed = hashlib.sha256(b"kerchief/1 lock\0" + task).digest()
+    return int.from_bytes(hashed[:8], "big", signed=True)
+
+
+@functools.cache
+def _spelled(statement: str) -> bytes:
+    return statement.replace("?", "%s").encode()
+
+
+def _check_driver() -> None:
+    if importlib.util.find_spec("psycopg") is None:
+        raise StoreFailed("a store in PostgreSQL needs psycopg; pip install 'kerchief[postgres]'")

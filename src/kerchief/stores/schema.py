@@ -1,0 +1,88 @@
+"""The tables, in numbered versions; both databases have the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kerchief.stores.link import Link
+from kerchief_wire.errors import StoreFailed
+
+__all__ = ["APPEND_ONLY", "Dialect", "migrate"]
+
+APPEND_ONLY = ("chain", "releases")
+"""Tables whose rows are numbered without gaps, and never changed nor deleted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """How a database says what the tables need.
+
+    Attributes:
+        bytes: the type of bytes.
+        whole: the type of a whole number of 64 bits.
+        key: the type of a key that numbers its rows itself.
+        strict: follows an ordinary table.
+        tight: follows a table that is ordered by its primary key.
+        triggers: statements that keep the tables of `APPEND_ONLY` as they are.
+    """
+
+    bytes: str
+    whole: str
+    key: str
+    strict: str
+    tight: str
+    triggers: tuple[str, ...]
+
+
+def migrate(link: Link, dialect: Dialect) -> None:
+    """Bring the tables up to this version; the link is in an exclusive transaction.
+
+    Raises:
+        StoreFailed: a newer version of kerchief made them.
+    """
+    versions = (_first(dialect),)
+    with link.guard():
+        link.run("CREATE TABLE IF NOT EXISTS meta (version INTEGER NOT NULL)", ())
+        version = max((one for (one,) in link.run("SELECT version FROM meta", ())), default=0)
+    if version > len(versions):
+        raise StoreFailed(
+            f"the store has schema {version}; this kerchief knows {len(versions)}: update it"
+        )
+    for number, statements in enumerate(versions[version:], version + 1):
+        with link.guard():
+            for statement in statements:
+                link.run(statement, ())
+            link.run("INSERT INTO meta (version) VALUES (?)", (number,))
+
+
+def _first(dialect: Dialect) -> tuple[str, ...]:
+    blob, whole = dialect.bytes, dialect.whole
+    task = f"task {whole} NOT NULL REFERENCES tasks"
+    # `seen` and `bodies` take most rows: they grow at the end where possible and refer to nothing.
+    return (
+        f"""CREATE TABLE tasks (key {dialect.key}, id {blob} NOT NULL UNIQUE,
+        config {blob} NOT NULL, state TEXT NOT NULL CHECK (state IN ('running', 'closed')),
+        epoch {whole} NOT NULL, cohort {whole} NOT NULL, releases {whole} NOT NULL,
+        length {whole} NOT NULL, head {blob} NOT NULL, witnessed {blob}) {dialect.strict}""",
+        f"""CREATE TABLE chain ({task}, number {whole} NOT NULL, kind TEXT NOT NULL,
+        prev {blob} NOT NULL, body {blob} NOT NULL, PRIMARY KEY (task, number),
+        UNIQUE (task, prev)) {dialect.strict}""",
+        f"""CREATE TABLE releases ({task}, number {whole} NOT NULL, payload {blob} NOT NULL,
+        PRIMARY KEY (task, number)) {dialect.strict}""",
+        f"""CREATE TABLE seen (task {whole} NOT NULL, id {blob} NOT NULL, epoch {whole} NOT NULL,
+        cohort {whole} NOT NULL, PRIMARY KEY (task, id)) {dialect.tight}""",
+        f"""CREATE TABLE cohorts ({task}, cohort {whole} NOT NULL, kept {whole} NOT NULL,
+        PRIMARY KEY (task, cohort)) {dialect.tight}""",
+        f"""CREATE TABLE bodies (task {whole} NOT NULL, cohort {whole} NOT NULL, id {blob} NOT NULL,
+        body {blob} NOT NULL) {dialect.strict}""",
+        "CREATE INDEX bodies_of ON bodies (task, cohort)",
+        f"""CREATE TABLE secrets (task {whole} PRIMARY KEY REFERENCES tasks,
+        secret {blob} NOT NULL) {dialect.strict}""",
+        f"""CREATE TABLE questions ({task}, id {blob} NOT NULL, round {whole} NOT NULL,
+        action {blob} NOT NULL, memo {blob} NOT NULL, due {whole} NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('asked', 'answered', 'expired')), report {blob},
+        PRIMARY KEY (task, id)) {dialect.tight}""",
+        "CREATE INDEX open_questions ON questions (task, due) WHERE state = 'asked'",
+        f"CREATE TABLE witnessed (task {blob} PRIMARY KEY, head {blob} NOT NULL) {dialect.strict}",
+        *dialect.triggers,
+    )

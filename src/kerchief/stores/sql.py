@@ -1,0 +1,291 @@
+"""What both databases have in common: statements, and who may begin a transaction."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from kerchief.stores.link import Link, Values
+from kerchief.stores.store import Question, Row
+from kerchief_wire.chain import ROOT, Line
+from kerchief_wire.errors import Fenced, InvalidValue, StoreFailed
+
+__all__ = ["SQLReader", "SQLStore", "SQLTransaction"]
+
+_ROW = "config, state, epoch, cohort, releases, length, head, witnessed"
+_QUESTION = "id, round, action, memo, due, state, report"
+
+
+class SQLReader:
+    """One committed state of one task."""
+
+    def __init__(self, link: Link, task: bytes) -> None:
+        """Read a task over a link."""
+        self._link, self._task = link, task
+        self._found: int | None = None
+
+    def row(self) -> Row | None:
+        """Where the task stands; None if the store does not know it."""
+        found = self._run(f"SELECT key, {_ROW} FROM tasks WHERE id = ?", self._task)
+        if not found:
+            return None
+        self._found, config, state, epoch, cohort, releases, length, head, witnessed = found[0]
+        return Row(
+            config=config,
+            state=state,
+            epoch=epoch,
+            cohort=cohort,
+            releases=releases,
+            length=length,
+            head=head,
+            witnessed=witnessed,
+        )
+
+    def lines(self, first: int = 0) -> list[Line]:
+        """The chain, from a line on."""
+        sql = (
+            "SELECT number, kind, prev, body FROM chain WHERE task = ? AND number >= ? "
+            "ORDER BY number"
+        )
+        found = self._run(sql, self._key, first)
+        return [Line(number=n, kind=kind, prev=prev, body=body) for n, kind, prev, body in found]
+
+    def known(self, ids: Iterable[bytes]) -> set[bytes]:
+        """Those of the reports that were seen already."""
+        key = self._key
+        with self._link.guard():
+            return {one for (one,) in self._link.find(key, list(ids))}
+
+    def seen(self) -> dict[tuple[int, int], int]:
+        """How many reports were seen, by epoch and cohort."""
+        sql = "SELECT epoch, cohort, COUNT(*) FROM seen WHERE task = ? GROUP BY epoch, cohort"
+        return {(epoch, cohort): many for epoch, cohort, many in self._run(sql, self._key)}
+
+    def counts(self) -> dict[int, int]:
+        """How many bodies are kept, by cohort."""
+        return dict(self._run("SELECT cohort, kept FROM cohorts WHERE task = ?", self._key))
+
+    def bodies(self, cohort: int) -> list[bytes]:
+        """The bodies of a cohort, ordered by id."""
+        sql = "SELECT body FROM bodies WHERE task = ? AND cohort = ? ORDER BY id"
+        return [body for (body,) in self._run(sql, self._key, cohort)]
+
+    def release(self, number: int) -> bytes | None:
+        """A release as it was published."""
+        sql = "SELECT payload FROM releases WHERE task = ? AND number = ?"
+        return _only(self._run(sql, self._key, number))
+
+    def releases(self, first: int, most: int) -> list[bytes]:
+        """At most so many releases, from one on."""
+        sql = "SELECT payload FROM releases WHERE task = ? AND number >= ? ORDER BY number LIMIT ?"
+        return [payload for (payload,) in self._run(sql, self._key, first, most)]
+
+    def secret(self) -> bytes | None:
+        """The state of the noise."""
+        return _only(self._run("SELECT secret FROM secrets WHERE task = ?", self._key))
+
+    def question(self, id: bytes) -> Question | None:
+        """A question, whatever became of it."""
+        found = self._questions("id = ?", id)
+        return found[0] if found else None
+
+    def open_questions(self) -> list[Question]:
+        """Those that have neither been answered nor expired, by round."""
+        return self._questions("state = 'asked'")
+
+    def expired(self, now: int) -> list[Question]:
+        """The open ones that were due by now."""
+        return self._questions("state = 'asked' AND due <= ?", now)
+
+    def witness(self) -> bytes | None:
+        """The head that this store remembers on behalf of another one."""
+        return _only(self._run("SELECT head FROM witnessed WHERE task = ?", self._task))
+
+    @property
+    def _key(self) -> int:
+        """The task's number in this database."""
+        if self._found is None and self.row() is None:
+            raise InvalidValue("the store does not know this task; create it first")
+        assert self._found is not None
+        return self._found
+
+    def _questions(self, which: str, *values: Any) -> list[Question]:
+        sql = f"SELECT {_QUESTION} FROM questions WHERE task = ? AND {which} ORDER BY round, id"
+        return [
+            Question(id=id, round=n, action=action, memo=memo, due=due, state=state, report=report)
+            for id, n, action, memo, due, state, report in self._run(sql, self._key, *values)
+        ]
+
+    def _run(self, statement: str, *values: Any) -> list[Any]:
+        with self._link.guard():
+            return self._link.run(statement, values)
+
+    def _run_many(self, statement: str, rows: Sequence[Values]) -> None:
+        with self._link.guard():
+            self._link.run_many(statement, rows)
+
+
+class SQLTransaction(SQLReader):
+    """Exclusive use of one task."""
+
+    def create(self, row: Row) -> None:
+        """Begin the task."""
+        sql = f"INSERT INTO tasks (id, {_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        self._run(sql, self._task, row.config, *_state(row))
+
+    def change(self, row: Row) -> None:
+        """Say where the task stands now."""
+        sql = (
+            "UPDATE tasks SET state = ?, epoch = ?, cohort = ?, releases = ?, length = ?, "
+            "head = ?, witnessed = ? WHERE id = ? AND config = ? RETURNING key"
+        )
+        if not self._run(sql, *_state(row), self._task, row.config):
+            raise InvalidValue("the store does not know a task of this configuration; create it")
+
+    def append(self, line: Line) -> None:
+        """Add the next line to the chain; it stays for ever."""
+        sql = (
+            "SELECT number, kind, prev, body FROM chain WHERE task = ? ORDER BY number DESC LIMIT 1"
+        )
+        last = [
+            Line(number=n, kind=kind, prev=prev, body=body)
+            for n, kind, prev, body in self._run(sql, self._key)
+        ]
+        number, head = (last[0].number + 1, last[0].hash) if last else (0, ROOT)
+        if line.number != number or line.prev != head:
+            raise Fenced(f"line {line.number} does not follow the chain, which has {number} lines")
+        sql = "INSERT INTO chain (task, number, kind, prev, body) VALUES (?, ?, ?, ?, ?)"
+        self._run(sql, self._key, number, line.kind, line.prev, line.body)
+
+    def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
+        """Remember reports for ever."""
+        key = self._key
+        rows = [(key, id, epoch, cohort) for id in ids]
+        self._run_many("INSERT INTO seen (task, id, epoch, cohort) VALUES (?, ?, ?, ?)", rows)
+
+    def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Keep bodies until their cohort is forgotten."""
+        key = self._key
+        rows = [(key, cohort, id, body) for id, body in entries]
+        count = (
+            "INSERT INTO cohorts (task, cohort, kept) VALUES (?, ?, ?) "
+            "ON CONFLICT (task, cohort) DO UPDATE SET kept = cohorts.kept + excluded.kept"
+        )
+        self._run(count, key, cohort, len(rows))
+        self._run_many("INSERT INTO bodies (task, cohort, id, body) VALUES (?, ?, ?, ?)", rows)
+
+    def forget(self, cohort: int) -> None:
+        """Delete the bodies of a cohort."""
+        self._link.erased = True
+        for table in ("bodies", "cohorts"):
+            self._run(f"DELETE FROM {table} WHERE task = ? AND cohort = ?", self._key, cohort)
+
+    def publish(self, number: int, payload: bytes) -> None:
+        """Store the next release; it stays for ever."""
+        sql = "INSERT INTO releases (task, number, payload) VALUES (?, ?, ?)"
+        self._run(sql, self._key, number, payload)
+
+    def hide(self, secret: bytes) -> None:
+        """Replace the state of the noise; the old one is overwritten."""
+        self._link.erased = True
+        sql = (
+            "INSERT INTO secrets (task, secret) VALUES (?, ?) "
+            "ON CONFLICT (task) DO UPDATE SET secret = excluded.secret"
+        )
+        self._run(sql, self._key, secret)
+
+    def ask(self, id: bytes, *, round: int, action: bytes, memo: bytes, due: int) -> None:
+        """Open a question."""
+        sql = f"INSERT INTO questions (task, {_QUESTION}) VALUES (?, ?, ?, ?, ?, ?, 'asked', NULL)"
+        self._run(sql, self._key, id, round, action, memo, due)
+
+    def answered(self, id: bytes, report: bytes) -> None:
+        """Close an open question with the id of the report that answers it."""
+        self._close(id, "answered", report)
+
+    def expire(self, id: bytes) -> None:
+        """Close an open question without an answer."""
+        self._close(id, "expired", None)
+
+    def attest(self, head: bytes) -> None:
+        """Remember a head on behalf of another store."""
+        sql = (
+            "INSERT INTO witnessed (task, head) VALUES (?, ?) "
+            "ON CONFLICT (task) DO UPDATE SET head = excluded.head"
+        )
+        self._run(sql, self._task, head)
+
+    def _close(self, id: bytes, state: str, report: bytes | None) -> None:
+        sql = (
+            "UPDATE questions SET state = ?, report = ? "
+            "WHERE task = ? AND id = ? AND state = 'asked' RETURNING id"
+        )
+        if not self._run(sql, state, report, self._key, id):
+            raise InvalidValue("the question is not open; `question` says what became of it")
+
+
+class SQLStore(ABC):
+    """A store over links; it belongs to the process that opened it."""
+
+    def __init__(self) -> None:
+        """Remember the process."""
+        self._process = os.getpid()
+        self._closed = False
+        self._here = threading.local()
+
+    @abstractmethod
+    def _lend(self, *, reading: bool) -> AbstractContextManager[Link]:
+        """A link that nobody else uses meanwhile."""
+
+    @contextmanager
+    def transaction(self, task: bytes) -> Iterator[SQLTransaction]:
+        """One exclusive transaction of one task."""
+        with self._once(), self._lend(reading=False) as link, link.whole(task):
+            yield SQLTransaction(link, task)
+
+    @contextmanager
+    def read(self, task: bytes) -> Iterator[SQLReader]:
+        """Look at what is committed, without the exclusive lock."""
+        with self._once(), self._lend(reading=True) as link, link.whole(None):
+            yield SQLReader(link, task)
+
+    def tasks(self) -> list[bytes]:
+        """The tasks that were created here, in this order."""
+        with self._once(), self._lend(reading=True) as link, link.whole(None), link.guard():
+            return [id for (id,) in link.run("SELECT id FROM tasks ORDER BY key", ())]
+
+    @contextmanager
+    def _once(self) -> Iterator[None]:
+        """Refuse what would wait for itself, and a store that came here by a fork."""
+        if self._process != os.getpid():
+            raise StoreFailed("the store was opened before a fork; open it anew in the child")
+        if self._closed:
+            raise StoreFailed("the store is closed; open it anew")
+        if getattr(self._here, "inside", False):
+            raise StoreFailed("transactions of one store do not nest; leave the first one before")
+        self._here.inside = True
+        try:
+            yield
+        finally:
+            self._here.inside = False
+
+
+def _state(row: Row) -> tuple[str, int, int, int, int, bytes, bytes | None]:
+    return (
+        row.state,
+        row.epoch,
+        row.cohort,
+        row.releases,
+        row.length,
+        row.head,
+        row.witnessed,
+    )
+
+
+def _only(found: list[Any]) -> bytes | None:
+    value: bytes | None = found[0][0] if found else None
+    return value

@@ -1,0 +1,201 @@
+"""A store in one SQLite file, or in memory."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from kerchief.stores.link import Link, Values
+from kerchief.stores.schema import APPEND_ONLY, Dialect, migrate
+from kerchief.stores.sql import SQLStore
+from kerchief_wire.errors import InvalidValue, KerchiefError, StoreFailed
+
+__all__ = ["SQLiteStore"]
+
+_PATIENCE_S = 10.0
+_AT_ONCE = 512
+_SETTINGS = ("synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -16000")
+_TRIGGERS = (
+    "CREATE TRIGGER {0}_update BEFORE UPDATE ON {0} "
+    "BEGIN SELECT RAISE(ABORT, '{0} is append-only'); END",
+    "CREATE TRIGGER {0}_delete BEFORE DELETE ON {0} "
+    "BEGIN SELECT RAISE(ABORT, '{0} is append-only'); END",
+    "CREATE TRIGGER {0}_insert BEFORE INSERT ON {0} "
+    "WHEN NEW.number <> (SELECT COALESCE(MAX(number), -1) + 1 FROM {0} WHERE task = NEW.task) "
+    "BEGIN SELECT RAISE(ABORT, '{0} is numbered without gaps'); END",
+)
+_DIALECT = Dialect(
+    bytes="BLOB",
+    whole="INTEGER",
+    key="INTEGER PRIMARY KEY",
+    strict="STRICT",
+    tight="STRICT, WITHOUT ROWID",
+    triggers=tuple(one.format(table) for table in APPEND_ONLY for one in _TRIGGERS),
+)
+_REMEDIES = {
+    "SQLITE_BUSY": f"another process has held it for {_PATIENCE_S:.0f} s; try again",
+    "SQLITE_FULL": "the disk is full; make room and try again",
+    "SQLITE_READONLY": "the file or its folder cannot be written; see to its permissions",
+    "SQLITE_CANTOPEN": "the file cannot be opened; see to its folder and permissions",
+    "SQLITE_NOTADB": "the file is no SQLite database; name another one",
+}
+
+
+class SQLiteStore(SQLStore):
+    """A store in one file.
+
+    A commit is on disk before its block is left. What is forgotten is overwritten with zeros, in
+    the file and in its write-ahead log, as soon as no other process reads an older state.
+
+    >>> store = SQLiteStore.memory()
+    >>> store.tasks()
+    []
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Open a file, or make it.
+
+        Raises:
+            StoreFailed: it cannot be opened, is something else, or a newer kerchief made it.
+        """
+        super().__init__()
+        if str(path) != ":memory:":
+            _make(Path(path))
+        self._writer = _connect(str(path))
+        self._writing = self._reading = threading.Lock()
+        self._reader, self._stale = self._writer, False
+        link = _SQLiteLink(self._writer)
+        try:
+            with link.whole(b""):
+                migrate(link, _DIALECT)
+            if str(path) != ":memory:":
+                self._reader, self._reading = _connect(str(path)), threading.Lock()
+                self._scrub()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def memory(cls) -> SQLiteStore:
+        """A store that ends with its process."""
+        return cls(":memory:")
+
+    def close(self) -> None:
+        """Let go of the file; in a child made by fork, do nothing."""
+        if self._process != os.getpid():
+            return
+        self._closed = True
+        for lock, connection in (
+            (self._writing, self._writer),
+            (self._reading, self._reader),
+        ):
+            with lock:
+                connection.close()
+
+    @contextmanager
+    def _lend(self, *, reading: bool) -> Iterator[Link]:
+        with self._reading if reading else self._writing:
+            link = _SQLiteLink(self._reader if reading else self._writer)
+            yield link
+            if link.erased or (self._stale and not reading):
+                self._scrub()
+
+    def _scrub(self) -> None:
+        """Empty the write-ahead log; if someone still reads it, after the next transaction."""
+        if self._reader is self._writer:
+            return
+        connection = self._writer
+        connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            found = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._stale = bool(found[0])
+        except sqlite3.Error:
+            self._stale = True
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_S * 1000:.0f}")
+
+
+class _SQLiteLink(Link):
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def begin(self, task: bytes | None) -> None:
+        self._connection.execute("BEGIN" if task is None else "BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        # After a full disk SQLite has rolled back already.
+        if self._connection.in_transaction:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def run(self, statement: str, values: Values) -> list[Any]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def run_many(self, statement: str, rows: Sequence[Values]) -> None:
+        self._connection.executemany(statement, rows)
+
+    def find(self, key: int, ids: Sequence[bytes]) -> Iterator[Any]:
+        for some in (ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE)):
+            marks = ",".join("?" * len(some))
+            sql = f"SELECT id FROM seen WHERE task = ? AND id IN ({marks})"
+            yield from self._connection.execute(sql, (key, *some))
+
+    def fault(self, error: Exception) -> KerchiefError | None:
+        return _ours(error)
+
+
+def _ours(error: Exception) -> KerchiefError | None:
+    if isinstance(error, sqlite3.IntegrityError):
+        return InvalidValue(f"the store refuses this: {error}")
+    if isinstance(error, sqlite3.Error):
+        name = str(getattr(error, "sqlite_errorname", ""))
+        known = (text for start, text in _REMEDIES.items() if name.startswith(start))
+        return StoreFailed(f"the store failed: {next(known, str(error))}")
+    return None
+
+
+def _make(path: Path) -> None:
+    """Make a file that nobody else may read, unless it is there."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreFailed(f"the store failed: {path} cannot be opened: {error.strerror}") from error
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        for setting in _SETTINGS:
+            connection.execute(f"PRAGMA {setting}")
+        mode = _log_ahead(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise (_ours(error) or error) from None
+    if mode != ("memory" if path == ":memory:" else "wal"):
+        connection.close()
+        raise StoreFailed(f"the store failed: {path} allows no write-ahead log; use a local disk")
+    return connection
+
+
+def _log_ahead(connection: sqlite3.Connection) -> str:
+    """Switch to a write-ahead log; SQLite itself does not wait for others who do the same."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            busy = str(getattr(error, "sqlite_errorname", "")).startswith("SQLITE_BUSY")
+            if not busy or time.monotonic() > end:
+                raise
+            time.sleep(0.01)

@@ -1,0 +1,180 @@
+"""What roles may ask of a store: one task at a time, everything or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from kerchief_wire.chain import Line
+
+__all__ = ["Question", "Reader", "Row", "Store", "Transaction"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Where a task stands.
+
+    Attributes:
+        config: the task's canonical bytes; they never change.
+        state: running, or closed.
+        epoch: how often the task began anew.
+        cohort: the open one.
+        releases: how many there are.
+        length: of the chain.
+        head: of the chain.
+        witnessed: the head that was last witnessed; None before the first.
+    """
+
+    config: bytes
+    state: str
+    epoch: int
+    cohort: int
+    releases: int
+    length: int
+    head: bytes
+    witnessed: bytes | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What someone was asked.
+
+    Attributes:
+        id: of the question.
+        round: which it belongs to.
+        action: what was proposed.
+        memo: what the learner needs to understand the answer.
+        due: when it expires, in seconds of the epoch.
+        state: asked, answered, or expired.
+        report: the id of the report that answered it, if one did.
+    """
+
+    id: bytes
+    round: int
+    action: bytes
+    memo: bytes
+    due: int
+    state: str
+    report: bytes | None
+
+
+class Reader(Protocol):
+    """One committed state of one task; it does not change while it is read."""
+
+    def row(self) -> Row | None:
+        """Where the task stands; None if the store does not know it."""
+
+    def lines(self, first: int = 0) -> list[Line]:
+        """The chain, from a line on."""
+
+    def known(self, ids: Iterable[bytes]) -> set[bytes]:
+        """Those of the reports that were seen already."""
+
+    def seen(self) -> dict[tuple[int, int], int]:
+        """How many reports were seen, by epoch and cohort; reads all of them, for audits."""
+
+    def counts(self) -> dict[int, int]:
+        """How many bodies are kept, by cohort; quick, however many there are."""
+
+    def bodies(self, cohort: int) -> list[bytes]:
+        """The bodies of a cohort, ordered by id: the order tells nothing."""
+
+    def release(self, number: int) -> bytes | None:
+        """A release as it was published."""
+
+    def releases(self, first: int, most: int) -> list[bytes]:
+        """At most so many releases, from one on."""
+
+    def secret(self) -> bytes | None:
+        """The state of the noise."""
+
+    def question(self, id: bytes) -> Question | None:
+        """A question, whatever became of it."""
+
+    def open_questions(self) -> list[Question]:
+        """Those that have neither been answered nor expired, by round."""
+
+    def expired(self, now: int) -> list[Question]:
+        """The open ones that were due by now; `expire` or `answered` closes them."""
+
+    def witness(self) -> bytes | None:
+        """The head that this store remembers on behalf of another one."""
+
+
+class Transaction(Reader, Protocol):
+    """Exclusive use of one task, until it is left.
+
+    After a statement failed nothing more can be done in it, and it cannot be committed.
+    """
+
+    def create(self, row: Row) -> None:
+        """Begin the task."""
+
+    def change(self, row: Row) -> None:
+        """Say where the task stands now."""
+
+    def append(self, line: Line) -> None:
+        """Add the next line to the chain; it stays for ever.
+
+        Raises:
+            Fenced: it does not follow the last one.
+        """
+
+    def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
+        """Remember reports for ever.
+
+        Raises:
+            InvalidValue: one of them was seen before.
+        """
+
+    def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Keep bodies, each with the id of its report, until their cohort is forgotten."""
+
+    def forget(self, cohort: int) -> None:
+        """Delete the bodies of a cohort."""
+
+    def publish(self, number: int, payload: bytes) -> None:
+        """Store the next release; it stays for ever."""
+
+    def hide(self, secret: bytes) -> None:
+        """Replace the state of the noise; the old one is overwritten."""
+
+    def ask(self, id: bytes, *, round: int, action: bytes, memo: bytes, due: int) -> None:
+        """Open a question."""
+
+    def answered(self, id: bytes, report: bytes) -> None:
+        """Close an open question with the id of the report that answers it."""
+
+    def expire(self, id: bytes) -> None:
+        """Close an open question without an answer."""
+
+    def attest(self, head: bytes) -> None:
+        """Remember a head on behalf of another store."""
+
+
+class Store(Protocol):
+    """Keeps tasks; any number of threads and processes may share what it keeps.
+
+    A store belongs to the process that opened it: a child made by fork must open its own.
+    """
+
+    def transaction(self, task: bytes) -> AbstractContextManager[Transaction]:
+        """One exclusive transaction of one task.
+
+        It is committed when the block is left, and rolled back if that happens by an exception.
+        What was committed survives a crash. Transactions do not nest.
+
+        Raises:
+            StoreFailed: it did not begin, or was not committed.
+        """
+
+    def read(self, task: bytes) -> AbstractContextManager[Reader]:
+        """Look at what is committed, without the exclusive lock."""
+
+    def tasks(self) -> list[bytes]:
+        """The tasks that were created here, in this order."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""

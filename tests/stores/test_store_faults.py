@@ -1,0 +1,247 @@
+"""What stores refuse, what they leave on disk, and how they fail."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stores.cluster import Cluster
+from tests.stores.traffic import TASK, audit, begin, names, take
+
+from kerchief.stores import Store, open_store, postgres, sqlite
+from kerchief.stores.postgres import PostgresStore
+from kerchief.stores.sqlite import SQLiteStore
+from kerchief_wire.errors import KerchiefError, StoreFailed
+
+_ID = bytes(16)
+
+
+def _raw(where: str, store: Any, *statements: str) -> None:
+    """Run statements behind a store's back."""
+    if where.startswith("postgresql"):
+        import psycopg
+
+        with psycopg.connect(where) as connection:
+            for one in ("SET search_path = kerchief", *statements):
+                connection.execute(one.encode())
+    elif where == ":memory:":
+        for one in statements:
+            store._writer.execute(one)
+    else:
+        with closing(sqlite3.connect(where, isolation_level=None)) as connection_:
+            for one in statements:
+                connection_.execute(one)
+
+
+@pytest.mark.parametrize("table", ["chain", "releases"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE {} SET number = number",
+        "DELETE FROM {}",
+        "INSERT INTO {} SELECT * FROM {} LIMIT 1",
+    ],
+)
+def test_chain_and_releases_are_append_only(
+    store: Store, where: str, table: str, statement: str
+) -> None:
+    with store.transaction(TASK) as transaction:
+        transaction.publish(0, b"release")
+    with pytest.raises(Exception, match=f"{table} is (append-only|numbered without gaps)"):
+        _raw(where, store, statement.format(table, table))
+    with store.read(TASK) as reader:
+        assert (reader.release(0), len(reader.lines())) == (b"release", 1)
+
+
+def test_no_line_is_replaced_nor_truncated(store: Store, where: str) -> None:
+    with store.transaction(TASK) as transaction:
+        transaction.publish(0, b"release")
+    replace = "INSERT OR REPLACE INTO releases VALUES (1, 0, x'00')"
+    statement = "TRUNCATE releases" if where.startswith("postgresql") else replace
+    with pytest.raises(Exception, match="releases is"):
+        _raw(where, store, statement)
+
+
+def test_a_newer_schema_is_refused(shared: str) -> None:
+    _raw(shared, None, "UPDATE meta SET version = 99")
+    with pytest.raises(StoreFailed, match="schema 99"):
+        open_store(shared)
+
+
+def test_a_store_is_opened_again_as_it_was(shared: str) -> None:
+    for run in range(2):
+        store = open_store(shared)
+        with store.transaction(TASK) as transaction:
+            take(transaction, names(run, 0))
+        store.close()
+    store = open_store(shared)
+    assert audit(store) == {*names(0, 0), *names(1, 0)}
+    store.close()
+
+
+def test_whoever_waits_too_long_is_told(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_PATIENCE_S", 0.05)
+    settings = ("SET lock_timeout = '50ms'", *postgres._SETTINGS[1:])
+    monkeypatch.setattr(postgres, "_SETTINGS", settings)
+    store, other = open_store(shared), open_store(shared)
+    with (
+        store.transaction(TASK),
+        pytest.raises(StoreFailed, match="has held"),
+        other.transaction(TASK),
+    ):
+        pass
+    assert audit(other) == set()
+    with other.transaction(TASK) as transaction:
+        take(transaction, names(0, 0))
+    assert audit(store) == set(names(0, 0))
+    store.close()
+    other.close()
+
+
+def test_a_commit_waits_for_the_disk(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "store.db")
+    careful = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "foreign_keys": 1}
+    for setting, value in careful.items():
+        assert store._writer.execute(f"PRAGMA {setting}").fetchone() == (value,)
+    store.close()
+
+
+def test_a_careless_server_is_told_to_wait_for_the_disk(cluster: Cluster) -> None:
+    import psycopg
+
+    where = cluster.database()
+    with psycopg.connect(where) as connection:
+        name = connection.info.dbname
+        connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off".encode())
+    store = PostgresStore(where)
+    with store.read(TASK) as reader:
+        assert reader._run("SHOW synchronous_commit") == [("on",)]
+    store.close()
+
+
+def _fill(store: Store) -> None:
+    with store.transaction(TASK) as transaction:
+        for batch in range(100):
+            take(transaction, names(1, batch))
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "store.db")
+    begin(store)
+    (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
+    store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(StoreFailed, match="disk is full"):
+        _fill(store)
+    assert audit(store) == set()
+    store._writer.execute("PRAGMA max_page_count = 1000000")
+    _fill(store)
+    assert len(audit(store)) == 800
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["no/such/folder.db", ".", "text.db"])
+def test_what_is_no_store_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "text.db").write_text("this is a text, and a long one" * 100)
+    with pytest.raises(StoreFailed, match="the store failed"):
+        open_store(tmp_path / name)
+
+
+def test_a_server_that_is_not_there_is_told() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(StoreFailed, match="the store failed") as caught:
+        open_store("postgresql://name:password@/none?host=/nowhere")
+    assert "password" not in str(caught.value)
+
+
+def test_errors_quote_no_row(store: Store) -> None:
+    with store.transaction(TASK) as transaction:
+        transaction.see([b"planted-value-16"], epoch=0, cohort=0)
+    with pytest.raises(KerchiefError) as caught, store.transaction(TASK) as transaction:
+        transaction.see([b"planted-value-16"], epoch=0, cohort=0)
+    text = str(caught.value)
+    assert "planted" not in text
+    assert b"planted".hex() not in text
+    assert caught.value.__suppress_context__
+
+
+def _bytes(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(folder.glob("store.db*")))
+
+
+@pytest.mark.parametrize("size", [100, 5000, 50_000])
+def test_what_is_forgotten_is_not_in_the_file(tmp_path: Path, size: int) -> None:
+    planted, secret = b"planted body", b"planted secret"
+    store = SQLiteStore(tmp_path / "store.db")
+    begin(store)
+    with store.transaction(TASK) as transaction:
+        transaction.keep(0, [(bytes([n]) * 16, planted * (size // 12)) for n in range(20)])
+        transaction.keep(1, [(_ID, b"stays" * 10)])
+    with store.transaction(TASK) as transaction:
+        transaction.hide(secret * (size // 14))
+    assert planted in _bytes(tmp_path)
+    assert secret in _bytes(tmp_path)
+    with store.transaction(TASK) as transaction:
+        transaction.forget(0)
+        transaction.hide(b"another")
+    assert planted not in _bytes(tmp_path)
+    assert secret not in _bytes(tmp_path)
+    assert b"stays" in _bytes(tmp_path)
+    store.close()
+
+
+def test_what_a_reader_held_back_is_overwritten_next_time(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "store.db")
+    begin(store)
+    with store.transaction(TASK) as transaction:
+        transaction.keep(0, [(_ID, b"planted" * 100)])
+
+    def forget() -> None:
+        with store.transaction(TASK) as transaction:
+            transaction.forget(0)
+
+    with store.read(TASK) as reader:
+        assert reader.counts() == {0: 1}
+        thread = threading.Thread(target=forget)
+        thread.start()
+        thread.join()
+        assert len(reader.bodies(0)) == 1
+    with store.transaction(TASK):
+        pass
+    assert b"planted" not in _bytes(tmp_path)
+    store.close()
+
+
+def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "store.db")
+    begin(store)
+    modes = {file.stat().st_mode & 0o777 for file in tmp_path.glob("store.db*")}
+    assert modes == {0o600}
+    store.close()
+
+
+def test_a_child_by_fork_is_refused(where: str) -> None:
+    code = f"""
+import os
+from kerchief.stores import open_store
+from kerchief_wire.errors import StoreFailed
+store = open_store({where!r})
+if os.fork() == 0:
+    try:
+        store.tasks()
+    except StoreFailed as error:
+        assert "fork" in str(error)
+        store.close()
+        os._exit(7)
+    os._exit(1)
+_, status = os.wait()
+print(os.waitstatus_to_exitcode(status), store.tasks())
+store.close()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "7 []"

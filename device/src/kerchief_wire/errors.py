@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["CapacityExceeded", "CodecError", "Fenced", "InvalidValue", "KerchiefError", "Refused"]
+__all__ = [
+    "BudgetExceeded",
+    "CapacityExceeded",
+    "CodecError",
+    "Fenced",
+    "InvalidValue",
+    "KerchiefError",
+    "Refused",
+]
 
 
 class KerchiefError(Exception):
@@ -15,6 +23,10 @@ class InvalidValue(KerchiefError, ValueError):
 
 class CodecError(KerchiefError, ValueError):
     """A message does not decode to what it claims to be."""
+
+
+class BudgetExceeded(KerchiefError):
+    """A charge would go over the budget; nothing was charged and nothing drawn."""
 
 
 class CapacityExceeded(KerchiefError):

@@ -2,3 +2,9 @@
 
 NumPy is all that it needs.
 """
+
+from kerchief_device.device import Decision, Device
+from kerchief_device.pending import Budget, Pending
+from kerchief_device.programs import Code
+
+__all__ = ["Budget", "Code", "Decision", "Device", "Pending"]

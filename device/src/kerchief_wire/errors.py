@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "BudgetExceeded",
     "CapacityExceeded",
     "CodecError",
     "Fenced",
@@ -23,6 +24,10 @@ class InvalidValue(KerchiefError, ValueError):
 
 class CodecError(KerchiefError, ValueError):
     """A message does not decode to what it claims to be."""
+
+
+class BudgetExceeded(KerchiefError):
+    """A charge would go over the budget; nothing was charged and nothing drawn."""
 
 
 class CapacityExceeded(KerchiefError):

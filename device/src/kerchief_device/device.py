@@ -1,0 +1,349 @@
+"""The device: decisions with ids, rewards that come late, twice or never, and one report for each.
+
+What is raw stays in the device's own store until its report is made, and is erased then. A report
+is stored before it is returned and is the same for ever after, so a report that is sent twice, or
+after a crash, is no second release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, SupportsFloat, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief_device.pending import Budget, Cost, Pending, Row
+from kerchief_device.programs import Code, code_for
+from kerchief_device.promise import Checked, check
+from kerchief_device.randomize import randomize
+from kerchief_device.record import answer
+from kerchief_device.samplers import Randomness, drawn
+from kerchief_wire.errors import InvalidValue, Refused
+from kerchief_wire.model import Model, Status
+from kerchief_wire.noise import Floats
+from kerchief_wire.report import Report
+from kerchief_wire.task import Answering, Optimist, Task
+
+__all__ = ["Decision", "Device", "Features"]
+
+Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | NDArray[Any]
+"""Rows of numbers, one for each arm, or such rows by the arms' names."""
+
+# Whoever scales features in single precision may be a little outside.
+_SLACK = 1 + 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a user is given.
+
+    Attributes:
+        id: names the decision when its reward comes; it never leaves the device.
+        arm: what to play: its number, or its name where arms have names.
+    """
+
+    id: str
+    arm: int | str
+
+
+class Device:
+    """Acts for users, and reports on each decision once.
+
+    Any number of decisions may be pending, rewards come in any order, and several threads may use
+    one device. Several processes may share a store that is a file, each with a device of its own.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        pending: Pending | None = None,
+        budget: Budget | None = None,
+        code: Code | None = None,
+        source: Randomness = os.urandom,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Check the task, and take part in it.
+
+        Args:
+            task: everything public; that it is the right one is known by its id.
+            pending: where decisions are kept; in memory by default.
+            budget: of the one user whose device this is, over all reports of this store. Only
+                under local trust does a device know what a report costs.
+            code: what chooses and records, for policies that were not made light.
+            source: of random bytes; anything but the operating system's is for tests.
+            clock: seconds.
+
+        Raises:
+            InvalidValue: the task promises more than its noise keeps, or is not for this device.
+        """
+        self.task, self.checked = task, check(task)
+        self._code = code_for(task) if code is None else code
+        self._pending = Pending() if pending is None else pending
+        self._bill = _bill(task, self.checked, budget)
+        self._source, self._clock = source, clock
+        self._posted: tuple[Model, bytes, bytes] | None = None
+        _check_default(task)
+
+    def decide(
+        self, model: Model, features: Features, allowed: Sequence[bool] | None = None
+    ) -> Decision:
+        """Choose an arm from the public model, and keep what a report will need.
+
+        Args:
+            model: the billboard.
+            features: of each arm, within the task's bounds; there may be fewer arms than the most.
+            allowed: which of them may be played; all, by default.
+
+        Raises:
+            InvalidValue: a value is outside its bounds.
+            Fenced: the device has seen a longer chain than this model's, or another one.
+        """
+        posted = self._posted
+        if posted is None or posted[0] is not model:
+            self._posted = posted = self._read(model)
+        rows, names = _rows(features)
+        _check_rows(self.task, rows)
+        arm = self._code.act(model, rows, _mask(allowed, len(rows)))
+        random = drawn(24, self._source)
+        self._pending.decided(
+            random[:16],
+            self.task.id,
+            due=self._due(random[16:]),
+            version=model.version,
+            model=posted[1:],
+            chain=(model.length, model.head),
+            features=rows[arm].tobytes(),
+        )
+        return Decision(id=random[:16].hex(), arm=arm if names is None else names[arm])
+
+    def asked(self, question: bytes) -> str:
+        """Take a learner's question; one that was answered before is not answered again.
+
+        Args:
+            question: its 16 bytes, which the report will carry as its own.
+
+        Returns:
+            The id for `reward`, which takes the loss of each point that was asked about.
+        """
+        if not isinstance(self.task.program, Answering) or len(question) != 16:
+            raise InvalidValue("only a task that asks takes questions, and each has 16 bytes")
+        self._pending.decided(question, self.task.id, due=self._due(drawn(8, self._source)))
+        return question.hex()
+
+    def reward(self, id: str, value: SupportsFloat | Sequence[float]) -> bool:
+        """Note what a decision brought; the first reward counts, if it comes in time.
+
+        Args:
+            id: of the decision.
+            value: the reward; where a question was asked, the loss of each of its points.
+
+        Returns:
+            Whether it counts.
+
+        Raises:
+            InvalidValue: no such decision is pending, or the value is outside its bounds.
+        """
+        return self._pending.rewarded(_id(id), self.task.id, _reward(self.task, value))
+
+    def due(self, now: float | None = None) -> tuple[str, ...]:
+        """Decisions to report on: their time is over, or their report has not arrived."""
+        now = self._clock() if now is None else now
+        return tuple(one.hex() for one in self._pending.due(self.task.id, now))
+
+    def report(self, id: str, status: Status, *, early: bool = False) -> bytes:
+        """The report on a decision: made once, stored, and the same for ever after.
+
+        Args:
+            id: of a decision that is due.
+            status: what the middle says a report must state.
+            early: make it before it is due. Then the time at which it is sent may tell whether a
+                reward came: only where nobody sees that time.
+
+        Raises:
+            InvalidValue: no such decision is pending, or it is not due.
+            Refused: the task takes no reports; `refused` throws the record away.
+            BudgetExceeded: the user's own budget does not pay for it; the record is erased.
+        """
+
+        def make(row: Row) -> bytes:
+            if not early and self._clock() < row.due:
+                raise InvalidValue(
+                    f"decision {id} is due in {row.due - self._clock():.0f} seconds; report it "
+                    "then, so that the time of a report tells nothing of the reward"
+                )
+            return self._made(row, status, _id(id))
+
+        return self._pending.encoded(_id(id), self.task.id, make, bill=self._bill)
+
+    def arrived(self, id: str) -> None:
+        """The report is with the middle: remove it here."""
+        self._pending.gone(_id(id), self.task.id, remember=self._asks)
+
+    def refused(self, id: str) -> None:
+        """The middle will never take it: throw it away; no other is made."""
+        self._pending.gone(_id(id), self.task.id, remember=self._asks)
+
+    def spent(self) -> Cost:
+        """What the reports of this store have cost its user, where there is a budget."""
+        return self._pending.spent()
+
+    @property
+    def _asks(self) -> bool:
+        return isinstance(self.task.program, Answering)
+
+    def _due(self, random: bytes) -> float:
+        rule = self.task.reward
+        delay = rule.jitter_s * (int.from_bytes(random, "little") / 2**64)
+        return self._clock() + rule.window_s + delay
+
+    def _read(self, model: Model) -> tuple[Model, bytes, bytes]:
+        if model.task != self.task.id:
+            raise InvalidValue(
+                f"the model is of task {model.task.hex()[:16]}; this device takes part in "
+                f"{self.task.id.hex()[:16]}: read that one's billboard"
+            )
+        data = model.write()
+        return model, hashlib.sha256(data).digest(), data
+
+    def _model(self, row: Row) -> Model | None:
+        """The model that chose: mostly the last one."""
+        if row.model is None or row.data is None:
+            return None
+        posted = self._posted
+        if posted is None or posted[1] != row.model:
+            self._posted = posted = Model.read(row.data), row.model, row.data
+        return posted[0]
+
+    def _made(self, row: Row, status: Status, id: bytes) -> bytes:
+        """Encode, add noise, and write; called with the store's lock held."""
+        task = self.task
+        _check_status(task, status)
+        features = np.frombuffer(row.features or b"", np.float64)
+        reward = task.reward.default if row.reward is None else row.reward
+        found = self._code.statistics(self._model(row), features, reward)
+        if len(found) != len(task.noise):
+            raise InvalidValue(f"there are {len(found)} statistics for {len(task.noise)} queries")
+        numbers = [
+            randomize(noise, one, status.label, self._source)
+            for noise, one in zip(task.noise, found, strict=True)
+        ]
+        own = id if self._asks else drawn(16, self._source)
+        joined = np.concatenate(numbers)
+        return Report(label=status.label, epoch=status.epoch, id=own, numbers=joined).write(task)
+
+
+def _bill(task: Task, checked: Checked, budget: Budget | None) -> tuple[Cost, Budget] | None:
+    if budget is None:
+        return None
+    if task.trust != "local":
+        raise InvalidValue(
+            f"under {task.trust} trust the device does not add all the noise, so it cannot know "
+            "what a report costs; leave the budget out, or choose local trust"
+        )
+    return Cost(task.promise.epsilon, checked.delta), budget
+
+
+def _check_default(task: Task) -> None:
+    program, default = task.program, task.reward.default
+    low, high = (-math.inf, math.inf)
+    if isinstance(program, Optimist | Answering):
+        low, high = program.low, program.high
+    if not (math.isfinite(default) and low <= default <= high):
+        raise InvalidValue(
+            f"the reward of a decision that gets none is {default}; it must be {low} to {high}: "
+            "make the task anew"
+        )
+
+
+def _check_status(task: Task, status: Status) -> None:
+    if status.task != task.id:
+        raise InvalidValue("the status is of another task; ask this task's middle")
+    if status.state != "running":
+        raise Refused("over", f"the task is {status.state[:20]} and takes no reports")
+    most = max(1, len(task.needs))
+    if not (0 <= status.label < most and 0 <= status.epoch < 2**32):
+        raise InvalidValue(
+            f"the status wants label {status.label} and epoch {status.epoch}; labels are below "
+            f"{most}: ask the middle again"
+        )
+
+
+def _id(text: str) -> bytes:
+    try:
+        data = bytes.fromhex(text)
+    except (TypeError, ValueError):
+        data = b""
+    if len(data) != 16:
+        raise InvalidValue(f"the id is {text!r:.60}; give one that decide returned")
+    return data
+
+
+def _reward(task: Task, value: Any) -> float:
+    """One number within its bounds."""
+    program = task.program
+    if isinstance(program, Answering):
+        return answer(program, value if isinstance(value, Sequence | np.ndarray) else [value])
+    known = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    low, high = -math.inf, math.inf
+    if isinstance(program, Optimist):
+        low, high = program.low, program.high
+    if not (known and math.isfinite(value) and low <= value <= high):
+        raise InvalidValue(
+            f"the reward is {value!r:.60}; it must be a number, {low} to {high}: scale or clip it"
+        )
+    return float(value)
+
+
+def _rows(features: Features) -> tuple[Floats, list[str] | None]:
+    """The arms as rows of float64, and their names if they have some."""
+    names = list(features) if isinstance(features, Mapping) else None
+    given = list(features.values()) if isinstance(features, Mapping) else features
+    try:
+        rows = np.asarray(given)
+    except (TypeError, ValueError):
+        rows = np.empty(0)
+    if rows.ndim != 2 or not rows.shape[0] or rows.dtype.kind not in "fiu":
+        raise InvalidValue(
+            f"the features have shape {rows.shape} and type {rows.dtype}; give one row of numbers "
+            "for each arm, all of one length"
+        )
+    return rows.astype(np.float64, copy=False), names
+
+
+def _check_rows(task: Task, rows: Floats) -> None:
+    """Refuse rows outside the public bounds: what is learned from them would be wrong."""
+    largest, program = float(np.abs(rows).max()), task.program
+    if isinstance(program, Optimist):
+        if rows.shape[1] != program.dim or rows.shape[0] > program.arms:
+            raise InvalidValue(
+                f"there are {rows.shape[0]} arms of {rows.shape[1]} features; the task takes up to "
+                f"{program.arms} arms of {program.dim}"
+            )
+        if largest <= program.norm * _SLACK:
+            largest = math.sqrt(float((rows * rows).sum(1).max()))
+        if not largest <= program.norm * _SLACK:
+            raise InvalidValue(
+                f"an arm's features have length {largest:g}; it must be at most "
+                f"{program.norm:g}: scale them"
+            )
+    elif not math.isfinite(largest):
+        raise InvalidValue(f"a feature is {largest}; every one must be finite")
+
+
+def _mask(allowed: Any, arms: int) -> NDArray[np.bool_]:
+    if allowed is None:
+        return np.ones(arms, np.bool_)
+    mask = np.asarray(allowed)
+    if mask.dtype != np.bool_ or mask.shape != (arms,) or not mask.any():
+        raise InvalidValue(
+            f"allowed has shape {mask.shape} and type {mask.dtype}; give {arms} booleans, one of "
+            "them true at least"
+        )
+    return mask

@@ -1,0 +1,338 @@
+"""Decisions whose reports have not arrived yet, in memory or in a file, one transaction per step.
+
+A row goes from `decided` to `rewarded` to `encoded` and is then removed. The step to `encoded`
+writes the report's bytes, erases the record that they were made from and charges the user's own
+ledger, all at once: so a report is made once, whatever crashes, and no second one of the same
+record can be.
+
+Raw records leave no trace in the files once they are erased: freed space is overwritten, and the
+journal is emptied with every report that is made. That a disk forgets is not promised.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue
+
+__all__ = ["Bill", "Budget", "Cost", "Pending", "Row"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS models (name BLOB PRIMARY KEY, data BLOB NOT NULL)
+    STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS decisions (id BLOB PRIMARY KEY, task BLOB NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('decided', 'rewarded', 'encoded', 'gone')),
+    version INTEGER, model BLOB, features BLOB, due REAL NOT NULL, reward REAL, report BLOB)
+    STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS decisions_by_model ON decisions (model);
+CREATE INDEX IF NOT EXISTS decisions_by_due ON decisions (task, due);
+CREATE TABLE IF NOT EXISTS chains (task BLOB PRIMARY KEY, length INTEGER NOT NULL,
+    head BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS charges (task BLOB PRIMARY KEY, epsilon REAL NOT NULL,
+    delta REAL NOT NULL, reports INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+"""
+_SETTINGS = ("journal_mode=WAL", "secure_delete=ON", "synchronous=FULL", "temp_store=MEMORY")
+_EMPTY = "PRAGMA wal_checkpoint(TRUNCATE)"
+_ERASE = "UPDATE decisions SET version = NULL, model = NULL, features = NULL, reward = NULL, "
+_ENCODE = _ERASE + "state = 'encoded', report = ? WHERE id = ?"
+_FORGET = _ERASE + "state = 'gone', report = NULL WHERE id = ?"
+_COLUMNS = "state, version, model, features, due, reward, report, data"
+
+
+class Cost(NamedTuple):
+    """What one report costs its user."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What all reports of one user may cost together: epsilons add up, and so do deltas.
+
+    Attributes:
+        epsilon: the most in all.
+        delta: the most in all.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        if not (self.epsilon >= 0 and 0 <= self.delta < 1):
+            raise InvalidValue(
+                f"the budget is epsilon {self.epsilon} and delta {self.delta}; give at least 0, "
+                "and a delta below 1"
+            )
+
+    def pays(self, cost: Cost) -> bool:
+        """Whether it suffices, but for rounding of the sum."""
+        return cost.epsilon <= self.epsilon * (1 + 1e-12) and cost.delta <= self.delta * (1 + 1e-12)
+
+
+Bill: TypeAlias = tuple[Cost, Budget]
+"""What a report costs, and what may be spent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One decision.
+
+    Attributes:
+        state: decided, rewarded, encoded, or gone where only the id is remembered.
+        version: of the model that chose.
+        model: its name in the store.
+        data: the model itself.
+        features: of the chosen arm, as bytes; erased once the report is made.
+        due: when the report is to be made.
+        reward: that came; erased likewise.
+        report: the bytes to send.
+    """
+
+    state: str
+    version: int | None
+    model: bytes | None
+    features: bytes | None
+    due: float
+    reward: float | None
+    report: bytes | None
+    data: bytes | None
+
+
+class Pending:
+    """A store, safe for threads, and for several processes that each open the same file."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Open or create it.
+
+        Args:
+            path: of a file that nobody but its owner can read; None keeps everything in memory,
+                for as long as the object lives.
+        """
+        if path is not None:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._lock, self._process = threading.Lock(), os.getpid()
+        name = ":memory:" if path is None else os.fspath(path)
+        self._base = sqlite3.connect(
+            name, timeout=10.0, isolation_level=None, check_same_thread=False
+        )
+        for setting in _SETTINGS:
+            self._base.execute(f"PRAGMA {setting}").fetchall()
+        with self._step() as base:
+            for statement in _SCHEMA.split(";")[:-1]:
+                base.execute(statement)
+        self._empty()
+
+    def close(self) -> None:
+        """Close the store; nothing is lost but what was kept in memory."""
+        with self._lock:
+            self._base.close()
+
+    def decided(
+        self,
+        id: bytes,
+        task: bytes,
+        *,
+        due: float,
+        version: int | None = None,
+        model: tuple[bytes, bytes] | None = None,
+        chain: tuple[int, bytes] | None = None,
+        features: bytes | None = None,
+    ) -> None:
+        """Begin a decision; one that is known already stays as it is.
+
+        Args:
+            id: of the decision.
+            task: whose decision it is.
+            due: when its report is to be made.
+            version: of the model that chose.
+            model: its name and its bytes.
+            chain: length and head of the chain that the model goes with.
+            features: of the chosen arm.
+
+        Raises:
+            Fenced: the device has seen a longer chain, or another one of this length.
+        """
+        with self._step() as base:
+            if chain is not None:
+                _follow(base, task, *chain)
+            if model is not None:
+                base.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", model)
+            base.execute(
+                "INSERT OR IGNORE INTO decisions VALUES (?, ?, 'decided', ?, ?, ?, ?, NULL, NULL)",
+                (id, task, version, model and model[0], features, due),
+            )
+
+    def rewarded(self, id: bytes, task: bytes, reward: float) -> bool:
+        """Note a reward; whether it counts: the first does, if it comes before the report is made.
+
+        Raises:
+            InvalidValue: there is no such decision.
+        """
+        with self._step() as base:
+            row = _row(base, id, task)
+            if row.state == "decided":
+                base.execute(
+                    "UPDATE decisions SET state = 'rewarded', reward = ? WHERE id = ?", (reward, id)
+                )
+            return row.state == "decided"
+
+    def row(self, id: bytes, task: bytes) -> Row:
+        """One decision.
+
+        Raises:
+            InvalidValue: there is no such decision.
+        """
+        with self._step() as base:
+            return _row(base, id, task)
+
+    def due(self, task: bytes, now: float) -> tuple[bytes, ...]:
+        """Decisions whose reports are to be made, or were made and have not arrived."""
+        with self._step() as base:
+            found = base.execute(
+                "SELECT id FROM decisions WHERE task = ? AND state <> 'gone' "
+                "AND (due <= ? OR state = 'encoded') ORDER BY due, id",
+                (task, now),
+            )
+            return tuple(one for (one,) in found)
+
+    def encoded(
+        self,
+        id: bytes,
+        task: bytes,
+        make: Callable[[Row], bytes],
+        *,
+        bill: Bill | None = None,
+    ) -> bytes:
+        """The report of a decision: made and paid for at the first call, and then the same.
+
+        Args:
+            id: of the decision.
+            task: whose decision it is.
+            make: makes the report from the row; called once, unless it raises.
+            bill: what the report costs its user, and what their budget is, if they have one.
+
+        Raises:
+            InvalidValue: there is no such decision.
+            BudgetExceeded: the budget does not pay for it; the record is erased unreported.
+        """
+        with self._step() as base:
+            row = _row(base, id, task)
+            if row.report is not None:
+                return row.report
+            refusal = bill and _charge(base, task, *bill)
+            if refusal is None:
+                report = make(row)
+                base.execute(_ENCODE, (report, id))
+            else:
+                base.execute("DELETE FROM decisions WHERE id = ?", (id,))
+            _sweep(base, row.model)
+        self._empty()
+        if refusal is not None:
+            raise refusal
+        return report
+
+    def gone(self, id: bytes, task: bytes, *, remember: bool = False) -> None:
+        """Remove a decision, or all of it but its id; one that is not there stays away."""
+        with self._step() as base:
+            found = base.execute(
+                "SELECT model, features FROM decisions WHERE id = ? AND task = ?", (id, task)
+            ).fetchone()
+            if found is None:
+                return
+            if remember:
+                base.execute(_FORGET, (id,))
+            else:
+                base.execute("DELETE FROM decisions WHERE id = ?", (id,))
+            _sweep(base, found[0])
+        if found[1] is not None:
+            self._empty()
+
+    def spent(self) -> Cost:
+        """What all reports of this store have cost its user."""
+        with self._step() as base:
+            return _spent(base)
+
+    def _empty(self) -> None:
+        """Empty the journal, where erased records would stay."""
+        with self._lock:
+            self._base.execute(_EMPTY).fetchall()
+
+    @contextmanager
+    def _step(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, alone: in this process by the lock, among processes by the file's."""
+        if os.getpid() != self._process:
+            raise InvalidValue("the store was opened by another process; open it in this one")
+        with self._lock:
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._base
+                self._base.execute("COMMIT")
+            finally:
+                if self._base.in_transaction:
+                    self._base.execute("ROLLBACK")
+
+
+def _row(base: sqlite3.Connection, id: bytes, task: bytes) -> Row:
+    found = base.execute(
+        f"SELECT {_COLUMNS} FROM decisions LEFT JOIN models ON name = model "
+        "WHERE id = ? AND task = ? AND state <> 'gone'",
+        (id, task),
+    ).fetchone()
+    if found is None:
+        raise InvalidValue(
+            f"no decision {id.hex()} is pending here; it was never made, or has been reported"
+        )
+    return Row(**dict(zip(_COLUMNS.split(", "), found, strict=True)))
+
+
+def _sweep(base: sqlite3.Connection, name: bytes | None) -> None:
+    """Drop a model that no decision needs any more."""
+    base.execute(
+        "DELETE FROM models WHERE name = ?1 "
+        "AND NOT EXISTS (SELECT 1 FROM decisions WHERE model = ?1)",
+        (name,),
+    )
+
+
+def _follow(base: sqlite3.Connection, task: bytes, length: int, head: bytes) -> None:
+    """Remember the longest chain, and refuse a shorter or another one."""
+    known = base.execute("SELECT length, head FROM chains WHERE task = ?", (task,)).fetchone()
+    if known is not None and (length < known[0] or (length == known[0] and head != known[1])):
+        raise Fenced(
+            f"the model goes with a chain of {length} lines and the device has seen {known[0]}; "
+            "the middle was rolled back, or tells devices different things"
+        )
+    if known is None or length > known[0]:
+        base.execute("INSERT OR REPLACE INTO chains VALUES (?, ?, ?)", (task, length, head))
+
+
+def _spent(base: sqlite3.Connection) -> Cost:
+    rows = base.execute("SELECT epsilon * reports, delta * reports FROM charges").fetchall()
+    return Cost(sum(row[0] for row in rows), sum(row[1] for row in rows))
+
+
+def _charge(
+    base: sqlite3.Connection, task: bytes, cost: Cost, budget: Budget
+) -> BudgetExceeded | None:
+    """Charge one report, or say why not."""
+    spent = _spent(base)
+    if not budget.pays(Cost(spent.epsilon + cost.epsilon, spent.delta + cost.delta)):
+        return BudgetExceeded(
+            f"epsilon {spent.epsilon:g} and delta {spent.delta:g} are spent, and a report costs "
+            f"{cost.epsilon:g} and {cost.delta:g}: more than the budget of {budget.epsilon:g} and "
+            f"{budget.delta:g}; no report was made"
+        )
+    base.execute(
+        "INSERT INTO charges VALUES (?, ?, ?, 1) "
+        "ON CONFLICT (task) DO UPDATE SET reports = reports + 1",
+        (task, *cost),
+    )
+    return None

@@ -1,0 +1,137 @@
+"""What a device does for a task: the light code, or that of the library in its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief_device.act import Ellipsoid, act, ellipsoid
+from kerchief_device.record import Moments, encode_loss
+from kerchief_wire.errors import InvalidValue
+from kerchief_wire.model import Model
+from kerchief_wire.noise import Floats
+from kerchief_wire.task import Answering, Optimist, Task
+
+__all__ = ["Answers", "Code", "Optimism", "code_for"]
+
+_MOST_DIM = 2**12
+
+
+class Code(Protocol):
+    """How arms are chosen, and how a visit becomes statistics."""
+
+    def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
+        """Which of the allowed rows to play."""
+
+    def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
+        """What each query of the task sums up, clipped to its public bounds.
+
+        Args:
+            model: that chose; None where a question was answered.
+            features: of the arm that was played.
+            reward: that it brought.
+        """
+
+
+class Optimism:
+    """The light code of an `Optimist`; what it reads of a model is kept until the next one."""
+
+    def __init__(self, program: Optimist) -> None:
+        """Take the program.
+
+        Raises:
+            InvalidValue: a number of it is outside its bounds.
+        """
+        _check_optimist(program)
+        self._program, self._moments = program, Moments(program)
+        self._read: tuple[Model, Ellipsoid] | None = None
+
+    def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
+        """The allowed row of the highest upper bound."""
+        return act(self._ellipsoid(model), rows, mask)
+
+    def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
+        """The moments of one visit."""
+        estimate = None
+        if self._program.linearized and model is not None:
+            estimate = self._ellipsoid(model).estimate
+        return (self._moments.statistic(estimate, features, reward),)
+
+    def _ellipsoid(self, model: Model) -> Ellipsoid:
+        read = self._read
+        if read is None or read[0] is not model:
+            self._read = read = model, ellipsoid(model, self._program.dim)
+        return read[1]
+
+
+class Answers:
+    """The light code of `Answering`."""
+
+    def __init__(self, program: Answering) -> None:
+        """Take the program.
+
+        Raises:
+            InvalidValue: it asks for an answer that is not known here.
+        """
+        fewest = {"loss": 1, "difference": 2}.get(program.answer)
+        if fewest is None or program.questions < fewest or not program.low < program.high:
+            raise InvalidValue(
+                f"the task asks {program.questions} questions for {program.answer[:20]!r} between "
+                f"{program.low} and {program.high}; known are loss, and difference of two"
+            )
+        self._program = program
+
+    def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
+        """Nothing is chosen here: the learner proposes."""
+        raise InvalidValue("the learner of this task proposes the action; call asked")
+
+    def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
+        """The clipped number."""
+        return (encode_loss(self._program, reward),)
+
+
+def code_for(task: Task) -> Code:
+    """The light code of a task.
+
+    Raises:
+        InvalidValue: its policy was not made light, or the report's length is not its own.
+    """
+    code: Code
+    match task.program:
+        case Optimist() as program:
+            code, size = Optimism(program), program.dim * (program.dim + 3) // 2
+        case Answering() as program:
+            code, size = Answers(program), 1
+        case _:
+            raise InvalidValue(
+                "the policy of this task was not made light; give code, as the library does"
+            )
+    if task.size != size or len(task.queries) != 1:
+        raise InvalidValue(
+            f"the task's reports have {task.size} numbers for {len(task.queries)} queries; its "
+            f"program makes {size} for one: make the task anew"
+        )
+    return code
+
+
+def _check_optimist(program: Optimist) -> None:
+    """Refuse numbers that sensitivities and bounds do not hold for: others wrote the task."""
+    above = (program.norm, program.balance, program.steepest)
+    ordered = program.low <= program.high and program.response_low <= program.response_high
+    real = (*above, program.low, program.high, program.response_low, program.response_high)
+    if not (
+        all(math.isfinite(one) and abs(one) <= 1e100 for one in (*real, program.offset))
+        and all(one >= 1e-100 for one in above)
+        and ordered
+        and program.largest_score >= 0
+        and 1 <= program.dim <= _MOST_DIM
+        and program.arms >= 1
+    ):
+        raise InvalidValue(
+            "a number of the task's program is outside its bounds; norm, balance and steepest "
+            "must be above 0, intervals in order, and all of them finite: make the task anew"
+        )

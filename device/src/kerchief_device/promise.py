@@ -1,0 +1,271 @@
+"""What a device checks itself before it adds noise: that its task promises no more than is kept.
+
+Where the device adds the noise (local trust), or its share of it (shuffle trust), the epsilon of
+that noise is recomputed here from the task's numbers alone, with sensitivities recomputed from the
+program. Bits in a shuffled sum need the library's accountant, and a program that is not made light
+has sensitivities that only the library knows: for these a device relies on the name of its task,
+which it must have from someone who checked it. Under the other trusts the device adds no noise.
+
+Theorems: `binomial.md`, `discrete_slack.md`, `laplace.md`, `shortlist.md`, `one_bit.md`,
+`queries.md` of the library. That a cohort's honest part tosses enough coins is checked by `Task`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kerchief_device.samplers import MAX_SCALE, UNITS
+from kerchief_wire.errors import InvalidValue
+from kerchief_wire.noise import (
+    KEEP_UNITS,
+    Bits,
+    Coins,
+    Noise,
+    OneBit,
+    Rounded,
+    Shortlist,
+    Statistic,
+)
+from kerchief_wire.task import Answering, Optimist, Program, Task
+
+__all__ = ["Checked", "check", "sensitivity", "taxicab"]
+
+_GUARD = 2.0**-40
+_MOST_BITS = 512
+_MOST_CANDIDATES = 2**16
+# What one device may be asked to toss for a report: a gigabit.
+_MOST_COINS = 2**30
+# Windows of the theorems, in scales: what lies beyond is charged as probability.
+_COINS_WINDOW, _GAUSSIAN_WINDOW = 10, 14
+_MOST_EPSILON = 700.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a device knows of the promise of its task.
+
+    Attributes:
+        recomputed: whether it recomputed epsilon; otherwise it relies on the name of the task.
+        epsilon: what the noise keeps at the promised delta, or what was promised.
+        delta: of one report or cohort; 0 where the noise is pure.
+    """
+
+    recomputed: bool
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cost:
+    """What noise costs: pure epsilon, and a Gaussian's precision with the slack of its coins."""
+
+    pure: float = 0.0
+    precision: float = 0.0
+    stretch: float = 0.0
+    shift: float = 0.0
+    tail: float = 0.0
+
+
+def check(task: Task) -> Checked:
+    """Recompute what a task's noise keeps.
+
+    Raises:
+        InvalidValue: the task promises more, adds no noise where it must, or asks for more than a
+            device can do.
+    """
+    for noise in task.noise:
+        _check_work(noise)
+        if task.trust in ("local", "shuffle") and isinstance(noise, Statistic):
+            raise InvalidValue(
+                f"under {task.trust} trust a report without noise would leave the device; use "
+                "another noise, or trust a curator and say so"
+            )
+    promise = task.promise
+    if task.trust not in ("local", "shuffle") or any(not _known(task, n) for n in task.noise):
+        return Checked(recomputed=False, epsilon=promise.epsilon, delta=promise.delta)
+    costs = [_cost(noise, task.program) for noise in task.noise]
+    kept = _epsilon(costs, promise.delta)
+    if not kept <= promise.epsilon * (1 + 1e-9):
+        raise InvalidValue(
+            f"the task promises epsilon {promise.epsilon:g} at delta {promise.delta:g}, but its "
+            f"noise keeps {kept:.6g} only; do not take part in it"
+        )
+    delta = promise.delta if any(cost.precision for cost in costs) else 0.0
+    return Checked(recomputed=True, epsilon=kept, delta=delta)
+
+
+def sensitivity(program: Program, stretch: float = 1.0) -> float:
+    """How far apart two visits' statistics can be, exactly, in the Euclidean norm.
+
+    Args:
+        program: what the device does.
+        stretch: how often the vector counts beside the matrix.
+
+    >>> sensitivity(Answering(low=0.0, high=2.0, questions=1, answer="loss"))
+    2.0
+    """
+    if isinstance(program, Answering):
+        return program.high - program.low
+    assert isinstance(program, Optimist)
+    low, high = program.response_low - program.offset, program.response_high - program.offset
+    scale = program.balance * program.norm
+    reward = stretch * max(abs(low), abs(high)) / scale
+    unit = (2 + reward**2) / math.sqrt(2) if reward**2 <= 2 else 2 * reward
+    if program.weighted:
+        unit = max(unit, math.sqrt(1 + 4 * reward**2))
+    return program.norm * scale * unit
+
+
+def taxicab(program: Program) -> float:
+    """A bound on the same in the sum of absolute values."""
+    if not isinstance(program, Optimist):
+        return sensitivity(program)
+    size = program.dim * (program.dim + 1) // 2
+    return min(
+        math.sqrt(size + program.dim / stretch**2) * sensitivity(program, stretch)
+        for stretch in (2 ** (power / 8) for power in range(-32, 33))
+    )
+
+
+def _known(task: Task, noise: Noise) -> bool:
+    """Whether the device can price a noise by itself."""
+    if isinstance(noise, Rounded | Coins):
+        return isinstance(task.program, Optimist | Answering)
+    return not isinstance(noise, Bits)
+
+
+def _cost(noise: Noise, program: Program) -> _Cost:
+    match noise:
+        case Coins():
+            return _coins(noise, sensitivity(program))
+        case Rounded(law="gaussian"):
+            return _gaussian(noise, sensitivity(program))
+        case Rounded():
+            steps = math.ldexp(taxicab(program), noise.grid_bits) + noise.size
+            return _Cost(pure=steps * (1 + _GUARD) / noise.scale * (1 + _GUARD / 16))
+        case Shortlist():
+            odds = noise.units / (UNITS - noise.units) * (noise.candidates / noise.listed - 1)
+            return _Cost(pure=abs(math.log(odds)) + _GUARD / 16)
+        case OneBit():
+            return _Cost(pure=2 * math.atanh(2 * noise.bias / UNITS) * (1 + _GUARD / 16))
+    raise AssertionError(f"{noise.kind} has no price here")
+
+
+def _coins(noise: Coins, distance: float) -> _Cost:
+    """Coins beside a Gaussian of the same deviation; infinite where they are too few to compare."""
+    n, half = noise.size, 2 * noise.scale**2
+    steps = (math.ldexp(distance, noise.step_bits) + math.sqrt(n)) * (1 + _GUARD)
+    window = _COINS_WINDOW * noise.scale + math.floor(steps)
+    if window >= half:
+        return _Cost(precision=math.inf)
+    place = (2 * window - 1) / (2 * half + 1)
+    up = (2 * window - 1) / (half * (2 * half + 1))
+    steepest = max(up, 2 / 3 * place**3 / (1 - place**2))
+    discrete = _discrete(noise.scale, n)
+    return _Cost(
+        precision=(steps / noise.scale) ** 2,
+        stretch=n * window**2 / (half * (2 * half + 1)) + discrete.stretch,
+        shift=math.sqrt(n) * steps * steepest + discrete.shift,
+        tail=n * 4.0 * math.exp(-(_COINS_WINDOW**2) / 2) + discrete.tail,
+    )
+
+
+def _gaussian(noise: Rounded, distance: float) -> _Cost:
+    steps = math.ldexp(distance * (1 + _GUARD), noise.grid_bits) + math.sqrt(noise.size)
+    discrete = _discrete(noise.scale, noise.size)
+    return _Cost(
+        precision=(steps * (1 + 2.0**-50) / noise.scale) ** 2,
+        stretch=discrete.stretch,
+        shift=discrete.shift,
+        tail=discrete.tail,
+    )
+
+
+def _discrete(scale: int, n: int) -> _Cost:
+    """What a discrete Gaussian costs beyond the continuous one that it stands for."""
+    unit = n / (24.0 * scale**2)
+    normalizer = 3.0 * math.exp(-2.0 * (math.pi * scale) ** 2)
+    return _Cost(
+        stretch=unit,
+        shift=(_GAUSSIAN_WINDOW**2 + 1) * unit + n * normalizer,
+        tail=2.0 * n * _phi(-float(_GAUSSIAN_WINDOW)),
+    )
+
+
+def _epsilon(costs: list[_Cost], delta: float) -> float:
+    """The least epsilon that all costs together keep at a delta, by bisection."""
+    pure = math.fsum(cost.pure for cost in costs)
+    if not any(cost.precision for cost in costs):
+        return pure
+    # The bound falls and, far out, rises again with its tail: so it is searched from below.
+    low, high = 0.0, 2.0**-30
+    while not _delta(costs, high) <= delta:
+        low, high = high, 1.25 * high
+        if high > _MOST_EPSILON:
+            return math.inf
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _delta(costs, middle) <= delta else (middle, high)
+    return pure + high
+
+
+def _delta(costs: list[_Cost], epsilon: float) -> float:
+    """The theorems' bound on delta, for the part of the costs that is not pure."""
+    spread = math.sqrt(math.fsum(cost.precision for cost in costs))
+    if not math.isfinite(spread):
+        return 1.0
+    stretch = math.exp(min(math.fsum(cost.stretch for cost in costs), _MOST_EPSILON))
+    rest = epsilon - math.fsum(cost.shift for cost in costs)
+    body = _phi(spread / 2 - rest / spread) - math.exp(rest) * _phi(-spread / 2 - rest / spread)
+    tail = math.fsum(cost.tail for cost in costs)
+    return stretch * (body + math.exp(epsilon) * tail)
+
+
+def _phi(score: float) -> float:
+    return math.erfc(-score / math.sqrt(2)) / 2
+
+
+def _check_work(noise: Noise) -> None:
+    """Refuse what no device should be asked to do: others wrote the task."""
+    match noise:
+        case Rounded():
+            _whole("scale", noise.scale, 1, MAX_SCALE)
+            _whole("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+        case Statistic():
+            _whole("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+        case Coins():
+            _whole("scale", noise.scale, 1, MAX_SCALE)
+            _whole("step_bits", noise.step_bits, -_MOST_BITS, _MOST_BITS)
+            _whole("coins", max(noise.coins) * noise.size, 0, _MOST_COINS)
+        case Bits():
+            _whole("bits", noise.bits * noise.size, 1, _MOST_COINS // 64)
+            _whole("keep", min(noise.keep), 0, KEEP_UNITS - 1)
+            _whole("keep", max(noise.keep), 0, KEEP_UNITS - 1)
+            _positive("bound", noise.bound)
+        case Shortlist():
+            _whole("candidates", noise.candidates, 2, _MOST_CANDIDATES)
+            _whole("listed", noise.listed, 1, noise.candidates - 1)
+            _whole("units", noise.units, 1, UNITS - 1)
+            _whole("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            _positive("radius", noise.radius)
+            _positive("factor", noise.factor)
+        case OneBit():
+            _whole("bias", noise.bias, 1, UNITS // 2 - 1)
+            _positive("radius", noise.radius)
+
+
+def _whole(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidValue(
+            f"{name} of the task's noise is {value}; a device takes {low} to {high}: make the "
+            "task anew"
+        )
+
+
+def _positive(name: str, value: float) -> None:
+    if not 1e-100 <= value <= 1e100:
+        raise InvalidValue(
+            f"{name} of the task's noise is {value:g}; a device takes 1e-100 to 1e100: make the "
+            "task anew"
+        )

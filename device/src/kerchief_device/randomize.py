@@ -1,0 +1,194 @@
+"""From a statistic to the whole numbers that leave the device, with exactly the noise of its task.
+
+Each kind is the exact twin of a mechanism of the library and draws the same bytes in the same
+order. Whatever the statistic is, the numbers lie within the task's public bounds.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from kerchief_device.samplers import (
+    UNITS,
+    Randomness,
+    below,
+    drawn,
+    sample_discrete_gaussian,
+    sample_discrete_laplace,
+    word,
+    words,
+)
+from kerchief_wire.errors import InvalidValue
+from kerchief_wire.noise import (
+    KEEP_UNITS,
+    Bits,
+    Bounds,
+    Coins,
+    Floats,
+    Noise,
+    OneBit,
+    Rounded,
+    Shortlist,
+    Statistic,
+    Wholes,
+)
+
+__all__ = ["heads", "randomize"]
+
+_HALF = UNITS // 2
+# The chance (1 ± keep)/2 of a bit, in units of 2**-32, is this often (units ± keep units).
+_WORDS_A_UNIT = UNITS // (2 * KEEP_UNITS)
+# No number of a report is so large, and no sum with noise overflows.
+_FAR = 2.0**62
+_LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplace}
+
+
+def randomize(noise: Noise, statistic: Any, label: int, source: Randomness) -> Wholes:
+    """The numbers to report.
+
+    Args:
+        noise: of one query.
+        statistic: float64, as many finite numbers as the noise has.
+        label: of the cohort, for noise that depends on it.
+        source: of random bytes; the operating system's, but in tests.
+
+    Raises:
+        InvalidValue: the statistic is something else.
+
+    >>> noise = Statistic(grid_bits=2, middle=(0, 0), reach=4)
+    >>> randomize(noise, np.array([0.3, 7.0]), 0, bytes).tolist()
+    [1, 4]
+    """
+    known = isinstance(statistic, np.ndarray) and statistic.dtype == np.float64
+    if not known or statistic.shape != (noise.size,) or not np.isfinite(statistic).all():
+        raise InvalidValue(
+            f"the statistic is no {noise.size} finite numbers in float64; encode the record again"
+        )
+    match noise:
+        case Statistic():
+            return _on_grid(noise, statistic)
+        case Rounded():
+            return _rounded(noise, statistic, source)
+        case Coins():
+            return _coins(noise, statistic, label, source)
+        case Bits():
+            return _bits(noise, statistic, label, source)
+        case Shortlist():
+            return _shortlist(noise, statistic, source)
+        case OneBit():
+            return _one_bit(noise, statistic, source)
+
+
+def heads(coins: int, size: int, source: Randomness) -> Wholes:
+    """Toss that many fair coins for each of `size` numbers, and count the heads.
+
+    >>> heads(3, 2, lambda count: bytes([255] * count)).tolist()
+    [3, 3]
+    """
+    width = -(-coins // 8)
+    data = np.frombuffer(drawn(width * size, source), np.uint8).reshape(size, width)
+    counted: Wholes = np.bitwise_count(data).sum(1, dtype=np.uint32).astype(np.int64)
+    if coins % 8:
+        counted -= np.bitwise_count(data[:, -1] >> np.uint8(coins % 8))
+    return counted
+
+
+def _on_grid(noise: Statistic | Rounded, statistic: Floats) -> Wholes:
+    """The statistic to the nearest whole step, ties to even, not farther than statistics go."""
+    low, high = _box(noise)
+    far = math.ldexp(_FAR, -noise.grid_bits)
+    steps = np.rint(np.ldexp(np.clip(statistic, -far, far), noise.grid_bits))
+    return np.clip(steps.astype(np.int64), low, high)
+
+
+def _rounded(noise: Rounded, statistic: Floats, source: Randomness) -> Wholes:
+    bounds = _bounds(noise, 0)
+    steps = _on_grid(noise, statistic)
+    total = steps + _LAWS[noise.law](noise.scale, noise.size, randomness=source)
+    return np.clip(total, bounds.low, bounds.high)
+
+
+def _coins(noise: Coins, statistic: Floats, label: int, source: Randomness) -> Wholes:
+    """Own coins first, then up or down to a level at random, right on average to 2**-53."""
+    coins = noise.coins[label]
+    own = heads(coins, noise.size, source)
+    random = np.frombuffer(drawn(8 * noise.size, source), "<u8")
+    # Below 1, in units of 2**-53: exact, and so is its sum with the fraction of a level.
+    up = (random >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    far = math.ldexp(noise.levels, -noise.step_bits)
+    level = np.ldexp(np.clip(statistic, -far, far), noise.step_bits)
+    low = np.floor(level)
+    near = (low + (level - low > up)).astype(np.int64)
+    return 2 * (near + own) - coins
+
+
+def _bits(noise: Bits, statistic: Floats, label: int, source: Randomness) -> Wholes:
+    """How many bits are ones on average, the fraction of a one as a coin; then bit by bit."""
+    clipped = np.clip(statistic / noise.bound, -1, 1)
+    steps = np.rint(noise.bits * (1 + clipped) / 2 * UNITS).astype(np.int64)
+    ones, fraction = np.divmod(steps, UNITS)
+    ones = ones + (words(noise.size, source) < fraction)
+    coded = np.arange(noise.bits) < ones[:, None]
+    keep = noise.keep[label]
+    chances = np.where(coded, KEEP_UNITS + keep, KEEP_UNITS - keep) * _WORDS_A_UNIT
+    random = words(noise.size * noise.bits, source).reshape(coded.shape)
+    counted: Wholes = (random < chances).sum(1, dtype=np.int64)
+    return counted
+
+
+def _shortlist(noise: Shortlist, statistic: Floats, source: Randomness) -> Wholes:
+    """Draw candidates, rank them, toss an exact coin, choose exactly evenly, and write on the grid.
+
+    Candidates are cut before they are ranked, so that the cut cannot tell how they ranked.
+    """
+    center, others = _center(noise), noise.candidates - noise.listed
+    far = noise.farthest
+    drawn_now = np.clip(_candidates(noise.candidates, noise.size + 1, source), -far, far)
+    ranked = np.argpartition(drawn_now @ _unit(statistic, center, noise.radius), others)
+    if word(source) < noise.units:
+        place = others + below(noise.listed, source)
+    else:
+        place = below(others, source)
+    report = center + noise.factor * drawn_now[ranked[place], :-1]
+    return np.rint(np.ldexp(report, noise.grid_bits)).astype(np.int64)
+
+
+def _candidates(count: int, size: int, source: Randomness) -> Floats:
+    """Independent normal vectors, which may be known to anyone: a fast generator is enough."""
+    seed = int.from_bytes(drawn(16, source), "little")
+    return np.random.default_rng(seed).standard_normal((count, size))
+
+
+def _unit(statistic: Floats, center: Floats, radius: float) -> Floats:
+    """The unit vector of one more dimension that stands for a vector in the ball."""
+    with np.errstate(over="ignore"):
+        centred = np.clip((statistic - center) / radius, -1e150, 1e150)
+    unit = centred / max(1.0, math.sqrt(float(centred @ centred)))
+    return np.append(unit, math.sqrt(max(0.0, 1 - float(unit @ unit))))
+
+
+def _one_bit(noise: OneBit, statistic: Floats, source: Randomness) -> Wholes:
+    place = min(1.0, max(-1.0, (float(statistic[0]) - noise.center) / noise.radius))
+    # Rounded towards one half, so that no chance is more extreme than `bias` says.
+    chance = _HALF + math.trunc(noise.bias * place)
+    return np.array([word(source) < chance], np.int64)
+
+
+@functools.lru_cache(maxsize=256)
+def _bounds(noise: Noise, label: int) -> Bounds:
+    return noise.bounds(label)
+
+
+@functools.lru_cache(maxsize=256)
+def _box(noise: Statistic | Rounded) -> tuple[Wholes, Wholes]:
+    middle = np.array(noise.middle, np.int64)
+    return middle - noise.reach, middle + noise.reach
+
+
+@functools.lru_cache(maxsize=256)
+def _center(noise: Shortlist) -> Floats:
+    return np.array(noise.center)

@@ -1,0 +1,155 @@
+"""What a device knows of a visit, as the statistic that its report is about.
+
+Sums over coordinates go from left to right in plain loops, so that every language and every
+machine gets the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief_wire.errors import InvalidValue
+from kerchief_wire.noise import Floats
+from kerchief_wire.task import Answering, Optimist
+
+__all__ = ["LINKS", "Moments", "answer", "encode_loss"]
+
+# Entries above about the root of the largest float are cut to it first, so no square overflows.
+_LIMIT = 2.0**508
+
+
+def _logistic(score: float) -> float:
+    if score < 0:
+        grown = math.exp(score)
+        return grown / (1 + grown)
+    return 1 / (1 + math.exp(-score))
+
+
+def _normal(score: float) -> float:
+    return math.erfc(-score / math.sqrt(2)) / 2
+
+
+def _exp(score: float) -> float:
+    return math.exp(score) if score < 709 else math.inf
+
+
+def _density(score: float) -> float:
+    return math.exp(-score * score / 2) / math.sqrt(2 * math.pi)
+
+
+LINKS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
+    "linear": (lambda score: score, lambda score: 1.0),
+    "logistic": (_logistic, lambda score: _logistic(score) * _logistic(-score)),
+    "probit": (_normal, _density),
+    "poisson": (_exp, _exp),
+}
+"""How a score becomes an expected reward, and the slope of that, by the link's name."""
+
+
+class Moments:
+    """A regression's matrix and vector for one visit, as one flat isometric vector.
+
+    >>> program = Optimist(dim=2, arms=3, norm=1.0, low=0.0, high=1.0, link="linear",
+    ...     linearized=False, largest_score=1.0, steepest=1.0, response_low=0.0, response_high=1.0,
+    ...     offset=0.5, balance=1.0, weighted=False)
+    >>> Moments(program).statistic(None, np.array([1.0, 0.0]), 1.0).tolist()
+    [1.0, 0.0, 0.0, 0.5, 0.0]
+    """
+
+    def __init__(self, program: Optimist) -> None:
+        """Lay out the flat form.
+
+        Raises:
+            InvalidValue: the program's link is not known here.
+        """
+        if program.link not in LINKS:
+            raise InvalidValue(f"link is {program.link[:40]!r}; known are {', '.join(LINKS)}")
+        self._program = program
+        self._mean, self._slope = LINKS[program.link]
+        self._rows, self._columns = np.triu_indices(program.dim)
+        self._weights = np.where(self._rows == self._columns, 1.0, math.sqrt(2.0))
+
+    def statistic(self, estimate: Floats | None, features: Floats, reward: float) -> Floats:
+        """The statistic of a visit, within public bounds whatever is given.
+
+        Args:
+            estimate: that was posted when the arm was chosen; only rewards that are linearized
+                need it.
+            features: of the arm that was chosen.
+            reward: that it brought.
+        """
+        response, weight = reward, 1.0
+        if self._program.linearized:
+            assert estimate is not None
+            response, weight = self._linearized(estimate, features, reward)
+        return self.encode(features, response, weight)
+
+    def encode(self, features: Floats, response: float, weight: float) -> Floats:
+        """Clip all three, then write the pair as one vector whose norm is the pair's norm."""
+        program = self._program
+        x = _into_ball(features, program.norm)
+        y = _within(response, program.response_low, program.response_high) - program.offset
+        scale = program.balance * (_within(weight, 0.0, 1.0) if program.weighted else 1.0)
+        matrix = (scale * x)[self._rows] * x[self._columns] * self._weights
+        return np.concatenate([matrix, y * x])
+
+    def _linearized(self, estimate: Floats, x: Floats, reward: float) -> tuple[float, float]:
+        """Response and weight of a reward, around the score at the posted estimate."""
+        most = self._program.largest_score
+        score = min(max(_inner(x.tolist(), estimate.tolist()), -most), most)
+        slope = self._slope(score)
+        return reward - self._mean(score) + slope * score, slope / self._program.steepest
+
+
+def answer(program: Answering, losses: Sequence[float] | NDArray[np.generic]) -> float:
+    """The one number to report, from the loss of each question.
+
+    Raises:
+        InvalidValue: there are more or fewer losses than questions, or one is not finite.
+
+    >>> program = Answering(low=-1.0, high=1.0, questions=2, answer="difference")
+    >>> answer(program, [0.75, 0.5])
+    0.25
+    """
+    numbers = [float(one) for one in losses]
+    if len(numbers) != program.questions or not all(map(math.isfinite, numbers)):
+        raise InvalidValue(
+            f"there are {len(numbers)} losses; give a finite one for each of the "
+            f"{program.questions} questions"
+        )
+    if program.answer == "difference":
+        return numbers[0] - numbers[1]
+    return numbers[0]
+
+
+def encode_loss(program: Answering, number: float) -> Floats:
+    """Clip the number, always.
+
+    >>> encode_loss(Answering(low=0.0, high=1.0, questions=1, answer="loss"), 7.0).tolist()
+    [1.0]
+    """
+    return np.array([_within(number, program.low, program.high)])
+
+
+def _within(value: float, low: float, high: float) -> float:
+    """A number clipped to an interval; what is not finite counts as 0."""
+    return min(max(value if math.isfinite(value) else 0.0, low), high)
+
+
+def _into_ball(features: Floats, norm: float) -> Floats:
+    """Scale a vector into a ball; what is not finite counts as 0."""
+    x = [_within(one, -_LIMIT, _LIMIT) for one in features.tolist()]
+    length = math.sqrt(_inner(x, x))
+    factor = norm / length if length > norm else 1.0
+    return np.array([one * factor for one in x])
+
+
+def _inner(one: list[float], other: list[float]) -> float:
+    total = 0.0
+    for left, right in zip(one, other, strict=True):
+        total += left * right
+    return total

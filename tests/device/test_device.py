@@ -1,0 +1,376 @@
+"""The device: decisions, rewards in any order, one report for each, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.device.helpers import (
+    ANSWERING,
+    COINS,
+    GRID,
+    NEEDS,
+    ONE_BIT,
+    OPTIMIST,
+    ROWS,
+    asking,
+    model,
+    status,
+    task,
+)
+from tests.vectors.bytes_of import Bytes
+
+from kerchief_device import Budget, Device, Pending
+from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, Refused
+from kerchief_wire.model import Model, Numbers
+from kerchief_wire.noise import Floats, OneBit
+from kerchief_wire.report import Report
+from kerchief_wire.task import Library, Reward, Task
+
+TASK = task()
+SLOW = task(reward=Reward(window_s=100, jitter_s=50, default=0.0))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def numbers(device: Device, data: bytes) -> list[float]:
+    found = Report.read(data, device.task, epoch=3).numbers
+    return [float(one) for one in np.ldexp(found.astype(np.float64), -GRID.grid_bits)]
+
+
+def test_a_whole_round() -> None:
+    device = Device(TASK)
+    decision = device.decide(model(TASK), ROWS)
+    assert decision.arm == 2
+    assert len(bytes.fromhex(decision.id)) == 16
+    assert device.reward(decision.id, 1.0)
+    assert device.due() == (decision.id,)
+    data = device.report(decision.id, status(TASK))
+    x, y = 0.6, 0.8
+    wanted = [x * x, x * y * 2**0.5, y * y, 0.5 * x, 0.5 * y]
+    assert numbers(device, data) == pytest.approx(wanted, abs=2**-20)
+    assert bytes.fromhex(decision.id) not in data
+    device.arrived(decision.id)
+    assert device.due() == ()
+
+
+def test_rewards_in_any_order_go_to_their_own_decisions() -> None:
+    device = Device(TASK)
+    first = device.decide(model(TASK), ROWS[:1])
+    second = device.decide(model(TASK), ROWS[1:2])
+    device.reward(second.id, 1.0)
+    device.reward(first.id, 0.25)
+    device.reward(first.id, 1.0)
+    assert numbers(device, device.report(first.id, status(TASK)))[3] == pytest.approx(-0.125)
+    assert numbers(device, device.report(second.id, status(TASK)))[4] == pytest.approx(0.125)
+
+
+def test_a_missing_reward_is_the_default() -> None:
+    quiet = task(reward=Reward(window_s=0, jitter_s=0, default=0.75))
+    device = Device(quiet)
+    decision = device.decide(model(quiet), ROWS[:1])
+    data = device.report(decision.id, status(quiet))
+    assert numbers(device, data)[3] == pytest.approx(0.5 * 0.25)
+    assert not device.reward(decision.id, 0.0), "too late"
+    assert device.report(decision.id, status(quiet)) == data
+
+
+def test_a_report_waits_for_its_time_reward_or_not() -> None:
+    clock = Clock()
+    device = Device(SLOW, clock=clock, source=Bytes("j"))
+    ids = [device.decide(model(SLOW), ROWS).id for _ in range(20)]
+    device.reward(ids[0], 1.0)
+    with pytest.raises(InvalidValue, match="is due in 1"):
+        device.report(ids[0], status(SLOW))
+    assert device.due() == device.due(1099.9) == ()
+    some = device.due(1125.0)
+    assert 0 < len(some) < 20, "the delay differs"
+    assert set(device.due(1150.0)) == set(ids)
+    clock.now = 1150.0
+    assert len(device.report(ids[0], status(SLOW))) == len(device.report(ids[1], status(SLOW)))
+    assert device.report(device.decide(model(SLOW), ROWS).id, status(SLOW), early=True)
+
+
+def test_a_report_is_made_once(tmp_path: Path) -> None:
+    shuffled = task(COINS, trust="shuffle", needs=NEEDS)
+    device = Device(shuffled, pending=Pending(tmp_path / "d.db"))
+    decision = device.decide(model(shuffled), ROWS)
+    data = device.report(decision.id, status(shuffled))
+    again = Device(shuffled, pending=Pending(tmp_path / "d.db"))
+    assert again.report(decision.id, status(shuffled, label=1)) == data
+    assert again.report(decision.id, status(shuffled, state="closed")) == data
+    device.refused(decision.id)
+    for one in (device, again):
+        with pytest.raises(InvalidValue, match="no decision"):
+            one.report(decision.id, status(shuffled))
+
+
+def test_labels_decide_the_coins() -> None:
+    shuffled = task(COINS, trust="shuffle", needs=NEEDS)
+    device = Device(shuffled)
+    for label in (0, 1):
+        decision = device.decide(model(shuffled), ROWS)
+        data = device.report(decision.id, status(shuffled, label=label))
+        assert Report.read(data, shuffled, epoch=3).label == label
+    with pytest.raises(InvalidValue, match="label 2"):
+        device.report(device.decide(model(shuffled), ROWS).id, status(shuffled, label=2))
+
+
+def test_a_closed_task_takes_nothing_and_the_record_can_be_thrown_away() -> None:
+    device = Device(TASK)
+    decision = device.decide(model(TASK), ROWS)
+    with pytest.raises(Refused, match="takes no reports") as fault:
+        device.report(decision.id, status(TASK, state="closed"))
+    assert fault.value.word == "over"
+    assert device.due() == (decision.id,)
+    device.refused(decision.id)
+    assert device.due() == ()
+
+
+def test_arms_may_have_names_and_be_fewer() -> None:
+    device = Device(TASK)
+    named = {"red": [0.0, 0.1], "blue": [0.9, 0.0]}
+    assert device.decide(model(TASK), named).arm == "blue"
+    assert device.decide(model(TASK), named, allowed=[True, False]).arm == "red"
+    assert device.decide(model(TASK), ROWS[:1].tolist()).arm == 0
+    assert device.decide(model(TASK), ROWS.astype(np.float32)).arm == 2
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [
+        (ROWS[:, :1], "3 arms of 1 features; the task takes up to 4 arms of 2"),
+        (np.zeros((5, 2)), "5 arms of 2 features"),
+        (np.array([[0.0, 1.5]]), "length 1.5; it must be at most 1: scale"),
+        (np.array([[0.8, 0.8]]), "length 1.13137; it must be at most 1: scale"),
+        (np.array([[0.0, 1e300]]), "length 1e\\+300"),
+        (np.array([[0.0, np.nan]]), "length nan"),
+        (np.array([[0.0, -np.inf]]), "length inf"),
+        (np.zeros((0, 2)), "one row of numbers for each arm"),
+        (np.zeros(2), "one row of numbers for each arm"),
+        ([[0.0], [0.0, 0.0]], "one row of numbers for each arm"),
+        ([["0", "1"]], "one row of numbers for each arm"),
+        ({}, "one row of numbers for each arm"),
+    ],
+)
+def test_features_out_of_bounds_are_refused(features: Any, words: str) -> None:
+    device = Device(TASK)
+    with pytest.raises(InvalidValue, match=words):
+        device.decide(model(TASK), features)
+    assert device.due() == ()
+
+
+@pytest.mark.parametrize("allowed", [[True], [1, 1, 1], [False] * 3, "abc"])
+def test_masks_out_of_bounds_are_refused(allowed: Any) -> None:
+    with pytest.raises(InvalidValue, match="give 3 booleans"):
+        Device(TASK).decide(model(TASK), ROWS, allowed)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, np.nan, np.inf, "1", None, True, [1.0]])
+def test_rewards_out_of_bounds_are_refused(value: Any) -> None:
+    device = Device(TASK)
+    decision = device.decide(model(TASK), ROWS)
+    with pytest.raises(InvalidValue, match=r"it must be a number, 0\.0 to 1\.0"):
+        device.reward(decision.id, value)
+    assert device.reward(decision.id, np.float32(0.5))
+
+
+@pytest.mark.parametrize("id", ["", "zz" * 16, "00" * 15, "00" * 16, 7])
+def test_unknown_ids_are_refused(id: Any) -> None:
+    device = Device(TASK)
+    for step in (lambda: device.reward(id, 1.0), lambda: device.report(id, status(TASK))):
+        with pytest.raises(InvalidValue, match=r"the id is|no decision"):
+            step()
+
+
+def test_models_of_another_task_or_of_a_shorter_chain_are_refused() -> None:
+    device = Device(TASK)
+    with pytest.raises(InvalidValue, match="read that one's billboard"):
+        device.decide(model(SLOW), ROWS)
+    long = model(TASK, length=7)
+    device.decide(long, ROWS)
+    for other in (model(TASK, length=6), model(TASK, length=7, head=b"x" * 32)):
+        with pytest.raises(Fenced, match="the device has seen 7"):
+            device.decide(other, ROWS)
+    device.decide(long, ROWS)
+    device.decide(model(TASK, length=8), ROWS)
+    with pytest.raises(Fenced):
+        device.decide(long, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("estimate", np.zeros(3, np.float32)),
+        ("estimate", np.array([0, np.nan], np.float32)),
+        ("inverse", np.zeros(4, np.float32)),
+        ("width", np.array(np.inf, np.float32)),
+        ("width", np.array(1, np.int32)),
+        ("width", None),
+    ],
+)
+def test_models_out_of_bounds_are_refused(name: str, array: NDArray[Any] | None) -> None:
+    given = model(TASK)
+    arrays = dict(given.arrays)
+    if array is None:
+        del arrays[name]
+    else:
+        arrays[name] = Numbers.of(array)
+    with pytest.raises(InvalidValue, match=f"the model's {name}"):
+        Device(TASK).decide(dataclasses.replace(given, arrays=arrays), ROWS)
+
+
+def test_a_linearized_reward_remembers_the_model_that_chose(tmp_path: Path) -> None:
+    curved = task(
+        program=dataclasses.replace(OPTIMIST, link="logistic", linearized=True, weighted=True)
+    )
+    device = Device(curved, pending=Pending(tmp_path / "d.db"))
+    decision = device.decide(model(curved), ROWS[:1])
+    other = dataclasses.replace(
+        model(curved, version=1),
+        arrays={**model(curved).arrays, "estimate": Numbers.of(np.zeros(2, np.float32))},
+    )
+    later = device.decide(other, ROWS[:1])
+    device.reward(decision.id, 1.0)
+    device.reward(later.id, 1.0)
+    device = Device(curved, pending=Pending(tmp_path / "d.db"))
+    (first, second) = (
+        numbers(device, device.report(one.id, status(curved)))[0] for one in (decision, later)
+    )
+    mean = 1 / (1 + np.exp(-0.5))
+    assert first == pytest.approx(0.25 * mean * (1 - mean), abs=1e-5)
+    assert second == pytest.approx(0.25 * 0.25, abs=1e-5)
+
+
+def test_a_budget_is_charged_with_the_report() -> None:
+    local = asking()
+    device = Device(local, budget=Budget(epsilon=2.0))
+    ids = [device.asked(bytes([n]) * 16) for n in range(3)]
+    for id in ids[:2]:
+        assert device.report(id, status(local)) == device.report(id, status(local))
+    with pytest.raises(BudgetExceeded, match="no report was made"):
+        device.report(ids[2], status(local))
+    assert device.spent() == (2.0, 0.0)
+    with pytest.raises(InvalidValue, match="no decision"):
+        device.report(ids[2], status(local))
+
+
+def test_a_budget_is_for_local_trust() -> None:
+    with pytest.raises(InvalidValue, match="leave the budget out"):
+        Device(TASK, budget=Budget(epsilon=1.0))
+
+
+def test_a_question_is_answered_once() -> None:
+    local = asking()
+    device = Device(local)
+    question = bytes(range(16))
+    id = device.asked(question)
+    assert device.asked(question) == id
+    assert device.reward(id, [0.25])
+    data = device.report(id, status(local))
+    assert Report.read(data, local, epoch=3).id == question
+    device.arrived(id)
+    device.asked(question)
+    for step in (lambda: device.report(id, status(local)), lambda: device.reward(id, [0.5])):
+        with pytest.raises(InvalidValue, match="no decision"):
+            step()
+
+
+def test_answers_follow_the_losses() -> None:
+    certain = OneBit(bias=2**31 - 1, center=0.0, radius=1.0, low=-1.0, high=1.0)
+    slope = dataclasses.replace(ANSWERING, low=-1.0, questions=2, answer="difference")
+    local = task(certain, trust="local", program=slope, epsilon=50.0)
+    device = Device(local)
+    for losses, bit in (([3.0, 2.0], 1), ([2.0, 3.0], 0)):
+        id = device.asked(bytes([bit]) * 16)
+        device.reward(id, losses)
+        assert Report.read(device.report(id, status(local)), local, epoch=3).numbers == [bit]
+    id = device.asked(b"q" * 16)
+    for wrong in ([1.0], [1.0, np.nan], 1.0):
+        with pytest.raises(InvalidValue, match="each of the 2 questions"):
+            device.reward(id, wrong)
+
+
+def test_questions_and_decisions_are_not_mixed_up() -> None:
+    with pytest.raises(InvalidValue, match="only a task that asks"):
+        Device(TASK).asked(bytes(16))
+    local = asking()
+    with pytest.raises(InvalidValue, match="call asked"):
+        Device(local).decide(model(local), ROWS)
+    with pytest.raises(InvalidValue, match="16 bytes"):
+        Device(local).asked(b"short")
+
+
+class Plugged:
+    """Code of a policy that was not made light."""
+
+    def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
+        return int(np.flatnonzero(mask)[-1])
+
+    def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
+        assert model is not None
+        return (np.array([*features, reward, model.version, 0.0]),)
+
+
+def test_other_policies_plug_in_their_code() -> None:
+    whole = task(program=Library())
+    with pytest.raises(InvalidValue, match="was not made light; give code"):
+        Device(whole)
+    device = Device(whole, code=Plugged())
+    decision = device.decide(model(whole, version=1), ROWS * 2, allowed=[True, True, False])
+    assert decision.arm == 1
+    device.reward(decision.id, 0.5)
+    found = numbers(device, device.report(decision.id, status(whole)))
+    assert found == pytest.approx([0.0, 0.5, 0.5, 1.0, 0.0])
+    with pytest.raises(InvalidValue, match="a feature is nan"):
+        device.decide(model(whole), ROWS * np.nan)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        task(program=dataclasses.replace(OPTIMIST, norm=-1.0)),
+        task(program=dataclasses.replace(OPTIMIST, balance=float("inf"))),
+        task(program=dataclasses.replace(OPTIMIST, low=2.0)),
+        task(program=dataclasses.replace(OPTIMIST, link="cubic")),
+        task(program=dataclasses.replace(OPTIMIST, dim=3)),
+        task(reward=Reward(window_s=0, jitter_s=0, default=2.0)),
+        task(ONE_BIT, program=dataclasses.replace(ANSWERING, answer="guess")),
+        task(ONE_BIT, trust="local", program=dataclasses.replace(ANSWERING, low=1.0, high=0.0)),
+    ],
+)
+def test_tasks_that_do_not_fit_are_refused(wrong: Task) -> None:
+    with pytest.raises(InvalidValue):
+        Device(wrong)
+
+
+def test_threads_share_a_device() -> None:
+    device, found = Device(TASK), []
+
+    def work(number: int) -> None:
+        own = model(TASK, version=number)
+        for _ in range(20):
+            decision = device.decide(own, ROWS)
+            device.reward(decision.id, 1.0)
+            found.append(device.report(decision.id, status(TASK)))
+            device.arrived(decision.id)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(set(found)) == 160
+    assert device.due() == ()

@@ -1,0 +1,263 @@
+"""The store: one transaction per step, nothing raw afterwards, many threads and processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kerchief_device.pending import Bill, Budget, Cost, Pending, Row
+from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue
+
+TASK, OTHER = b"t" * 32, b"o" * 32
+ID = b"i" * 16
+SECRET = b"a secret of thirty-two long bytes"
+
+
+def report(row: Row) -> bytes:
+    return b"report " + os.urandom(8)
+
+
+def decided(store: Pending, id: bytes = ID, due: float = 0.0) -> None:
+    store.decided(
+        id, TASK, due=due, version=1, model=(b"m", b"the model"), chain=(1, b"h"), features=SECRET
+    )
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Pending:
+    return Pending(tmp_path / "d.db" if request.param == "file" else None)
+
+
+def test_a_decision_goes_its_way(store: Pending) -> None:
+    decided(store, due=5.0)
+    assert store.due(TASK, 4.0) == ()
+    assert store.due(TASK, 5.0) == (ID,)
+    assert store.rewarded(ID, TASK, 0.25)
+    assert not store.rewarded(ID, TASK, 0.75)
+    row = store.row(ID, TASK)
+    assert (row.state, row.reward, row.features, row.data) == (
+        "rewarded",
+        0.25,
+        SECRET,
+        b"the model",
+    )
+    sent = store.encoded(ID, TASK, report)
+    row = store.row(ID, TASK)
+    assert (row.state, row.report) == ("encoded", sent)
+    assert (row.version, row.model, row.features, row.reward, row.data) == (None,) * 5
+    assert not store.rewarded(ID, TASK, 0.75)
+    assert store.encoded(ID, TASK, report) == sent
+    assert store.due(TASK, 0.0) == (ID,)
+    store.gone(ID, TASK)
+    store.gone(ID, TASK)
+    assert store.due(TASK, 9.0) == ()
+    with pytest.raises(InvalidValue, match="no decision 6969"):
+        store.encoded(ID, TASK, report)
+
+
+def test_tasks_are_apart(store: Pending) -> None:
+    decided(store)
+    assert store.due(OTHER, 1.0) == ()
+    for step in (store.row, lambda id, task: store.rewarded(id, task, 1.0)):
+        with pytest.raises(InvalidValue, match="no decision"):
+            step(ID, OTHER)
+    store.gone(ID, OTHER)
+    assert store.row(ID, TASK).state == "decided"
+
+
+def test_a_report_that_was_not_made_leaves_everything(store: Pending) -> None:
+    bill = Cost(1.0, 0.0), Budget(epsilon=2.0)
+    decided(store)
+
+    def fails(row: Row) -> bytes:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.encoded(ID, TASK, fails, bill=bill)
+    assert store.row(ID, TASK).features == SECRET
+    assert store.spent() == (0.0, 0.0)
+    store.encoded(ID, TASK, report, bill=bill)
+    assert store.spent() == (1.0, 0.0)
+
+
+def test_a_budget_pays_until_it_is_spent(store: Pending) -> None:
+    bill: Bill = Cost(0.1, 1e-6), Budget(epsilon=1.0, delta=1e-5)
+    for number in range(12):
+        decided(store, bytes([number]) * 16)
+    for number in range(10):
+        store.encoded(bytes([number]) * 16, TASK, report, bill=bill)
+        store.encoded(bytes([number]) * 16, TASK, report, bill=bill)
+
+    def never(row: Row) -> bytes:
+        raise AssertionError("nothing may be drawn")
+
+    with pytest.raises(BudgetExceeded, match=r"epsilon 1 and delta 1e-05 are spent"):
+        store.encoded(bytes([10]) * 16, TASK, never, bill=bill)
+    with pytest.raises(InvalidValue, match="no decision"):
+        store.row(bytes([10]) * 16, TASK)
+    with pytest.raises(BudgetExceeded):
+        store.encoded(bytes([11]) * 16, TASK, report, bill=(Cost(0.0, 1e-6), bill[1]))
+    assert store.spent() == pytest.approx((1.0, 1e-5))
+
+
+@pytest.mark.parametrize("wrong", [(-1.0, 0.0), (1.0, -0.1), (1.0, 1.0), (float("nan"), 0.0)])
+def test_budgets_have_bounds(wrong: tuple[float, float]) -> None:
+    with pytest.raises(InvalidValue, match="the budget is"):
+        Budget(epsilon=wrong[0], delta=wrong[1])
+
+
+def test_shorter_and_other_chains_are_refused(store: Pending) -> None:
+    store.decided(ID, TASK, due=0.0, chain=(5, b"h"))
+    store.decided(b"j" * 16, TASK, due=0.0, chain=(5, b"h"))
+    for chain in ((4, b"h"), (5, b"g")):
+        with pytest.raises(Fenced, match="has seen 5"):
+            store.decided(b"k" * 16, TASK, due=0.0, chain=chain)
+    with pytest.raises(InvalidValue, match="no decision"):
+        store.row(b"k" * 16, TASK)
+    store.decided(b"l" * 16, OTHER, due=0.0, chain=(1, b"g"))
+    store.decided(b"k" * 16, TASK, due=0.0, chain=(6, b"g"))
+
+
+def test_what_was_answered_is_remembered_without_its_record(store: Pending) -> None:
+    decided(store)
+    store.gone(ID, TASK, remember=True)
+    decided(store)
+    assert store.due(TASK, 1.0) == ()
+    with pytest.raises(InvalidValue, match="no decision"):
+        store.encoded(ID, TASK, report)
+
+
+def test_models_stay_as_long_as_they_are_needed(store: Pending) -> None:
+    decided(store)
+    decided(store, b"j" * 16)
+    store.encoded(ID, TASK, report)
+    assert store.row(b"j" * 16, TASK).data == b"the model"
+    store.gone(b"j" * 16, TASK)
+    assert store._base.execute("SELECT count(*) FROM models").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("step", ["encoded", "gone", "crash"])
+def test_nothing_raw_stays_in_any_file(tmp_path: Path, step: str) -> None:
+    path = tmp_path / "d.db"
+    store = Pending(path)
+    for number in range(40):
+        decided(store, bytes([number]) * 16)
+    files = list(tmp_path.iterdir())
+    assert any(SECRET in one.read_bytes() for one in files), "the test can see it"
+    assert all(stat.S_IMODE(one.stat().st_mode) == 0o600 for one in files)
+    for number in range(40):
+        if step == "gone":
+            store.gone(bytes([number]) * 16, TASK)
+        else:
+            store.encoded(bytes([number]) * 16, TASK, report)
+    if step == "crash":
+        store = Pending(path)
+    assert not any(SECRET in one.read_bytes() for one in tmp_path.iterdir())
+    store.close()
+
+
+def test_a_store_survives(tmp_path: Path) -> None:
+    first = Pending(tmp_path / "d.db")
+    decided(first)
+    sent = first.encoded(ID, TASK, report, bill=(Cost(0.5, 0.0), Budget(epsilon=1.0)))
+    first.close()
+    second = Pending(tmp_path / "d.db")
+    assert second.encoded(ID, TASK, report) == sent
+    assert second.spent() == (0.5, 0.0)
+    with pytest.raises(Fenced):
+        second.decided(b"k" * 16, TASK, due=0.0, chain=(0, b"h"))
+
+
+def test_sixteen_threads_make_one_report(store: Pending) -> None:
+    for number in range(20):
+        decided(store, bytes([number]) * 16)
+    made: list[bytes] = []
+    bill = Cost(1.0, 0.0), Budget(epsilon=20.0)
+
+    def work() -> None:
+        for number in range(20):
+            made.append(store.encoded(bytes([number]) * 16, TASK, report, bill=bill))
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(made) == 320
+    assert len(set(made)) == 20
+    assert store.spent().epsilon == 20
+
+
+def _shared(path: Path, sent: multiprocessing.Queue[set[bytes]]) -> None:
+    store, bill = Pending(path), (Cost(1.0, 0.0), Budget(epsilon=30.0))
+    sent.put({store.encoded(bytes([n]) * 16, TASK, report, bill=bill) for n in range(30)})
+
+
+def test_four_processes_make_one_report(tmp_path: Path) -> None:
+    path = tmp_path / "d.db"
+    store = Pending(path)
+    for number in range(30):
+        decided(store, bytes([number]) * 16)
+    context = multiprocessing.get_context("spawn")
+    sent: multiprocessing.Queue[set[bytes]] = context.Queue()
+    processes = [context.Process(target=_shared, args=(path, sent)) for _ in range(4)]
+    for one in processes:
+        one.start()
+    found = [sent.get(timeout=120) for _ in processes]
+    for one in processes:
+        one.join()
+        assert one.exitcode == 0
+    assert len(set.union(*found)) == 30
+    assert store.spent().epsilon == 30
+
+
+def test_a_forked_store_is_refused(store: Pending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_process", os.getpid() + 1)
+    with pytest.raises(InvalidValue, match="open it in this one"):
+        store.spent()
+
+
+_MAKER = """
+import os, sys
+from kerchief_device.pending import Budget, Cost, Pending
+store, task = Pending(sys.argv[1]), b"t" * 32
+bill = Cost(1.0, 0.0), Budget(epsilon=1e9)
+while True:
+    id = os.urandom(16)
+    store.decided(id, task, due=0.0, features=b"x")
+    sent = store.encoded(id, task, lambda row: os.urandom(8), bill=bill)
+    print(id.hex(), sent.hex(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.nightly)])
+def test_a_killed_device_made_no_report_twice(tmp_path: Path, kills: int) -> None:
+    path, chance = tmp_path / "d.db", random.Random(1)
+    sent: dict[str, str] = {}
+    for _ in range(kills):
+        child = subprocess.Popen(
+            [sys.executable, "-c", _MAKER, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        lines = [child.stdout.readline()]
+        time.sleep(chance.uniform(0, 0.2))
+        child.send_signal(signal.SIGKILL)
+        lines += child.stdout.readlines()
+        child.wait()
+        child.stdout.close()
+        sent |= dict(line.split() for line in lines if line.endswith("\n"))
+    store = Pending(path)
+    for id, data in sent.items():
+        assert store.encoded(bytes.fromhex(id), TASK, report).hex() == data
+    rows = store._base.execute("SELECT count(*) FROM decisions WHERE state = 'encoded'")
+    assert store.spent().epsilon == rows.fetchone()[0] >= len(sent) >= kills

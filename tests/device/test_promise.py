@@ -1,0 +1,153 @@
+"""A device takes part only where the noise keeps what the task promises."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+from tests.device.helpers import ANSWERING, COINS, GRID, NEEDS, ONE_BIT, OPTIMIST, asking, task
+from tests.vectors.write import coins, noises, policies, program, query, shortlist
+
+from kerchief.privacy import events
+from kerchief.privacy.composition import epsilon_at
+from kerchief_device.promise import check, sensitivity
+from kerchief_wire.errors import InvalidValue
+from kerchief_wire.noise import Bits, Coins, Noise, Rounded
+from kerchief_wire.task import Library, Optimist, Task
+
+_, WIDE_POLICY = policies()[2]
+WIDE: Optimist = program(*policies()[2])
+"""The program whose query `noises` are calibrated for: epsilon 1, delta 1e-5."""
+
+
+def wide(noise: Noise, epsilon: float = 1.0, delta: float = 1e-5, **options: Any) -> Task:
+    trust = "shuffle" if isinstance(noise, Coins | Bits) else "local"
+    return task(noise, trust=trust, program=WIDE, epsilon=epsilon, delta=delta, **options)
+
+
+def test_the_program_is_that_of_the_query() -> None:
+    assert WIDE_POLICY.query == query()
+
+
+def test_calibrated_coins_keep_what_is_promised_and_no_more() -> None:
+    noise, exact = coins((300, 357))
+    found = check(wide(noise, needs=(300, 357)))
+    assert found.recomputed
+    assert 0.99 < found.epsilon <= 1
+    assert found.epsilon == pytest.approx(epsilon_at([exact.event()], 1e-5), rel=1e-6)
+    with pytest.raises(
+        InvalidValue, match=r"epsilon 0\.9 at delta 1e-05, but its noise keeps 0\.99"
+    ):
+        check(wide(noise, 0.9, needs=(300, 357)))
+
+
+def test_calibrated_normal_and_laplace_noise_likewise() -> None:
+    (gaussian, *_), (laplace, *_) = [one for one in noises() if isinstance(one[0], Rounded)]
+    for noise, delta in ((gaussian, 1e-5), (laplace, 0.0)):
+        found = check(wide(noise))
+        assert 0.999 < found.epsilon <= 1
+        assert found.delta == delta
+        with pytest.raises(InvalidValue, match=r"promises epsilon 0\.99"):
+            check(wide(noise, 0.99))
+    with pytest.raises(InvalidValue, match="keeps inf"):
+        check(wide(gaussian, delta=0.0))
+
+
+def test_normal_noise_costs_what_the_accountant_says() -> None:
+    (gaussian, *_) = next(one for one in noises() if isinstance(one[0], Rounded))
+    assert isinstance(gaussian, Rounded)
+    steps = math.ldexp(sensitivity(WIDE), gaussian.grid_bits) + math.sqrt(gaussian.size)
+    event = events.DiscreteGaussian(
+        sensitivity=steps, scale=gaussian.scale, dimension=gaussian.size
+    )
+    assert check(wide(gaussian)).epsilon == pytest.approx(epsilon_at([event], 1e-5), rel=1e-6)
+
+
+def test_a_calibrated_shortlist_likewise() -> None:
+    noise, simulated = shortlist()
+    found = check(wide(noise))
+    assert found.epsilon == pytest.approx(simulated.exact().event().epsilon, rel=1e-12)
+    assert found.delta == 0
+    with pytest.raises(InvalidValue, match="keeps 1 only"):
+        check(wide(noise, 0.999))
+    likelier = dataclasses.replace(noise, units=noise.units + 2**26)
+    with pytest.raises(InvalidValue, match="promises epsilon 1 "):
+        check(wide(likelier))
+
+
+def test_one_bit_likewise() -> None:
+    found = check(asking())
+    assert found.epsilon == pytest.approx(2 * math.atanh(ONE_BIT.bias / 2**31))
+    with pytest.raises(InvalidValue, match=r"promises epsilon 0\.99"):
+        check(asking(epsilon=0.99))
+
+
+def test_the_sensitivity_is_the_programs_own() -> None:
+    assert check(task(COINS, trust="shuffle", needs=NEEDS)).epsilon < 1
+    larger = dataclasses.replace(OPTIMIST, response_high=2.0)
+    with pytest.raises(InvalidValue, match="promises epsilon 1 "):
+        check(task(COINS, trust="shuffle", needs=NEEDS, program=larger))
+
+
+def test_too_few_coins_make_no_task() -> None:
+    fewer = dataclasses.replace(COINS, coins=(78399, 39200))
+    with pytest.raises(InvalidValue, match="fewer than the 7840000"):
+        task(fewer, trust="shuffle", needs=NEEDS)
+
+
+def test_so_few_coins_that_nothing_is_proved_are_refused() -> None:
+    few = dataclasses.replace(COINS, scale=4, coins=(1, 1))
+    with pytest.raises(InvalidValue, match="keeps inf"):
+        check(task(few, trust="shuffle", needs=NEEDS, epsilon=100.0))
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffle"])
+def test_a_report_without_noise_never_leaves_where_nobody_is_trusted(trust: str) -> None:
+    with pytest.raises(InvalidValue, match="without noise"):
+        check(task(GRID, trust=trust))
+    assert not check(task(GRID, trust="central")).recomputed
+
+
+def test_bits_and_programs_of_the_library_rely_on_the_name_of_the_task() -> None:
+    bits = Bits(size=5, bits=8, bound=1.0, keep=(2**19, 2**19))
+    found = check(task(bits, trust="shuffle", needs=NEEDS))
+    assert (found.recomputed, found.epsilon, found.delta) == (False, 1.0, 1e-5)
+    assert not check(task(COINS, trust="shuffle", needs=NEEDS, program=Library())).recomputed
+
+
+@pytest.mark.parametrize(
+    ("noise", "word"),
+    [
+        (dataclasses.replace(ONE_BIT, bias=2**31), "bias"),
+        (dataclasses.replace(ONE_BIT, bias=0), "bias"),
+        (dataclasses.replace(ONE_BIT, radius=0.0), "radius"),
+    ],
+)
+def test_noise_that_is_none_is_refused(noise: Noise, word: str) -> None:
+    with pytest.raises(InvalidValue, match=word):
+        check(task(noise, trust="local", program=ANSWERING))
+
+
+def test_more_work_than_a_device_does_is_refused() -> None:
+    many = dataclasses.replace(COINS, coins=(2**30, 2**30))
+    with pytest.raises(InvalidValue, match="coins"):
+        check(task(many, trust="shuffle", needs=NEEDS))
+    noise, _ = shortlist()
+    with pytest.raises(InvalidValue, match="candidates"):
+        check(wide(dataclasses.replace(noise, candidates=2**20)))
+
+
+def test_several_queries_cost_what_they_cost_together() -> None:
+    one = asking()
+    both = dataclasses.replace(
+        one, queries=("a", "b"), noise=(ONE_BIT, ONE_BIT), promise=one.promise
+    )
+    with pytest.raises(InvalidValue, match=r"keeps 1\.99"):
+        check(both)
+    (gaussian, *_) = next(one for one in noises() if isinstance(one[0], Rounded))
+    single = wide(gaussian)
+    pair = dataclasses.replace(single, queries=("a", "b"), noise=(gaussian, gaussian))
+    with pytest.raises(InvalidValue, match=r"keeps 1\.4"):
+        check(pair)

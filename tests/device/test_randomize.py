@@ -1,0 +1,122 @@
+"""Noise on the device: refusals, bounds that always hold, and laws."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.device.helpers import COINS, GRID, ONE_BIT
+from tests.vectors.bytes_of import Bytes
+
+from kerchief_device import randomize as module
+from kerchief_device.randomize import heads, randomize
+from kerchief_device.samplers import sample_discrete_gaussian, sample_discrete_laplace
+from kerchief_wire.errors import InvalidValue
+from kerchief_wire.noise import Bits, Floats, Noise, Rounded, Shortlist
+
+GAUSSIAN = Rounded(law="gaussian", grid_bits=4, scale=3, middle=(8, 0, 0, 0, 0), reach=20)
+LAPLACE = Rounded(law="laplace", grid_bits=4, scale=3, middle=(8, 0, 0, 0, 0), reach=20)
+BITS = Bits(size=5, bits=16, bound=1.0, keep=(2**19,))
+SHORTLIST = Shortlist(
+    units=2**31,
+    candidates=64,
+    listed=8,
+    center=(0.25, 0.0, 0.0, 0.0, -3.0),
+    radius=1.5,
+    factor=2.5,
+    grid_bits=21,
+)
+FIVE: tuple[Noise, ...] = (GRID, GAUSSIAN, LAPLACE, COINS, BITS, SHORTLIST)
+
+
+@pytest.mark.parametrize("noise", FIVE, ids=lambda one: one.kind)
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        np.zeros(4),
+        np.zeros((5, 1)),
+        np.zeros(5, np.float32),
+        np.zeros(5, np.int64),
+        np.array([0, 0, np.nan, 0, 0]),
+        np.array([0, 0, np.inf, 0, 0]),
+        [0.0] * 5,
+    ],
+)
+def test_what_is_no_statistic_is_refused(noise: Noise, statistic: Any) -> None:
+    with pytest.raises(InvalidValue, match="5 finite numbers in float64"):
+        randomize(noise, statistic, 0, os.urandom)
+
+
+@pytest.mark.parametrize("noise", FIVE, ids=lambda one: one.kind)
+@pytest.mark.parametrize("size", [0.0, 1e-300, 1.0, 1e6, 1e300, 1.7e308])
+def test_numbers_are_within_their_bounds_whatever_the_statistic(noise: Noise, size: float) -> None:
+    for sign in (1.0, -1.0):
+        for number in range(20):
+            numbers = randomize(noise, np.full(5, sign * size), 0, Bytes(str(number)))
+            assert noise.bounds(0).hold(numbers)
+
+
+def test_a_single_number_is_a_bit_whatever_it_is() -> None:
+    for value in (-1.7e308, 0.0, 0.5, 1.7e308):
+        number = randomize(ONE_BIT, np.array([value]), 0, os.urandom)
+        assert number.tolist() in ([0], [1])
+
+
+def test_candidates_far_out_are_cut_before_they_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = np.where(np.arange(64 * 6).reshape(64, 6) % 2, 40.0, -40.0)
+
+    def candidates(count: int, size: int, source: Any) -> Floats:
+        return far
+
+    monkeypatch.setattr(module, "_candidates", candidates)
+    bounds = SHORTLIST.bounds(0)
+    seen = {tuple(randomize(SHORTLIST, np.zeros(5), 0, Bytes(str(n)))) for n in range(50)}
+    assert all(bounds.hold(np.array(one)) for one in seen)
+    cut = 0.25 + 2.5 * SHORTLIST.farthest * np.array([-1, 1])
+    assert {one[0] for one in seen} <= {round(math.ldexp(end, 21)) for end in cut}
+
+
+@pytest.mark.parametrize("coins", [0, 1, 7, 8, 9, 1000])
+def test_heads_are_the_ones_among_the_coins(coins: int) -> None:
+    data = Bytes("h")(3 * -(-coins // 8))
+    width = -(-coins // 8)
+    wanted = [
+        (int.from_bytes(data[n * width : (n + 1) * width], "little") & _coins(coins, width))
+        for n in range(3)
+    ]
+    assert heads(coins, 3, Bytes("h")).tolist() == [one.bit_count() for one in wanted]
+
+
+def _coins(coins: int, width: int) -> int:
+    """The bits that are coins: all but the highest of the last byte."""
+    return (1 << coins) - 1 if width else 0
+
+
+def test_rounding_is_right_on_average() -> None:
+    statistic = np.full(5, 0.3 / 2**7)
+    source = Bytes("r")
+    found = np.stack([randomize(COINS, statistic, 1, source) for _ in range(400)]) / 2
+    assert abs(found.mean() - 0.3) < 4.5 * math.sqrt(COINS.coins[1] / 4 / found.size)
+
+
+@pytest.mark.parametrize(
+    ("sample", "variance"), [(sample_discrete_gaussian, 25.0), (sample_discrete_laplace, 50.0)]
+)
+def test_noise_has_its_variance(sample: Any, variance: float) -> None:
+    draws = sample(5, 40000, randomness=Bytes("v"))
+    assert abs(draws.mean()) < 5 * math.sqrt(variance / draws.size)
+    assert draws.var() == pytest.approx(variance, rel=0.05)
+
+
+@pytest.mark.parametrize("scale", [0, -1, 2**30 + 1, True, 1.5])
+def test_scales_out_of_bounds_are_refused(scale: Any) -> None:
+    with pytest.raises(InvalidValue, match="scale"):
+        sample_discrete_gaussian(scale, 3)
+
+
+def test_a_source_that_gives_too_little_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="randomness gave"):
+        randomize(COINS, np.zeros(5), 0, lambda count: b"")

@@ -1,0 +1,140 @@
+"""The light device computes what the library computes: arms, statistics, whole numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.device.helpers import real, reals, vectors
+from tests.vectors.bytes_of import Bytes
+from tests.vectors.write import choices, noises, policies, query, records, shortlist
+
+from kerchief_device.act import Ellipsoid, act
+from kerchief_device.promise import sensitivity, taxicab
+from kerchief_device.randomize import randomize
+from kerchief_device.record import Moments
+from kerchief_wire import noise as kinds
+from kerchief_wire.canonical import pack, unpack
+from kerchief_wire.noise import Floats, Noise, Shortlist
+from kerchief_wire.task import Optimist
+
+KINDS = {one.kind: one for one in Noise.__args__}
+
+
+def upper(case: Any) -> tuple[Ellipsoid, Floats, Floats]:
+    dim = case["dim"]
+    seen = Ellipsoid(
+        estimate=reals(case["estimate"]),
+        inverse=reals(case["inverse"]).reshape(dim, dim),
+        width=real(case["width"]),
+    )
+    rows = np.array([reals(row) for row in case["rows"]])
+    scores = [row @ seen.estimate + seen.width * np.sqrt(row @ seen.inverse @ row) for row in rows]
+    return seen, rows, np.array(scores)
+
+
+def near(found: Floats, wanted: Floats) -> bool:
+    return bool(np.linalg.norm(found - wanted) <= 2**-50 * np.linalg.norm(wanted))
+
+
+def test_arms_are_equal_unless_scores_are() -> None:
+    for case in vectors("act"):
+        seen, rows, scores = upper(case)
+        found = act(seen, rows, np.array(case["allowed"]))
+        assert case["allowed"][found]
+        assert found == case["arm"] or abs(scores[found] - scores[case["arm"]]) < 1e-5
+        if all((row == rows[0]).all() for row in rows):
+            assert found == case["allowed"].index(True), "the first of equals"
+
+
+def test_most_arms_are_not_the_first() -> None:
+    assert sum(case["arm"] > 0 for case in vectors("act")) > len(vectors("act")) / 2
+
+
+def test_statistics_are_equal_to_the_last_bits() -> None:
+    for case in vectors("record"):
+        program = unpack(Optimist, case["program"])
+        wanted = reals(case["statistic"])
+        given = reals(case["estimate"]), reals(case["features"]), real(case["reward"])
+        found = Moments(program).statistic(*given)
+        assert near(found, wanted)
+
+
+def test_every_link_has_vectors() -> None:
+    told = [case["program"] for case in vectors("record")]
+    assert {one["link"] for one in told} == {"linear", "logistic", "probit", "poisson"}
+    assert {one["linearized"] for one in told} == {True, False}
+
+
+def test_sensitivities_are_equal() -> None:
+    for case in vectors("sensitivity"):
+        program = unpack(Optimist, case["program"])
+        assert sensitivity(program) == pytest.approx(real(case["sensitivity"]), rel=1e-15)
+        assert taxicab(program) == pytest.approx(real(case["taxicab"]), rel=1e-15)
+
+
+def test_whole_numbers_are_equal() -> None:
+    seen = set()
+    for case in vectors("noise"):
+        noise = unpack(KINDS[case["noise"]["kind"]], case["noise"])
+        statistic = reals(case["statistic"])
+        numbers = randomize(noise, statistic, case["label"], Bytes(case["seed"]))
+        assert numbers.tolist() == case["numbers"]
+        assert numbers.dtype == np.int64
+        assert noise.bounds(case["label"]).hold(numbers)
+        seen.add(noise.kind)
+    assert seen == set(KINDS) - {"shortlist"}
+
+
+def test_a_shortlist_is_that_of_the_library() -> None:
+    noise, simulated = shortlist()
+    exact = simulated.exact()
+    rng = np.random.default_rng(5)
+    for number in range(50):
+        statistic = np.array(noise.center) + noise.radius * rng.normal(size=noise.size) / 5
+        wanted = exact.add(statistic, Bytes(str(number))) / exact.grid
+        found = randomize(noise, statistic, 0, Bytes(str(number)))
+        # The library multiplies by a quotient, the wire by a number: one unit in a tie.
+        assert np.abs(found - wanted).max() <= 1
+        assert (found == wanted).mean() > 0.9
+
+
+@pytest.mark.parametrize("draws", [1000, pytest.param(40000, marks=pytest.mark.nightly)])
+def test_reports_of_a_shortlist_have_their_mean_and_deviation(draws: int) -> None:
+    for case in vectors("shortlist"):
+        noise = unpack(Shortlist, case["noise"])
+        statistic, most = reals(case["statistic"]), real(case["deviation"])
+        source = Bytes("many")
+        rows = np.stack([randomize(noise, statistic, 0, source) for _ in range(draws)])
+        reports = np.ldexp(rows.astype(np.float64), -noise.grid_bits)
+        error = reports.mean(0) - statistic
+        assert np.abs(error).max() < 4.5 * most / np.sqrt(draws)
+        # Across the statistic, which is nearly everywhere, the deviation is a candidate's.
+        spread = np.median(reports.std(0)) / noise.factor
+        assert abs(spread - 1) < max(0.03, 4 / np.sqrt(2 * draws))
+        assert reports.std(0).max() < 1.1 * most
+
+
+def test_vectors_speak_of_policies_that_exist() -> None:
+    assert {policy.query.dim for _, policy in policies()} == {
+        case["program"]["dim"] for case in vectors("record")
+    }
+    assert query().size == 20
+    assert kinds.KEEP_UNITS == 2**20
+
+
+def test_the_library_still_draws_these_numbers() -> None:
+    made = [(noise, label, draw) for noise, label, draw in noises() for _ in range(3)]
+    for case, (noise, label, draw) in zip(vectors("noise"), made, strict=False):
+        assert pack(noise) == case["noise"]
+        assert label == case["label"]
+        assert draw(reals(case["statistic"]), Bytes(case["seed"])).tolist() == case["numbers"]
+
+
+@pytest.mark.nightly
+def test_the_library_still_plays_and_records_like_this() -> None:
+    for case, wanted in zip(choices(), vectors("act"), strict=True):
+        assert case["arm"] == wanted["arm"]
+    for case, wanted in zip(records(), vectors("record"), strict=True):
+        assert near(np.array(case["statistic"]), reals(wanted["statistic"]))

@@ -1,0 +1,367 @@
+"""Write the vectors that hold every light device to the library: `python -m tests.vectors.write`.
+
+Real numbers are their 64 bits in 16 hexadecimal digits, big-endian. Random bytes come from
+`bytes_of.Bytes`. The files are canonical JSON: running this again must change nothing but what a
+change of the library's mathematics changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from tests.vectors.bytes_of import Bytes
+
+from kerchief.core.contracts import Arms, Clock
+from kerchief.core.problems import Problem
+from kerchief.core.queries import Regression
+from kerchief.core.random import Stream
+from kerchief.mechanisms.binomial import ExactBinomial, Grid
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.laplace import ExactLaplace
+from kerchief.mechanisms.one_bit import OneBit as SimulatedBit
+from kerchief.mechanisms.randomized_bits import ExactResponse
+from kerchief.mechanisms.shortlist import Shortlist as SimulatedShortlist
+from kerchief.policies.ellipsoid import Ellipsoid, Model
+from kerchief.policies.glm.online import OnlineGLM
+from kerchief.policies.linear.linucb import LinUCB
+from kerchief.privacy.calibration import gaussian_noise_multiplier
+from kerchief_wire.canonical import pack, write
+from kerchief_wire.noise import Bits, Coins, Noise, OneBit, Rounded, Shortlist, Statistic
+from kerchief_wire.task import Optimist
+
+HERE = Path(__file__).parent
+Floats = NDArray[np.float64]
+
+_EPSILON, _DELTA = 1.0, 1e-5
+
+
+def reals(numbers: Any) -> list[float]:
+    """Numbers as a flat list of floats."""
+    return [float(one) for one in np.ravel(np.asarray(numbers, np.float64))]
+
+
+def problems() -> list[Problem]:
+    """Public bounds of several sizes, one for each link, and one with a constant coordinate."""
+    facts: dict[str, Any] = {"arms": 20, "radius": 1.0, "horizon": 1000}
+    return [
+        Problem(dim=2, norm=1.0, low=-1.0, high=1.0, link="linear", **facts),
+        Problem(dim=5, norm=2.0, low=0.0, high=1.0, link="linear", **facts),
+        Problem(dim=5, norm=1.0, low=0.0, high=1.0, link="linear", constant=0.5, **facts),
+        Problem(dim=5, norm=1.0, low=0.0, high=1.0, link="logistic", **facts),
+        Problem(dim=3, norm=3.0, low=0.0, high=1.0, link="probit", **facts),
+        Problem(dim=4, norm=1.0, low=0.0, high=3.0, link="poisson", **facts),
+        Problem(dim=8, norm=1.0, low=-2.0, high=2.0, link="linear", **facts),
+    ]
+
+
+def policies() -> list[tuple[Problem, Ellipsoid]]:
+    """Every policy that was made light."""
+    found: list[tuple[Problem, Ellipsoid]] = []
+    for problem in problems():
+        if problem.link == "linear":
+            found.append((problem, LinUCB.of(problem)))
+        if not problem.constant:
+            found.append((problem, OnlineGLM.of(problem)))
+    return found
+
+
+def program(problem: Problem, policy: Ellipsoid) -> Optimist:
+    """What a device is told of a policy."""
+    query, glm = policy.query, isinstance(policy, OnlineGLM)
+    return Optimist(
+        dim=problem.dim,
+        arms=problem.arms,
+        norm=float(query.norm),
+        low=float(problem.low),
+        high=float(problem.high),
+        link=policy.link if isinstance(policy, OnlineGLM) else "linear",
+        linearized=glm,
+        largest_score=float(problem.radius * query.norm),
+        steepest=float(policy.steepest) if isinstance(policy, OnlineGLM) else 1.0,
+        response_low=float(query.low),
+        response_high=float(query.high),
+        offset=float(query.offset),
+        balance=float(query.balance),
+        weighted=query.weighted,
+    )
+
+
+def model_of(dim: int, rng: np.random.Generator) -> Model:
+    """A model as a learner might post it."""
+    half = rng.normal(size=(dim, dim))
+    inverse = np.linalg.inv(half @ half.T + 0.1 * np.eye(dim))
+    return Model(
+        estimate=jnp.asarray(rng.normal(size=dim) * 0.7, jnp.float32),
+        inverse=jnp.asarray(inverse, jnp.float32),
+        width=jnp.asarray(rng.uniform(0, 2), jnp.float32),
+    )
+
+
+def rows_of(arms: int, dim: int, norm: float, rng: np.random.Generator) -> Floats:
+    """Features within the ball, some of them equal."""
+    rows = rng.normal(size=(arms, dim))
+    rows *= norm * rng.uniform(0, 1, (arms, 1)) / np.linalg.norm(rows, axis=1, keepdims=True)
+    if arms > 2:
+        rows[-1] = rows[0]
+    return rows
+
+
+def choices() -> list[dict[str, Any]]:
+    """Which arm `Ellipsoid.act` plays."""
+    rng, found = np.random.default_rng(1), []
+    clock, stream = Clock(round=jnp.int32(0), since={}), Stream.of(seed=0, replicate=0)
+    for number in range(70):
+        problem = problems()[number % 7]
+        policy, model = LinUCB.of(problem), model_of(problem.dim, rng)
+        arms = int(rng.integers(1, problem.arms + 1))
+        rows = rows_of(arms, problem.dim, problem.norm, rng)
+        allowed = rng.uniform(size=arms) < 0.8
+        allowed[int(rng.integers(arms))] = True
+        if number % 10 == 0:
+            rows = np.tile(rows[:1], (arms, 1))
+        given = Arms(features=jnp.asarray(rows), allowed=jnp.asarray(allowed))
+        found.append(
+            {
+                "dim": problem.dim,
+                "estimate": reals(model.estimate),
+                "inverse": reals(model.inverse),
+                "width": float(model.width),
+                "rows": [reals(row) for row in rows],
+                "allowed": [bool(one) for one in allowed],
+                "arm": int(policy.act(model, given, clock, stream)),
+            }
+        )
+    return found
+
+
+def records() -> list[dict[str, Any]]:
+    """The statistic of a visit, also of visits outside all bounds."""
+    rng, found = np.random.default_rng(2), []
+    for problem, policy in policies():
+        told = program(problem, policy)
+        for number in range(12):
+            model = model_of(problem.dim, rng)
+            x = rows_of(1, problem.dim, problem.norm, rng)[0]
+            reward = float(rng.uniform(problem.low, problem.high))
+            if number == 0:
+                x, reward = np.zeros(problem.dim), 0.0
+            if number >= 10:
+                x, reward = x * 1e3, reward + 10.0 * (-1) ** number
+            found.append(
+                {
+                    "program": told,
+                    "estimate": reals(model.estimate),
+                    "features": reals(x),
+                    "reward": reward,
+                    "statistic": reals(_statistic(policy, model, x, reward)),
+                }
+            )
+    return found
+
+
+def _statistic(policy: Any, model: Model, x: Floats, reward: float) -> Floats:
+    arms = Arms(features=jnp.asarray(x[None]), allowed=jnp.ones(1, bool))
+    record = policy.record(model, arms, jnp.int32(0), jnp.float64(reward))["moments"]
+    return np.asarray(jax.jit(policy.query.encode)(record))
+
+
+def bounds() -> list[dict[str, Any]]:
+    """How far apart statistics can be."""
+    return [
+        {
+            "program": program(problem, policy),
+            "sensitivity": policy.query.sensitivity,
+            "taxicab": policy.query.taxicab,
+        }
+        for problem, policy in policies()
+    ]
+
+
+def query() -> Regression:
+    """The query that noise is drawn for."""
+    return LinUCB.of(problems()[1]).query
+
+
+def coins(needs: tuple[int, ...]) -> tuple[Coins, ExactBinomial]:
+    """The coins of a calibrated sum, all users honest."""
+    asked = query()
+    grid = Grid.of(
+        noise_multiplier=gaussian_noise_multiplier(_EPSILON, _DELTA),
+        sensitivity=asked.sensitivity,
+        dimension=asked.size,
+        users=max(needs),
+    )
+    exact = ExactBinomial(
+        step=grid.step, scale=grid.scale, sensitivity=asked.sensitivity, dimension=asked.size
+    )
+    wire = Coins(
+        size=asked.size,
+        step_bits=exact.grid_bits - 1,
+        levels=exact.levels,
+        scale=exact.scale,
+        coins=tuple(exact.coins(0, need) for need in needs),
+    )
+    return wire, exact
+
+
+def shortlist(epsilon: float = _EPSILON) -> tuple[Shortlist, SimulatedShortlist]:
+    """A calibrated shortlist."""
+    asked = query()
+    simulated = SimulatedShortlist.of(
+        epsilon=epsilon, center=asked.center, radius=asked.radius, size=asked.size
+    )
+    exact = simulated.exact()
+    wire = Shortlist(
+        units=exact.units,
+        candidates=exact.candidates,
+        listed=exact.listed,
+        center=exact.center,
+        radius=exact.radius,
+        factor=float(simulated.factor),
+        grid_bits=26 - math.frexp(exact.std)[1],
+    )
+    return wire, simulated
+
+
+def _box(statistic_bits: int) -> tuple[tuple[int, ...], int]:
+    asked = query()
+    middle = np.rint(np.ldexp(asked.center, statistic_bits)).astype(np.int64)
+    return tuple(middle.tolist()), math.ceil(math.ldexp(asked.radius, statistic_bits)) + 1
+
+
+Draw = Callable[[Floats, Bytes], NDArray[Any]]
+
+
+def noises() -> list[tuple[Noise, int, Draw]]:
+    """Each kind of noise, a label, and what the library makes of a statistic."""
+    asked = query()
+    gaussian = ExactGaussian.matching(
+        gaussian_noise_multiplier(_EPSILON, _DELTA), asked.sensitivity, asked.size
+    )
+    laplace = ExactLaplace.of(epsilon=_EPSILON, taxicab=asked.taxicab, dimension=asked.size)
+    needs = (300, 357, 2979)
+    table, exact = coins(needs)
+    found: list[tuple[Noise, int, Draw]] = [
+        (_on_grid(gaussian), 0, lambda x, _: gaussian.prepare(x) / gaussian.grid),
+        (_noise("gaussian", gaussian), 0, lambda x, s: gaussian.add(x, s) / gaussian.grid),
+        (_noise("laplace", laplace), 0, lambda x, s: laplace.add(x, s) / laplace.grid),
+        *((table, label, _share(exact, need)) for label, need in enumerate(needs)),
+    ]
+    for label, keep in enumerate((0.5, 0.0625)):
+        response = ExactResponse(
+            keep=keep,
+            tail=1e-9,
+            users=1000,
+            bits=64,
+            bound=4.0,
+            sensitivity=asked.sensitivity,
+            dimension=asked.size,
+        )
+        units = (2**19, 2**16)
+        bits = Bits(size=asked.size, bits=64, bound=4.0, keep=units)
+        found.append((bits, label, _report(response)))
+    return found
+
+
+def _on_grid(noise: ExactGaussian) -> Statistic:
+    middle, reach = _box(noise.grid_bits)
+    return Statistic(grid_bits=noise.grid_bits, middle=middle, reach=reach)
+
+
+def _noise(law: str, noise: ExactGaussian | ExactLaplace) -> Rounded:
+    middle, reach = _box(noise.grid_bits)
+    return Rounded(
+        law=law, grid_bits=noise.grid_bits, scale=noise.scale, middle=middle, reach=reach
+    )
+
+
+def _share(noise: ExactBinomial, users: int) -> Draw:
+    return lambda x, s: noise.share(x, place=0, users=users, randomness=s) / noise.grid
+
+
+def _report(noise: ExactResponse) -> Draw:
+    return lambda x, s: noise.report(x, randomness=s)
+
+
+def draws() -> list[dict[str, Any]]:
+    """Whole numbers of every kind of noise."""
+    rng, found = np.random.default_rng(3), []
+    asked, policy = query(), LinUCB.of(problems()[1])
+    for number, (noise, label, draw) in enumerate(noises()):
+        for place in range(3):
+            x = rows_of(1, asked.dim, asked.norm, rng)[0]
+            statistic = _statistic(policy, model_of(asked.dim, rng), x, float(place == 1))
+            found.append(_case(noise, label, statistic, f"{number}/{place}", draw))
+    return found + single_numbers()
+
+
+def single_numbers() -> list[dict[str, Any]]:
+    """One bit for one number."""
+    found = []
+    for number, epsilon in enumerate((0.1, 1.0, 8.0)):
+        exact = SimulatedBit.of(epsilon=epsilon, center=0.5, radius=0.5).exact()
+        low, high = exact.reports
+        noise = OneBit(bias=exact.bias, center=0.5, radius=0.5, low=low, high=high)
+
+        def draw(x: Floats, source: Bytes, high: float = high, exact: Any = exact) -> NDArray[Any]:
+            return np.asarray(exact.add(x, source) == high)
+
+        for place in range(8):
+            statistic = np.array([place / 7])
+            found.append(_case(noise, 0, statistic, f"bit/{number}/{place}", draw))
+    return found
+
+
+def _case(noise: Noise, label: int, statistic: Floats, seed: str, draw: Draw) -> dict[str, Any]:
+    numbers = np.asarray(draw(statistic, Bytes(seed)), np.float64)
+    assert (numbers == np.rint(numbers)).all()
+    return {
+        "noise": noise,
+        "label": label,
+        "statistic": reals(statistic),
+        "seed": seed,
+        "numbers": [int(one) for one in numbers],
+    }
+
+
+def shortlists() -> list[dict[str, Any]]:
+    """What reports of a shortlist are on average, and how far from it they are at the most."""
+    rng, found, policy = np.random.default_rng(4), [], LinUCB.of(problems()[1])
+    for epsilon in (1.0, 4.0):
+        noise, simulated = shortlist(epsilon)
+        x = rows_of(1, 5, policy.query.norm, rng)[0]
+        statistic = _statistic(policy, model_of(5, rng), x, 1.0)
+        found.append(
+            {
+                "noise": noise,
+                "epsilon": simulated.exact().event().epsilon,
+                "statistic": reals(statistic),
+                "deviation": float(simulated.std),
+            }
+        )
+    return found
+
+
+def main() -> None:
+    """Write all files."""
+    files = {
+        "act": choices,
+        "record": records,
+        "sensitivity": bounds,
+        "noise": draws,
+        "shortlist": shortlists,
+    }
+    with jax.enable_x64(True):
+        for name, make in files.items():
+            (HERE / f"{name}.json").write_bytes(write(pack(make())))
+
+
+if __name__ == "__main__":
+    main()

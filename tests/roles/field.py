@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.problems import Problem
-from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.deployment import Deployment, deploy
 from kerchief.roles.learner import Learner
 from kerchief.roles.middle import Middle
-from kerchief.stores import SQLiteStore, Store, Witness
+from kerchief.stores import Store, Witness
+from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Device
 from kerchief_device.randomize import randomize
 from kerchief_wire.report import Release, Report
@@ -28,8 +29,8 @@ ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 
 def promise(trust: str, **more: Any) -> Guarantee:
     if trust == "none":
-        return Guarantee(epsilon=float("inf"), delta=0.0, trust="none", **more)
-    return Guarantee(epsilon=1.0, delta=1e-6, trust=trust, **more)
+        return Guarantee(epsilon=float("inf"), delta=0.0, trust=Trust.NONE, **more)
+    return Guarantee(epsilon=1.0, delta=1e-6, trust=Trust(trust), **more)
 
 
 def made(trust: str, *, horizon: int = 500, policy: str = "linucb", **more: Any) -> Deployment:
@@ -79,6 +80,12 @@ class Field:
             id=os.urandom(16),
             numbers=numbers,
         ).write(self.task)
+
+    @property
+    def scale(self) -> int:
+        """Of the curator's noise under central trust, in units."""
+        privatizer: Any = self.made.privatizers["moments"]
+        return int(privatizer.aggregator.scale)
 
     def totals(self) -> list[Release]:
         return [Release.read(one) for one in self.middle.releases()]

@@ -22,7 +22,8 @@ from kerchief.roles.bandit import Bandit
 from kerchief.roles.books import Books
 from kerchief.roles.deployment import deployed
 from kerchief.roles.learner import Learner
-from kerchief.stores import FileWitness, SQLiteStore
+from kerchief.stores import FileWitness
+from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device.randomize import randomize
 from kerchief_wire.chain import export, follow, imported
 from kerchief_wire.errors import Fenced, Refused
@@ -63,7 +64,7 @@ def test_colluders_cannot_take_the_others_out_of_a_sum(trust: str) -> None:
     if trust == "shuffle":
         assert (noise == 0).all()
     else:
-        assert 0 < np.abs(noise).max() < 12 * one.made.privatizers["moments"].aggregator.scale
+        assert 0 < np.abs(noise).max() < 12 * one.scale
 
 
 def test_three_colluders_learn_nothing_beyond_the_noise() -> None:
@@ -74,8 +75,7 @@ def test_three_colluders_learn_nothing_beyond_the_noise() -> None:
     others = [one.report(reward=1.0)] + [one.report(reward=0.0) for _ in range(FIRST - 4)]
     assert set(one.middle.take([*map(one.forged, odd), *others])) == {None}
     left = one.totals()[0].total - sum(odd) - sum(read(each, one.task) for each in others)
-    scale = one.made.privatizers["moments"].aggregator.scale
-    assert 0.1 < np.abs(left).mean() / scale < 4
+    assert 0.1 < np.abs(left).mean() / one.scale < 4
 
 
 # 2. The clock does not decide the noise.

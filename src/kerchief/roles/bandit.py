@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kerchief.core.contracts import Policy
 from kerchief.core.errors import CapacityExceeded, InvalidValue, WeakPromise
@@ -25,8 +25,10 @@ from kerchief.roles.library_code import LibraryCode
 from kerchief.roles.middle import Middle
 from kerchief.roles.pool import pooled
 from kerchief.roles.uncopyable import Guarded
-from kerchief.stores import FileWitness, SQLiteStore
+from kerchief.stores import FileWitness
+from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Decision, Device, Pending
+from kerchief_device.device import Features
 from kerchief_wire.task import Library, Task
 
 __all__ = ["Bandit"]
@@ -178,8 +180,8 @@ class Bandit(Guarded):
 
     def decide(
         self,
-        arms: ArrayLike | Mapping[str, Sequence[float]],
-        allowed: ArrayLike | None = None,
+        arms: Features,
+        allowed: Sequence[bool] | None = None,
     ) -> Decision:
         """Choose an arm.
 

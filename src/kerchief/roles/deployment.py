@@ -22,6 +22,7 @@ from kerchief.core.links import link_named
 from kerchief.core.problems import Problem
 from kerchief.core.validate import between, whole
 from kerchief.mechanisms.binomial import ExactBinomial
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.laplace import ExactLaplace
 from kerchief.mechanisms.one_bit import ExactOneBit
@@ -299,6 +300,7 @@ def _noise(
     if isinstance(privatizer, ShuffledSums):
         return _coins(privatizer.coins, guarantee, needs)
     if isinstance(privatizer, PrefixSums):
+        assert isinstance(privatizer.noise, ExactContinualNoise)
         return _statistic(query, _grid_bits(privatizer.noise.grid))
     assert isinstance(privatizer, CohortSums)
     if privatizer.device is not None:

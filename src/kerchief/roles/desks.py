@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import CodecError
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.prefix import PrefixSums
@@ -81,9 +82,9 @@ class Desk:
         """
         privatizer = self.privatizer
         if isinstance(privatizer, PrefixSums):
-            exact = kept.total + cohort
-            noise, state = privatizer.noise.step(kept.noise, number, source)
-            steps = _steps(noise, privatizer.noise.grid)
+            exact, continual = kept.total + cohort, _continual(privatizer)
+            noise, state = continual.step(kept.noise, number, source)
+            steps = _steps(noise, continual.grid)
             return exact + steps, Kept(total=exact, noise=np.asarray(state, np.float64))
         assert isinstance(privatizer, CohortSums)
         if not self.draws:
@@ -110,7 +111,7 @@ class Desk:
     def running_variance(self, releases: int) -> float:
         """Of the noise in a running total, after so many releases of its epoch."""
         assert isinstance(self.privatizer, PrefixSums)
-        return float(self.privatizer.noise.std_at(releases)) ** 2
+        return float(_continual(self.privatizer).std_at(releases)) ** 2
 
 
 def desks_of(made: Deployment, pool: Callable[[Any], Any] | None = None) -> tuple[Desk, ...]:
@@ -120,6 +121,11 @@ def desks_of(made: Deployment, pool: Callable[[Any], Any] | None = None) -> tupl
         Desk(privatizer=one if pool is None else one.with_noise(pool), wire=noise)
         for one, noise in pairs
     )
+
+
+def _continual(privatizer: PrefixSums) -> ExactContinualNoise:
+    assert isinstance(privatizer.noise, ExactContinualNoise)
+    return privatizer.noise
 
 
 def _steps(noise: Any, grid: float) -> Wholes:

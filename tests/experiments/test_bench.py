@@ -40,9 +40,8 @@ def test_every_case_is_timed_beside_the_yardstick(monkeypatch: pytest.MonkeyPatc
         assert row["ratio"] == pytest.approx(row["microseconds"] / answer["yardsticks"]["4"])
     interactive = answer["interactive"]
     timed = [(row["trust"], row["noise"]) for row in interactive["rows"]]
-    assert timed[0] == ("none", "simulated")
+    assert timed[0] == ("none", "exact")
     assert ("local", "exact") in timed
-    assert ("none", "exact") not in timed
     assert interactive["microseconds"] == interactive["rows"][0]["microseconds"] == 7.0
     assert shares[-1] == 1.0
 
@@ -50,7 +49,7 @@ def test_every_case_is_timed_beside_the_yardstick(monkeypatch: pytest.MonkeyPatc
 def test_interactive_use_is_timed() -> None:
     problem = make_environment(dim=2, arms=3).problem(100)
     free = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
-    timer = interactive_timer("linucb", problem, free, "simulated")
+    timer = interactive_timer("linucb", problem, free)
     assert 0 < timer() < 1e5
 
 

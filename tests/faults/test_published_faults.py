@@ -75,11 +75,11 @@ def by_law(laws: Mapping[str, Any], law: str, subject: Any) -> str:
     return "nothing"
 
 
-def by_refusal(call: Callable[[], object]) -> str:
+def by_refusal(call: Callable[[], object], kind: type[Exception] = KerchiefError) -> str:
     """The error that the call meets; nothing if it is let through."""
     try:
         call()
-    except KerchiefError as caught:
+    except kind as caught:
         return type(caught).__name__
     return "nothing"
 
@@ -366,7 +366,8 @@ def _seeded() -> str:
     """Whoever knows the seed subtracts the noise."""
     facts = make_environment(dim=2, arms=2).problem(100)
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
-    return by_refusal(lambda: Bandit(policy="linucb", problem=facts, guarantee=promise, seed=7))
+    seeded: Any = {"policy": "linucb", "problem": facts, "guarantee": promise, "seed": 7}
+    return by_refusal(lambda: Bandit(**seeded), TypeError)
 
 
 @fault("a second release that nobody paid for")

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from click.testing import CliRunner
+from kerchief.roles.messages import Ask, Batch, Message, Mixed, Post, Reports
 from tests.fuzz.samples import SAMPLES
 from tests.fuzz.targets import Target
 
@@ -48,7 +49,6 @@ from kerchief.roles import (
     drive,
 )
 from kerchief.roles.arrange import Arranged, arrange
-from kerchief.roles.messages import Ask, Batch, Message, Mixed, Post, Reports
 from kerchief.simulation import simulate
 
 __all__ = ["BY_HAND", "sessions"]

@@ -12,6 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from kerchief.roles.messages import Ask, Post, Reports
+from kerchief.roles.transport import InProcess
+from kerchief.roles.values import as_reward, as_rows
 
 from kerchief.cli.main import main
 from kerchief.core import validate
@@ -53,9 +56,6 @@ from kerchief.privatizers import Protection, protect
 from kerchief.privatizers.schedule import At
 from kerchief.roles import Answerer, Asker, Bandit, Curator, Device, Mixer
 from kerchief.roles.arrange import Arranged, arrange
-from kerchief.roles.messages import Ask, Post, Reports
-from kerchief.roles.transport import InProcess
-from kerchief.roles.values import as_reward, as_rows
 
 HUGE = 10**400
 LOCAL = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from kerchief.roles.messages import Reports
+from kerchief.roles.values import as_mask, as_reward, as_rows
 
 from kerchief.core.codec import decode, encode
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
@@ -29,8 +31,6 @@ from kerchief.core.validate import (
 from kerchief.privacy import Cohort, Gaussian, Guarantee, Laplace, MemoryLedger, Trust, Zcdp
 from kerchief.privacy.receipts import read_ledger
 from kerchief.roles import Bandit
-from kerchief.roles.messages import Reports
-from kerchief.roles.values import as_mask, as_reward, as_rows
 
 quick = settings(
     max_examples=40,

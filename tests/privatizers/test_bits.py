@@ -20,9 +20,6 @@ from kerchief.mechanisms.randomized_bits import ExactResponse
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privatizers import At, BitSums, Protection, ShuffledSums, protect
-from kerchief.roles import InProcess, drive
-from kerchief.roles.messages import Message, Reports
-from kerchief.simulation.run import simulate
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
 PROMISE = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.SHUFFLE)
@@ -98,40 +95,10 @@ def test_the_twin_counts_randomized_bits(sums: BitSums) -> None:
             call(np.zeros(5), None)
 
 
-class Watched(InProcess):
-    """Notes a report that reaches the curator by itself."""
-
-    unmixed = False
-
-    def send(self, to: str, message: Message) -> Message:
-        self.unmixed |= to == "curator" and isinstance(message, Reports)
-        return super().send(to, message)
-
-
 def test_other_batches_need_other_certificates(sums: BitSums) -> None:
     assert sums.with_schedule(sums.schedule) == sums
     with pytest.raises(InvalidValue, match="build the privatizer anew"):
         sums.with_schedule(At(ends=(50, 100, 150)))
-    assert not sums.restorable
-
-
-@pytest.mark.nightly
-def test_roles_apart_play_what_the_simulation_plays() -> None:
-    world = make_environment(dim=2, arms=3, contexts="orthant")
-    policy = POLICIES["sblb"].build(world.problem(260), "tuned")
-    privatizers = protect(policy, Protection(guarantee=PROMISE, mechanism="bit"), horizon=260)
-    given: Any = {"policy": policy, "environment": world, "horizon": 260, "seed": 3}
-    carrier = Watched()
-    apart = drive(privatizers=privatizers, ledger=MemoryLedger(PROMISE), transport=carrier, **given)
-    assert not carrier.unmixed
-    run = simulate(privatizers=privatizers, ledger=MemoryLedger(PROMISE), replicates=1, **given)
-    assert apart.regret.sum() == pytest.approx(run.regret[-1, 0], abs=1e-3)
-    exact = drive(
-        privatizers={name: one.exact() for name, one in privatizers.items()},
-        ledger=MemoryLedger(PROMISE),
-        **given,
-    )
-    assert exact.spent == run.spent
 
 
 def test_words_choose_the_protocol() -> None:

@@ -19,7 +19,7 @@ from kerchief.checks.privatizer import noise_has_the_stated_deviation, noise_is_
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
 from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import BoundedSum, Clock, Example
-from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
+from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, Stream
@@ -31,8 +31,7 @@ from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privatizers import CONTINUALS, At, Every, PrefixSums, Privatizer, Protection, protect
-from kerchief.roles import Bandit, Curator, drive
-from kerchief.roles.messages import Reports
+from kerchief.roles import Bandit
 from kerchief.simulation import simulate
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
@@ -229,22 +228,6 @@ class TestBill:
         with pytest.raises(CapacityExceeded, match="5 releases over 5 rounds"):
             epochs(QUERY, 3.0, 4).charges(5)
 
-    def test_the_curator_meters_and_keeps_its_memory(self) -> None:
-        made = epochs(QUERY, 3.0, 5).exact()
-        ledger = MemoryLedger(dataclasses.replace(PROMISE, epsilon=2.0))
-        curator = Curator(privatizers={"q": made}, ledger=ledger, horizon=5)
-        curator.open()
-        for round in range(4):
-            clock = Clock(round=jnp.int32(round), since={})
-            report = made.randomize(RECORD, clock, None)
-            curator.handle(Reports(ticket=str(round), answers={"q": report}))
-            curator.release("q", clock)
-        with pytest.raises(InvalidValue, match="exact totals"):
-            _ = curator.desks
-        curator.settle()
-        with pytest.raises(BudgetExceeded):
-            Curator(privatizers={"q": made}, ledger=ledger, horizon=5).open()
-
 
 class TestTwin:
     def test_every_epoch_has_noise_of_its_own_on_one_grid(self) -> None:
@@ -355,51 +338,27 @@ class TestPlaying:
             )
         )
 
-    @pytest.mark.nightly
-    def test_message_by_message_as_in_the_compiled_loop(self) -> None:
+    def test_the_compiled_loop_pays_for_every_epoch(self) -> None:
         policy, privatizers = self.protected()
-        books = [MemoryLedger(PROMISE) for _ in range(2)]
-        common: dict[str, Any] = {
-            "policy": policy,
-            "privatizers": privatizers,
-            "environment": WORLD,
-            "horizon": self.ROUNDS,
-            "seed": 7,
-        }
-        run = simulate(**common, ledger=books[0], replicates=1, ticks=self.ROUNDS)
-        apart = drive(**common, ledger=books[1])
-        np.testing.assert_allclose(apart.regret.cumsum(), run.regret[:, 0], atol=1e-5)
-        assert books[0].receipts == books[1].receipts
-        assert [receipt.used for receipt in books[0].receipts] == [1, 1, 1, 1]
-        assert run.spent.epsilon == pytest.approx(PROMISE.epsilon, rel=1e-6)
-
-    def test_with_exact_noise(self) -> None:
-        policy, privatizers = self.protected()
-        exact = {name: one.exact() for name, one in privatizers.items()}
-        spent = drive(
+        books = MemoryLedger(PROMISE)
+        run = simulate(
             policy=policy,
-            privatizers=exact,
+            privatizers=privatizers,
             environment=WORLD,
-            ledger=MemoryLedger(PROMISE),
             horizon=self.ROUNDS,
             seed=7,
-        ).spent
-        assert PROMISE.epsilon * (1 - 1e-5) < spent.epsilon <= PROMISE.epsilon
+            ledger=books,
+            replicates=1,
+            ticks=self.ROUNDS,
+        )
+        assert [receipt.used for receipt in books.receipts] == [1, 1, 1, 1]
+        assert run.spent.epsilon == pytest.approx(PROMISE.epsilon, rel=1e-6)
 
-    @pytest.mark.parametrize("kind", ["exact", "simulated"])
-    def test_in_one_object(self, kind: Any) -> None:
+    def test_in_one_object(self) -> None:
         bandit = Bandit(
-            policy="linucb",
-            problem=self.FACTS,
-            guarantee=PROMISE,
-            noise=kind,
-            seed=None if kind == "exact" else 7,
-            mechanism="doubling",
+            policy="linucb", problem=self.FACTS, guarantee=PROMISE, mechanism="doubling"
         )
         for _ in range(20):
-            bandit.decide(np.eye(3))
-            bandit.learn(0.5)
-        assert bandit.round == 20
-        assert bandit.spent().epsilon <= PROMISE.epsilon
-        with pytest.raises(InvalidValue, match="exact totals"):
-            bandit.save()
+            bandit.reward(bandit.decide(np.eye(3)).id, 0.5)
+        assert bandit.users == 20
+        assert PROMISE.epsilon * (1 - 1e-5) < bandit.spent().epsilon <= PROMISE.epsilon

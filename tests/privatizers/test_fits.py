@@ -205,7 +205,6 @@ def test_the_history_is_kept_and_not_shown() -> None:
     tally = history(privatizer)
     assert privatizer.clear(tally) is tally
     assert "rows" not in repr(tally)
-    assert not privatizer.restorable
     assert privatizer.noisy_aggregator
     assert not privatizer.noisy_device
 

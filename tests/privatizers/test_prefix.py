@@ -11,7 +11,7 @@ import pytest
 
 from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Clock, Example, Release
-from kerchief.core.errors import BudgetExceeded, CapacityExceeded, InvalidValue
+from kerchief.core.errors import CapacityExceeded
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.mechanisms.blt import BLT
@@ -19,10 +19,8 @@ from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
-from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, NonPrivate, Trust
+from kerchief.privacy import Cohort, Gaussian, NonPrivate
 from kerchief.privatizers import At, Every, PrefixSums, Privatizer
-from kerchief.roles import Curator
-from kerchief.roles.messages import Reports
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
 HORIZON = 12
@@ -141,27 +139,3 @@ def test_a_report_off_the_grid_is_rounded_by_the_curator() -> None:
     _, tally = exact.open()
     tally = exact.collect(tally, np.full(QUERY.size, 0.1 * exact.noise.grid))
     assert (np.asarray(tally.total) == 0).all()
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_the_curator_meters_the_stream(exact: bool) -> None:
-    short: Any = sums().exact() if exact else sums()
-    ledger = MemoryLedger(Guarantee(epsilon=1.5, delta=1e-5, trust=Trust.JOINT))
-    curator = Curator(privatizers={"q": short}, ledger=ledger, horizon=2, stream=ROOT)
-    with pytest.raises(CapacityExceeded, match="nothing was paid"):
-        curator.release("q", clock(0))
-    curator.open()
-    for round in range(2):
-        report = short.randomize(RECORD, clock(round), None)
-        curator.handle(Reports(ticket=str(round), answers={"q": report}))
-        release = curator.release("q", clock(round))
-        assert release is not None
-        assert int(release.count) == round + 1
-    with pytest.raises(CapacityExceeded, match="2 times of 2"):
-        curator.release("q", clock(1))
-    with pytest.raises(CapacityExceeded, match="2 were paid for"):
-        curator.handle(Reports(ticket="x", answers={"q": report}))
-    with pytest.raises(InvalidValue, match="exact totals"):
-        _ = curator.desks
-    with pytest.raises(BudgetExceeded):
-        Curator(privatizers={"q": short}, ledger=ledger, horizon=2, stream=ROOT).open()

@@ -67,7 +67,8 @@ class Bounds:
     @property
     def largest(self) -> int:
         """The largest number there can be, without its sign."""
-        return max(1, *(-self.low).tolist(), *self.high.tolist())
+        ends: list[int] = [1, *(-self.low).tolist(), *self.high.tolist()]
+        return max(ends)
 
 
 def _box(middle: tuple[int, ...], reach: int) -> Bounds:

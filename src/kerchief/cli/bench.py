@@ -47,8 +47,8 @@ def _print(result: Benchmark) -> None:
         for case, value in result.cases.items()
     ]
     rows += [
-        _line("linucb", trust, INTERACTIVE_ARMS, f"one, {noise}", value, result)
-        for (trust, noise), value in result.interactive.items()
+        _line("linucb", trust, INTERACTIVE_ARMS, "one, exact", value, result)
+        for trust, value in result.interactive.items()
     ]
     print_table(headings, rows, title="microseconds a decision", columns="llrrrr")
     for arms, value in result.yardstick.items():

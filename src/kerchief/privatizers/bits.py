@@ -123,11 +123,6 @@ class BitSums(CohortSums):
         return self.idealized
 
     @property
-    def restorable(self) -> bool:
-        """No: a copy would forget the bits of a batch, and its sums would lack them."""
-        return False
-
-    @property
     def ends(self) -> tuple[int, ...]:
         """Where batches end."""
         assert isinstance(self.schedule, At)

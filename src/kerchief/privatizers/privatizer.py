@@ -55,11 +55,6 @@ class Privatizer(Protocol):
         """Whether any of its noise is floating point, and so for simulation only."""
         return any(noise.idealized for noise in self.noises)
 
-    @property
-    def restorable(self) -> bool:
-        """Whether its memory holds releases alone, so that a restored copy repeats nothing."""
-        return False
-
     def exact(self) -> Privatizer:
         """The twin for deployment: the same protocol and promise, with exact noise."""
 

@@ -1,15 +1,8 @@
 """Totals over shuffled cohorts: no one is trusted with a report, and only sums are seen.
 
-======= ============================ ========================= ============================
-         device                       shuffler                  analyzer
-======= ============================ ========================= ============================
- bits    writes the rounded vector    mixes the bits of all     counts the heads, less what
-         as labelled bits, adds its   devices, label by label   coins bring on average
-         share of the coins
-======= ============================ ========================= ============================
-
-The bits of a label that have been mixed say how many of them are heads and nothing else, so the
-analyzer sees the total plus one binomial draw per coordinate, which is what a simulation draws.
+A device rounds its vector at random and adds its share of the coins. Mixed bit by bit, the reports
+of a cohort would say how many heads there are and nothing else, so a mixer may as well send the
+totals: the rounded sum plus one binomial draw per coordinate, which is what a simulation draws.
 With LinUCB this is the shuffle model of S. Chowdhury and X. Zhou, "Shuffle private linear
 contextual bandits", ICML 2022. Proof note: `shuffled.md`.
 """
@@ -20,24 +13,21 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Sequence
 
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.contracts import BoundedSum, Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial, deviation
-from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.vector_sum import vector_sum
 from kerchief.privatizers.schedule import At
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["Bits", "ShuffledSums", "analyze", "mix", "to_bits"]
+__all__ = ["ShuffledSums"]
 
 
 @struct
@@ -104,11 +94,6 @@ class ShuffledSums(CohortSums):
         """Only a simulation adds the coins in the aggregator."""
         return self.idealized
 
-    @property
-    def restorable(self) -> bool:
-        """Not where devices toss the coins: a copy forgets a cohort, and with it its coins."""
-        return self.idealized
-
     def exact(self) -> CohortSums:
         """The twin for deployment: the same coins, tossed on the devices.
 
@@ -134,11 +119,6 @@ class ShuffledSums(CohortSums):
         )
         assert isinstance(noise, ExactBinomial)
         return noise
-
-    def bits(self, round: int) -> int:
-        """How many bits the device of this round sends (public); none after the last cohort."""
-        cohort, noise = self.cohort(round), self.coins
-        return 0 if cohort is None else noise.width(cohort[1] - cohort[0]) * noise.dimension
 
     def cohort(self, round: int) -> tuple[int, int] | None:
         """The first round of a round's cohort and one past the last, or None if it has none."""
@@ -168,56 +148,3 @@ class ShuffledSums(CohortSums):
         coins, rounded = releases.astype(np.float64), users.astype(np.float64)
         stated: Array = deviation(self.drawn, rounded, coins)
         return stated
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Bits:
-    """Labelled bits: what one device sends, or what the shuffler passes on.
-
-    Attributes:
-        labels: the coordinate that each bit is about.
-        values: the bits.
-    """
-
-    labels: NDArray[np.int64]
-    values: NDArray[np.bool_]
-
-
-def to_bits(report: NDArray[np.float64], noise: ExactBinomial, *, place: int, users: int) -> Bits:
-    """Device: write a report as labelled bits, the same number of them on every device.
-
-    Code and coins are that many heads, and tails fill up what is left.
-
-    Args:
-        report: what `ExactBinomial.share` returned.
-        noise: the coins.
-        place: the device's number in its cohort.
-        users: size of the cohort.
-    """
-    sent, coins = noise.width(users), noise.coins(place, users)
-    # A record of zeros is written as zeros, so no coordinate is farther than the sensitivity.
-    ones = np.rint(np.asarray(report) / noise.step + coins / 2).astype(np.int64) + noise.levels
-    if ((ones < 0) | (ones > sent)).any():
-        raise InvalidValue(f"a coordinate needs {ones} heads of {sent} bits; clip the report first")
-    values = np.arange(sent)[None, :] < ones[:, None]
-    labels = np.repeat(np.arange(noise.dimension), sent)
-    return Bits(labels=labels, values=values.ravel())
-
-
-def mix(devices: Sequence[Bits], *, randomness: Randomness = os.urandom) -> Bits:
-    """Shuffler: put the bits of all devices into a uniformly random order."""
-    labels = np.concatenate([bits.labels for bits in devices])
-    values = np.concatenate([bits.values for bits in devices])
-    # Ties among 128-bit keys have probability below 1e-20 for any sum that fits in memory.
-    keys = np.frombuffer(randomness(16 * len(labels)), dtype="<u8").reshape(2, -1)
-    order = np.lexsort(keys)
-    return Bits(labels=labels[order], values=values[order])
-
-
-def analyze(bits: Bits, noise: ExactBinomial, *, users: int) -> NDArray[np.float64]:
-    """Analyzer: count the heads of each label, less what coins and code contribute on average.
-
-    Unbiased for the sum of the devices' vectors; its deviation is the coins' and the rounding's.
-    """
-    heads = np.bincount(bits.labels[bits.values], minlength=noise.dimension).astype(np.float64)
-    return noise.step * (heads - users * noise.levels - noise.trials / 2)

@@ -84,11 +84,6 @@ class CohortSums(Privatizer):
         return self.aggregator is not None
 
     @property
-    def restorable(self) -> bool:
-        """The memory is what was released."""
-        return True
-
-    @property
     def drawn(self) -> Mechanism | None:
         """The noise that a cohort's total gets: no less than what it is charged for."""
         return self.aggregator

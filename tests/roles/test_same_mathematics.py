@@ -1,0 +1,106 @@
+"""Simulation, `Bandit` and the roles apart are the same mathematics."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.roles.field import FACTS, TRUSTS, field, promise
+
+from kerchief.core.contracts import Arms
+from kerchief.core.errors import KerchiefError
+from kerchief.core.precision import double_precision
+from kerchief.core.problems import Problem
+from kerchief.core.random import Stream
+from kerchief.policies import POLICIES
+from kerchief.privatizers.protect import Protection
+from kerchief.roles.arrange import arrange
+from kerchief.roles.bandit import Bandit
+from kerchief.roles.deployment import deploy
+from kerchief.roles.round import Round
+
+ROUNDS = 40
+
+
+def visits(problem: Problem) -> list[tuple[Any, float]]:
+    rng = np.random.default_rng(5)
+    arms = rng.normal(size=(ROUNDS, problem.arms, problem.dim))
+    arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
+    return list(zip(arms, rng.uniform(size=ROUNDS), strict=True))
+
+
+def deployable() -> list[str]:
+    """Every registered bandit that hears totals and can be deployed without noise."""
+    found = []
+    for name, entry in POLICIES.items():
+        if Problem not in entry.problems or not entry.deployable:
+            continue
+        try:
+            made = deploy(policy=name, problem=FACTS, guarantee=promise("none"))
+        except KerchiefError:
+            continue
+        if made.privatizers and name != "uniform":
+            found.append(name)
+    return found
+
+
+@double_precision
+def by_hand(name: str, problem: Problem) -> tuple[list[int], Any]:
+    """The functions of a simulated round, one after another."""
+    made = arrange(name, problem, Protection(guarantee=promise("none")))
+    policy: Any = made.policy
+    play, root = Round(policy=policy, privatizers=made.privatizers), Stream.of(seed=0, replicate=0)
+    carry, chosen = play.begin(), []
+    for number, (features, reward) in enumerate(visits(problem)):
+        arms = Arms(features=jnp.asarray(features), allowed=jnp.ones(problem.arms, bool))
+        now = jnp.int32(number)
+        action = play.act(carry, arms, now, root)
+        chosen.append(int(action))
+        carry = play.learn(carry, arms, action, jnp.float64(reward), now, root)
+    return chosen, carry.model
+
+
+@pytest.mark.parametrize("name", deployable())
+def test_without_noise_a_bandit_plays_the_simulated_rounds(name: str) -> None:
+    """The same choices, and the same model but for the grid of the sums."""
+    problem = dataclasses.replace(FACTS, horizon=200)
+    chosen, model = by_hand(name, problem)
+    bandit, played = Bandit(policy=name, problem=problem, guarantee=promise("none")), []
+    for features, reward in visits(problem):
+        choice = bandit.decide(features)
+        played.append(choice.arm)
+        bandit.reward(choice.id, reward)
+    tosses = len(set(chosen) ^ set(played)) > 0 and name in TOSSES
+    assert played == chosen or tosses
+    if played == chosen:
+        for mine, theirs in zip(bandit.model.values(), jax.tree.leaves(model), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+TOSSES: set[str] = set()
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_what_the_learner_is_told_of_the_noise_is_what_the_simulation_states(trust: str) -> None:
+    one = field(trust)
+    one.serve(100)
+    (total,) = one.learner._sums
+    privatizer: Any = one.made.privatizers["moments"]
+    users, releases = np.int64(one.learner.users), np.int64(one.learner.releases)
+    stated = float(privatizer.noise_after(users, releases))
+    assert total.variance**0.5 == pytest.approx(stated, rel=2e-3)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_totals_are_right_on_average(trust: str) -> None:
+    """What the learner adds up is the users' sum, within its stated noise."""
+    one = field(trust)
+    one.serve(85 if trust in ("shuffle", "central") else 60, reward=1.0)
+    (total,) = one.learner._sums
+    # Whatever arm was played, the trace of the matrix grows by one with each user.
+    trace = total.total[0] + total.total[2]
+    assert abs(trace - one.learner.users) < 6 * (2 * total.variance) ** 0.5

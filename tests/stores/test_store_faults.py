@@ -167,6 +167,7 @@ def test_errors_quote_no_row(store: Store) -> None:
     text = str(caught.value)
     assert "planted" not in text
     assert b"planted".hex() not in text
+    assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 
 

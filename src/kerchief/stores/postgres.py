@@ -184,11 +184,14 @@ class _PostgresLink(Link):
         cursor.execute(_spelled(statement), values or None)
         return cursor.fetchall() if cursor.description else []
 
-    def run_many(self, statement: str, rows: Sequence[Values]) -> None:
-        self._connection.cursor().executemany(_spelled(statement), rows)
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
+        types = ("bytea[]" if name in ("id", "body") else "bigint[]" for name in columns)
+        lists = ", ".join(f"?::{kind}" for kind in types)
+        sql = f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({lists})"
+        self.run(sql, [list(column) for column in zip(*rows, strict=True)] or [[]] * len(columns))
 
     def find(self, key: int, ids: Sequence[bytes]) -> Iterable[Any]:
-        return self.run("SELECT id FROM seen WHERE task = ? AND id = ANY(?)", (key, ids))
+        return self.run("SELECT id FROM seen WHERE task = ? AND id = ANY(?::bytea[])", (key, ids))
 
     def fault(self, error: Exception) -> KerchiefError | None:
         return _ours(error)
@@ -218,7 +221,8 @@ def _lock(task: bytes) -> int:
 
 @functools.cache
 def _spelled(statement: str) -> bytes:
-    return statement.replace("?", "%s").encode()
+    # Many bytes at once travel as they are, not as text.
+    return statement.replace("?::bytea[]", "%b::bytea[]").replace("?", "%s").encode()
 
 
 def _check_driver() -> None:

@@ -107,6 +107,12 @@ class PostgresStore(SQLStore):
             for setting in _SETTINGS:
                 connection.execute(setting.encode())
             connection.autocommit = False
+        except psycopg.ProgrammingError:
+            # The driver's own text quotes the address, with its password.
+            raise StoreFailed(
+                "the store failed: its address is none of PostgreSQL's; write it as "
+                "postgresql://USER@HOST/DATABASE"
+            ) from None
         except psycopg.Error as error:
             raise (_ours(error) or error) from None
         return connection

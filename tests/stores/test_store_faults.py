@@ -152,10 +152,11 @@ def test_what_is_no_store_is_refused(tmp_path: Path, name: str) -> None:
         open_store(tmp_path / name)
 
 
-def test_a_server_that_is_not_there_is_told() -> None:
+@pytest.mark.parametrize("rest", ["/none?host=/nowhere", "[::1/none", "host:port/none", "/a?b=c"])
+def test_a_server_that_is_not_there_is_told_without_its_password(rest: str) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(StoreFailed, match="the store failed") as caught:
-        open_store("postgresql://name:password@/none?host=/nowhere")
+        open_store(f"postgresql://name:password@{rest}")
     assert "password" not in str(caught.value)
 
 
@@ -167,6 +168,7 @@ def test_errors_quote_no_row(store: Store) -> None:
     text = str(caught.value)
     assert "planted" not in text
     assert b"planted".hex() not in text
+    assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 
 

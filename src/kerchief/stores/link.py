@@ -42,8 +42,8 @@ class Link(ABC):
         """Run a statement with a question mark for each value, and fetch what it returns."""
 
     @abstractmethod
-    def run_many(self, statement: str, rows: Sequence[Values]) -> None:
-        """Run a statement once for each row."""
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
+        """Insert many rows at once; columns are whole numbers, but for id and body."""
 
     @abstractmethod
     def find(self, key: int, ids: Sequence[bytes]) -> Iterable[Any]:

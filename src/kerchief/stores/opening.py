@@ -17,9 +17,11 @@ def open_store(where: str | Path) -> Store:
     Raises:
         StoreFailed: it cannot be opened, or a newer kerchief made it.
 
-    >>> with open_store(":memory:").read(b"task") as reader:
+    >>> store = open_store(":memory:")
+    >>> with store.read(b"task") as reader:
     ...     print(reader.row())
     None
+    >>> store.close()
     """
     if str(where).startswith(("postgresql://", "postgres://")):
         return PostgresStore(str(where))

@@ -107,6 +107,12 @@ class PostgresStore(SQLStore):
             for setting in _SETTINGS:
                 connection.execute(setting.encode())
             connection.autocommit = False
+        except psycopg.ProgrammingError:
+            # The driver's own text quotes the address, with its password.
+            raise StoreFailed(
+                "the store failed: its address is none of PostgreSQL's; write it as "
+                "postgresql://USER@HOST/DATABASE"
+            ) from None
         except psycopg.Error as error:
             raise (_ours(error) or error) from None
         return connection
@@ -184,11 +190,14 @@ class _PostgresLink(Link):
         cursor.execute(_spelled(statement), values or None)
         return cursor.fetchall() if cursor.description else []
 
-    def run_many(self, statement: str, rows: Sequence[Values]) -> None:
-        self._connection.cursor().executemany(_spelled(statement), rows)
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
+        types = ("bytea[]" if name in ("id", "body") else "bigint[]" for name in columns)
+        lists = ", ".join(f"?::{kind}" for kind in types)
+        sql = f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({lists})"
+        self.run(sql, [list(column) for column in zip(*rows, strict=True)] or [[]] * len(columns))
 
     def find(self, key: int, ids: Sequence[bytes]) -> Iterable[Any]:
-        return self.run("SELECT id FROM seen WHERE task = ? AND id = ANY(?)", (key, ids))
+        return self.run("SELECT id FROM seen WHERE task = ? AND id = ANY(?::bytea[])", (key, ids))
 
     def fault(self, error: Exception) -> KerchiefError | None:
         return _ours(error)
@@ -218,7 +227,8 @@ def _lock(task: bytes) -> int:
 
 @functools.cache
 def _spelled(statement: str) -> bytes:
-    return statement.replace("?", "%s").encode()
+    # Many bytes at once travel as they are, not as text.
+    return statement.replace("?::bytea[]", "%b::bytea[]").replace("?", "%s").encode()
 
 
 def _check_driver() -> None:

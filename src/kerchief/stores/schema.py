@@ -58,7 +58,8 @@ def migrate(link: Link, dialect: Dialect) -> None:
 def _first(dialect: Dialect) -> tuple[str, ...]:
     blob, whole = dialect.bytes, dialect.whole
     task = f"task {whole} NOT NULL REFERENCES tasks"
-    # `seen` and `bodies` take most rows: they grow at the end where possible and refer to nothing.
+    # `seen` and `bodies` take most rows: they refer to nothing, bodies grow at the end, and an id
+    # comes first in its key, so that no plan reads all ids of a task.
     return (
         f"""CREATE TABLE tasks (key {dialect.key}, id {blob} NOT NULL UNIQUE,
         config {blob} NOT NULL, state TEXT NOT NULL CHECK (state IN ('running', 'closed')),
@@ -70,7 +71,7 @@ def _first(dialect: Dialect) -> tuple[str, ...]:
         f"""CREATE TABLE releases ({task}, number {whole} NOT NULL, payload {blob} NOT NULL,
         PRIMARY KEY (task, number)) {dialect.strict}""",
         f"""CREATE TABLE seen (task {whole} NOT NULL, id {blob} NOT NULL, epoch {whole} NOT NULL,
-        cohort {whole} NOT NULL, PRIMARY KEY (task, id)) {dialect.tight}""",
+        cohort {whole} NOT NULL, PRIMARY KEY (id, task)) {dialect.tight}""",
         f"""CREATE TABLE cohorts ({task}, cohort {whole} NOT NULL, kept {whole} NOT NULL,
         PRIMARY KEY (task, cohort)) {dialect.tight}""",
         f"""CREATE TABLE bodies (task {whole} NOT NULL, cohort {whole} NOT NULL, id {blob} NOT NULL,

@@ -124,9 +124,9 @@ class SQLReader:
         with self._link.guard():
             return self._link.run(statement, values)
 
-    def _run_many(self, statement: str, rows: Sequence[Values]) -> None:
+    def _insert(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
         with self._link.guard():
-            self._link.run_many(statement, rows)
+            self._link.insert(table, columns, rows)
 
 
 class SQLTransaction(SQLReader):
@@ -165,7 +165,7 @@ class SQLTransaction(SQLReader):
         """Remember reports for ever."""
         key = self._key
         rows = [(key, id, epoch, cohort) for id in ids]
-        self._run_many("INSERT INTO seen (task, id, epoch, cohort) VALUES (?, ?, ?, ?)", rows)
+        self._insert("seen", ("task", "id", "epoch", "cohort"), rows)
 
     def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep bodies until their cohort is forgotten."""
@@ -176,7 +176,7 @@ class SQLTransaction(SQLReader):
             "ON CONFLICT (task, cohort) DO UPDATE SET kept = cohorts.kept + excluded.kept"
         )
         self._run(count, key, cohort, len(rows))
-        self._run_many("INSERT INTO bodies (task, cohort, id, body) VALUES (?, ?, ?, ?)", rows)
+        self._insert("bodies", ("task", "cohort", "id", "body"), rows)
 
     def forget(self, cohort: int) -> None:
         """Delete the bodies of a cohort."""

@@ -56,6 +56,7 @@ class SQLiteStore(SQLStore):
     >>> store = SQLiteStore.memory()
     >>> store.tasks()
     []
+    >>> store.close()
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -140,8 +141,9 @@ class _SQLiteLink(Link):
     def run(self, statement: str, values: Values) -> list[Any]:
         return self._connection.execute(statement, values).fetchall()
 
-    def run_many(self, statement: str, rows: Sequence[Values]) -> None:
-        self._connection.executemany(statement, rows)
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        self._connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
 
     def find(self, key: int, ids: Sequence[bytes]) -> Iterator[Any]:
         for some in (ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE)):

@@ -14,7 +14,8 @@ The tree::
     ├── StoreFailed                   a store could not keep something; nothing is half written
     └── WriteFailed                   the disk takes no more; what was written before is still there
 
-Those that devices raise too live in `kerchief_wire.errors`. There is one warning, `WeakPromise` (UserWarning): a guarantee is allowed, but means little.
+Those that devices raise too live in `kerchief_wire.errors`. There is one warning, `WeakPromise`
+(UserWarning): a guarantee is allowed, but means little.
 """
 
 from __future__ import annotations

@@ -46,8 +46,7 @@ class LibraryCode:
         padded: Any = np.zeros((arms, dim))
         allowed: Any = np.zeros(arms, np.bool_)
         padded[: len(rows)], allowed[: len(rows)] = rows, mask
-        self._decisions += 1
-        at = self._stream.at(POLICY, round=self._decisions)
+        at, self._decisions = self._stream.at(POLICY, round=self._decisions), self._decisions + 1
         offered = Arms(features=padded, allowed=allowed)
         clock = self._clock(model)
         return int(np.asarray(_act(self._policy, self._form.tree(model), offered, clock, at)))

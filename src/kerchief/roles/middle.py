@@ -284,7 +284,8 @@ class Middle(Guarded):
     def _draw(self, at: Transaction, row: Row, fresh: list[Wholes]) -> Row:
         """Release the open cohort: its total, the chain's line, the noise's state, together."""
         cohort, number = row.cohort, row.releases
-        bodies = [np.frombuffer(body, "<i8") for body in at.bodies(cohort)] + fresh
+        kept_before = at.bodies(cohort) if self.task.need(cohort) > len(fresh) else []
+        bodies = [np.frombuffer(body, "<i8") for body in kept_before] + fresh
         total: Wholes = np.add.reduce(bodies, axis=0, dtype=np.int64)
         drawn, kept = read_secret(at.secret() or b"", self._desks)
         context = row.head + number.to_bytes(8, "little") + total.tobytes()
@@ -304,8 +305,10 @@ class Middle(Guarded):
         )
         payload = release.write()
         at.publish(number, payload)
-        at.hide(write_secret(drawn + 1, tuple(after)))
-        at.forget(cohort)
+        if any(desk.running for desk in self._desks):
+            at.hide(write_secret(drawn + 1, tuple(after)))
+        if self.task.need(cohort) > len(fresh):
+            at.forget(cohort)
         row = dataclasses.replace(row, cohort=cohort + 1, releases=number + 1)
         if any(desk.draws for desk in self._desks) or self.task.needs:
             said = {

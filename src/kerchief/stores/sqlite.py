@@ -99,6 +99,14 @@ class SQLiteStore(SQLStore):
             with lock:
                 connection.close()
 
+    def copy_to(self, path: str | Path) -> None:
+        """Write everything into a new file, for a store that moves there."""
+        _make(Path(path))
+        with self._writing:
+            target = sqlite3.connect(path)
+            self._writer.backup(target)
+            target.close()
+
     @contextmanager
     def _lend(self, *, reading: bool) -> Iterator[Link]:
         with self._reading if reading else self._writing:

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from kerchief.roles.questions import Answerer, Asker
 
 from kerchief.checks import BANDIT_LAWS, Case, CheckFailed
 from kerchief.core.contracts import Release
@@ -31,6 +30,7 @@ from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
 from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.questions import Answerer, Asker
 from kerchief.simulation.loop import Replicate, Scene, advance
 from kerchief.simulation.run import Run, simulate
 

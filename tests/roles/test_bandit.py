@@ -1,0 +1,192 @@
+"""A whole bandit in one process: names, ids, late rewards, folders, threads and asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.roles.field import ARMS, FACTS, TRUSTS, promise
+
+from kerchief.core.errors import CapacityExceeded, InvalidValue, WeakPromise
+from kerchief.policies import POLICIES
+from kerchief.roles.bandit import Bandit
+from kerchief.roles.deployment import deploy
+from kerchief_wire.errors import Fenced
+
+
+def bandit(trust: str = "local", **more: Any) -> Bandit:
+    given: dict[str, Any] = {"policy": "linucb", "problem": FACTS, "guarantee": promise(trust)}
+    return Bandit(**{**given, **more})
+
+
+def serve(one: Bandit, visits: int) -> None:
+    for _ in range(visits):
+        one.reward(one.decide(ARMS).id, 0.5)
+
+
+@pytest.mark.parametrize("trust", ["none", *TRUSTS])
+@pytest.mark.parametrize("policy", ["linucb", "greedy", "glm"])
+def test_every_trust_learns(trust: str, policy: str) -> None:
+    one = bandit(trust, policy=policy)
+    before = one.model
+    serve(one, 50)
+    assert one.users == 50
+    assert any((one.model[name] != before[name]).any() for name in before)
+    assert one.spent().epsilon <= one.task.promise.epsilon
+
+
+def test_arms_have_names_and_come_and_go() -> None:
+    one = bandit()
+    for names in ("a", "ab", "abc", "cb", "c"):
+        rows = {name: ARMS["abc".index(name)] for name in names}
+        assert one.decide(rows).arm in names
+    assert one.decide(ARMS[:1]).arm == 0
+    assert one.decide(ARMS, [False, True, False]).arm == 1
+    with pytest.raises(InvalidValue, match="up to 3 arms"):
+        one.decide(np.zeros((4, 2)))
+    with pytest.raises(InvalidValue, match="at most 1"):
+        one.decide([[1.0, 1.0]])
+
+
+def test_many_decisions_wait_and_rewards_come_in_any_order() -> None:
+    one = bandit("none")
+    waiting = [one.decide(ARMS) for _ in range(20)]
+    assert len({choice.id for choice in waiting}) == 20
+    for choice in waiting[::-1]:
+        one.reward(choice.id, 1.0)
+    assert one.users == 20
+
+
+def test_errors_do_not_quote_what_users_said() -> None:
+    one = bandit()
+    choice = one.decide(ARMS)
+    for call in (
+        lambda: one.reward(choice.id, 1.2345678),
+        lambda: one.decide([[1.2345678, 0.0]]),
+    ):
+        with pytest.raises(InvalidValue) as caught:
+            call()
+        assert "1.23" not in str(caught.value)
+
+
+def test_when_all_have_been_here_it_says_so() -> None:
+    one = bandit("none", problem=dataclasses.replace(FACTS, horizon=3))
+    last = [one.decide(ARMS) for _ in range(4)]
+    for choice in last:
+        one.reward(choice.id, 0.5)
+    assert one.users == 3
+    with pytest.raises(CapacityExceeded, match="all 3 users"):
+        one.decide(ARMS)
+
+
+@pytest.mark.parametrize("trust", ["none", *TRUSTS])
+def test_it_lives_in_a_folder(trust: str, tmp_path: Path) -> None:
+    folder = tmp_path / "bandit"
+    with bandit(trust, path=folder) as one:
+        serve(one, 55)
+        choice, model, users = one.decide(ARMS), one.model, one.users
+    with Bandit.open(folder) as again:
+        assert again.users == users
+        assert all((again.model[name] == model[name]).all() for name in model)
+        again.reward(choice.id, 0.5)
+        serve(again, 2)
+        assert again.users == (58 if trust in ("none", "local", "joint") else 50)
+        assert again.task.id == one.task.id
+    with pytest.raises(InvalidValue, match="exists already"):
+        bandit(trust, path=folder)
+
+
+def test_it_moves_from_memory_into_a_folder(tmp_path: Path) -> None:
+    one = bandit("joint")
+    serve(one, 5)
+    choice = one.decide(ARMS)
+    one.save(tmp_path / "bandit")
+    one.reward(choice.id, 0.5)
+    serve(one, 5)
+    one.close()
+    with Bandit.open(tmp_path / "bandit") as again:
+        assert again.users == 11
+        with pytest.raises(InvalidValue, match="lives in"):
+            again.save(tmp_path / "other")
+
+
+def test_there_is_no_bandit_in_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="no bandit"):
+        Bandit.open(tmp_path)
+
+
+def test_a_bandit_of_ones_own_is_named_again(tmp_path: Path) -> None:
+    policy = POLICIES["linucb"].build(FACTS, "tuned")
+    with bandit("local", policy=policy, path=tmp_path / "b") as one:
+        serve(one, 3)
+    with pytest.raises(InvalidValue, match="of one's own"):
+        Bandit.open(tmp_path / "b")
+    with pytest.raises(Fenced):
+        Bandit.open(tmp_path / "b", policy=POLICIES["linucb"].build(FACTS, "theory"))
+    with Bandit.open(tmp_path / "b", policy=policy) as again:
+        assert again.users == 3
+
+
+def test_asyncio() -> None:
+    one = bandit()
+
+    async def visit() -> None:
+        choice = await asyncio.to_thread(one.decide, ARMS)
+        await asyncio.sleep(0)
+        await asyncio.to_thread(one.reward, choice.id, 0.5)
+
+    async def crowd() -> None:
+        await asyncio.gather(*(visit() for _ in range(40)))
+
+    asyncio.run(crowd())
+    assert one.users == 40
+
+
+def test_it_is_neither_copied_nor_forked() -> None:
+    one = bandit()
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(InvalidValue):
+            copied(one)
+    choice = one.decide(ARMS)
+    child = os.fork()
+    if child == 0:
+        try:
+            one.reward(choice.id, 0.5)
+        except Exception:
+            os._exit(3)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+
+def test_the_statement_says_who_must_keep_faith() -> None:
+    said = bandit("shuffle", guarantee=promise("shuffle", honest=(4, 5))).statement()
+    assert "at least 4 in 5" in said
+    assert "several times: 2:" in said
+    assert "no privacy promise" in bandit("none").statement()
+
+
+def test_what_cannot_be_deployed_is_refused_with_its_reason() -> None:
+    for policy, why in (("glm-rare", "fit"), ("glm@paper", "study"), ("tsallis", "takes a")):
+        with pytest.raises(InvalidValue, match=why):
+            deploy(policy=policy, problem=FACTS, guarantee=promise("joint"))
+
+
+def test_a_large_delta_is_warned_about() -> None:
+    weak = dataclasses.replace(promise("local"), delta=0.1)
+    with pytest.warns(WeakPromise):
+        bandit(guarantee=weak, mechanism="gaussian")
+
+
+def test_settling_ends_it() -> None:
+    one = bandit("central")
+    serve(one, 60)
+    assert one.settle().epsilon <= 1.0
+    with pytest.raises(CapacityExceeded):
+        one.decide(ARMS)

@@ -159,6 +159,7 @@ def test_arms_may_have_names_and_be_fewer() -> None:
         (np.array([[0.0, np.nan]]), "length nan"),
         (np.array([[0.0, -np.inf]]), "length inf"),
         (np.zeros((0, 2)), "one row of numbers for each arm"),
+        (np.zeros((2, 0)), "one row of numbers for each arm"),
         (np.zeros(2), "one row of numbers for each arm"),
         ([[0.0], [0.0, 0.0]], "one row of numbers for each arm"),
         ([["0", "1"]], "one row of numbers for each arm"),

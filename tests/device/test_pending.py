@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,37 @@ def test_four_processes_make_one_report(tmp_path: Path) -> None:
         assert one.exitcode == 0
     assert len(set.union(*found)) == 30
     assert store.spent().epsilon == 30
+
+
+def _opened(path: Path, ready: Barrier, sent: multiprocessing.Queue[str]) -> None:
+    ready.wait()
+    try:
+        Pending(path)
+        sent.put("")
+    except BaseException as fault:
+        sent.put(repr(fault))
+
+
+@pytest.mark.nightly
+def test_many_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    for number in range(10):
+        ready, sent = context.Barrier(6), context.Queue()
+        given = (tmp_path / f"{number}.db", ready, sent)
+        processes = [context.Process(target=_opened, args=given) for _ in range(6)]
+        for one in processes:
+            one.start()
+        assert {sent.get(timeout=120) for _ in processes} == {""}
+        for one in processes:
+            one.join()
+
+
+def test_a_row_shows_nothing_raw(store: Pending) -> None:
+    decided(store)
+    store.rewarded(ID, TASK, 0.87654321)
+    shown = repr(store.row(ID, TASK))
+    assert "secret" not in shown
+    assert "0.8765" not in shown
 
 
 def test_a_forked_store_is_refused(store: Pending, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,11 @@ from tests.vectors.write import choices, noises, policies, query, records, short
 from kerchief_device.act import Ellipsoid, act
 from kerchief_device.promise import sensitivity, taxicab
 from kerchief_device.randomize import randomize
-from kerchief_device.record import Moments
+from kerchief_device.record import Moments, answer, encode_loss
 from kerchief_wire import noise as kinds
 from kerchief_wire.canonical import pack, unpack
 from kerchief_wire.noise import Floats, Noise, Shortlist
-from kerchief_wire.task import Optimist
+from kerchief_wire.task import Answering, Optimist
 
 KINDS = {one.kind: one for one in Noise.__args__}
 
@@ -59,6 +59,13 @@ def test_statistics_are_equal_to_the_last_bits() -> None:
         given = reals(case["estimate"]), reals(case["features"]), real(case["reward"])
         found = Moments(program).statistic(*given)
         assert near(found, wanted)
+
+
+def test_answers_are_equal_to_the_last_bits() -> None:
+    for case in vectors("answer"):
+        program, losses = unpack(Answering, case["program"]), reals(case["losses"])
+        found = encode_loss(program, answer(program, losses))
+        assert near(found, reals(case["statistic"]))
 
 
 def test_every_link_has_vectors() -> None:

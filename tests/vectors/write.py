@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from tests.vectors.bytes_of import Bytes
 
 from kerchief.core.contracts import Arms, Clock
-from kerchief.core.problems import Problem
-from kerchief.core.queries import Regression
+from kerchief.core.convex import Ball
+from kerchief.core.problems import ContextFreeProblem, Problem
+from kerchief.core.queries import Loss, Regression
 from kerchief.core.random import Stream
 from kerchief.mechanisms.binomial import ExactBinomial, Grid
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
@@ -28,13 +29,14 @@ from kerchief.mechanisms.laplace import ExactLaplace
 from kerchief.mechanisms.one_bit import OneBit as SimulatedBit
 from kerchief.mechanisms.randomized_bits import ExactResponse
 from kerchief.mechanisms.shortlist import Shortlist as SimulatedShortlist
+from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.policies.ellipsoid import Ellipsoid, Model
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief_wire.canonical import pack, write
 from kerchief_wire.noise import Bits, Coins, Noise, OneBit, Rounded, Shortlist, Statistic
-from kerchief_wire.task import Optimist
+from kerchief_wire.task import Answering, Optimist
 
 HERE = Path(__file__).parent
 Floats = NDArray[np.float64]
@@ -170,6 +172,26 @@ def _statistic(policy: Any, model: Model, x: Floats, reward: float) -> Floats:
     arms = Arms(features=jnp.asarray(x[None]), allowed=jnp.ones(1, bool))
     record = policy.record(model, arms, jnp.int32(0), jnp.float64(reward))["moments"]
     return np.asarray(jax.jit(policy.query.encode)(record))
+
+
+def answers() -> list[dict[str, Any]]:
+    """The one number that a question is answered with, also from losses outside all bounds."""
+    problem = ContextFreeProblem(
+        horizon=100, low=0.0, high=2.0, domain=Ball(dim=3), lipschitz=2.0, convexity=0.0
+    )
+    two = TwoPoint.paper(problem)
+    apart = float(2 * two.radius)
+    found = []
+    for losses in ([0.25, 0.5], [2.0, 2.0 - 2**-40], [0.0, 2.0], [7.0, -7.0]):
+        answer = two.answer(jnp.zeros((2, 3)), jnp.asarray(losses))
+        slope = two.queries["loss"].encode(answer)
+        far = apart * problem.lipschitz
+        told = Answering(low=-far, high=far, questions=2, answer="difference")
+        found.append({"program": told, "losses": losses, "statistic": reals(apart * slope)})
+        told = Answering(low=0.0, high=2.0, questions=1, answer="loss")
+        number = Loss.of(problem).encode(jnp.asarray(losses[:1])[0])
+        found.append({"program": told, "losses": losses[:1], "statistic": reals(number)})
+    return found
 
 
 def bounds() -> list[dict[str, Any]]:
@@ -354,6 +376,7 @@ def main() -> None:
     files = {
         "act": choices,
         "record": records,
+        "answer": answers,
         "sensitivity": bounds,
         "noise": draws,
         "shortlist": shortlists,

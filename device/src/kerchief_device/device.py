@@ -309,7 +309,7 @@ def _rows(features: Features) -> tuple[Floats, list[str] | None]:
         rows = np.asarray(given)
     except (TypeError, ValueError):
         rows = np.empty(0)
-    if rows.ndim != 2 or not rows.shape[0] or rows.dtype.kind not in "fiu":
+    if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "fiu":
         raise InvalidValue(
             f"the features have shape {rows.shape} and type {rows.dtype}; give one row of numbers "
             "for each arm, all of one length"

@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue
@@ -37,7 +38,8 @@ CREATE TABLE IF NOT EXISTS chains (task BLOB PRIMARY KEY, length INTEGER NOT NUL
 CREATE TABLE IF NOT EXISTS charges (task BLOB PRIMARY KEY, epsilon REAL NOT NULL,
     delta REAL NOT NULL, reports INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 """
-_SETTINGS = ("journal_mode=WAL", "secure_delete=ON", "synchronous=FULL", "temp_store=MEMORY")
+_SETTINGS = ("secure_delete=ON", "synchronous=FULL", "temp_store=MEMORY", "journal_mode=WAL")
+_PATIENCE = 10.0
 _EMPTY = "PRAGMA wal_checkpoint(TRUNCATE)"
 _ERASE = "UPDATE decisions SET version = NULL, model = NULL, features = NULL, reward = NULL, "
 _ENCODE = _ERASE + "state = 'encoded', report = ? WHERE id = ?"
@@ -98,16 +100,19 @@ class Row:
 
     state: str
     version: int | None
-    model: bytes | None
-    features: bytes | None
+    model: bytes | None = field(repr=False)
+    features: bytes | None = field(repr=False)
     due: float
-    reward: float | None
-    report: bytes | None
-    data: bytes | None
+    reward: float | None = field(repr=False)
+    report: bytes | None = field(repr=False)
+    data: bytes | None = field(repr=False)
 
 
 class Pending:
-    """A store, safe for threads, and for several processes that each open the same file."""
+    """A store, safe for threads, and for several processes that each open the same file.
+
+    Keep the file out of backups: a copy from before a report could make another one.
+    """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         """Open or create it.
@@ -121,10 +126,9 @@ class Pending:
         self._lock, self._process = threading.Lock(), os.getpid()
         name = ":memory:" if path is None else os.fspath(path)
         self._base = sqlite3.connect(
-            name, timeout=10.0, isolation_level=None, check_same_thread=False
+            name, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
-        for setting in _SETTINGS:
-            self._base.execute(f"PRAGMA {setting}").fetchall()
+        _set_up(self._base)
         with self._step() as base:
             for statement in _SCHEMA.split(";")[:-1]:
                 base.execute(statement)
@@ -278,6 +282,20 @@ class Pending:
             finally:
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
+
+
+def _set_up(base: sqlite3.Connection) -> None:
+    """Set everything; others who open the file at the same time may make it wait."""
+    end = time.monotonic() + _PATIENCE
+    for setting in _SETTINGS:
+        while True:
+            try:
+                base.execute(f"PRAGMA {setting}").fetchall()
+                break
+            except sqlite3.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
 
 def _row(base: sqlite3.Connection, id: bytes, task: bytes) -> Row:

@@ -149,9 +149,10 @@ def sample_discrete_laplace(
 
 
 def _check(name: str, value: int, low: int, high: int) -> None:
-    known = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not known or not low <= value <= high:
-        raise InvalidValue(f"{name} is {value!r:.80}; it must be whole, {low} to {high}")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidValue(f"{name} is {value!r:.80}; it must be a whole number")
+    if not low <= value <= high:
+        raise InvalidValue(f"{name} is {value}; it must be at least {low} and at most {high}")
 
 
 def _round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:

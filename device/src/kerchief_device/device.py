@@ -296,7 +296,7 @@ def _reward(task: Task, value: Any) -> float:
         low, high = program.low, program.high
     if not (known and math.isfinite(value) and low <= value <= high):
         raise InvalidValue(
-            f"the reward is {value!r:.60}; it must be a number, {low} to {high}: scale or clip it"
+            f"the reward is out of range or no number; it must be {low} to {high}: scale or clip it"
         )
     return float(value)
 
@@ -329,12 +329,13 @@ def _check_rows(task: Task, rows: Floats) -> None:
         if largest <= program.norm * _SLACK:
             largest = math.sqrt(float((rows * rows).sum(1).max()))
         if not largest <= program.norm * _SLACK:
+            # Not how long they are: errors end up in logs, and a context must not.
             raise InvalidValue(
-                f"an arm's features have length {largest:g}; it must be at most "
+                f"an arm's features are too long or not finite; their norm must be at most "
                 f"{program.norm:g}: scale them"
             )
     elif not math.isfinite(largest):
-        raise InvalidValue(f"a feature is {largest}; every one must be finite")
+        raise InvalidValue("a feature is not finite; every one must be")
 
 
 def _mask(allowed: Any, arms: int) -> NDArray[np.bool_]:

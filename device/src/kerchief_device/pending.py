@@ -134,6 +134,14 @@ class Pending:
                 base.execute(statement)
         self._empty()
 
+    def copy_to(self, path: str | os.PathLike[str]) -> None:
+        """Write everything into a new file, for a store that moves there."""
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        with self._lock:
+            target = sqlite3.connect(path)
+            self._base.backup(target)
+            target.close()
+
     def close(self) -> None:
         """Close the store; nothing is lost but what was kept in memory."""
         with self._lock:

@@ -119,7 +119,7 @@ def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -
     exact = [ours] + ([second.epsilon] if second is not None and second.exact else [])
     # A grid of losses rounds up, which is no disagreement: ours is the exact number then.
     spent = max(exact) if max(exact) - ours > _APART * max(1.0, ours) else ours
-    nothing = replace(budget, epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+    nothing = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE, unit=budget.unit)
     return Review(
         budget=budget,
         visits=visits,

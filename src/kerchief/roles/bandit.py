@@ -157,8 +157,8 @@ class Bandit(Guarded):
             self._pending = Pending(folder / "device.db")
         self._device = Device(made.task, pending=self._pending, code=code)
         self._learner, self._looked = Learner(made), time.monotonic()
-        self._follow()
         self._over = self._middle.status().state != "running"
+        self._follow()
 
     @property
     def task(self) -> Task:
@@ -260,6 +260,8 @@ class Bandit(Guarded):
             folder = _new_folder(Path(path))
             self._store.copy_to(_middle(folder))
             self._pending.copy_to(folder / "device.db")
+            head = self._middle.chain()[-1].hash
+            FileWitness(folder / "witness").swap(self.task.id, None, head)
             self.close()
             self._live(self._made, folder)
 
@@ -294,10 +296,14 @@ class Bandit(Guarded):
         if not ids:
             return
         status = self._middle.status()
+        if status.state != "running":
+            # Nobody who comes now was paid for.
+            for id in ids:
+                self._device.refused(id)
+            return
         reports = [self._device.report(id, status, early=True) for id in ids]
         for id, refused in zip(ids, self._middle.take(reports), strict=True):
             (self._device.arrived if refused is None else self._device.refused)(id)
-            self._over |= refused is not None and refused.word == "over"
         self._follow()
 
     def _follow(self) -> None:
@@ -305,6 +311,7 @@ class Bandit(Guarded):
         while len(new) == _AT_ONCE:
             new = self._middle.releases(self._learner.releases, _AT_ONCE)
             self._learner.follow(new)
+        self._over |= self._learner.releases >= self.task.cohorts
 
 
 def _middle(folder: Path) -> Path:

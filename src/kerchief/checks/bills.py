@@ -24,7 +24,7 @@ from kerchief.privatizers import At, Privatizer
 from kerchief.privatizers.billing import pay
 from kerchief.roles.arrange import Arranged
 
-__all__ = ["BILL_LAWS", "users_of"]
+__all__ = ["users_of"]
 
 # How near to what was asked a charge comes: in general, and where it is counted in coins.
 _MILLIONTH, _COINS = 1e-6, 0.03
@@ -168,11 +168,3 @@ def _expect_refusal(party: Party, ledger: Ledger) -> None:
     expect(refused and not stages, seen=f"refused: {refused}; played: {stages}", expected="refusal")
     left = len(ledger.receipts) - len(before)
     expect(ledger.receipts == before, seen=f"{left} receipts were left", expected="no trace")
-
-
-BILL_LAWS = (
-    each_user_pays_once,
-    charged_is_what_was_promised,
-    spent_is_no_more_than_promised,
-    refusal_leaves_no_trace,
-)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+import jax.numpy as jnp
+
 from kerchief.core.contracts import Feedback, Stops
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue
@@ -176,6 +178,11 @@ class Case:
         problem = self.environment.problem(horizon or self.size.horizon)
         protection = Protection(guarantee=self.promise(epsilon), mechanism=self.mechanism)
         return self.arrange(self.entry, problem, protection, mode=mode)
+
+    def scene(self, made: Arranged) -> loop.Scene:
+        """What plays round by round."""
+        rooms: Any = {"policy": made.policy, "environment": self.environment}
+        return loop.Scene(**rooms, privatizers=dict(made.privatizers), seed=jnp.uint32(SEED))
 
     def policy(self, mode: Mode = "tuned", *, horizon: int | None = None) -> Any:
         """The bandit alone."""

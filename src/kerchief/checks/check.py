@@ -8,13 +8,11 @@ from typing import Any
 
 from kerchief.checks.case import Case, accepts, other_words, small_home
 from kerchief.checks.drawn import noise_drawn_is_the_word_printed
-from kerchief.checks.environment import ENVIRONMENT_LAWS
+from kerchief.checks.environment import WorldCase
 from kerchief.checks.errors import Law
-from kerchief.checks.histories import WorldCase
-from kerchief.checks.laws import BANDIT_LAWS
+from kerchief.checks.laws import BANDIT_LAWS, ENVIRONMENT_LAWS, MECHANISM_LAWS, PRIVATIZER_LAWS
 from kerchief.checks.ledger import LEDGER_LAWS, Ledgers
-from kerchief.checks.mechanism import MECHANISM_LAWS, MechanismCase
-from kerchief.checks.privatizer import PRIVATIZER_LAWS
+from kerchief.checks.mechanism import MechanismCase
 from kerchief.checks.protocol import privatizer_cases
 from kerchief.checks.report import Report, examine
 from kerchief.core.contracts import Feedback

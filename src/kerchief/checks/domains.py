@@ -5,48 +5,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.checks.case import SEED, Case, policy_of
 from kerchief.checks.search import (
     NOWHERE,
     Box,
     Cube,
-    Encode,
+    Domain,
+    encoder,
     far_points,
-    many,
-    spread,
+    farthest,
     widest,
     wild_points,
 )
+from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Arms, BoundedLoss, Query
 from kerchief.core.random import Stream
 
 __all__ = ["first_action", "queries_of", "widest_of", "wildest_of"]
-
-Floats = NDArray[np.float64]
-
-
-class Domain(Protocol):
-    """Records that are searched for as rows of numbers."""
-
-    def record(self, row: Array) -> Any:
-        """The record that a row stands for."""
-
-    def first(self, rng: np.random.Generator, draws: int) -> Floats:
-        """Rows from all over the domain, most of them at its edge."""
-
-    def near(self, rng: np.random.Generator, rows: Floats, step: float) -> Floats:
-        """Rows like these, moved a little."""
-
-    def wild(self) -> Floats:
-        """Rows far beyond the domain: long, endless or undefined."""
 
 
 def queries_of(case: Case) -> dict[str, Any]:
@@ -67,7 +49,7 @@ def wildest_of(case: Case, name: str, kind: type) -> float:
 # By query and domain, so that bandits and trusts that ask the same share what was found.
 @lru_cache(maxsize=64)
 def _widest(query: Any, domain: Any) -> tuple[float, Floats]:
-    encode = _encoder(query, domain, np.float64)
+    encode = encoder(query, domain)
     found = [widest(encode, domain, point) for point in _points(query, far_points)]
     return max(found, key=lambda one: one[0])
 
@@ -75,8 +57,8 @@ def _widest(query: Any, domain: Any) -> tuple[float, Floats]:
 @lru_cache(maxsize=128)
 def _wildest(query: Any, domain: Any, kind: type) -> float:
     records = np.concatenate([domain.wild(), _widest(query, domain)[1]])
-    encode = _encoder(query, domain, kind)
-    return max(spread(encode(records, point)) for point in _points(query, wild_points))
+    encode = encoder(query, domain, kind)
+    return max(farthest(encode(records, point))[0] for point in _points(query, wild_points))
 
 
 def _points(query: Query, points: Callable[[int], list[Floats]]) -> list[Floats]:
@@ -84,20 +66,7 @@ def _points(query: Query, points: Callable[[int], list[Floats]]) -> list[Floats]
     return points(query.dim) if isinstance(query, BoundedLoss) else [NOWHERE]
 
 
-def _encoder(query: Any, domain: Domain, kind: type) -> Encode:
-    """What a record adds to a sum: its statistic, or its gradient at a point."""
-
-    def one(row: Array, point: Array) -> Array:
-        encoded: Array = query.encode(domain.record(row))
-        if not isinstance(query, BoundedLoss):
-            return encoded
-        gradients: Array = query.gradients(encoded[None, :], point)
-        return gradients[0]
-
-    return many(one, kind)
-
-
-def _domain(case: Case, name: str) -> Any:
+def _domain(case: Case, name: str) -> Domain:
     """The domain of the records that a bandit sends in answer to a query."""
     policy: Any = policy_of(case)
     facts: Any = case.problem

@@ -5,7 +5,6 @@ The engine's steps are held against the reference player's, which knows the cont
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -13,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.checks.case import SEED, Case, asks, by_phases, stops
 from kerchief.checks.errors import expect, law
-from kerchief.checks.learning import summed
+from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import Hand, hand_of
-from kerchief.checks.search import Cube, lengths
+from kerchief.checks.search import Cube, farthest
+from kerchief.checks.statistics import Floats
 from kerchief.core.phases import Asked, Phase, PhasePolicy
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -29,22 +28,12 @@ from kerchief.simulation import loop, phases
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.phases import PhaseReplicate, PhaseScene, learn, phases_of
 
-__all__ = ["ENGINE_LAWS", "phase_after", "phase_scene", "round_scene"]
-
-Floats = NDArray[np.float64]
+__all__ = ["begun", "phase_after", "phase_scene"]
 
 # How many rounds are looked at one by one.
 _ROUNDS = 4
 # Among how many clients the two who differ most are searched for.
 _CLIENTS = 128
-
-
-def round_scene(case: Case, policy: Any, privatizers: Any, *, seed: int = SEED) -> loop.Scene:
-    """What plays round by round."""
-    world: Any = case.environment
-    return loop.Scene(
-        policy=policy, privatizers=dict(privatizers), environment=world, seed=jnp.uint32(seed)
-    )
 
 
 @law(when=asks)
@@ -59,7 +48,7 @@ def the_learner_sees_releases_alone(case: Case) -> None:
         _expect_states_of_phases(case)
         return
     hand = hand_of(case, seed=SEED)
-    scene = round_scene(case, hand.policy, hand.privatizers)
+    scene = case.scene(Arranged(policy=hand.policy, privatizers=hand.privatizers))
     carry = _copied(loop.begin(scene, jnp.arange(1, dtype=jnp.uint32)))
     for round in range(_ROUNDS):
         carry = _expect_by_hand(case, scene, hand, carry, round)
@@ -114,15 +103,15 @@ def phase_after(case: Case, scene: PhaseScene, carry: Any, phase: Phase) -> Any:
     return case.play_phase(scene, carry, jax.tree.map(jnp.int32, phase))
 
 
-def begun(case: Case, scene: PhaseScene) -> Any:
-    """All replicates before the first phase."""
-    return phases.begin(scene, jnp.arange(case.size.width, dtype=jnp.uint32))
+def begun(scene: PhaseScene, copies: int) -> Any:
+    """So many replicates before the first phase."""
+    return phases.begin(scene, jnp.arange(copies, dtype=jnp.uint32))
 
 
 def _expect_states_of_phases(case: Case) -> None:
     made: Any = case.arranged()
     scene = phase_scene(case, made)
-    carry = begun(case, scene)
+    carry = begun(scene, case.size.width)
     for phase in phases_of(made.policy, made.privatizers)[:2]:
         after = phase_after(case, scene, carry, phase)
         alone = _learned(made.policy, carry, after, phase, scene.protection.outlook.noisy)
@@ -158,7 +147,7 @@ def one_client_moves_one_release(case: Case) -> None:
     added = {name: summed(privatizer) for name, privatizer in made.privatizers.items()}
     made = Arranged(policy=made.policy, privatizers=added)
     usual = phase_scene(case, made)
-    start = begun(case, usual)
+    start = begun(usual, case.size.width)
     played = phase_after(case, usual, start, first)
     # A bandit that settles after one phase asks in that one alone.
     once = bool(played.done.all())
@@ -166,13 +155,15 @@ def one_client_moves_one_release(case: Case) -> None:
     saw = _farthest_clients(usual, start if once else played, now)
     scenes = [phase_scene(case, made, _with_one_other(case, int(now.first) + 1, s)) for s in saw]
     early = [
-        begun(case, one) if once else phase_after(case, one, begun(case, one), first)
+        begun(one, case.size.width)
+        if once
+        else phase_after(case, one, begun(one, case.size.width), first)
         for one in scenes
     ]
     _expect_same(early, "the phase before a client is asked")
     both = [phase_after(case, one, early[0], now) for one in scenes]
     moved = np.sqrt(((both[0].last.total - both[1].last.total) ** 2).sum((1, 2)))
-    most = _reach(usual)
+    most = reach(usual.protection, rounding=1e-6)
     seen = f"a release that moves by {float(moved.max()):.4g}"
     expect(moved.max() <= most, seen=seen, expected=f"{most:.4g} at most")
     expect(moved.max() > 0, seen=seen, expected="more than nothing, as the client is asked")
@@ -189,8 +180,7 @@ def _farthest_clients(scene: PhaseScene, carry: Any, phase: Phase) -> Floats:
     drawn = domain.first(np.random.default_rng(0), _CLIENTS)
     saw = np.concatenate([drawn, domain.wild()[:_CLIENTS]])
     answers = jax.vmap(lambda row: query.encode(policy.answer(asked, 0, row)))(jnp.asarray(saw))
-    apart = lengths(np.asarray(answers)[:, None] - np.asarray(answers)[None, :])
-    return saw[list(np.unravel_index(int(apart.argmax()), apart.shape))]
+    return saw[farthest(np.asarray(answers))[1]]
 
 
 @partial(jax.jit, static_argnames="noisy")
@@ -218,18 +208,7 @@ def _with_one_other(case: Case, client: int, saw: Floats) -> _OneOther:
     return _OneOther(**vars(case.environment), client=jnp.uint32(client), saw=jnp.asarray(saw))
 
 
-def _reach(scene: PhaseScene) -> float:
-    """The sensitivity, with a step for each coordinate where answers are rounded to a grid."""
-    privatizer = scene.protection
-    step = max((float(getattr(noise, "step", 0.0)) for noise in privatizer.noises), default=0.0)
-    query = privatizer.query
-    return query.sensitivity * (1 + 1e-6) + step * math.sqrt(query.size)
-
-
 def _expect_same(carries: list[Any], where: str) -> None:
     first, second = (np.asarray(carry.last.total) for carry in carries)
     same = np.array_equal(first, second)
     expect(same, seen=f"another release in {where}", expected="the same, whatever one client saw")
-
-
-ENGINE_LAWS = (the_learner_sees_releases_alone, one_client_moves_one_release)

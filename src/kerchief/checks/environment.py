@@ -26,7 +26,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS, link_named
 from kerchief.environments import CONTEXTS, NOISES, make_environment
 
-__all__ = ["ENVIRONMENT_LAWS", "WorldCase", "environment_cases"]
+__all__ = ["WorldCase", "environment_cases"]
 
 _ARMS, _FEWEST = 4, 2
 # Worlds are drawn in float32.
@@ -174,17 +174,3 @@ def bad_values_are_refused(world: WorldCase) -> None:
         except InvalidValue:
             refused = True
         expect(refused, seen=f"{bad} is accepted", expected="InvalidValue")
-
-
-ENVIRONMENT_LAWS = (
-    same_seed_same_world,
-    arms_keep_the_declared_norm,
-    masks_leave_enough_arms,
-    rewards_keep_their_range,
-    rewards_have_the_right_mean,
-    regret_is_zero_for_the_best_arm,
-    policies_meet_the_same_arms,
-    problem_is_public_and_consistent,
-    bad_values_are_refused,
-)
-"""Every law of a world."""

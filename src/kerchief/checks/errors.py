@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
@@ -32,11 +32,11 @@ class Broken(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One broken law."""
+    """What was seen of one law, and what was expected."""
 
     law: str
-    seen: str
-    expected: str
+    seen: str = ""
+    expected: str = ""
 
     def __str__(self) -> str:
         """One line of the report."""
@@ -101,20 +101,11 @@ class Law(Generic[S]):
             raise CheckFailed(str(subject), [fault]) from error
 
 
-class Enacts(Protocol):
-    """Makes a function a law."""
-
-    def __call__(self, body: Callable[[S], None]) -> Law[S]:
-        """The law, named after the function."""
-
-
-def law(*, when: Callable[[Any], bool] = lambda subject: True, cheap: bool = False) -> Enacts:
+def law(
+    *, when: Callable[[Any], bool] = lambda subject: True, cheap: bool = False
+) -> Callable[[Callable[[S], None]], Law[S]]:
     """Make a function a law, named after it."""
-
-    def make(body: Callable[[S], None]) -> Law[S]:
-        return Law(name=body.__name__.replace("_", " "), body=body, when=when, cheap=cheap)
-
-    return make
+    return lambda body: Law(name=body.__name__.replace("_", " "), body=body, when=when, cheap=cheap)
 
 
 def laws_of(*bodies: Callable[[S], None], cheap: bool = False) -> tuple[Law[S], ...]:

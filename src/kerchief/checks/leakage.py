@@ -16,7 +16,7 @@ from kerchief.privacy import Composed, Event, Repeated
 from kerchief.privacy.composition import leaves
 from kerchief.privacy.receipts import Charge
 
-__all__ = ["attack", "bill", "charged_multiplier", "expect_fresh", "expect_noise_as_charged"]
+__all__ = ["bill", "charged_multiplier", "expect_fresh", "expect_noise_as_charged"]
 
 Floats = NDArray[np.float64]
 
@@ -101,13 +101,6 @@ def expect_fresh(noises: Sequence[Noise], charged: float) -> None:
         seen = f"{which} differ by fresh noise of deviation {fresh[place] / math.sqrt(size):.4g}"
         most = most_deviation(fresh[place] ** 2, size - place)
         expect(charged <= most, seen=seen, expected=f"at least {charged:.4g}, as charged")
-
-
-def attack(noises: Sequence[Noise]) -> Floats:
-    """How the best attacker on the first user weighs the releases: Σ⁻¹ u."""
-    draws = _side_by_side(noises)
-    weights: Floats = np.linalg.solve(draws @ draws.T / draws.shape[1], np.ones(len(noises)))
-    return weights
 
 
 def _side_by_side(noises: Sequence[Noise]) -> Floats:

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.checks.case import SEED, Case, asks, by_totals, play, played, policy_of, private
+from kerchief.checks.case import Case, asks, by_totals, play, played, policy_of, private
 from kerchief.checks.errors import expect, law
 from kerchief.checks.statistics import ERROR, at_most_as_often, student_bound
 from kerchief.core.contracts import BoundedLoss
+from kerchief.mechanisms.binomial import Binomial
 from kerchief.mechanisms.one_bit import OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import Shortlist
@@ -25,10 +26,10 @@ from kerchief.privacy import MemoryLedger, Trust
 from kerchief.privatizers import CohortSums, Privatizer
 from kerchief.privatizers.channels import channel_of
 from kerchief.roles.arrange import Arranged
-from kerchief.simulation.loop import Scene, advance, begin
+from kerchief.simulation.loop import advance, begin
 from kerchief.simulation.run import Run
 
-__all__ = ["LEARNING_LAWS", "bare", "silenced", "summed"]
+__all__ = ["bare", "reach", "silenced", "summed"]
 
 Floats = NDArray[np.float64]
 
@@ -144,13 +145,7 @@ def confidence_sets_cover_the_truth(case: Case) -> None:
 
 def _ever_outside(case: Case, made: Any) -> NDArray[np.bool_] | None:
     """Whether each run's posted set, read every few rounds, ever missed; None without sets."""
-    policy, world = made.policy, case.environment
-    scene = Scene(
-        policy=policy,
-        privatizers=dict(made.privatizers),
-        environment=world,  # type: ignore[arg-type]
-        seed=jnp.uint32(SEED),
-    )
+    policy, scene = made.policy, case.scene(made)
     first = policy.publish(policy.init({n: p.outlook for n, p in scene.privatizers.items()}))
     if not hasattr(first, "inverse") or not np.asarray(first.width).any():
         return None
@@ -176,6 +171,14 @@ def summed(privatizer: Privatizer) -> Privatizer:
     return silenced(privatizer) if unsummed else privatizer
 
 
+def reach(privatizer: Privatizer, *, rounding: float) -> float:
+    """The sensitivity, with a step for each coordinate where statistics are rounded at random."""
+    steps = [float(noise.step) for noise in privatizer.noises if isinstance(noise, Binomial)]
+    query: Any = privatizer.query
+    width = query.dim if isinstance(query, BoundedLoss) else query.size
+    return float(query.sensitivity * (1 + rounding) + max(steps, default=0.0) * width**0.5)
+
+
 def bare(privatizer: Privatizer) -> Privatizer:
     """No protection, on the same schedule; without steps of its own a fit would be another one."""
     query, schedule = privatizer.query, privatizer.schedule
@@ -189,11 +192,3 @@ def _score(gain: Floats) -> float:
     """Student's t of paired differences; zero where there are none at all."""
     deviation = float(gain.std(ddof=1))
     return float(gain.mean()) / deviation * len(gain) ** 0.5 if deviation else 0.0
-
-
-LEARNING_LAWS = (
-    without_noise_it_is_its_parent,
-    beats_uniform_play,
-    more_privacy_does_not_help,
-    confidence_sets_cover_the_truth,
-)

@@ -14,16 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.checks.errors import expect, law
-from kerchief.checks.statistics import normal_bound
+from kerchief.checks.statistics import Floats, expect_deviation, fits_squares, normal_bound
 from kerchief.core.random import DEVICE, Stream
 from kerchief.privacy import Event, Gaussian, Laplace, NonPrivate, epsilon_at
 
-__all__ = ["MECHANISM_LAWS", "MechanismCase"]
-
-Floats = NDArray[np.float64]
+__all__ = ["MechanismCase"]
 
 _DRAWS, _EXACT, _DELTA = 8192, 2048, 1e-5
 
@@ -124,19 +121,4 @@ def draws_have_mean_zero(case: MechanismCase) -> None:
 @law()
 def draws_have_the_stated_deviation(case: MechanismCase) -> None:
     """Their mean square is the stated one (normal test, 1e-6); 2/3 and 3/2 of it are rejected."""
-    squares, std = (_drawn(case) ** 2).mean(axis=1), float(case.noise.std)
-    room = normal_bound() * squares.std() / math.sqrt(len(squares)) + 1e-6 * std**2
-    verdict = [abs(squares.mean() - (f * std) ** 2) <= room for f in (1.0, 2 / 3, 3 / 2)]
-    seen = f"a deviation of {math.sqrt(squares.mean()):.4g}; accepted at 1, 2/3, 3/2: {verdict}"
-    expect(verdict == [True, False, False], seen=seen, expected=f"{std:.4g} alone")
-
-
-MECHANISM_LAWS = (
-    frozen_and_keyword_only,
-    its_event_is_priced,
-    its_event_is_about_its_deviation,
-    draws_are_fresh,
-    draws_have_mean_zero,
-    draws_have_the_stated_deviation,
-)
-"""Every law of a noise."""
+    expect_deviation(_drawn(case), float(case.noise.std), fits=fits_squares, law=None)

@@ -42,8 +42,6 @@ from kerchief.environments import make_environment
 from kerchief.privatizers.billing import pay
 from kerchief.privatizers.channels import channel_of
 
-__all__ = ["POLICY_LAWS"]
-
 
 @law(when=lambda case: case.registered, cheap=True)
 def config_survives_the_codec(case: Case) -> None:
@@ -288,19 +286,3 @@ def _expect_same_turns(seen: Sequence[Turn], wanted: Sequence[Turn], whose: str)
     for round, (now, then) in enumerate(zip(seen, wanted, strict=True)):
         alike = same(now.action, then.action) and same(now.model, then.model)
         expect(alike, seen=f"another action or model in round {round}", expected=whose)
-
-
-POLICY_LAWS = (
-    keyword_only_and_frozen,
-    documented,
-    config_survives_the_codec,
-    run_continues_from_a_restored_state,
-    inputs_are_never_edited,
-    models_are_snapshots,
-    same_seed_same_run,
-    update_and_publish_draw_nothing,
-    replicates_are_isolated,
-    one_replicate_is_a_slice_of_many,
-    actions_are_allowed,
-    edge_sizes_run,
-)

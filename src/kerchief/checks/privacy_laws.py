@@ -35,8 +35,6 @@ from kerchief.core.phases import Phase, PhasePolicy
 from kerchief.core.random import Stream
 from kerchief.policies.context_free.base import ContextFree
 
-__all__ = ["PRIVACY_LAWS"]
-
 Floats = NDArray[np.float64]
 
 _LEARNER: dict[type, tuple[str, ...]] = {
@@ -194,13 +192,3 @@ def clipping_holds_beyond_the_domain(case: Case) -> None:
             seen = f"{name}: {found} from wild records in {kind.__name__}"
             bound = query.sensitivity
             expect(found <= bound * (1 + rounding), seen=seen, expected=f"at most {bound}")
-
-
-PRIVACY_LAWS = (
-    learner_is_blind,
-    same_releases_lead_to_the_same_models,
-    due_times_are_public,
-    one_user_shows_in_releases_alone,
-    statistics_obey_their_bound,
-    clipping_holds_beyond_the_domain,
-)

@@ -13,24 +13,12 @@ __all__ = ["Outcome", "Report", "examine"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What came of one law.
-
-    Attributes:
-        subject: who was held to it.
-        law: its name.
-        result: whether it was kept, broken, broken as was expected, or is about others.
-        seconds: how long that took.
-        seen: where it is broken, what was seen; where that was expected, why.
-        expected: what should have been seen.
-    """
+class Outcome(Failure):
+    """What came of one law: where it is broken, what was seen; where that was expected, why."""
 
     subject: str
-    law: str
     result: Literal["kept", "broken", "excused", "not about it"]
     seconds: float
-    seen: str = ""
-    expected: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,18 +56,11 @@ class Report:
         return "\n".join(lines)
 
     def require(self) -> Report:
-        """The report itself, if nothing is broken.
-
-        Raises:
-            CheckFailed: with every failure.
-        """
+        """The report itself, if nothing is broken; else CheckFailed with every failure."""
         if self.kept:
             return self
         names = dict.fromkeys(one.subject for one in self.failures)
-        raise CheckFailed(
-            ", ".join(names),
-            [Failure(law=f.law, seen=f.seen, expected=f.expected) for f in self.failures],
-        )
+        raise CheckFailed(", ".join(names), self.failures)
 
 
 def _line(one: Outcome) -> str:
@@ -97,25 +78,24 @@ def examine(
 
 def _outcome(subject: Any, law: Law[Any], excuse: str | None) -> Outcome:
     begun = time.perf_counter()
+    result, seen, expected = _held(subject, law, excuse)
+    return Outcome(
+        subject=str(subject),
+        law=law.name,
+        result=result,
+        seconds=time.perf_counter() - begun,
+        seen=seen,
+        expected=expected,
+    )
 
-    def told(result: Any, seen: str = "", expected: str = "") -> Outcome:
-        seconds = time.perf_counter() - begun
-        return Outcome(
-            subject=str(subject),
-            law=law.name,
-            result=result,
-            seconds=seconds,
-            seen=seen,
-            expected=expected,
-        )
 
+def _held(subject: Any, law: Law[Any], excuse: str | None) -> tuple[Any, str, str]:
+    """The result, what was seen, and what was expected."""
     try:
         law(subject)
     except CheckFailed as failed:
         (fault,) = failed.failures
-        if excuse is not None:
-            return told("excused", excuse)
-        return told("broken", fault.seen, fault.expected)
-    if excuse is not None:
-        return told("broken", f"it holds, though it was expected to fail: {excuse}", "a failure")
-    return told("kept" if law.when(subject) else "not about it")
+        return ("excused", excuse, "") if excuse else ("broken", fault.seen, fault.expected)
+    if excuse:
+        return "broken", f"it holds, though it was expected to fail: {excuse}", "a failure"
+    return "kept" if law.when(subject) else "not about it", "", ""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.errors import expect, laws_of
+from kerchief.checks.errors import expect, law
 from kerchief.checks.protocol import PrivatizerCase, clock_at
 from kerchief.core.contracts import (
     Arms,
@@ -28,11 +28,10 @@ from kerchief.privacy import MemoryLedger
 from kerchief.privatizers import At, Every, OnDemand, Privatizer
 from kerchief.simulation.run import Run, simulate
 
-__all__ = ["SCHEDULE_LAWS"]
-
 _LIMIT, _ROUNDS = 3, 20
 
 
+@law(cheap=True)
 def releases_fall_on_schedule(protocol: PrivatizerCase) -> None:
     """Batches end exactly where their schedule says; whoever a release speaks about is charged."""
     privatizer, horizon = protocol.build(), protocol.horizon
@@ -49,6 +48,7 @@ def releases_fall_on_schedule(protocol: PrivatizerCase) -> None:
     expect(right, seen=f"a capacity of {capacity}", expected=f"one release a round, {horizon}")
 
 
+@law()
 def capacity_is_enforced(protocol: PrivatizerCase) -> None:
     """A learner that always asks is served on demand as often as was paid for, and no more."""
     privatizer = _on_demand(protocol.build())
@@ -106,10 +106,3 @@ def _asked_every_round(protocol: PrivatizerCase, privatizer: Privatizer) -> Run:
         seed=1,
         ticks=1,
     )
-
-
-SCHEDULE_LAWS = (
-    *laws_of(releases_fall_on_schedule, cheap=True),
-    *laws_of(capacity_is_enforced),
-)
-"""Every law of schedules."""

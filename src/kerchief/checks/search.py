@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
+from kerchief.audits.neighbours import contribution
+from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Example
 
 __all__ = [
     "NOWHERE",
     "Box",
     "Cube",
+    "Domain",
     "Encode",
+    "encoder",
     "far_points",
+    "farthest",
     "lengths",
     "many",
-    "spread",
     "widest",
     "wild_points",
 ]
 
-Floats = NDArray[np.float64]
 # What the device sends, or its gradient at a point: one row per record.
 Encode = Callable[[Floats, Floats], Floats]
 
-_ROWS = 256
+_ROWS, _DRAWS = 256, 160
 NOWHERE: Floats = np.zeros(0)
 
 
@@ -38,14 +40,8 @@ NOWHERE: Floats = np.zeros(0)
 class Box:
     """The domain of one record: features in a ball, a reward in an interval, weights of 0 to 1.
 
-    A record is searched for as one row: features, reward, weights.
-
-    Attributes:
-        dim: length of the features.
-        norm: their greatest norm.
-        low: least reward.
-        high: greatest reward.
-        weight: shape of the weight; None where the record leaves it out.
+    A record is searched for as one row: features, reward, weights. `weight` is their shape, None
+    where the record leaves them out.
     """
 
     dim: int
@@ -136,6 +132,14 @@ class Cube:
         return wild
 
 
+Domain: TypeAlias = Box | Cube
+
+
+def encoder(query: Any, domain: Domain, kind: type = np.float64) -> Encode:
+    """What records add to a sum: their statistics, or their gradients at a point."""
+    return many(lambda row, point: contribution(query, domain.record(row), point), kind)
+
+
 def many(one: Callable[[Array, Array], Array], kind: type = np.float64) -> Encode:
     """Encode many records at once, in floats of this kind, with code compiled for one size."""
     compiled = jax.jit(jax.vmap(one, in_axes=(0, None)))
@@ -149,30 +153,32 @@ def many(one: Callable[[Array, Array], Array], kind: type = np.float64) -> Encod
     return encode
 
 
-def widest(
-    encode: Encode, domain: Any, point: Floats = NOWHERE, *, draws: int = 160
-) -> tuple[float, Floats]:
+def widest(encode: Encode, domain: Domain, point: Floats = NOWHERE) -> tuple[float, Floats]:
     """The greatest distance found, and the pair of records that has it.
 
     Half of the search is points from all over the domain; the other half climbs from the best pair
     by ever smaller steps.
     """
     rng = np.random.default_rng(0)
-    best = _best(encode, domain.first(rng, draws), point)
-    for step in np.geomspace(0.5, 1e-3, 12):
-        near = domain.near(rng, np.repeat(best[1], draws // 2, axis=0), step)
-        best = _best(encode, np.concatenate([best[1], near]), point)
+    records, best = domain.first(rng, _DRAWS), (0.0, NOWHERE)
+    for step in (*np.geomspace(0.5, 1e-3, 12), None):
+        distance, pair = farthest(encode(records, point))
+        best = distance, records[pair]
+        if step is not None:
+            near = domain.near(rng, np.repeat(best[1], _DRAWS // 2, axis=0), step)
+            records = np.concatenate([best[1], near])
     return best
 
 
-def _best(encode: Encode, records: Floats, point: Floats) -> tuple[float, Floats]:
-    gaps = _distances(encode(records, point))
-    pair = list(np.unravel_index(int(gaps.argmax()), gaps.shape))
-    return float(gaps.max()), records[pair]
+def farthest(points: Floats) -> tuple[float, list[int]]:
+    """The greatest distance between two rows, in whichever of their parts, and which two those are.
 
-
-def _distances(points: Floats) -> Floats:
-    return lengths(points[:, None, :] - points[None, :, :])
+    It is infinite if one of them is not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        gaps = lengths(points[:, None] - points[None, :])
+    gaps = gaps.reshape(len(points), len(points), -1).max(-1)
+    return float(gaps.max()), [int(i) for i in np.unravel_index(int(gaps.argmax()), gaps.shape)]
 
 
 def lengths(vectors: Floats) -> Floats:
@@ -180,12 +186,6 @@ def lengths(vectors: Floats) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         found: Floats = np.linalg.norm(vectors, axis=-1)
     return np.where(np.isnan(found), np.inf, found)
-
-
-def spread(points: Floats) -> float:
-    """The greatest distance between two of the points; infinite if one is not finite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(_distances(points).max())
 
 
 def far_points(dim: int) -> list[Floats]:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kerchief.checks.errors import expect, laws_of
+from kerchief.checks.errors import expect, law
 from kerchief.checks.leakage import bill, expect_noise_as_charged
 from kerchief.checks.protocol import (
     ENDS,
@@ -22,32 +22,31 @@ from kerchief.checks.protocol import (
     statistics,
     told,
 )
-from kerchief.checks.statistics import ERROR, fits_deviation, normality
+from kerchief.checks.statistics import expect_deviation
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.privacy import MemoryLedger
 from kerchief.privatizers import Privatizer
 
-__all__ = ["TWIN_LAWS", "refuses", "twin_noise"]
+__all__ = ["refuses", "twin_noise"]
 
 _COPIES = 160
 
 
+@law(when=lambda protocol: not refuses(protocol))
 def exact_twin_has_the_same_law(protocol: PrivatizerCase) -> None:
     """The twin's noise is normal, as it states, as it charges, and never less than the idealized.
 
     800 draws a release from a seeded source of bytes; chi-square (2/3 and 3/2 of what is stated
     are rejected), Kolmogorov-Smirnov and Wishart's law, 1e-6 each.
     """
-    if refuses(protocol):
-        return
     noises = twin_noise(protocol)
     if not protocol.private:
         largest = max(float(np.abs(noise.draws).max()) for noise in noises)
         expect(largest <= protocol.rounding, seen=f"noise of {largest}", expected="none")
         return
     for noise, ideal in zip(noises, drawn_noise(protocol), strict=True):
-        _expect_stated(noise)
+        expect_deviation(noise.draws, noise.stated)
         enough = noise.stated >= ideal.stated * (1 - 1e-6)
         expect(enough, seen=f"noise of {noise.stated}", expected=f"at least {ideal.stated}")
     cost = bill(protocol.brief().exact().charges(len(ENDS))[:1])
@@ -58,23 +57,15 @@ def exact_twin_has_the_same_law(protocol: PrivatizerCase) -> None:
     expect_noise_as_charged(noises, cost, rounded_sensitivity, turning=protocol.fits)
 
 
-def _expect_stated(noise: Noise) -> None:
-    verdict = [fits_deviation(noise.draws, noise.stated * factor) for factor in (1.0, 2 / 3, 3 / 2)]
-    seen = f"deviation {noise.draws.std()}; accepted at 1, 2/3, 3/2 of the stated: {verdict}"
-    expect(verdict == [True, False, False], seen=seen, expected=f"{noise.stated} alone")
-    chance = normality(noise.draws, noise.stated)
-    expect(chance >= ERROR, seen=f"a p-value of {chance}", expected=f"at least {ERROR}")
-
-
+@law(when=lambda protocol: not refuses(protocol), cheap=True)
 def exact_twin_fits_the_budget(protocol: PrivatizerCase) -> None:
     """The budget that pays for the idealized noise pays for the twin's."""
-    if refuses(protocol):
-        return
     ledger = MemoryLedger(protocol.guarantee)
     for charge in protocol.build().exact().charges(protocol.horizon):
         ledger.charge(charge.event, cohort=charge.cohort, capacity=charge.capacity)
 
 
+@law()
 def idealized_is_honest(protocol: PrivatizerCase) -> None:
     """Whatever says that it is not idealized adds exact noise and releases points of its grid."""
     plain = protocol.build()
@@ -131,10 +122,3 @@ def twin_noise(protocol: PrivatizerCase) -> tuple[Noise, ...]:
 
 def _bytes(seed: int) -> object:
     return np.random.default_rng(seed).bytes
-
-
-TWIN_LAWS = (
-    *laws_of(exact_twin_has_the_same_law, idealized_is_honest),
-    *laws_of(exact_twin_fits_the_budget, cheap=True),
-)
-"""Every law of exact twins."""

@@ -36,7 +36,7 @@ from kerchief.privacy.unit_vectors import unit_noise
 from kerchief.privatizers import MECHANISMS_OF, Privatizer
 from kerchief.privatizers.billing import pay
 
-__all__ = ["WORD_LAWS", "pure_epsilon"]
+__all__ = ["pure_epsilon"]
 
 Floats = NDArray[np.float64]
 
@@ -148,6 +148,3 @@ def pure_epsilon(event: Any) -> float:
     """The epsilon of pure noise."""
     epsilon = getattr(event, "epsilon", None)
     return float(1 / event.noise_multiplier if epsilon is None else epsilon)
-
-
-WORD_LAWS = (noise_is_of_the_word_printed,)

@@ -18,12 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.audits.canaries import Telltale
+from kerchief.audits.neighbours import contribution
 from kerchief.checks.case import SEED, Case, asks, by_totals, policy_of
 from kerchief.checks.errors import expect, law
-from kerchief.checks.learning import summed
+from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import (
     USER,
     Retold,
@@ -31,15 +31,14 @@ from kerchief.checks.player import (
     kept_turns,
     with_one_other,
 )
-from kerchief.checks.search import far_points, lengths
+from kerchief.checks.search import NOWHERE, far_points, farthest, lengths
+from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Arms, BoundedLoss, Clock, Released, Tree
-from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.struct import struct
-from kerchief.mechanisms.binomial import Binomial
 from kerchief.privacy import Trust
 from kerchief.privatizers import Privatizer
-from kerchief.simulation.loop import Scene, advance, begin
+from kerchief.simulation import loop
 from kerchief.simulation.machine import compiled
 
 __all__ = [
@@ -49,8 +48,6 @@ __all__ = [
     "worst_user_moves_releases_by_the_sensitivity_at_most",
     "worst_users",
 ]
-
-Floats = NDArray[np.float64]
 
 _ROWS, _CLIMBS, _BRANCHES = 256, 6, 8
 # What float32 may add: models are float32.
@@ -68,13 +65,7 @@ class Spot:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Found:
-    """Two users far apart.
-
-    Attributes:
-        distance: how far apart what they send is: statistics, or gradients at a point.
-        pair: a row each: arms, mask and reward.
-        branches: how many branches the search has seen.
-    """
+    """Two users, one row each, how far apart what they send is, and the branches seen so far."""
 
     distance: float
     pair: Floats
@@ -110,32 +101,18 @@ def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
 
 
 def spots(case: Case) -> Iterator[Spot]:
-    """Some of the models that real runs post, from one of the first to one of the last."""
-    yield _arrival(case)
-    yield from _met(case)
-
-
-@lru_cache(maxsize=16)
-def _arrival(case: Case) -> Spot:
-    """Where a user of the run by hand arrives."""
+    """Some of the models that real runs post: the first is in the run by hand."""
     coins = Stream.of(seed=1, replicate=0).at(POLICY, round=USER)
-    return _spot(case, kept_turns(case)[USER - 1].posted, USER, coins)
+    yield _spot(case, kept_turns(case)[USER - 1].posted, USER, coins)
+    yield from _met(case)
 
 
 @lru_cache(maxsize=16)
 def _met(case: Case) -> list[Spot]:
     """Early in one replicate of a simulated run, and late in two."""
-    made: Any = case.arranged()
-    world: Any = case.environment
-    scene = Scene(
-        policy=made.policy,
-        privatizers=dict(made.privatizers),
-        environment=world,
-        seed=jnp.uint32(SEED),
-    )
-    size = case.size
-    carry = begin(scene, jnp.arange(size.width, dtype=jnp.uint32))
-    step, _ = compiled(advance, scene, carry, jnp.int32(0), length=size.segment)
+    scene, size = case.scene(case.arranged()), case.size
+    carry = loop.begin(scene, jnp.arange(size.width, dtype=jnp.uint32))
+    step, _ = compiled(loop.advance, scene, carry, jnp.int32(0), length=size.segment)
     found = []
     for round in range(0, size.horizon, size.segment):
         carry = step(scene, carry, jnp.int32(round))
@@ -168,7 +145,7 @@ class _Sent:
 class _Users:
     """The domain of one user: arms in a ball, a mask with one arm or more, a reward."""
 
-    facts: Problem
+    facts: Any
 
     def split(self, row: Any) -> tuple[Arms, Any]:
         """The arms and the reward that a row stands for; of many users, a column each."""
@@ -219,12 +196,6 @@ class _Users:
         return rng.choice([low, high, (low + high) / 2], size=count)
 
 
-def _users(case: Case) -> _Users:
-    facts = case.problem
-    assert isinstance(facts, Problem)
-    return _Users(facts=facts)
-
-
 def _edge(features: Floats) -> Floats:
     """Every vector at length one."""
     length = np.linalg.norm(features, axis=-1, keepdims=True)
@@ -235,7 +206,7 @@ def _edge(features: Floats) -> Floats:
 @lru_cache(maxsize=32)
 def _sender(case: Case) -> Callable[[Floats, Spot], _Sent]:
     """What each of many users sends from a spot, compiled once for a case."""
-    policy, users = case.policy(), _users(case)
+    policy, users = case.policy(), _Users(facts=case.problem)
 
     def one(row: Array, spot: Spot) -> _Sent:
         # In single precision, as worlds draw them: ties are broken as in the real run.
@@ -257,24 +228,21 @@ def _sender(case: Case) -> Callable[[Floats, Spot], _Sent]:
 
 
 def _parts(query: Any, record: Tree) -> Array:
-    """The statistic, or the gradients at some points near and far: a row each."""
-    encoded: Array = query.encode(record)
-    if not isinstance(query, BoundedLoss):
-        return encoded[None]
-    points = [jnp.asarray(point) for point in far_points(query.dim)[:6]]
-    return jnp.stack([query.gradients(encoded[None], point)[0] for point in points])
+    """The statistic, or the gradients at some points near and far: one row each."""
+    points = far_points(query.dim)[:6] if isinstance(query, BoundedLoss) else [NOWHERE]
+    return jnp.stack([contribution(query, record, point) for point in points])
 
 
 def worst_users(case: Case, spot: Spot) -> Mapping[str, Found]:
     """For each query the two users found whose answers lie farthest apart."""
-    send, users = _sender(case), _users(case)
+    send, users = _sender(case), _Users(facts=case.problem)
     rng = np.random.default_rng(0)
     rows, best, branches = users.drawn(rng, _ROWS), dict[str, Found](), set[bytes]()
     for step in (*np.geomspace(0.5, 2e-3, _CLIMBS), None):
         sent = send(rows, spot)
         branches |= {mark.tobytes() for mark in sent.branch}
         for name, parts in sent.parts.items():
-            distance, pair = _farthest(np.asarray(parts, np.float64))
+            distance, pair = farthest(np.asarray(parts, np.float64))
             if name not in best or distance > best[name].distance:
                 best[name] = Found(distance=distance, pair=rows[pair], branches=0)
         if step is not None:
@@ -284,13 +252,6 @@ def worst_users(case: Case, spot: Spot) -> Mapping[str, Found]:
     return {
         name: dataclasses.replace(found, branches=len(branches)) for name, found in best.items()
     }
-
-
-def _farthest(parts: Floats) -> tuple[float, list[int]]:
-    """The greatest distance over all points, and between which two users it is."""
-    gaps = lengths(parts[:, None] - parts[None, :]).max(-1)
-    pair = np.unravel_index(int(gaps.argmax()), gaps.shape)
-    return float(gaps.max()), [int(place) for place in pair]
 
 
 def _one_a_branch(rows: Floats, sent: _Sent) -> Floats:
@@ -314,7 +275,7 @@ def _expect_sums_move_no_more(case: Case, searched: Mapping[str, Found]) -> None
             facts = [(int(release.count), float(release.noise)) for release in (one, other)]
             alike = facts[0] == facts[1]
             expect(alike, seen=f"{asked}: users and noise {facts[0]}", expected=facts[1])
-            moved, most = _moved(privatizer, one, other), _bound(privatizer)
+            moved, most = _moved(privatizer, one, other), reach(privatizer, rounding=_ROUNDING)
             seen = f"{asked}: a release that moves by {moved}, with the worst users for {name}"
             expect(moved <= most, seen=seen, expected=f"at most {most}")
             moves[asked] = max(moved, moves[asked])
@@ -334,7 +295,7 @@ def _expect_shown(run: Retold, name: str, found: float, moved: float) -> None:
 
 def _told(case: Case, row: Floats) -> Retold:
     """The usual run with one other user, and all that it tells."""
-    arms, reward = _users(case).split(row)
+    arms, reward = _Users(facts=case.problem).split(row)
 
     def show(usual: Arms) -> Arms:
         features = jnp.asarray(arms.features, usual.features.dtype)
@@ -365,11 +326,3 @@ def _moved(privatizer: Privatizer, one: Released, other: Released) -> float:
         sums = np.asarray(one.point - other.point, np.float64).reshape(-1, query.dim)
         return float(lengths(sums).max())
     return float(lengths(np.asarray(one.total - other.total, np.float64)))
-
-
-def _bound(privatizer: Privatizer) -> float:
-    """The sensitivity, with a step a coordinate where statistics are rounded at random."""
-    steps = [float(noise.step) for noise in privatizer.noises if isinstance(noise, Binomial)]
-    query: Any = privatizer.query
-    width = query.dim if isinstance(query, BoundedLoss) else query.size
-    return float(query.sensitivity * (1 + _ROUNDING) + max(steps, default=0.0) * width**0.5)

@@ -7,17 +7,15 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kerchief.audits.bounds import guess_lower
 from kerchief.audits.distinguish import train
+from kerchief.audits.neighbours import Floats
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import between, whole
 from kerchief.privacy.guarantee import Guarantee
 
 __all__ = ["Audit", "check_runs", "look"]
-
-Floats = NDArray[np.float64]
 
 # The coins that choose runs come up so uneven with a chance of 2e-9, and are then tossed again.
 _UNEVEN = 6.0
@@ -27,14 +25,9 @@ _UNEVEN = 6.0
 class Audit:
     """What an audit found.
 
-    Attributes:
-        name: what was audited.
-        claim: the guarantee that it is held to.
-        epsilon_lower: ε is at least this, but for `failure`.
-        failure: the chance that the bound is wrong.
-        counts: what the bound rests on, by name: runs or canaries, guesses, and right ones.
-        curve: false alarm rates over all thresholds, and the rates of hits that go with them, on
-            runs that trained nothing; None where a single run was audited.
+    ε is at least `epsilon_lower`, but for a chance of `failure`. `counts` is what that rests on:
+    runs or canaries, guesses, and right ones. `curve` has the rates of false alarms and of hits
+    over all thresholds, on runs that trained nothing; None where a single run was audited.
     """
 
     name: str
@@ -64,11 +57,7 @@ class Audit:
 
 
 def check_runs(runs: int) -> int:
-    """How often each population is played: enough to train a test and to count.
-
-    Raises:
-        InvalidValue: it is too rarely, or more often than a machine has room for.
-    """
+    """How often each population is played: enough to train a test and to count."""
     return whole("runs", runs, low=200, high=10**7)
 
 
@@ -91,9 +80,6 @@ def look(
         views: what an onlooker sees of either population: by run, place and number.
         seed: of the coins that choose among the runs that are told apart.
         failure: the chance that the bound is wrong.
-
-    Raises:
-        InvalidValue: there are too few runs, or not as many of one population as of the other.
     """
     one, other = views
     half = check_runs(len(one)) // 2

@@ -11,9 +11,9 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Test", "train"]
+from kerchief.audits.neighbours import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["Test", "train"]
 
 # Where thresholds are tried, as shares of the scores: densely in the tails.
 _TAIL = np.geomspace(0.002, 0.5, 32)
@@ -25,13 +25,10 @@ _CAREFUL = 4.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Test:
-    """Say "first" where a score is above one threshold, "second" where it is below another.
+    """Say "first" where a score is above `high`, "second" where it is not above `low`.
 
-    Attributes:
-        places: how many places of a view it looks at, from the first on.
-        direction: weights of what they hold; for normal noise this is the best test there is.
-        low: a score up to this is taken for the second population.
-        high: a score above this is taken for the first.
+    A score weighs what the first few places of a view hold, along a direction: for normal noise
+    this is the best test there is.
     """
 
     places: int
@@ -56,21 +53,14 @@ def train(one: Floats, other: Floats) -> Test:
     A direction is Fisher's: the difference of the means, in the metric of the pooled covariance.
     What does not vary is kept, since a difference there is certain. Directions are fitted on half
     of the runs, for the first few places and for all of them; the other half chooses among them,
-    and the thresholds.
-
-    Args:
-        one: views of the first population: by run, place and number.
-        other: likewise of the second.
+    and the thresholds. Views are by run, place and number.
     """
     half, most = len(one) // 2, one.shape[1]
-    tests = [
-        Test(
-            places=count,
-            direction=_fisher(_flat(one[:half], count), _flat(other[:half], count)),
-        )
-        for count in sorted({min(count, most) for count in (1, 4, 16, most)})
-    ]
-    found = [_thresholds(test, one[half:], other[half:]) for test in tests]
+    found = []
+    for count in sorted({min(count, most) for count in (1, 4, 16, most)}):
+        direction = _fisher(_flat(one[:half], count), _flat(other[:half], count))
+        test = Test(places=count, direction=direction)
+        found.append(_thresholds(test, one[half:], other[half:]))
     return max(found, key=lambda pair: pair[0])[1]
 
 

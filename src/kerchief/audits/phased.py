@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from kerchief.audits.views import TOGETHER
+from kerchief.audits.neighbours import Floats
+from kerchief.audits.views import in_parts
 from kerchief.core.phases import ANSWERS, Phase, PhasePolicy
 from kerchief.core.problems import PopulationProblem
 from kerchief.core.random import Stream
@@ -23,15 +24,12 @@ from kerchief.simulation.phases import PhaseScene, begin, phases_of, play
 
 __all__ = ["Clients", "phased_views", "phases_seen"]
 
-Floats = NDArray[np.float64]
-
 
 @struct
 class Clients(Population):
     """A population in which every client but the first saw an average of 0, and nothing is chance.
 
-    Attributes:
-        seen: what the first client saw, on each of the actions that it was shown.
+    The first one saw `seen`, on each of the actions that it was shown.
     """
 
     seen: Array
@@ -39,14 +37,8 @@ class Clients(Population):
     @classmethod
     def around(cls, problem: PopulationProblem, seen: float | Floats) -> Clients:
         """The population whose first client saw this, on actions that are always the same."""
-        usual = Population.of(
-            dim=problem.dim,
-            arms=problem.arms,
-            clients=problem.clients,
-            radius=problem.radius,
-            spread=problem.spread,
-            fixed=0,
-        )
+        words = ("dim", "arms", "clients", "radius", "spread")
+        usual = Population.of(**{word: getattr(problem, word) for word in words}, fixed=0)
         return cls(**vars(usual), seen=jnp.asarray(seen, jnp.float32))
 
     def averages(
@@ -82,19 +74,16 @@ def phased_views(
 ) -> tuple[Floats, Floats]:
     """Play many runs of two neighbouring populations: what was seen, by run, phase and number.
 
-    Args:
-        policy: the bandit.
-        privatizers: what protects its answers.
-        runs: how often each population is played.
-        seed: of the first population; the second has the next one.
-        populations: other ones than those whose first client's answers are farthest apart.
+    The second population has the next seed. Others may be given than those whose first client's
+    answers are farthest apart.
     """
     ends = populations or _farthest(policy, privatizers)
     phases = phases_seen(policy, privatizers)
-    one, other = (
-        _seen(PhaseScene.of(policy, privatizers, population, number), phases, runs)
+    scenes = [
+        PhaseScene.of(policy, privatizers, population, number)
         for number, population in enumerate(ends, start=seed)
-    )
+    ]
+    one, other = (in_parts(runs, partial(_seen, scene, phases)) for scene in scenes)
     return one, other
 
 
@@ -115,26 +104,17 @@ def _farthest(
         encoded: Array = privatizer.query.encode(policy.answer(asked, 0, jnp.asarray(averages)))
         return encoded
 
-    def apart(pair: tuple[Floats, Floats]) -> float:
-        return float(jnp.linalg.norm(told(pair[0]) - told(pair[1])))
-
-    sides = np.array(list(itertools.product((False, True), repeat=asked.pulls.shape[1])))
-    ends = [
-        (np.where(side, problem.high, problem.low), np.where(side, problem.low, problem.high))
-        for side in sides
-    ]
-    one, other = max(ends, key=apart)
+    low, high = problem.low, problem.high
+    corners = map(np.array, itertools.product((low, high), repeat=asked.pulls.shape[1]))
+    pairs = [(corner, low + high - corner) for corner in corners]
+    one, other = max(pairs, key=lambda pair: jnp.linalg.norm(told(pair[0]) - told(pair[1])))
     return Clients.around(problem, one), Clients.around(problem, other)
 
 
-def _seen(scene: PhaseScene, phases: tuple[Phase, ...], runs: int) -> Floats:
-    """What these runs showed, some runs after others."""
-    chunks = []
-    for start in range(0, runs, TOGETHER):
-        carry = begin(scene, jnp.arange(start, min(start + TOGETHER, runs), dtype=jnp.uint32))
-        pages = []
-        for phase in phases:
-            carry = play(scene, carry, jax.tree.map(jnp.int32, phase))
-            pages.append(np.asarray(carry.last.total, np.float64).reshape(len(carry.regret), -1))
-        chunks.append(np.stack(pages, axis=1))
-    return np.concatenate(chunks)
+def _seen(scene: PhaseScene, phases: tuple[Phase, ...], numbers: Array) -> Floats:
+    """What these runs showed."""
+    carry, pages = begin(scene, numbers), []
+    for phase in phases:
+        carry = play(scene, carry, jax.tree.map(jnp.int32, phase))
+        pages.append(np.asarray(carry.last.total).reshape(len(numbers), -1))
+    return np.stack(pages, axis=1)

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from kerchief.audits.neighbours import neighbours
-from kerchief.core.contracts import BoundedLoss, Clock, Outlook, Policy, Start, Tree
+from kerchief.audits.neighbours import Floats, neighbours
+from kerchief.core.contracts import BoundedLoss, Clock, Policy, Start, Tree
 from kerchief.core.problems import AnyProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.simulation.loop import Scene, advance, begin
 
-__all__ = ["TOGETHER", "Tapped", "round_views"]
+__all__ = ["Tapped", "in_parts", "round_views"]
 
-Floats = NDArray[np.float64]
-
-TOGETHER = 8000
-"""How many runs are mapped over at once: bounds memory, and stays where arithmetic is trusted."""
+# How many runs are mapped over at once: bounds memory, and stays where arithmetic is trusted.
+_TOGETHER = 8000
 
 
 @struct
@@ -46,24 +44,14 @@ class Tapped:
     """A privatizer that does as another one does, and writes down what can be seen of it.
 
     Where devices add the noise, nobody is trusted, and every report is seen; else every release.
-
-    Attributes:
-        inner: the other one.
-        horizon: number of rounds.
     """
 
-    inner: Privatizer
+    inner: Any
     horizon: int = static()
 
-    @property
-    def schedule(self) -> Any:
+    def __getattr__(self, word: str) -> Any:
         """As the other one."""
-        return self.inner.schedule
-
-    @property
-    def outlook(self) -> Outlook:
-        """As the other one."""
-        return self.inner.outlook
+        return getattr(self.inner, word)
 
     def open(self) -> tuple[Noted, Noted]:
         """Empty pages."""
@@ -76,11 +64,6 @@ class Tapped:
             Noted(inner=memory, pages=jnp.zeros((releases, size)), count=zero),
             Noted(inner=tally, pages=jnp.zeros((self.horizon * device, size)), count=zero),
         )
-
-    def randomize(self, record: Tree, clock: Clock, stream: Stream) -> Array:
-        """As the other one."""
-        report: Array = self.inner.randomize(record, clock, stream)
-        return report
 
     def collect(self, tally: Noted, report: Array) -> Noted:
         """Write the report down where it may be seen, then hand it on."""
@@ -116,40 +99,36 @@ def round_views(
 ) -> tuple[Floats, Floats]:
     """Play many runs of two neighbouring populations: what was seen, by run, place and number.
 
-    Queries stand side by side, and one that is seen more rarely has zeros at the end.
-
-    Args:
-        policy: the bandit.
-        privatizers: one for each query.
-        facts: the public facts that the bandit was built from; as many users take part.
-        runs: how often each population is played.
-        seed: of the first population; the second has the next one.
-        worlds: other populations than those whose first users can move most.
+    Queries stand side by side, and one that is seen more rarely has zeros at the end. As many users
+    take part as the facts have rounds; the second population has the next seed. Other populations
+    than those whose first users can move most may be given as `worlds`.
     """
     model = policy.publish(policy.init({name: p.outlook for name, p in privatizers.items()}))
     tapped: Any = {
         name: Tapped(inner=one, horizon=facts.horizon) for name, one in privatizers.items()
     }
+    scene = partial(Scene, policy=policy, privatizers=tapped)
     one, other = (
-        _seen(
-            Scene(policy=policy, privatizers=tapped, environment=world, seed=jnp.uint32(number)),
-            runs,
-        )
+        in_parts(runs, partial(_seen, scene(environment=world, seed=jnp.uint32(number))))
         for number, world in enumerate(worlds or neighbours(policy, facts, model), start=seed)
     )
     return one, other
 
 
-def _seen(scene: Scene, runs: int) -> Floats:
-    """What these runs showed, some runs after others."""
+def in_parts(runs: int, play: Callable[[Array], Floats]) -> Floats:
+    """What so many runs show, by their numbers, some after others."""
+    parts = [
+        play(jnp.arange(first, min(first + _TOGETHER, runs), dtype=jnp.uint32))
+        for first in range(0, runs, _TOGETHER)
+    ]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def _seen(scene: Scene, numbers: Array) -> Floats:
+    """What these runs showed."""
     world: Any = scene.environment
-    chunks = []
-    for start in range(0, runs, TOGETHER):
-        numbers = jnp.arange(start, min(start + TOGETHER, runs), dtype=jnp.uint32)
-        carry = begin(scene, numbers)
-        carry = advance(scene, carry, jnp.int32(0), length=world.facts.horizon)
-        chunks.append(_side_by_side([_pages(carry, name) for name in scene.privatizers]))
-    return np.concatenate(chunks)
+    carry = advance(scene, begin(scene, numbers), jnp.int32(0), length=world.facts.horizon)
+    return _side_by_side([_pages(carry, name) for name in scene.privatizers])
 
 
 def _pages(carry: Any, name: str) -> Floats:

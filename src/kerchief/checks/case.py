@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 
-from kerchief.core.contracts import Feedback, Stops
+from kerchief.core.contracts import Feedback
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem
@@ -50,7 +50,6 @@ __all__ = [
     "policy_of",
     "private",
     "small_home",
-    "stops",
 ]
 
 BEST, DELTA, SEED = "best", 1e-5, 20260601
@@ -84,20 +83,11 @@ class Case:
     """A bandit under one trust, and the rooms around it, which planted faults may replace.
 
     Attributes:
-        name: how reports call it.
-        entry: builds the policy and states its facts.
-        trust: a word of `--trust`.
-        environment: the world, small.
         mechanism: the word of the noise, of `MECHANISMS_OF` the trust.
         resizable: whether the entry builds for any problem, or for this environment alone.
         registered: whether it is one of ours: others are not written by our codec.
-        arrange: builds and protects.
-        simulate: plays, pays and records.
         advance: plays rounds of all replicates; made by `jax.jit`.
-        play_phase: plays one phase of all replicates.
-        make_ledger: opens a ledger on a budget.
-        asker: the server of a bandit that hears reports.
-        answerer: the device of a bandit that hears reports.
+        asker: the server of a bandit that hears reports; `answerer` is its device.
     """
 
     name: str
@@ -209,9 +199,7 @@ def small_home(word: str) -> AnyEnvironment:
 def cases(registry: Registry[PolicyEntry] = POLICIES, *, words: bool = False) -> Iterator[Case]:
     """Every registered bandit under every trust that it declares.
 
-    Args:
-        registry: where they are entered.
-        words: whether with every noise that it accepts, and not only its own.
+    With its own noise or, by `words`, with every one that it accepts.
     """
     for name, entry in registry.items():
         for trust in entry.trusts:
@@ -267,11 +255,6 @@ def by_phases(case: Case) -> bool:
     return case.feedback == "phases" and asks(case)
 
 
-def stops(case: Case) -> bool:
-    """Whether it may stop before the horizon."""
-    return isinstance(policy_of(case), Stops)
-
-
 @lru_cache(maxsize=64)
 def policy_of(case: Case) -> AnyPolicy:
     """One copy, for looking at."""
@@ -295,15 +278,10 @@ def play(
     segment: bool = False,
     **named: Any,
 ) -> Played:
-    """Simulate the case, with a fresh ledger unless one is given.
+    """Simulate the case, or another arrangement of it, with a fresh ledger unless one is given.
 
-    Args:
-        case: who plays.
-        arranged: in place of the case's own.
-        epsilon: of the promise.
-        ledger: who pays.
-        segment: whether only the first segment is played, where rounds are.
-        named: further arguments of `simulate`.
+    With `segment` only the first segment is played, where users bring arms; `named` are further
+    arguments of `simulate`.
     """
     made, size = arranged or case.arranged(epsilon), case.size
     paid = case.make_ledger(case.promise(epsilon)) if ledger is None else ledger

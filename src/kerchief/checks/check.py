@@ -48,19 +48,14 @@ def check(
             bandits with `of(problem, mode=...)`; a policy, with the environment that it was built
             for; a world; a noise with `add`, `std` and `event`; or whatever opens a ledger on a
             budget.
-        trusts: the words of `--trust` to check; by default those of the entry, or all under which
-            the bandit can be had.
+        trusts: the words of `--trust` to check; by default all under which the bandit can be had.
         thorough: whether to play too; otherwise only the laws that look without playing.
         environment: the world to play in; by default a small copy of the bandit's home.
         expected_failures: laws that are known to fail, each with the reason; one that holds after
             all is a failure.
-        raises: whether a broken law raises.
-
-    Returns:
-        Law by law what came of it.
+        raises: whether broken laws raise `CheckFailed`.
 
     Raises:
-        CheckFailed: one or more laws are broken, unless `raises` is False.
         InvalidValue: a policy came without its environment, or nothing here fits the subject.
 
     >>> from kerchief.privacy import MemoryLedger

@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.case import SEED, Case, asks, by_phases, stops
+from kerchief.checks.case import SEED, Case, asks, by_phases
 from kerchief.checks.errors import expect, law
 from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import Hand, hand_of
 from kerchief.checks.search import Cube, farthest
 from kerchief.checks.statistics import Floats
+from kerchief.core.contracts import Stops
 from kerchief.core.phases import Asked, Phase, PhasePolicy
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -52,7 +53,7 @@ def the_learner_sees_releases_alone(case: Case) -> None:
     carry = _copied(loop.begin(scene, jnp.arange(1, dtype=jnp.uint32)))
     for round in range(_ROUNDS):
         carry = _expect_by_hand(case, scene, hand, carry, round)
-    if stops(case):
+    if isinstance(hand.policy, Stops):
         last = case.size.horizon - 2
         rest = _advanced(case, scene, carry, _ROUNDS, last - _ROUNDS)
         _expect_by_hand(case, scene, hand, rest, last)

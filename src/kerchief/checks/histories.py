@@ -36,13 +36,9 @@ _USUAL, _LEAST, _MOST = range(3)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorldCase:
-    """An environment under test.
+    """An environment under test, with the fewest allowed arms that it declares.
 
-    Attributes:
-        name: how reports call it.
-        environment: the world itself.
-        fewest: the least number of allowed arms that it declares.
-        make: its factory, held to refuse bad values; None where there is none.
+    Its factory, if it has one, is held to refuse bad values.
     """
 
     name: str
@@ -102,8 +98,7 @@ class History:
 def history(world: WorldCase, seed: int, kind: int = _USUAL) -> History:
     """Many rounds of one world, under one kind of randomness."""
     stream = dataclasses.replace(_Dice.of(seed=seed, replicate=0), kind=jnp.uint32(kind))
-    seen: History = _history(world.environment, stream)
-    return seen
+    return _history(world.environment, stream)
 
 
 @lru_cache(maxsize=64)
@@ -157,19 +152,14 @@ def _phases(population: Population, truth: Any, stream: Stream) -> History:
 
 def mean_reward(world: WorldCase, truth: Any, arms: Arms, action: int) -> float:
     """The mean of many rewards of one action."""
-    rewards = _rewards(world.environment, truth, arms, jnp.int32(action))
-    return float(np.asarray(rewards, np.float64).mean())
-
-
-def _rewards(environment: Any, truth: Any, arms: Arms, action: Array) -> Array:
+    environment: Any = world.environment
     stream = _Dice.of(seed=6, replicate=0)
 
-    def draw(round: Array) -> Array:
+    def draw(round: Array) -> Any:
         at = stream.at(REWARD, round=round)
-        reward: Array = environment.reward(truth, arms, action, _clock(round), at)
-        return reward
+        return environment.reward(truth, arms, jnp.int32(action), _clock(round), at)
 
-    return jax.vmap(draw)(jnp.arange(DRAWS))
+    return float(np.asarray(jax.vmap(draw)(jnp.arange(DRAWS)), np.float64).mean())
 
 
 def arms_met(world: WorldCase, action: int) -> Arms:

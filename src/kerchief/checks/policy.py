@@ -28,11 +28,11 @@ from kerchief.checks.errors import expect, law, same
 from kerchief.checks.player import (
     TURNS,
     Turn,
-    as_shown,
     hand_of,
     kept_turns,
     read_only,
     turns_by_hand,
+    unchanged,
 )
 from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import Arms, Clock
@@ -253,7 +253,7 @@ def edge_sizes_run(case: Case) -> None:
         problem = case.problem
         assert isinstance(problem, Problem)
         least = make_environment(link=problem.link, dim=1, arms=1)
-        _expect_sound(dataclasses.replace(case, environment=least), as_shown, horizon=1)
+        _expect_sound(dataclasses.replace(case, environment=least), unchanged, horizon=1)
     for show in (_zero, _repeated, _faint):
         _expect_sound(case, show, horizon=3)
 

@@ -16,6 +16,7 @@ from kerchief.core.errors import KerchiefError
 from kerchief.core.registry import Registry
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, PolicyEntry
+from kerchief.privacy import Trust
 from kerchief.privatizers import MECHANISMS_OF, TRUSTS
 
 __all__ = ["check_registry", "policy_classes", "policy_modules"]
@@ -36,28 +37,18 @@ def policy_classes(modules: Iterable[ModuleType]) -> Iterator[type]:
         kind
         for module in modules
         for kind in vars(module).values()
-        if inspect.isclass(kind) and kind.__module__ == module.__name__ and _plays(kind)
+        if inspect.isclass(kind) and kind.__module__ == module.__name__
+        if any(all(hasattr(kind, word) for word in words) for words in _CONTRACTS)
     ]
-    return (kind for kind in found if not any(_below(other, kind) for other in found))
-
-
-def _plays(kind: type) -> bool:
-    return any(all(hasattr(kind, word) for word in words) for words in _CONTRACTS)
-
-
-def _below(other: type, kind: type) -> bool:
-    """Whether another one completes this one, which has no factory of its own."""
-    return other is not kind and issubclass(other, kind) and not hasattr(kind, "of")
+    # Whatever has no factory of its own is completed by another one.
+    bases = {base for kind in found for base in kind.__mro__[1:] if not hasattr(base, "of")}
+    return (kind for kind in found if kind not in bases)
 
 
 def check_registry(
     modules: Iterable[ModuleType] | None = None, registry: Registry[PolicyEntry] = POLICIES
 ) -> None:
-    """Every policy class is registered, and every entry's facts are true.
-
-    Args:
-        modules: where to look for policy classes; by default all of `kerchief.policies`.
-        registry: where they must be entered.
+    """Every policy class of the modules is registered, and every entry's facts are true.
 
     Raises:
         CheckFailed: a class is missing, or an entry says what is not so.
@@ -85,7 +76,8 @@ def _untrue(name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]) -> l
     homes = entry.home is None or entry.home in set(ENVIRONMENTS)
     trusts = bool(entry.trusts) and set(entry.trusts) <= set(TRUSTS)
     words = trusts and all(
-        trust in entry.trusts and word in set(_words(trust)) for trust, word in entry.noises.items()
+        trust in entry.trusts and word in MECHANISMS_OF[Trust(trust)]
+        for trust, word in entry.noises.items()
     )
     built = {_built(name, entry, world) for world in _worlds(entry)} if homes else set[str]()
     wanted = {kind.__qualname__ for kind in entry.kinds}
@@ -105,10 +97,6 @@ def _untrue(name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]) -> l
         for fact, (holds, seen) in facts.items()
         if not holds
     ]
-
-
-def _words(trust: str) -> Iterable[str]:
-    return next(words for kind, words in MECHANISMS_OF.items() if kind == trust)
 
 
 def _worlds(entry: PolicyEntry) -> list[str]:

@@ -209,10 +209,7 @@ def _prefixed(name: str, exact: str, factor: Factor) -> None:
 
 _enter("gaussian", Trust.CENTRAL, _normal(Gaussian.of), _sum)
 _enter(
-    "discrete-gaussian",
-    Trust.CENTRAL,
-    _twin(_normal(Gaussian.of), dimension=_AT_ONCE),
-    _exact_many,
+    "discrete-gaussian", Trust.CENTRAL, _twin(_normal(Gaussian.of), dimension=_AT_ONCE), _exact_many
 )
 _enter("binomial", Trust.SHUFFLE, _coins, _shared)
 _enter("coins", Trust.SHUFFLE, _twin(_coins), _exact_shared, runs=4000)

@@ -6,14 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kerchief.checks.case import (
-    DELTA,
-    Case,
-    asks,
-    by_reports,
-    play,
-    played,
-)
+from kerchief.checks.case import DELTA, Case, asks, by_reports, play, played
 from kerchief.checks.domains import first_action
 from kerchief.checks.errors import expect, law
 from kerchief.core.contracts import BoundedLoss

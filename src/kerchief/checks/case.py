@@ -26,7 +26,7 @@ from kerchief.environments.population import Population
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry
 from kerchief.privacy import Guarantee, Ledger, MemoryLedger, Trust
-from kerchief.privatizers import MECHANISMS_OF, Privatizer, Protection
+from kerchief.privatizers import MECHANISMS_OF, Protection
 from kerchief.roles.arrange import Arranged, arrange
 from kerchief.roles.questions import Answerer, Asker
 from kerchief.simulation import loop, phases
@@ -158,11 +158,7 @@ class Case:
         return Guarantee(epsilon=chosen, delta=0.0 if pure else DELTA, trust=Trust(self.trust))
 
     def arranged(
-        self,
-        epsilon: float | None = None,
-        *,
-        mode: Mode = "tuned",
-        horizon: int | None = None,
+        self, epsilon: float | None = None, *, mode: Mode = "tuned", horizon: int | None = None
     ) -> Arranged:
         """A fresh copy, built from public facts alone, and its protection."""
         problem = self.environment.problem(horizon or self.size.horizon)
@@ -174,13 +170,9 @@ class Case:
         rooms: Any = {"policy": made.policy, "environment": self.environment}
         return loop.Scene(**rooms, privatizers=dict(made.privatizers), seed=jnp.uint32(SEED))
 
-    def policy(self, mode: Mode = "tuned", *, horizon: int | None = None) -> Any:
+    def policy(self, mode: Mode = "tuned") -> Any:
         """The bandit alone."""
-        return self.arranged(mode=mode, horizon=horizon).policy
-
-    def privatizers(self, epsilon: float | None = None) -> Mapping[str, Privatizer]:
-        """The protection of its queries."""
-        return self.arranged(epsilon).privatizers
+        return self.arranged(mode=mode).policy
 
 
 def small_home(word: str) -> AnyEnvironment:

@@ -33,7 +33,7 @@ __all__ = ["first_action", "queries_of", "widest_of", "wildest_of"]
 
 def queries_of(case: Case) -> dict[str, Any]:
     """What is really answered: the queries of the protection."""
-    return {name: privatizer.query for name, privatizer in case.privatizers().items()}
+    return {name: privatizer.query for name, privatizer in case.arranged().privatizers.items()}
 
 
 def widest_of(case: Case, name: str) -> tuple[float, Floats]:
@@ -103,7 +103,7 @@ def _weight(case: Case, name: str) -> tuple[int, ...] | None:
     """The shape of a record's weight; None where the record leaves it out. Nothing is played."""
     facts: Any = case.problem
     policy: Any = policy_of(case)
-    privatizers = case.privatizers()
+    privatizers = case.arranged().privatizers
     shapes: list[Any] = []
 
     def record() -> None:

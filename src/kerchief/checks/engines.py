@@ -20,7 +20,7 @@ from kerchief.checks.player import Hand, hand_of
 from kerchief.checks.search import Cube, farthest
 from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Stops
-from kerchief.core.phases import Asked, Phase, PhasePolicy
+from kerchief.core.phases import Phase, PhasePolicy
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, PopulationTruth
@@ -50,7 +50,7 @@ def the_learner_sees_releases_alone(case: Case) -> None:
         return
     hand = hand_of(case, seed=SEED)
     scene = case.scene(Arranged(policy=hand.policy, privatizers=hand.privatizers))
-    carry = _copied(loop.begin(scene, jnp.arange(1, dtype=jnp.uint32)))
+    carry = jax.tree.map(np.array, loop.begin(scene, jnp.arange(1, dtype=jnp.uint32)))
     for round in range(_ROUNDS):
         carry = _expect_by_hand(case, scene, hand, carry, round)
     if isinstance(hand.policy, Stops):
@@ -76,11 +76,8 @@ def _expect_by_hand(case: Case, scene: Any, hand: Hand, carry: Any, round: int) 
 def _advanced(case: Case, scene: Any, carry: Any, round: int, length: int) -> Any:
     step, _ = compiled(case.advance, scene, carry, jnp.int32(0), length=length)
     # The engine takes its input's memory over, so it is given a copy.
-    return _copied(step(scene, _copied(carry), jnp.int32(round)))
-
-
-def _copied(carry: Any) -> Any:
-    return jax.tree.map(np.array, carry)
+    after = step(scene, jax.tree.map(np.array, carry), jnp.int32(round))
+    return jax.tree.map(np.array, after)
 
 
 def _stand(hand: Hand, carry: Any) -> None:
@@ -154,13 +151,12 @@ def one_client_moves_one_release(case: Case) -> None:
     once = bool(played.done.all())
     now, later = (first, second) if once else (second, third)
     saw = _farthest_clients(usual, start if once else played, now)
-    scenes = [phase_scene(case, made, _with_one_other(case, int(now.first) + 1, s)) for s in saw]
-    early = [
-        begun(one, case.size.width)
-        if once
-        else phase_after(case, one, begun(one, case.size.width), first)
-        for one in scenes
-    ]
+    who: Any = {**vars(case.environment), "client": jnp.uint32(now.first + 1)}
+    scenes = [phase_scene(case, made, _OneOther(**who, saw=jnp.asarray(one))) for one in saw]
+    early = [begun(one, case.size.width) for one in scenes]
+    if not once:
+        pairs = zip(scenes, early, strict=True)
+        early = [phase_after(case, one, carry, first) for one, carry in pairs]
     _expect_same(early, "the phase before a client is asked")
     both = [phase_after(case, one, early[0], now) for one in scenes]
     moved = np.sqrt(((both[0].last.total - both[1].last.total) ** 2).sum((1, 2)))
@@ -175,18 +171,13 @@ def _farthest_clients(scene: PhaseScene, carry: Any, phase: Phase) -> Floats:
     """What two clients saw on each action whose answers, in the first replicate, differ most."""
     policy, query = scene.policy, scene.protection.query
     one: PhaseReplicate = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], carry)
-    noisy = scene.protection.outlook.noisy
-    asked: Asked = _asked(policy, one, jax.tree.map(jnp.int32, phase), noisy=noisy)
+    phase, noisy = jax.tree.map(jnp.int32, phase), scene.protection.outlook.noisy
+    asked = policy.ask(one.world.features, one.state, phase, noisy=noisy)
     domain = Cube(size=asked.atoms.shape[1], low=-1.0, high=1.0)
     drawn = domain.first(np.random.default_rng(0), _CLIENTS)
     saw = np.concatenate([drawn, domain.wild()[:_CLIENTS]])
     answers = jax.vmap(lambda row: query.encode(policy.answer(asked, 0, row)))(jnp.asarray(saw))
     return saw[farthest(np.asarray(answers))[1]]
-
-
-@partial(jax.jit, static_argnames="noisy")
-def _asked(policy: PhasePolicy, carry: Any, phase: Phase, *, noisy: bool) -> Asked:
-    return policy.ask(carry.world.features, carry.state, phase, noisy=noisy)
 
 
 @struct
@@ -203,10 +194,6 @@ class _OneOther(Population):
         usual = Population.averages(self, world, features, pulls, stream)
         other = jnp.where(pulls > 0, self.saw.astype(usual.dtype), 0)
         return jnp.where(stream.round == self.client, other, usual)
-
-
-def _with_one_other(case: Case, client: int, saw: Floats) -> _OneOther:
-    return _OneOther(**vars(case.environment), client=jnp.uint32(client), saw=jnp.asarray(saw))
 
 
 def _expect_same(carries: list[Any], where: str) -> None:

@@ -64,11 +64,8 @@ class CheckFailed(KerchiefError, AssertionError):
 class Law(Generic[S]):
     """A named check of one kind of subject; calling it returns nothing or raises CheckFailed.
 
-    Attributes:
-        name: in plain words.
-        body: raises `Broken` where the law is broken.
-        when: which subjects it is about.
-        cheap: whether it looks without playing, so that it is for every subject every day.
+    Its body raises `Broken`; `when` says which subjects it is about. A cheap one looks without
+    playing, so that it is for every subject every day.
     """
 
     name: str
@@ -91,13 +88,12 @@ class Law(Generic[S]):
         try:
             if self.when(subject):
                 self.body(subject)
-        except Broken as broken:
-            fault = Failure(law=self.name, seen=broken.seen, expected=broken.expected)
-            raise CheckFailed(str(subject), [fault]) from broken
         # The subject is foreign code: whatever it raises breaks the law that it was held to.
         except Exception as error:
-            seen = f"{type(error).__name__}: {error}"
-            fault = Failure(law=self.name, seen=seen, expected="no error")
+            seen, expected = f"{type(error).__name__}: {error}", "no error"
+            if isinstance(error, Broken):
+                seen, expected = error.seen, error.expected
+            fault = Failure(law=self.name, seen=seen, expected=expected)
             raise CheckFailed(str(subject), [fault]) from error
 
 

@@ -27,11 +27,7 @@ _DRAWS, _EXACT, _DELTA = 8192, 2048, 1e-5
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class MechanismCase:
-    """A noise under test.
-
-    Attributes:
-        noise: adds itself to a vector, and knows its deviation, its sensitivity and its event.
-    """
+    """A noise under test: it adds itself to a vector, and knows its deviation and its event."""
 
     noise: Any
 

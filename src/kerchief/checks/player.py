@@ -28,6 +28,7 @@ __all__ = [
     "Hand",
     "Retold",
     "Turn",
+    "expect_same_facts",
     "expect_same_public",
     "expect_same_times",
     "hand_of",
@@ -107,7 +108,6 @@ class Hand:
 
     def __post_init__(self) -> None:
         """Open everything before the first round."""
-        self.privatizers = {name: _hastened(p) for name, p in self.privatizers.items()}
         self.stream = Stream.of(seed=self.seed, replicate=0)
         self.world = _world(self.environment, self.stream.at(WORLD))
         self.state = self.policy.init({name: p.outlook for name, p in self.privatizers.items()})
@@ -249,13 +249,19 @@ def _hastened(privatizer: Privatizer) -> Privatizer:
     return privatizer.with_schedule(At(ends=tuple(_BATCH * (i + 1) for i in range(64))))
 
 
-def hand_of(case: Case, *, seed: int, horizon: int | None = None, **given: Any) -> Hand:
-    """A fresh hand for a case."""
+def hand_of(
+    case: Case,
+    *,
+    seed: int,
+    horizon: int | None = None,
+    change: Callable[[Privatizer], Privatizer] = lambda privatizer: privatizer,
+    **given: Any,
+) -> Hand:
+    """A fresh hand for a case, with changed privatizers."""
     made: Any = case.arranged(horizon=horizon)
     world: Any = case.environment
-    return Hand(
-        policy=made.policy, privatizers=made.privatizers, environment=world, seed=seed, **given
-    )
+    privatizers = {name: change(_hastened(p)) for name, p in made.privatizers.items()}
+    return Hand(policy=made.policy, privatizers=privatizers, environment=world, seed=seed, **given)
 
 
 def turns_by_hand(
@@ -309,10 +315,10 @@ def with_one_other(
     What carries noise is given to the learner as the usual run had it; what carries none stays as
     it is, since nothing hides it.
     """
-    usual = hand_of(case, seed=1)
-    hand = dataclasses.replace(
-        usual,
-        privatizers={name: change(p) for name, p in usual.privatizers.items()},
+    hand = hand_of(
+        case,
+        seed=1,
+        change=change,
         show=lambda arms, round: show(arms) if round == USER else arms,
         earn=lambda reward, round: earn(reward) if round == USER else reward,
     )
@@ -337,6 +343,12 @@ def expect_same_public(seen: Sequence[Turn], usual: Sequence[Turn], whose: str) 
         expect(same(now.model, then.model), seen=f"another model {where}", expected="the same")
         others = round == USER or same(now.action, then.action)
         expect(others, seen=f"another's action {where}", expected="the same")
+
+
+def expect_same_facts(name: str, one: Released, other: Released) -> None:
+    """Two releases speak of as many users, with as much noise."""
+    facts, wanted = ((int(release.count), float(release.noise)) for release in (one, other))
+    expect(facts == wanted, seen=f"{name}: users and noise {facts}", expected=wanted)
 
 
 def expect_same_times(seen: Sequence[Turn], usual: Sequence[Turn]) -> None:

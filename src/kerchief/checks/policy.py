@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,16 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.case import (
-    SEED,
-    Case,
-    asks,
-    by_rounds,
-    by_totals,
-    play,
-    played,
-    policy_of,
-)
+from kerchief.checks.case import SEED, Case, asks, by_rounds, by_totals, play, played, policy_of
 from kerchief.checks.errors import expect, law, same
 from kerchief.checks.player import (
     TURNS,
@@ -137,11 +129,9 @@ def update_and_publish_draw_nothing(case: Case) -> None:
     turns, hand = kept_turns(case), hand_of(case, seed=2)
     for round, turn in enumerate(turns):
         hand.replay(round, turn)
-        expect(
-            same(read_only(hand.model), turn.model),
-            seen=f"another model after round {round}",
-            expected="the model of the recorded run",
-        )
+        alike = same(read_only(hand.model), turn.model)
+        seen = f"another model after round {round}"
+        expect(alike, seen=seen, expected="the model of the recorded run")
 
 
 @law()
@@ -254,15 +244,16 @@ def edge_sizes_run(case: Case) -> None:
         assert isinstance(problem, Problem)
         least = make_environment(link=problem.link, dim=1, arms=1)
         _expect_sound(dataclasses.replace(case, environment=least), unchanged, horizon=1)
-    for show in (_zero, _repeated, _faint):
-        _expect_sound(case, show, horizon=3)
+    # All arms zero, all alike, and all faint.
+    for size, shift in ((0.0, 0.0), (0.0, 1.0), (1e-20, 0.0)):
+        _expect_sound(case, partial(_weighed, size, shift), horizon=3)
 
 
 def _expect_sound(case: Case, show: Callable[[Arms, int], Arms], *, horizon: int) -> None:
     hand = hand_of(case, seed=1, horizon=horizon, show=show)
     pay(hand.privatizers, case.make_ledger(case.promise()), horizon=horizon)
     size = case.environment.problem(horizon)
-    where = f"{size.dim} dimensions, {size.arms} arms, {show.__name__.strip('_')} features"
+    where = f"{size.dim} dimensions, {size.arms} arms, shown by {show}"
     for round in range(horizon):
         turn = hand.turn(round)
         finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(turn.model))
@@ -270,16 +261,8 @@ def _expect_sound(case: Case, show: Callable[[Arms, int], Arms], *, horizon: int
         expect(turn.allowed[turn.action], seen=f"arm {turn.action}", expected="an allowed arm")
 
 
-def _zero(arms: Arms, round: int) -> Arms:
-    return Arms(features=jnp.zeros_like(arms.features), allowed=arms.allowed)
-
-
-def _repeated(arms: Arms, round: int) -> Arms:
-    return Arms(features=jnp.ones_like(arms.features), allowed=arms.allowed)
-
-
-def _faint(arms: Arms, round: int) -> Arms:
-    return Arms(features=arms.features * 1e-20, allowed=arms.allowed)
+def _weighed(size: float, shift: float, arms: Arms, round: int) -> Arms:
+    return Arms(features=arms.features * size + shift, allowed=arms.allowed)
 
 
 def _expect_same_turns(seen: Sequence[Turn], wanted: Sequence[Turn], whose: str) -> None:

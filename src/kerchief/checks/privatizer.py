@@ -23,6 +23,7 @@ from kerchief.checks.leakage import (
     charged_multiplier,
     expect_fresh,
     expect_noise_as_charged,
+    rounded_sensitivity,
 )
 from kerchief.checks.learning import silenced
 from kerchief.checks.protocol import (
@@ -51,7 +52,6 @@ from kerchief.core.random import Stream
 from kerchief.privacy import NonPrivate, epsilon_at
 from kerchief.privatizers import At
 
-_SAME = {"seed": 1, "replicate": 0}
 # Whose record is replaced: someone in the middle, right before a release.
 _PLACE = 3
 
@@ -99,20 +99,19 @@ def noise_is_what_was_charged(protocol: PrivatizerCase) -> None:
 
     White-box: what the noise says of itself. Then what it does, over all releases together.
     """
-    privatizer, sensitivity = protocol.brief(), protocol.query.sensitivity
+    privatizer, sensitivity = protocol.brief(), rounded_sensitivity(protocol)
     charge = privatizer.charges(len(ENDS))[0]
     if not protocol.private:
         expect(charge.event == NonPrivate(), seen=charge.event, expected=NonPrivate())
         return
     noise: Any = privatizer.noises[0]
-    rounded_sensitivity = sensitivity + protocol.step * math.sqrt(protocol.width)
-    stated = float(noise.std) / (rounded_sensitivity * getattr(noise, "column_norm", 1.0))
+    stated = float(noise.std) / (sensitivity * getattr(noise, "column_norm", 1.0))
     charged = charged_multiplier(charge.event)
     close = math.isclose(stated, charged, rel_tol=1e-9)
     expect(close, seen=f"a multiplier of {stated}", expected=f"{charged}, as charged")
     noises, cost = drawn_noise(protocol), bill([charge])
     alone = charge.capacity if protocol.cohorts else None
-    expect_noise_as_charged(noises, cost, rounded_sensitivity, turning=protocol.fits, alone=alone)
+    expect_noise_as_charged(noises, cost, sensitivity, turning=protocol.fits, alone=alone)
 
 
 @law(when=_private)
@@ -122,9 +121,8 @@ def successive_releases_differ_by_fresh_noise(protocol: PrivatizerCase) -> None:
     In simulation and in the exact twin; noise that is used again leaves less, or none. Chi-square
     tests, each erring at most once in a million, on 150000 draws and on 800 of the twin's.
     """
-    rounded_sensitivity = protocol.query.sensitivity + protocol.step * math.sqrt(protocol.width)
     event = protocol.brief().charges(len(ENDS))[0].event
-    charged = charged_multiplier(event) * rounded_sensitivity
+    charged = charged_multiplier(event) * rounded_sensitivity(protocol)
     expect_fresh(drawn_noise(protocol), charged)
     if not twins.refuses(protocol):
         expect_fresh(twins.twin_noise(protocol), charged)
@@ -137,13 +135,11 @@ def charges_compose_to_the_guarantee(protocol: PrivatizerCase) -> None:
     Where the noise is a whole number of coins, to 2 %.
     """
     near = 0.02 if protocol.step else 1e-6
-    privatizer = protocol.build()
-    charges, schedule = privatizer.charges(protocol.horizon), privatizer.schedule
-    promised = protocol.guarantee
+    privatizer, last = protocol.build(), protocol.horizon
+    charges, promised = privatizer.charges(last), protocol.guarantee
     # Whoever comes after the last cohort is in none.
-    last = (
-        min(schedule.ends[-1], protocol.horizon) if isinstance(schedule, At) else protocol.horizon
-    )
+    if isinstance(privatizer.schedule, At):
+        last = min(privatizer.schedule.ends[-1], last)
     for user in range(last):
         owed = bill(c for c in charges if c.cohort.first <= user < c.cohort.last)
         cost = epsilon_at([owed], promised.delta)
@@ -169,7 +165,8 @@ def matrix_noise_is_isometric(protocol: PrivatizerCase) -> None:
 def order_carries_nothing(protocol: PrivatizerCase) -> None:
     """Reports in any order lead to the same release, with the same noise, up to rounding."""
     privatizer, rng = protocol.build(), np.random.default_rng(5)
-    encoded, root = statistics(protocol.query, records(protocol.query, 12)), Stream.of(**_SAME)
+    encoded = statistics(protocol.query, records(protocol.query, 12))
+    root = Stream.of(seed=1, replicate=0)
     shown = []
     for order in (np.arange(12), np.arange(12)[::-1], rng.permutation(12)):
         release = released(protocol, privatizer, encoded[order], (12,), root)[0]
@@ -197,8 +194,7 @@ def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: PrivatizerCase
     rows = np.concatenate([ordinary, 0 * ordinary, box.wild()])
     shown = many(told_with)(rows, NOWHERE)
     moves = (shown - shown[_PLACE]).reshape(len(rows), -1, protocol.width)
-    wider = protocol.step * math.sqrt(protocol.width)
-    farthest, bound = float(lengths(moves).max()), query.sensitivity * (1 + 1e-9) + wider
+    farthest, bound = float(lengths(moves).max()), rounded_sensitivity(protocol) * (1 + 1e-9)
     room = bound + protocol.rounding * (1 + float(np.abs(shown[_PLACE]).max())) * 12
     expect(farthest <= room, seen=f"a move of {farthest}", expected=f"at most {bound}")
 

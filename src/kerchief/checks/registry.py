@@ -79,31 +79,25 @@ def _untrue(name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]) -> l
         trust in entry.trusts and word in MECHANISMS_OF[Trust(trust)]
         for trust, word in entry.noises.items()
     )
-    built = {_built(name, entry, world) for world in _worlds(entry)} if homes else set[str]()
+    # What plays everywhere is built in a world of every kind.
+    everywhere = ["linear", "population", "chance", "quadratic"]
+    worlds = [entry.home or "linear"] if len(entry.problems) == 1 else everywhere
+    built = {_built(name, entry, world) for world in worlds if homes}
     wanted = {kind.__qualname__ for kind in entry.kinds}
+    own = not (entry.deployable and entry.noises)
     facts = {
-        f"{name} builds {sorted(wanted)}": (not homes or built == wanted, sorted(built)),
-        f"{name} runs under known trusts": (trusts, entry.trusts),
-        f"{name} names noises of its trusts": (not trusts or words, dict(entry.noises)),
-        f"{name} has a parent": (entry.parent in set(registry), entry.parent),
-        f"{name} has a home": (homes, entry.home),
-        f"{name} is said to be deployable only if it is no paper's own": (
-            not (entry.deployable and entry.noises),
-            dict(entry.noises),
-        ),
+        f"builds {sorted(wanted)}": (not homes or built == wanted, sorted(built)),
+        "runs under known trusts": (trusts, entry.trusts),
+        "names noises of its trusts": (not trusts or words, dict(entry.noises)),
+        "has a parent": (entry.parent in set(registry), entry.parent),
+        "has a home": (homes, entry.home),
+        "is said to be deployable only if it is no paper's own": (own, dict(entry.noises)),
     }
     return [
-        Failure(law="entries are true", seen=f"{seen}", expected=fact)
+        Failure(law="entries are true", seen=f"{seen}", expected=f"{name} {fact}")
         for fact, (holds, seen) in facts.items()
         if not holds
     ]
-
-
-def _worlds(entry: PolicyEntry) -> list[str]:
-    """Its home; of what plays everywhere, a world of every kind."""
-    if len(entry.problems) == 1:
-        return [entry.home or "linear"]
-    return ["linear", "population", "chance", "quadratic"]
 
 
 def _built(name: str, entry: PolicyEntry, world: str) -> str:

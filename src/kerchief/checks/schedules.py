@@ -25,8 +25,8 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments import make_environment
 from kerchief.privacy import MemoryLedger
-from kerchief.privatizers import At, Every, OnDemand, Privatizer
-from kerchief.simulation.run import Run, simulate
+from kerchief.privatizers import At, Every, OnDemand
+from kerchief.simulation.run import simulate
 
 _LIMIT, _ROUNDS = 3, 20
 
@@ -51,18 +51,22 @@ def releases_fall_on_schedule(protocol: PrivatizerCase) -> None:
 @law()
 def capacity_is_enforced(protocol: PrivatizerCase) -> None:
     """A learner that always asks is served on demand as often as was paid for, and no more."""
-    privatizer = _on_demand(protocol.build())
-    served = _asked_every_round(protocol, privatizer).releases["asked"]
-    limit = privatizer.schedule.capacity(_ROUNDS)
+    privatizer = protocol.build()
+    if not isinstance(privatizer.schedule, OnDemand):
+        privatizer = privatizer.with_schedule(OnDemand(limit=_LIMIT))
+    run = simulate(
+        policy=_Asker(query=protocol.query, start=protocol.start),
+        privatizers={"asked": privatizer},
+        environment=make_environment(dim=protocol.query.dim, arms=3),
+        ledger=MemoryLedger(protocol.guarantee),
+        horizon=_ROUNDS,
+        replicates=2,
+        seed=1,
+        ticks=1,
+    )
+    served, limit = run.releases["asked"], privatizer.schedule.capacity(_ROUNDS)
     right = np.array_equal(served, np.full_like(served, limit))
     expect(right, seen=f"{served.tolist()} releases", expected=f"{limit}, the limit")
-
-
-def _on_demand(privatizer: Privatizer) -> Privatizer:
-    """The same protocol, released on demand; a schedule of that kind is kept."""
-    if isinstance(privatizer.schedule, OnDemand):
-        return privatizer
-    return privatizer.with_schedule(OnDemand(limit=_LIMIT))
 
 
 @struct
@@ -93,16 +97,3 @@ class _Asker(Policy):
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         return {"asked": Example(features=arms.features[action], reward=reward)}
-
-
-def _asked_every_round(protocol: PrivatizerCase, privatizer: Privatizer) -> Run:
-    return simulate(
-        policy=_Asker(query=protocol.query, start=protocol.start),
-        privatizers={"asked": privatizer},
-        environment=make_environment(dim=protocol.query.dim, arms=3),
-        ledger=MemoryLedger(protocol.guarantee),
-        horizon=_ROUNDS,
-        replicates=2,
-        seed=1,
-        ticks=1,
-    )

@@ -7,6 +7,7 @@ something to say. Seeds are fixed; thresholds are never tuned, sample sizes are.
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 from collections.abc import Callable
 from functools import cache
@@ -42,7 +43,7 @@ Floats = NDArray[np.float64]
 
 @cache
 def _stats() -> Any:
-    """Scipy ships no types; loading it by name keeps the strict checker on for the rest."""
+    """Loaded by name, as scipy ships no types."""
     return importlib.import_module("scipy.stats")
 
 
@@ -71,11 +72,7 @@ def fits_deviation(draws: Floats, std: float) -> bool:
 
 
 def most_deviation(squares: float, freedom: int) -> float:
-    """The most that a deviation can be, but for `ERROR`, from the squares of so many normal draws.
-
-    >>> round(most_deviation(1000.0, 1000), 3)
-    1.117
-    """
+    """The most that a deviation can be, but for `ERROR`, from the squares of many normal draws."""
     return math.sqrt(squares / float(_stats().chi2.ppf(ERROR, freedom)))
 
 
@@ -85,13 +82,9 @@ def fits_scale(draws: Floats, scale: float) -> bool:
 
 
 def fits_squares(draws: Floats, std: float, *, share: float = 1.0, slack: float = 1e-6) -> bool:
-    """Whether the rows' mean square may be this one's, or down to a share of the deviation.
+    """Whether rows may have this deviation, or down to a share of it, by their mean squares.
 
     Normal bound, `ERROR`, and this slack.
-
-    >>> drawn = np.random.default_rng(0).normal(size=(4096, 2))
-    >>> fits_squares(drawn, 1.0), fits_squares(drawn, 2 / 3)
-    (True, False)
     """
     squares = (draws**2).mean(axis=1)
     room = normal_bound() * squares.std() / math.sqrt(len(squares)) + slack * std**2
@@ -122,12 +115,7 @@ def expect_deviation(
 
 
 def fits_chances(successes: NDArray[np.bool_], chances: Floats) -> bool:
-    """Whether trials with chances of their own may have come out so (normal bound, `ERROR`).
-
-    >>> coins = np.arange(4000) % 2 == 0
-    >>> fits_chances(coins, np.full(4000, 0.5)), fits_chances(coins, np.full(4000, 0.6))
-    (True, False)
-    """
+    """Whether trials with chances of their own may have come out so (normal bound, `ERROR`)."""
     room = normal_bound() * math.sqrt(float((chances * (1 - chances)).sum())) + 1.0
     # Trials count by the side on which their chance lies, so that opposite ones do not cancel.
     sides = np.where(chances >= 0.5, 1.0, -1.0)
@@ -141,17 +129,13 @@ def least_draws(factor: float = 1.5) -> int:
     >>> least_draws()
     288
     """
-    draws = 2
-    while not _tells_apart(draws, factor):
-        draws += 1
+    for draws in itertools.count(2):
+        law = _stats().chi2(draws)
+        low, high = law.ppf(ERROR / 2), law.ppf(1 - ERROR / 2)
+        # Draws of deviation 1 held against 1/factor and factor: their ratio grows or shrinks.
+        if law.cdf(high / factor**2) <= ERROR and law.sf(low * factor**2) <= ERROR:
+            break
     return draws
-
-
-def _tells_apart(draws: int, factor: float) -> bool:
-    law = _stats().chi2(draws)
-    low, high = law.ppf(ERROR / 2), law.ppf(1 - ERROR / 2)
-    # Draws of deviation 1 held against 1/factor and factor: their ratio grows or shrinks.
-    return bool(law.cdf(high / factor**2) <= ERROR and law.sf(low * factor**2) <= ERROR)
 
 
 def normality(draws: Floats, scale: float, law: str = "norm") -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +9,7 @@ import jax
 import numpy as np
 
 from kerchief.checks.errors import expect, law
-from kerchief.checks.leakage import bill, expect_noise_as_charged
+from kerchief.checks.leakage import bill, expect_noise_as_charged, rounded_sensitivity
 from kerchief.checks.protocol import (
     ENDS,
     Noise,
@@ -50,11 +49,7 @@ def exact_twin_has_the_same_law(protocol: PrivatizerCase) -> None:
         enough = noise.stated >= ideal.stated * (1 - 1e-6)
         expect(enough, seen=f"noise of {noise.stated}", expected=f"at least {ideal.stated}")
     cost = bill(protocol.brief().exact().charges(len(ENDS))[:1])
-    # Rounding to the grid and its margin make the charged sensitivity a hair wider.
-    rounded_sensitivity = protocol.query.sensitivity + protocol.step * math.sqrt(
-        protocol.query.size
-    )
-    expect_noise_as_charged(noises, cost, rounded_sensitivity, turning=protocol.fits)
+    expect_noise_as_charged(noises, cost, rounded_sensitivity(protocol), turning=protocol.fits)
 
 
 @law(when=lambda protocol: not refuses(protocol), cheap=True)
@@ -74,7 +69,8 @@ def idealized_is_honest(protocol: PrivatizerCase) -> None:
         return
     twin = plain.exact()
     expect(not twin.idealized, seen="an idealized twin", expected="one fit for deployment")
-    for privatizer, source in ((plain, Stream.of(seed=1, replicate=0)), (twin, _bytes(1))):
+    sources = Stream.of(seed=1, replicate=0), np.random.default_rng(1).bytes
+    for privatizer, source in zip((plain, twin), sources, strict=True):
         floats = any(noise.idealized for noise in privatizer.noises)
         said = privatizer.idealized
         expect(said == floats, seen=f"idealized: {said}", expected=f"{floats}, as its noise is")
@@ -110,7 +106,9 @@ def twin_noise(protocol: PrivatizerCase) -> tuple[Noise, ...]:
     """The noise of each sum that the exact twin tells, in some copies of the protocol."""
     twin = protocol.brief().exact()
     encoded = statistics(protocol.query, records(protocol.query, ENDS[-1]))
-    source = _bytes(0) if protocol.private else Stream.of(seed=1, replicate=0)
+    source: Any = (
+        np.random.default_rng(0).bytes if protocol.private else Stream.of(seed=1, replicate=0)
+    )
     count = _COPIES if protocol.private else 1
     copies = [released(protocol, twin, encoded, ENDS, source) for _ in range(count)]
     found: list[Noise] = []
@@ -118,7 +116,3 @@ def twin_noise(protocol: PrivatizerCase) -> tuple[Noise, ...]:
         beside = jax.tree.map(lambda *leaves: np.stack(leaves), *same)
         found += noises_of(protocol, encoded, end, beside)
     return tuple(found)
-
-
-def _bytes(seed: int) -> object:
-    return np.random.default_rng(seed).bytes

@@ -1,10 +1,9 @@
 """The worst user: a search over all that one user can bring, and the real run with what it found.
 
-A user brings arms, a mask of those that are allowed, and a reward. What leaves the device (act,
-record, encode, all with the user's own coins) is held apart over random users, degenerate ones and
-climbs from the best, at models that real runs post. Users who send the policy down another branch
-show by another action, or by weights or features that vanish; the search climbs from each branch,
-so that pairs are found within branches and across them.
+A user brings arms, a mask of those that are allowed, and a reward. What leaves the device is held
+apart over random users, degenerate ones and climbs from the best, at models that real runs post.
+Users who send the policy down another branch show by another action, or by weights or features that
+vanish; the search climbs from each branch, so that pairs are found within and across them.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import (
     USER,
     Retold,
+    expect_same_facts,
     expect_same_public,
     kept_turns,
     with_one_other,
@@ -126,11 +126,8 @@ def _met(case: Case) -> list[Spot]:
 
 def _spot(case: Case, model: Tree, round: int, coins: Stream) -> Spot:
     since = dict.fromkeys(policy_of(case).queries, jnp.int32(1))
-    return Spot(
-        model=jax.tree.map(jnp.asarray, model),
-        clock=Clock(round=jnp.int32(round), since=since),
-        coins=coins,
-    )
+    clock = Clock(round=jnp.int32(round), since=since)
+    return Spot(model=jax.tree.map(jnp.asarray, model), clock=clock, coins=coins)
 
 
 @struct
@@ -218,13 +215,7 @@ def _sender(case: Case) -> Callable[[Floats, Spot], _Sent]:
         branch = jnp.concatenate([jnp.asarray(action)[None], *marks]).astype(jnp.int32)
         return _Sent(parts=parts, branch=branch)
 
-    many = jax.jit(jax.vmap(one, in_axes=(0, None)))
-
-    def send(rows: Floats, spot: Spot) -> _Sent:
-        sent: _Sent = jax.tree.map(np.asarray, many(jnp.asarray(rows), spot))
-        return sent
-
-    return send
+    return jax.jit(jax.vmap(one, in_axes=(0, None)))
 
 
 def _parts(query: Any, record: Tree) -> Array:
@@ -239,7 +230,7 @@ def worst_users(case: Case, spot: Spot) -> Mapping[str, Found]:
     rng = np.random.default_rng(0)
     rows, best, branches = users.drawn(rng, _ROWS), dict[str, Found](), set[bytes]()
     for step in (*np.geomspace(0.5, 2e-3, _CLIMBS), None):
-        sent = send(rows, spot)
+        sent = jax.tree.map(np.asarray, send(rows, spot))
         branches |= {mark.tobytes() for mark in sent.branch}
         for name, parts in sent.parts.items():
             distance, pair = farthest(np.asarray(parts, np.float64))
@@ -269,28 +260,19 @@ def _expect_sums_move_no_more(case: Case, searched: Mapping[str, Found]) -> None
         first, second = (_told(case, row) for row in found.pair)
         for run in (first, second):
             expect_same_public(run.turns, kept_turns(case), f"the worst users for {name}")
-        moves = dict.fromkeys(first.privatizers, 0.0)
+        moves = dict[str, float]()
         for (_, asked, one), (_, _, other) in zip(first.told, second.told, strict=True):
             privatizer = first.privatizers[asked]
-            facts = [(int(release.count), float(release.noise)) for release in (one, other)]
-            alike = facts[0] == facts[1]
-            expect(alike, seen=f"{asked}: users and noise {facts[0]}", expected=facts[1])
+            expect_same_facts(asked, one, other)
             moved, most = _moved(privatizer, one, other), reach(privatizer, rounding=_ROUNDING)
             seen = f"{asked}: a release that moves by {moved}, with the worst users for {name}"
             expect(moved <= most, seen=seen, expected=f"at most {most}")
-            moves[asked] = max(moved, moves[asked])
-        _expect_shown(first, name, found.distance, moves[name])
-
-
-def _expect_shown(run: Retold, name: str, found: float, moved: float) -> None:
-    """A released sum moves at least half as far as the search has seen, whatever breaks ties.
-
-    A fit may look where these two are alike.
-    """
-    query, shown = run.privatizers[name].query, name in {asked for _, asked, _ in run.told}
-    if shown and not isinstance(query, BoundedLoss):
-        seen = f"{name}: a release that moves by {moved}"
-        expect(moved >= found / 2, seen=seen, expected=f"{found}, as was searched for")
+            moves[asked] = max(moved, moves.get(asked, 0.0))
+        # Whatever breaks ties, a released sum moves; a fit may look where these two are alike.
+        if name in moves and not isinstance(first.privatizers[name].query, BoundedLoss):
+            seen = f"{name}: a release that moves by {moves[name]}"
+            half = moves[name] >= found.distance / 2
+            expect(half, seen=seen, expected=f"{found.distance}, as was searched for")
 
 
 def _told(case: Case, row: Floats) -> Retold:
@@ -313,16 +295,16 @@ def _talkative(privatizer: Privatizer) -> Privatizer:
     if not isinstance(privatizer.query, BoundedLoss) or not privatizer.outlook.noisy:
         return privatizer
     made: Any = privatizer
-    query: Any = privatizer.query
-    loud = dataclasses.replace(query, minimizer=Telltale(steps=query.minimizer.steps))
-    telling: Privatizer = dataclasses.replace(made, query=loud)
+    telltale = Telltale(steps=made.query.minimizer.steps)
+    telling: Privatizer = dataclasses.replace(
+        made, query=dataclasses.replace(made.query, minimizer=telltale)
+    )
     return telling
 
 
 def _moved(privatizer: Privatizer, one: Released, other: Released) -> float:
     """How far the sum that was told moved; of a fit, the one that moved most."""
     query: Any = privatizer.query
-    if isinstance(query, BoundedLoss):
-        sums = np.asarray(one.point - other.point, np.float64).reshape(-1, query.dim)
-        return float(lengths(sums).max())
-    return float(lengths(np.asarray(one.total - other.total, np.float64)))
+    fit = isinstance(query, BoundedLoss)
+    moved = one.point - other.point if fit else one.total - other.total
+    return float(lengths(np.reshape(moved, (-1, query.dim if fit else query.size))).max())

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 
 from kerchief.audits.audit import Audit, check_runs, look
 from kerchief.audits.neighbours import Floats
-from kerchief.audits.phased import phased_views
 from kerchief.audits.specimens import SPECIMENS
-from kerchief.audits.views import round_views
+from kerchief.audits.views import phased_views, round_views
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision

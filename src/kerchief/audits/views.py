@@ -1,25 +1,29 @@
-"""What an onlooker sees of a bandit that goes by rounds: all that leaves devices or is released."""
+"""What an onlooker sees of a bandit: all that leaves devices or is released."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from kerchief.audits.neighbours import Floats, neighbours
 from kerchief.core.contracts import BoundedLoss, Clock, Policy, Start, Tree
-from kerchief.core.problems import AnyProblem
+from kerchief.core.phases import ANSWERS, Phase, PhasePolicy
+from kerchief.core.problems import AnyProblem, PopulationProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.environments.population import Population, PopulationTruth
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.simulation.loop import Scene, advance, begin
+from kerchief.simulation import loop, phases
 
-__all__ = ["Tapped", "in_parts", "round_views"]
+__all__ = ["Clients", "Tapped", "in_parts", "phased_views", "phases_seen", "round_views"]
 
 # How many runs are mapped over at once: bounds memory, and stays where arithmetic is trusted.
 _TOGETHER = 8000
@@ -107,9 +111,9 @@ def round_views(
     tapped: Any = {
         name: Tapped(inner=one, horizon=facts.horizon) for name, one in privatizers.items()
     }
-    scene = partial(Scene, policy=policy, privatizers=tapped)
+    scene = partial(loop.Scene, policy=policy, privatizers=tapped)
     one, other = (
-        in_parts(runs, partial(_seen, scene(environment=world, seed=jnp.uint32(number))))
+        in_parts(runs, partial(_seen_in_rounds, scene(environment=world, seed=jnp.uint32(number))))
         for number, world in enumerate(worlds or neighbours(policy, facts, model), start=seed)
     )
     return one, other
@@ -124,10 +128,12 @@ def in_parts(runs: int, play: Callable[[Array], Floats]) -> Floats:
     return np.concatenate(parts).astype(np.float64)
 
 
-def _seen(scene: Scene, numbers: Array) -> Floats:
+def _seen_in_rounds(scene: loop.Scene, numbers: Array) -> Floats:
     """What these runs showed."""
     world: Any = scene.environment
-    carry = advance(scene, begin(scene, numbers), jnp.int32(0), length=world.facts.horizon)
+    carry = loop.advance(
+        scene, loop.begin(scene, numbers), jnp.int32(0), length=world.facts.horizon
+    )
     return _side_by_side([_pages(carry, name) for name in scene.privatizers])
 
 
@@ -146,3 +152,98 @@ def _side_by_side(pages: list[Floats]) -> Floats:
     most = max(page.shape[1] for page in pages)
     padded = [np.pad(page, ((0, 0), (0, most - page.shape[1]), (0, 0))) for page in pages]
     return np.concatenate(padded, axis=2)
+
+
+@struct
+class Clients(Population):
+    """A population in which every client but the first saw an average of 0, and nothing is chance.
+
+    The first one saw `seen`, on each of the actions that it was shown.
+    """
+
+    seen: Array
+
+    @classmethod
+    def around(cls, problem: PopulationProblem, seen: float | Floats) -> Clients:
+        """The population whose first client saw this, on actions that are always the same."""
+        words = ("dim", "arms", "clients", "radius", "spread")
+        usual = Population.of(**{word: getattr(problem, word) for word in words}, fixed=0)
+        return cls(**vars(usual), seen=jnp.asarray(seen, jnp.float32))
+
+    def averages(
+        self, world: PopulationTruth, features: Array, pulls: Array, stream: Stream
+    ) -> Array:
+        """What one client saw."""
+        return jnp.where((stream.round == 0) & (pulls > 0), self.seen, jnp.float32(0))
+
+
+# How many phases are played: the first client is asked in the first of them.
+_PHASES = 3
+
+
+def phases_seen(policy: PhasePolicy, privatizers: Mapping[str, Privatizer]) -> tuple[Phase, ...]:
+    """The first phases of a bandit, so that releases are what an onlooker sees.
+
+    Where devices add the noise, nobody is trusted, and every report is seen. So the first phase
+    then asks one client, or one for each action: its releases are reports.
+    """
+    first, *rest = phases.phases_of(policy, privatizers)[:_PHASES]
+    if privatizers[ANSWERS].noisy_device:
+        first = dataclasses.replace(first, clients=1, pulls=1)
+    return (first, *rest)
+
+
+def phased_views(
+    *,
+    policy: PhasePolicy,
+    privatizers: Mapping[str, Privatizer],
+    runs: int,
+    seed: int,
+    populations: tuple[Clients, Clients] | None = None,
+) -> tuple[Floats, Floats]:
+    """Play many runs of two neighbouring populations: what was seen, by run, phase and number.
+
+    The second population has the next seed. Others may be given than those whose first client's
+    answers are farthest apart.
+    """
+    ends = populations or _farthest(policy, privatizers)
+    order = phases_seen(policy, privatizers)
+    scenes = [
+        phases.PhaseScene.of(policy, privatizers, population, number)
+        for number, population in enumerate(ends, start=seed)
+    ]
+    one, other = (in_parts(runs, partial(_seen_in_phases, scene, order)) for scene in scenes)
+    return one, other
+
+
+def _farthest(
+    policy: PhasePolicy, privatizers: Mapping[str, Privatizer]
+) -> tuple[Clients, Clients]:
+    """The two populations, with rewards at their bounds, whose first clients' answers differ most.
+
+    One client saw the best where the other one saw the worst.
+    """
+    problem, privatizer = policy.problem, privatizers[ANSWERS]
+    world = Clients.around(problem, 0.0).init(Stream.of(seed=0, replicate=0))
+    phase = jax.tree.map(jnp.int32, phases_seen(policy, privatizers)[0])
+    state = policy.init({ANSWERS: privatizer.outlook})
+    asked = policy.ask(world.features, state, phase, noisy=True)
+
+    def told(averages: Floats) -> Array:
+        encoded: Array = privatizer.query.encode(policy.answer(asked, 0, jnp.asarray(averages)))
+        return encoded
+
+    low, high = problem.low, problem.high
+    corners = map(np.array, itertools.product((low, high), repeat=asked.pulls.shape[1]))
+    pairs = [(corner, low + high - corner) for corner in corners]
+    one, other = max(pairs, key=lambda pair: jnp.linalg.norm(told(pair[0]) - told(pair[1])))
+    return Clients.around(problem, one), Clients.around(problem, other)
+
+
+def _seen_in_phases(scene: phases.PhaseScene, order: tuple[Phase, ...], numbers: Array) -> Floats:
+    """What these runs showed."""
+    carry, pages = phases.begin(scene, numbers), []
+    for phase in order:
+        carry = phases.play(scene, carry, jax.tree.map(jnp.int32, phase))
+        pages.append(np.asarray(carry.last.total).reshape(len(numbers), -1))
+    return np.stack(pages, axis=1)

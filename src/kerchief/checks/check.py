@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kerchief.checks.case import Case, accepts, other_words, small_home
-from kerchief.checks.drawn import noise_drawn_is_the_word_printed
 from kerchief.checks.environment import WorldCase
-from kerchief.checks.errors import Law
+from kerchief.checks.errors import Law, Report, examine
 from kerchief.checks.laws import BANDIT_LAWS, ENVIRONMENT_LAWS, MECHANISM_LAWS, PRIVATIZER_LAWS
 from kerchief.checks.ledger import LEDGER_LAWS, Ledgers
 from kerchief.checks.mechanism import MechanismCase
 from kerchief.checks.protocol import privatizer_cases
-from kerchief.checks.report import Report, examine
+from kerchief.checks.words import noise_drawn_is_the_word_printed
 from kerchief.core.contracts import Feedback
 from kerchief.core.errors import InvalidValue
 from kerchief.environments.registry import ENVIRONMENTS

@@ -14,10 +14,10 @@ import numpy as np
 from jax import Array
 
 from kerchief.checks.case import SEED, Case, asks, by_phases
+from kerchief.checks.domains import Cube, farthest
 from kerchief.checks.errors import expect, law
 from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import Hand, hand_of
-from kerchief.checks.search import Cube, farthest
 from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Stops
 from kerchief.core.phases import Phase, PhasePolicy

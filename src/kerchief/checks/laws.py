@@ -12,7 +12,6 @@ from typing import Any
 from kerchief.checks import (
     bills,
     deployed,
-    drawn,
     engines,
     environment,
     learning,
@@ -20,7 +19,6 @@ from kerchief.checks import (
     policy,
     privacy_laws,
     privatizer,
-    schedules,
     twins,
     words,
     worst,
@@ -45,8 +43,8 @@ def _laws(*modules: ModuleType) -> tuple[Law[Any], ...]:
 
 
 BANDIT_LAWS: tuple[Law[Case], ...] = _laws(
-    policy, privacy_laws, bills, worst, words, drawn, engines, deployed, learning
+    policy, privacy_laws, bills, worst, words, engines, deployed, learning
 )
 ENVIRONMENT_LAWS: tuple[Law[WorldCase], ...] = _laws(environment)
 MECHANISM_LAWS: tuple[Law[MechanismCase], ...] = _laws(mechanism)
-PRIVATIZER_LAWS: tuple[Law[PrivatizerCase], ...] = _laws(privatizer, schedules, twins)
+PRIVATIZER_LAWS: tuple[Law[PrivatizerCase], ...] = _laws(privatizer, twins)

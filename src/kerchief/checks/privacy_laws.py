@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from kerchief.checks.case import Case, asks, by_rounds, policy_of, private
-from kerchief.checks.domains import queries_of, widest_of, wildest_of
+from kerchief.checks.domains import answered, widest_of, wildest_of
 from kerchief.checks.errors import expect, law, same
 from kerchief.checks.player import (
     expect_same_facts,
@@ -153,8 +153,8 @@ def statistics_obey_their_bound(case: Case) -> None:
 
     For a loss it is their gradients that are held apart, at points near and far.
     """
-    for name, query in queries_of(case).items():
-        found, _ = widest_of(case, name)
+    for name, (query, domain) in answered(case).items():
+        found, _ = widest_of(query, domain)
         seen = f"{name}: {found} from two records of the domain"
         bound = query.sensitivity * (1 + _ROUNDING[np.float64])
         expect(found <= bound, seen=seen, expected=f"at most {query.sensitivity}")
@@ -167,9 +167,9 @@ def clipping_holds_beyond_the_domain(case: Case) -> None:
 
     So do weights, losses, answers and, for a loss, the points at which gradients are taken.
     """
-    for name, query in queries_of(case).items():
+    for name, (query, domain) in answered(case).items():
         for kind, rounding in _ROUNDING.items():
-            found = wildest_of(case, name, kind)
+            found = wildest_of(query, domain, kind)
             seen = f"{name}: {found} from wild records in {kind.__name__}"
             bound = query.sensitivity
             expect(found <= bound * (1 + rounding), seen=seen, expected=f"at most {bound}")

@@ -17,6 +17,7 @@ from jax import Array
 
 from kerchief.audits import look
 from kerchief.checks import twins
+from kerchief.checks.domains import NOWHERE, Box, encoder, lengths, many, widest
 from kerchief.checks.errors import expect, law
 from kerchief.checks.leakage import (
     bill,
@@ -38,7 +39,6 @@ from kerchief.checks.protocol import (
     told,
     transcript,
 )
-from kerchief.checks.search import NOWHERE, Box, encoder, lengths, many, widest
 from kerchief.checks.statistics import (
     ERROR,
     Floats,

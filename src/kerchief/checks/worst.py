@@ -21,6 +21,7 @@ from jax import Array
 from kerchief.audits.canaries import Telltale
 from kerchief.audits.neighbours import contribution
 from kerchief.checks.case import SEED, Case, asks, by_totals, policy_of
+from kerchief.checks.domains import NOWHERE, far_points, farthest, lengths
 from kerchief.checks.errors import expect, law
 from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import (
@@ -31,7 +32,6 @@ from kerchief.checks.player import (
     kept_turns,
     with_one_other,
 )
-from kerchief.checks.search import NOWHERE, far_points, farthest, lengths
 from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Arms, BoundedLoss, Clock, Released, Tree
 from kerchief.core.random import POLICY, Stream

@@ -23,6 +23,7 @@ __all__ = [
     "Box",
     "Cube",
     "answered",
+    "edge",
     "encoder",
     "far_points",
     "farthest",
@@ -40,6 +41,12 @@ Encode = Callable[[Floats, Floats], Floats]
 Domain: TypeAlias = "Box | Cube"
 _ROWS, _DRAWS = 256, 160
 NOWHERE: Floats = np.zeros(0)
+
+
+def edge(vectors: Floats) -> Floats:
+    """Every vector at length one."""
+    unit: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-300)
+    return unit
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,15 +75,9 @@ class Box:
         shape = (len(rewards), 0 if self.weight is None else int(np.prod(self.weight)))
         return np.concatenate([features, rewards[:, None], rng.integers(2, size=shape)], axis=1)
 
-    def edge(self, features: Floats) -> Floats:
-        """Push every vector out to the sphere."""
-        length = np.linalg.norm(features, axis=1, keepdims=True)
-        pushed: Floats = features * (self.norm / np.maximum(length, 1e-300))
-        return pushed
-
     def first(self, rng: np.random.Generator, draws: int) -> Floats:
         """Random points of the edge, with a few inside."""
-        features = self.edge(rng.normal(size=(draws, self.dim)))
+        features = self.norm * edge(rng.normal(size=(draws, self.dim)))
         features[: draws // 8] *= rng.uniform(size=(draws // 8, 1))
         rewards = rng.choice([self.low, self.high, (self.low + self.high) / 2], size=draws)
         return self.drawn(features, rewards, rng)
@@ -84,15 +85,15 @@ class Box:
     def near(self, rng: np.random.Generator, rows: Floats, step: float) -> Floats:
         """Points of the edge like these."""
         features = rows[:, : self.dim]
-        moved = self.edge(features + step * self.norm * rng.normal(size=features.shape))
+        moved = self.norm * edge(features + step * self.norm * rng.normal(size=features.shape))
         return self.drawn(moved, rng.choice([self.low, self.high], size=len(moved)), rng)
 
     def wild(self) -> Floats:
         """Far beyond: long, endless or undefined features, rewards and weights."""
         rng = np.random.default_rng(1)
         kinds = [10.0, 1e30, np.inf, np.nan]
-        features = [self.edge(rng.normal(size=(40, self.dim))) * kind for kind in kinds]
-        mixed = self.edge(rng.normal(size=(40, self.dim)))
+        features = [self.norm * edge(rng.normal(size=(40, self.dim))) * kind for kind in kinds]
+        mixed = self.norm * edge(rng.normal(size=(40, self.dim)))
         mixed[:, 0] = rng.choice([1e30, -1e30, np.nan, np.inf, -np.inf], size=40)
         rewards = rng.choice([1e9, -1e9, np.nan, np.inf, -np.inf, self.low, self.high], size=200)
         records = self.drawn(np.concatenate([*features, mixed]), rewards, rng)

@@ -26,6 +26,7 @@ __all__ = [
     "Report",
     "examine",
     "expect",
+    "expect_frozen",
     "law",
     "laws_of",
     "same",
@@ -128,6 +129,16 @@ def expect(holds: object, *, seen: object, expected: object) -> None:
         raise Broken(seen=seen, expected=expected)
 
 
+def expect_frozen(kind: Any) -> None:
+    """A class is a frozen dataclass."""
+    facts = getattr(kind, "__dataclass_params__", None)
+    expect(
+        facts and facts.frozen,
+        seen=f"{kind.__name__} can be changed",
+        expected="a frozen dataclass",
+    )
+
+
 def same(first: Any, second: Any) -> bool:
     """Whether two trees have the same form and the same bits in every leaf.
 
@@ -228,7 +239,9 @@ def _held(subject: Any, law: Law[Any], excuse: str | None) -> tuple[Any, str, st
         law(subject)
     except CheckFailed as failed:
         (fault,) = failed.failures
-        return ("excused", excuse, "") if excuse else ("broken", fault.seen, fault.expected)
-    if excuse:
+        if excuse is not None:
+            return "excused", excuse, ""
+        return "broken", fault.seen, fault.expected
+    if excuse is not None:
         return "broken", f"it holds, though it was expected to fail: {excuse}", "a failure"
     return "kept" if law.when(subject) else "not about it", "", ""

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from kerchief.checks.case import SEED, Case, asks, by_rounds, by_totals, play, played, policy_of
-from kerchief.checks.errors import expect, law, same
+from kerchief.checks.errors import expect, expect_frozen, law, same
 from kerchief.checks.player import (
     TURNS,
     Turn,
@@ -61,12 +61,10 @@ def run_continues_from_a_restored_state(case: Case) -> None:
 def keyword_only_and_frozen(case: Case) -> None:
     """A policy is a frozen dataclass that takes its parameters by keyword alone."""
     kind: Any = type(policy_of(case))
-    expect(dataclasses.is_dataclass(kind), seen=f"{kind.__name__}", expected="a dataclass")
+    expect_frozen(kind)
     parameters = inspect.signature(kind).parameters.values()
     loose = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     expect(not loose, seen=f"positional parameters {loose}", expected="keyword-only ones")
-    frozen = kind.__dataclass_params__.frozen
-    expect(frozen, seen=f"{kind.__name__} can be changed", expected="a frozen dataclass")
 
 
 @law(cheap=True)

@@ -19,19 +19,18 @@ from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privacy import Trust
 from kerchief.privatizers import MECHANISMS_OF, TRUSTS
 
-__all__ = ["check_registry", "policy_classes", "policy_modules"]
+__all__ = ["check_registry"]
 
 _CONTRACTS = (("act", "record", "update"), ("ask", "answer", "update"))
 
 
-def policy_modules(package: ModuleType = policies) -> Iterator[ModuleType]:
-    """Every module of a package of policies."""
-    yield package
-    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        yield importlib.import_module(found.name)
+def _policy_modules() -> list[ModuleType]:
+    """The package of policies, and every module of it."""
+    found = pkgutil.walk_packages(policies.__path__, policies.__name__ + ".")
+    return [policies, *(importlib.import_module(one.name) for one in found)]
 
 
-def policy_classes(modules: Iterable[ModuleType]) -> Iterator[type]:
+def _policy_classes(modules: Iterable[ModuleType]) -> Iterator[type]:
     """Every class defined there that fulfils a contract; what bandits share is a base of others."""
     found = [
         kind
@@ -56,7 +55,7 @@ def check_registry(
     >>> check_registry()
     """
     known = {kind for _, entry in registry.items() for kind in entry.kinds}
-    missing = [k for k in policy_classes(modules or policy_modules()) if k not in known]
+    missing = [k for k in _policy_classes(modules or _policy_modules()) if k not in known]
     law = "every policy is registered"
     failures = [Failure(law=law, seen=k.__qualname__, expected="its entry") for k in missing]
     for name, entry in registry.items():

@@ -21,7 +21,7 @@ from jax import Array
 from kerchief.audits.canaries import Telltale
 from kerchief.audits.neighbours import contribution
 from kerchief.checks.case import SEED, Case, asks, by_totals, policy_of
-from kerchief.checks.domains import NOWHERE, far_points, farthest, lengths
+from kerchief.checks.domains import NOWHERE, edge, far_points, farthest, lengths
 from kerchief.checks.errors import expect, law
 from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import (
@@ -161,7 +161,7 @@ class _Users:
     def drawn(self, rng: np.random.Generator, count: int) -> Floats:
         """Random users: long arms, short ones, arms all alike or nearly so, orthogonal ones."""
         shape = (count, self.facts.arms, self.facts.dim)
-        features = _edge(rng.normal(size=shape))
+        features = edge(rng.normal(size=shape))
         size = rng.choice([1.0, 1.0, 0.3, 1e-3, 0.0], size=(count, shape[1], 1))
         features *= np.where(np.arange(count)[:, None, None] % 2, size, 1.0)
         # Every fourth user has arms along one line; half of these point the same way.
@@ -182,7 +182,7 @@ class _Users:
         allowed = np.asarray(arms.allowed).T
         moved = features + step * self.facts.norm * rng.normal(size=features.shape)
         out = rng.random((len(rows), 1, 1)) < 0.5
-        moved = np.where(out, self.facts.norm * _edge(moved), moved)
+        moved = np.where(out, self.facts.norm * edge(moved), moved)
         turned = allowed ^ (rng.random(allowed.shape) < 0.1)
         other = np.where(rng.random(len(rows)) < 0.5, reward, self.rewards(rng, len(rows)))
         return self.rows(moved, turned, other)
@@ -191,13 +191,6 @@ class _Users:
         """The ends of the range and its middle."""
         low, high = self.facts.low, self.facts.high
         return rng.choice([low, high, (low + high) / 2], size=count)
-
-
-def _edge(features: Floats) -> Floats:
-    """Every vector at length one."""
-    length = np.linalg.norm(features, axis=-1, keepdims=True)
-    unit: Floats = features / np.maximum(length, 1e-300)
-    return unit
 
 
 @lru_cache(maxsize=32)

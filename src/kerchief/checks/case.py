@@ -267,27 +267,24 @@ def play(
     *,
     epsilon: float | None = None,
     ledger: Ledger | None = None,
-    segment: bool = False,
     **named: Any,
 ) -> Played:
     """Simulate the case, or another arrangement of it, with a fresh ledger unless one is given.
 
-    With `segment` only the first segment is played, where users bring arms; `named` are further
-    arguments of `simulate`.
+    `named` are further arguments of `simulate`.
     """
     made, size = arranged or case.arranged(epsilon), case.size
     paid = case.make_ledger(case.promise(epsilon)) if ledger is None else ledger
-    horizon = size.segment if segment and case.feedback == "totals" else size.horizon
     run = case.simulate(
         **{
             "policy": made.policy,
             "privatizers": made.privatizers,
             "environment": case.environment,
             "ledger": paid,
-            "horizon": horizon,
+            "horizon": size.horizon,
             "replicates": size.width,
             "seed": SEED,
-            "ticks": max(1, horizon // size.segment),
+            "ticks": size.horizon // size.segment,
             **named,
         }
     )

@@ -131,12 +131,8 @@ def expect(holds: object, *, seen: object, expected: object) -> None:
 
 def expect_frozen(kind: Any) -> None:
     """A class is a frozen dataclass."""
-    facts = getattr(kind, "__dataclass_params__", None)
-    expect(
-        facts and facts.frozen,
-        seen=f"{kind.__name__} can be changed",
-        expected="a frozen dataclass",
-    )
+    frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
+    expect(frozen, seen=f"{kind.__name__} can be changed", expected="a frozen dataclass")
 
 
 def same(first: Any, second: Any) -> bool:

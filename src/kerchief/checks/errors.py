@@ -144,12 +144,14 @@ def same(first: Any, second: Any) -> bool:
     forms: list[Any] = [jax.tree.structure(tree) for tree in (first, second)]
     if forms[0] != forms[1]:
         return False
-    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
-    return all(_same_leaf(np.asarray(a), np.asarray(b)) for a, b in pairs)
-
-
-def _same_leaf(a: Any, b: Any) -> bool:
-    return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    bits = [
+        [
+            (leaf.dtype, leaf.shape, leaf.tobytes())
+            for leaf in map(np.asarray, jax.tree.leaves(tree))
+        ]
+        for tree in (first, second)
+    ]
+    return bits[0] == bits[1]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -191,7 +191,9 @@ class Hand:
         model = self._given(self.model)
         arms = _arms(self.environment, self.world, clock, at(ARMS, round=round))
         arms = self._given(self.show(arms, round))
-        action = self._chosen(self.policy.act(model, arms, clock, at(POLICY, round=round)))
+        action: Any = self.policy.act(model, arms, clock, at(POLICY, round=round))
+        # An arm's number, or what the learner proposes.
+        action = read_only(np.int32(action) if self.policy.feedback == "totals" else action)
         facts = self.environment, self.world, arms, action, clock
         reward = self._given(self.earn(_reward(*facts, at(REWARD, round=round)), round))
         records = self.policy.record(model, arms, jnp.asarray(action), reward)
@@ -200,11 +202,6 @@ class Hand:
             report = _randomize(p, records[name], clock, at(DEVICE, round=round, query=number))
             self.tally[name] = p.collect(self.tally[name], report)
         return arms, action, float(_regret(*facts))
-
-    def _chosen(self, action: Any) -> Any:
-        """An arm's number, or what the learner proposes."""
-        totals = self.policy.feedback == "totals"
-        return read_only(np.int32(action) if totals else action)
 
     def _on_demand(self, name: str) -> bool:
         return isinstance(self.privatizers[name].schedule, OnDemand)

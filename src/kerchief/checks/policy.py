@@ -144,7 +144,7 @@ def replicates_are_isolated(case: Case) -> None:
 @law()
 def one_replicate_is_a_slice_of_many(case: Case) -> None:
     """Run alone, a replicate has the regret it has among many, up to float32 rounding."""
-    brief = {"horizon": case.size.segment, "ticks": 1} if by_totals(case) else {}
+    brief: Any = {"horizon": case.size.segment, "ticks": 1} if by_totals(case) else {}
     one = play(case, replicates=1, **brief).run
     row = int(np.searchsorted(played(case).run.rounds, one.rounds[-1]))
     many, alone = played(case).run.regret[row, 0], one.regret[-1, 0]

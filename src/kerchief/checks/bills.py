@@ -134,22 +134,18 @@ Party = Callable[[Ledger, Callable[[str, int], None]], object]
 
 def _parties(case: Case, made: Arranged) -> list[Party]:
     """A run; and the server and the device, where one user is asked at a time."""
-
-    def run(ledger: Ledger, progress: Callable[[str, int], None]) -> object:
-        return play(case, made, ledger=ledger, replicates=1, progress=progress)
-
-    if not by_reports(case):
-        return [run]
-
-    def server(ledger: Ledger, progress: Callable[[str, int], None]) -> object:
-        return case.asker(made, ledger=ledger)
-
-    def device(ledger: Ledger, progress: Callable[[str, int], None]) -> object:
+    parties: list[Party] = [
+        lambda ledger, told: play(case, made, ledger=ledger, replicates=1, progress=told)
+    ]
+    if by_reports(case):
+        parties.append(lambda ledger, told: case.asker(made, ledger=ledger))
+    if by_reports(case) and case.trust == Trust.LOCAL:
         action = first_action(made.policy)
         losses = np.zeros(len(np.atleast_1d(action)))
-        return case.answerer(made, ledger=ledger).answer(0, action, losses)
-
-    return [run, server, device] if case.trust == Trust.LOCAL else [run, server]
+        parties.append(
+            lambda ledger, told: case.answerer(made, ledger=ledger).answer(0, action, losses)
+        )
+    return parties
 
 
 def _expect_refusal(party: Party, ledger: Ledger) -> None:

@@ -39,7 +39,6 @@ __all__ = [
     "Case",
     "Played",
     "asks",
-    "by_phases",
     "by_reports",
     "by_rounds",
     "by_totals",
@@ -240,11 +239,6 @@ def by_reports(case: Case) -> bool:
 def by_rounds(case: Case) -> bool:
     """Whether users come one after another."""
     return case.feedback != "phases"
-
-
-def by_phases(case: Case) -> bool:
-    """Whether a few clients of a population are asked at the end of every phase."""
-    return case.feedback == "phases" and asks(case)
 
 
 @lru_cache(maxsize=64)

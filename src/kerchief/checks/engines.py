@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.case import SEED, Case, asks, by_phases
+from kerchief.checks.case import SEED, Case, asks
 from kerchief.checks.domains import Cube, farthest
 from kerchief.checks.errors import expect, law
 from kerchief.checks.learning import reach, summed
@@ -131,7 +131,7 @@ def _learned(policy: PhasePolicy, carry: Any, after: Any, phase: Phase, noisy: b
     return jax.lax.map(lambda pair: one(*pair), (carry, after))
 
 
-@law(when=by_phases)
+@law(when=lambda case: case.feedback == "phases" and asks(case))
 def one_client_moves_one_release(case: Case) -> None:
     """A client with other rewards moves the release of its phase by the sensitivity, and no other.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kerchief.checks.case import Case, asks, by_totals, play, played, policy_of, private
 from kerchief.checks.errors import expect, law
-from kerchief.checks.statistics import ERROR, at_most_as_often, student_bound
+from kerchief.checks.statistics import ERROR, Floats, at_most_as_often, student_bound
 from kerchief.core.contracts import BoundedLoss
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.mechanisms.one_bit import OneBit
@@ -30,8 +30,6 @@ from kerchief.simulation.loop import advance, begin
 from kerchief.simulation.run import Run
 
 __all__ = ["bare", "reach", "silenced", "summed"]
-
-Floats = NDArray[np.float64]
 
 _COPIES, _STEP, _STEPS = 256, 25, 8
 # Whose reports are no sum of statistic and noise.
@@ -87,18 +85,14 @@ def beats_uniform_play(case: Case) -> None:
     A policy that is no better passes with probability 1e-6; one whose mean advantage is less than
     about seven of its standard errors over 64 replicates may fail.
     """
-    yardstick = Case(
-        name="uniform",
-        entry=POLICIES["uniform"],
-        trust=str(Trust.NONE),
-        environment=case.environment,
-    )
+    entry, world = POLICIES["uniform"], case.environment
+    yardstick = Case.of("uniform", entry, str(Trust.NONE), environment=world)
     run = played(case, epsilon=20.0).run
     if case.entry.aim == "best arm":
         _expect_names_the_best(run, case.problem.arms)
         return
     gain = played(yardstick).run.regret[-1] - run.regret[-1]
-    score, bound = _score(gain), student_bound(len(gain))
+    score, bound = _student(gain)
     seen = f"a mean gain of {gain.mean():.4g}, t {score:.2f}"
     expect(score > bound, seen=seen, expected=f"t above {bound:.2f}")
 
@@ -117,8 +111,7 @@ def more_privacy_does_not_help(case: Case) -> None:
     If the two are equal in law, it errs with probability 1e-6.
     """
     dear, cheap = (played(case, epsilon=one).run.regret[-1] for one in (20.0, 0.5))
-    score = _score(dear - cheap)
-    bound = student_bound(len(dear))
+    score, bound = _student(dear - cheap)
     seen = f"regret {cheap.mean():.4g} at 0.5, {dear.mean():.4g} at 20, t {score:.2f}"
     expect(score < bound, seen=seen, expected=f"t below {bound:.2f}")
 
@@ -132,9 +125,8 @@ def confidence_sets_cover_the_truth(case: Case) -> None:
     nothing.
     """
     made: Any = case.arranged(4.0, mode="theory", horizon=_STEP * _STEPS)
-    if case.trust in (Trust.CENTRAL, Trust.SHUFFLE):
-        return
-    outside = _ever_outside(case, made)
+    late = case.trust in (Trust.CENTRAL, Trust.SHUFFLE)
+    outside = None if late else _ever_outside(case, made)
     if outside is None:
         return
     failures, promised = int(outside.sum()), float(made.policy.confidence)
@@ -188,7 +180,8 @@ def bare(privatizer: Privatizer) -> Privatizer:
     return CohortSums(query=query, schedule=schedule, device=None, aggregator=None, running=running)
 
 
-def _score(gain: Floats) -> float:
-    """Student's t of paired differences; zero where there are none at all."""
+def _student(gain: Floats) -> tuple[float, float]:
+    """Student's t of paired differences, zero where there are none, and how far it may stray."""
     deviation = float(gain.std(ddof=1))
-    return float(gain.mean()) / deviation * len(gain) ** 0.5 if deviation else 0.0
+    score = float(gain.mean()) / deviation * len(gain) ** 0.5 if deviation else 0.0
+    return score, student_bound(len(gain))

@@ -17,10 +17,9 @@ from tests.experiments.fakes import fake_play, fake_result
 from kerchief.cli import playing
 from kerchief.cli.printing import print_table
 from kerchief.experiments import outputs
-from kerchief.experiments.compare import compare
 from kerchief.experiments.players import Cell, player
 from kerchief.experiments.results import HEADINGS, Result
-from kerchief.experiments.runner import arranged
+from kerchief.experiments.runner import arranged, compare
 
 Call = Callable[..., Called]
 SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4, "--epsilon", 1)

@@ -17,10 +17,10 @@ from kerchief.cli import reproduce as command
 from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
 from kerchief.experiments.claims import at, at_most
-from kerchief.experiments.compare import compare
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.players import player
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 Call = Callable[..., Called]
 

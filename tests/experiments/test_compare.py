@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from kerchief.core.errors import InvalidValue
-from kerchief.experiments.compare import compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import picture
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 SMALL = Comparison(contexts=("ball",), dim=2, arms=3, horizon=60, replicates=4, epsilons=(1.0,))
 

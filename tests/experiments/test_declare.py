@@ -17,7 +17,7 @@ from kerchief.core.problems import PopulationProblem
 from kerchief.environments import Population
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.players import player
-from kerchief.experiments.runner import arranged, width
+from kerchief.experiments.runner import arranged, widest
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.privunit import PrivUnitG
@@ -279,5 +279,5 @@ def test_long_histories_play_in_smaller_chunks() -> None:
         horizon=1_000_000,
         replicates=1000,
     )
-    assert width(long) == 2**28 // (1_000_000 * 6)
-    assert width(dataclasses.replace(long, policies=("glm",))) == 1000
+    assert widest(long) == 2**28 // (1_000_000 * 6)
+    assert widest(dataclasses.replace(long, policies=("glm",))) == 1000

@@ -12,13 +12,13 @@ import pytest
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
 from kerchief.experiments.claims import at, at_most, below
-from kerchief.experiments.compare import compare
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.figures import draw
 from kerchief.experiments.paper_table import beside
 from kerchief.experiments.players import player
 from kerchief.experiments.report import render
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 PRIVATE = player("linucb", trust="joint", epsilon=4.0)
 BOLD = player("linucb", trust="joint", epsilon=4.0, exploration=2.0)

@@ -12,12 +12,12 @@ import pytest
 from tests.experiments.fakes import fake
 
 from kerchief.core.errors import InvalidValue
-from kerchief.experiments.compare import compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import draw
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.report import headlines, promises, render
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 SMALL = Comparison(
     contexts=("ball", "fixed"), dim=2, arms=3, horizon=60, replicates=4, epsilons=(0.5, 2.0)

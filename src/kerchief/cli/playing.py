@@ -11,11 +11,11 @@ import click
 
 from kerchief.cli.device import use_device
 from kerchief.cli.printing import complain, print_wrapped, progress_bar
-from kerchief.experiments.compare import compare as play
 from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
+from kerchief.experiments.runner import compare as play
 from kerchief.privacy.guarantee import Guarantee
 
 __all__ = ["played", "prepare", "print_promises"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kerchief.core.errors import InvalidValue
@@ -15,7 +16,7 @@ from kerchief.privatizers.protect import Protection
 from kerchief.privatizers.registry import BEST, MECHANISMS_OF
 from kerchief.roles.arrange import Arranged, arrange
 
-__all__ = ["YARDSTICKS", "Cell", "Key", "Player", "player"]
+__all__ = ["YARDSTICKS", "Cell", "Key", "Player", "ladder", "player"]
 
 YARDSTICKS = ("uniform", "greedy")
 """Policies that play without protection in every plan, asked for or not."""
@@ -144,6 +145,13 @@ def player(
         mechanism=word,
         numbers=tuple(sorted(numbers.items())),
     )
+
+
+def ladder(
+    policy: str, trust: str, epsilons: Iterable[float], *, mechanism: str | None = None
+) -> tuple[Player, ...]:
+    """The same player at several epsilons."""
+    return tuple(player(policy, trust=trust, epsilon=e, mechanism=mechanism) for e in epsilons)
 
 
 class Key(NamedTuple):

@@ -22,11 +22,15 @@ _WORDS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "not judged": "n
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@options.quick
-@options.replicates_or_own
+@click.option("--quick", is_flag=True, help="A smoke test: a short run of few replicates.")
+@click.option("--replicates", type=int, help="Independent runs.  [default: the experiment's own]")
 @options.seed
 @options.device
-@options.out_or_own
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for the picture, the report and the results.  [default: results/NAME]",
+)
 @options.json_output
 def reproduce(
     *,

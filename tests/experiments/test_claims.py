@@ -71,18 +71,18 @@ def test_claims_pass_and_fail(passes: Claim, fails: Claim) -> None:
 
 
 def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
-    spots = [at(player("linucb"), f"T={horizon}") for horizon in (100, 1000, 10_000)]
+    keys = [at(player("linucb"), f"T={horizon}") for horizon in (100, 1000, 10_000)]
 
     def grown(exponent: float, share: float) -> Results:
         rows = {}
-        for spot in spots:
-            horizon = int(spot.world[2:])
-            one = row(spot, 3 * horizon**exponent, share * 3 * horizon**exponent)
+        for key in keys:
+            horizon = int(key.world[2:])
+            one = row(key, 3 * horizon**exponent, share * 3 * horizon**exponent)
             cell = dataclasses.replace(one.cell, horizon=horizon)
-            rows[spot] = dataclasses.replace(one, cell=cell)
+            rows[key] = dataclasses.replace(one, cell=cell)
         return rows
 
-    claim = slope(spots, 0.5)
+    claim = slope(keys, 0.5)
     for exponent, share, outcome in (
         (0.5, 0.0, "holds"),
         (0.569, 0.0, "holds"),
@@ -94,7 +94,7 @@ def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
         (0.5, 0.12, "fails"),
     ):
         assert judge(claim, grown(exponent, share), large_enough=True).outcome == outcome
-    bound = no_steeper(spots, 0.5)
+    bound = no_steeper(keys, 0.5)
     for exponent, share, outcome in (
         (0.2, 0.0, "holds"),
         (0.569, 0.0, "holds"),

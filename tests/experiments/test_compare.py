@@ -53,7 +53,7 @@ def test_progress_grows_to_the_whole_cell() -> None:
 
 
 def test_rows_say_what_was_spent(finished: list[Result]) -> None:
-    by_name = {(row.policy, row.trust): row for row in finished}
+    by_name = {(row.cell.player.policy, str(row.cell.player.trust)): row for row in finished}
     uniform = by_name["uniform", "none"]
     assert (uniform.private, uniform.spent_epsilon, uniform.spent_delta) == (True, 0.0, 0.0)
     assert uniform.regret.uniform_share == 1.0
@@ -117,16 +117,19 @@ def test_the_folder_is_proved_writable(tmp_path: Path) -> None:
     assert list(Folder.at(tmp_path / "a" / "b").path.iterdir()) == []
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = Folder.at(tmp_path)
     (tmp_path / "note").write_text("old")
 
-    def fail(path: Path) -> None:
+    def fail(path: Path, content: bytes) -> None:
         path.write_text("half")
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(KeyboardInterrupt):
-        folder.write("note", fail)
+        folder.write("note", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["note"]
     assert (tmp_path / "note").read_text() == "old"
 
@@ -151,7 +154,7 @@ def test_every_kind_of_bandit_is_played(policy: str, horizon: int, query: str) -
         assert np.isfinite(one.curves).all()
         assert (one.curves[-1] > 0).all()
     last = played[-1]
-    assert last.cell.policy == policy
+    assert last.cell.player.policy == policy
     assert 0 < last.guarantee.epsilon <= 1.0
     assert set(last.releases) == {query}
     assert (last.releases[query] == horizon) == (query == "loss")

@@ -14,7 +14,7 @@ from kerchief.environments import make_environment
 from kerchief.experiments.claims import at, at_most, below
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.figures import draw
-from kerchief.experiments.paper_table import beside
+from kerchief.experiments.paper_table import side_by_side
 from kerchief.experiments.players import player
 from kerchief.experiments.report import render
 from kerchief.experiments.results import Result
@@ -109,7 +109,7 @@ def test_numbers_are_replaced(finished: list[Result]) -> None:
 
 
 def test_the_table_has_a_column_a_world(finished: list[Result]) -> None:
-    table = beside(TABLE.plan(), finished)
+    table = side_by_side(TABLE.plan(), finished)
     assert table.headings == (
         "", "spent ε, δ", "S=2 (printed)", "S=2.5 (printed)", "S=3", "S=3.5"
     )  # fmt: skip
@@ -126,7 +126,7 @@ def test_the_table_has_a_column_a_world(finished: list[Result]) -> None:
 def test_a_stopped_run_has_a_partial_table(finished: list[Result]) -> None:
     plan = TABLE.plan()
     rows = finished[:7]
-    assert beside(plan, rows).lines[1][3] == "-"
+    assert side_by_side(plan, rows).lines[1][3] == "-"
     outcomes = [verdict.outcome for verdict in plan.verdicts(rows)]
     assert outcomes == ["holds", "not judged", "not judged"]
 

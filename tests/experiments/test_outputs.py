@@ -45,8 +45,8 @@ def test_the_table_holds_every_number(outputs: Outputs, finished: list[Result]) 
         epsilon = one.cell.asked[0] if one.cell.asked else None
         rows = table.filter(
             pl.col("contexts") == one.cell.world,
-            pl.col("policy") == one.cell.policy,
-            pl.col("trust") == one.cell.trust,
+            pl.col("policy") == one.cell.player.policy,
+            pl.col("trust") == str(one.cell.player.trust),
             pl.col("epsilon").eq_missing(epsilon),
             pl.col("replicate") == 2,
         )

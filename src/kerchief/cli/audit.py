@@ -99,7 +99,7 @@ def audit(
             epsilon=epsilon, delta=delta, runs=replicates, seed=seed, failure=_FAILURE
         )
         if folder is not None:
-            files = [folder.write("audit.png", partial(_fill, picture(found)))]
+            files = [folder.write("audit.png", picture(found))]
     return _show(found, files, as_json=as_json)
 
 
@@ -148,10 +148,6 @@ def _show_all(audits: Iterable[tuple[Subject, Audit]], *, as_json: bool) -> int:
     for line in broken:
         complain("warning", f"the claim of {line['name']} ({line['trust']}) is false")
     return int(bool(broken))
-
-
-def _fill(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
 
 
 def _text(value: object) -> str:

@@ -13,7 +13,7 @@ from kerchief.cli.printing import complain, fits, print_json, print_table, print
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.claims import Outcome, Verdict
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.paper_table import Beside, beside, size_note
+from kerchief.experiments.paper_table import SideBySide, side_by_side, size_note
 
 __all__ = ["reproduce"]
 
@@ -68,7 +68,7 @@ def _print(outputs: Outputs) -> None:
     """Tables, claims, promises and files."""
     click.echo(outputs.plan.title)
     print_wrapped(outputs.plan.lead())
-    for page in _pages(beside(outputs.plan, outputs.finished)):
+    for page in _pages(side_by_side(outputs.plan, outputs.finished)):
         print_table(page.headings, page.lines, columns=_columns(page))
     note = size_note(outputs.plan)
     if note:
@@ -80,7 +80,7 @@ def _print(outputs: Outputs) -> None:
     print_promises(outputs)
 
 
-def _pages(table: Beside) -> list[Beside]:
+def _pages(table: SideBySide) -> list[SideBySide]:
     """Tables that the terminal can show, of as many worlds each as it has room for."""
     for worlds in range(len(table.headings), 1, -1):
         pages = table.pages(worlds)
@@ -89,7 +89,7 @@ def _pages(table: Beside) -> list[Beside]:
     return table.pages(1)
 
 
-def _columns(page: Beside) -> str:
+def _columns(page: SideBySide) -> str:
     return "lR" + "r" * (len(page.headings) - 2)
 
 

@@ -127,15 +127,9 @@ class Experiment:
     def plan(
         self, *, quick: bool = False, replicates: int | None = None, seed: int = 0
     ) -> Reproduction:
-        """Make it ready to play.
+        """Make it ready to play, with replicates in place of those of the size.
 
-        Args:
-            quick: at the size of a smoke test.
-            replicates: in place of those of the size; claims made for more are then not judged.
-            seed: of everything random.
-
-        Raises:
-            KerchiefError: a value is out of its bound.
+        Claims that were made for more are then not judged.
         """
         size = self.size(quick=quick)
         return Reproduction(

@@ -74,8 +74,8 @@ class _Pen:
         """Colour and dash pattern of a cell."""
         if cell.asked is not None:
             dashes = self._dashes(cell.asked[0])
-        elif cell.policy in _PLAIN:
-            dashes = _PLAIN[cell.policy]
+        elif cell.player.policy in _PLAIN:
+            dashes = _PLAIN[cell.player.policy]
         else:
             dark = [key for key, colour in self.colours.items() if colour in (_BLACK, _BROWN)]
             dashes = _BLACK_DASHES[dark.index(_key(cell)) % len(_BLACK_DASHES)]

@@ -10,25 +10,20 @@ from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Player
 from kerchief.experiments.results import Result, amount
 
-__all__ = ["Beside", "beside", "size_note"]
+__all__ = ["SideBySide", "side_by_side", "size_note"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Beside:
-    """A table of texts.
-
-    Attributes:
-        headings: one per column.
-        lines: texts, one per column.
-    """
+class SideBySide:
+    """A table of texts, one per column in each line: the player, the bill, then the worlds."""
 
     headings: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
 
-    def pages(self, worlds: int) -> list[Beside]:
+    def pages(self, worlds: int) -> list[SideBySide]:
         """The same in several tables, of so many worlds each."""
         return [
-            Beside(
+            SideBySide(
                 headings=_cut(self.headings, start, worlds),
                 lines=tuple(_cut(line, start, worlds) for line in self.lines),
             )
@@ -36,19 +31,19 @@ class Beside:
         ]
 
 
-def beside(plan: Plan, rows: Sequence[Result]) -> Beside:
+def side_by_side(plan: Plan, rows: Sequence[Result]) -> SideBySide:
     """Arrange rows by player and world; what was spent is that of the worst world."""
     worlds = list(dict.fromkeys(row.world for row in rows))
     by_player: dict[Player, dict[str, Result]] = {}
     for row in rows:
         by_player.setdefault(row.cell.player, {})[row.world] = row
-    printed = {spot.world for spot in plan.printed()}
+    printed = {key.world for key in plan.printed()}
     headings = [f"{world} (printed)" if world in printed else world for world in worlds]
     lines = [
         (one.label(), _worst(list(found.values())), *(_text(plan, found.get(w)) for w in worlds))
         for one, found in by_player.items()
     ]
-    return Beside(headings=("", "spent ε, δ", *headings), lines=tuple(lines))
+    return SideBySide(headings=("", "spent ε, δ", *headings), lines=tuple(lines))
 
 
 def size_note(plan: Plan) -> str:

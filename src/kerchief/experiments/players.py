@@ -26,13 +26,7 @@ YARDSTICKS = ("uniform", "greedy")
 class Player:
     """A policy as it plays: its name, whom users trust, and the numbers that it runs with.
 
-    Attributes:
-        policy: the bandit's own name.
-        trust: whom users must trust.
-        epsilon: asked for; infinite without protection.
-        mode: widths `tuned`, or from the `theory`.
-        mechanism: which noise keeps the promise, a word of its trust.
-        numbers: parameters of the policy that are replaced, such as ("exploration", 1.0).
+    Its fields are the arguments of `player`, checked; without protection epsilon is infinite.
     """
 
     policy: str
@@ -173,11 +167,7 @@ class Key(NamedTuple):
 class Cell:
     """A player in a world, with all that a run needs.
 
-    Attributes:
-        player: who plays.
-        world: the name of the world, which in a comparison may be where arms come from.
-        delta: of the guarantee, if there is one.
-        horizon: number of rounds.
+    In a comparison the name of the world may be where arms come from.
     """
 
     player: Player
@@ -189,16 +179,6 @@ class Cell:
     def key(self) -> Key:
         """What its result is found by."""
         return Key(self.player, self.world)
-
-    @property
-    def policy(self) -> str:
-        """The bandit's own name."""
-        return self.player.policy
-
-    @property
-    def trust(self) -> str:
-        """The word of `--trust`."""
-        return str(self.player.trust)
 
     @property
     def asked(self) -> tuple[float, float] | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from kerchief.experiments.extras import require
-from kerchief.experiments.paper_table import beside, size_note
+from kerchief.experiments.paper_table import side_by_side, size_note
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.results import HEADINGS, Result
 from kerchief.experiments.versions import machine, versions
@@ -23,13 +23,7 @@ _MINOR = ("δ", "spent ε, δ", "µs")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What one trust promises.
-
-    Attributes:
-        trust: the word of `--trust`.
-        statement: the promise and its limits, at the first epsilon.
-        others: the promise at the other epsilons, one line each.
-    """
+    """What one trust promises: with its limits at the first epsilon, in a line at the others."""
 
     trust: str
     statement: str
@@ -39,10 +33,7 @@ class Promise:
 def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
     """Fill the report's template; everything is escaped, and nothing is loaded from elsewhere.
 
-    Args:
-        plan: what was declared.
-        finished: what was played.
-        picture: the figure as PNG.
+    The picture is a PNG.
 
     Raises:
         KerchiefError: jinja2 is not installed.
@@ -54,23 +45,23 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    planned, rows = len(plan.cells()), finished
+    planned = len(plan.cells())
     return environment.from_string(text).render(
         title=plan.title,
         lead=plan.lead(),
         complete=len(finished) == planned,
         planned=planned,
         played=len(finished),
-        headlines=headlines(plan, rows),
+        headlines=headlines(plan, finished),
         headings=HEADINGS,
         minor=[heading in _MINOR for heading in HEADINGS],
         note=size_note(plan),
         tables=[
             (plan.caption(world), list(group))
-            for world, group in itertools.groupby(rows, key=lambda row: row.world)
+            for world, group in itertools.groupby(finished, key=lambda row: row.world)
         ],
-        beside=beside(plan, rows),
-        verdicts=plan.verdicts(rows),
+        beside=side_by_side(plan, finished),
+        verdicts=plan.verdicts(finished),
         seconds=sum(one.wall_seconds for one in finished),
         picture=base64.b64encode(picture).decode("ascii"),
         promises=promises(plan),
@@ -83,10 +74,9 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
 
 def headlines(plan: Plan, rows: Sequence[Result]) -> list[str]:
     """For each world, which private bandit did best, and what its privacy costs."""
-    worlds = dict.fromkeys(row.world for row in rows)
     return [
-        _headline(plan.caption(world), [row for row in rows if row.world == world])
-        for world in worlds
+        _headline(plan.caption(world), list(group))
+        for world, group in itertools.groupby(rows, key=lambda row: row.world)
     ]
 
 
@@ -107,9 +97,9 @@ def _is_yardstick(best: Result, other: Result) -> bool:
     """Uniform play, and the non-private parent with widths of the same kind."""
     if other.epsilon is not None:
         return False
-    parent = best.cell.player.parents()[0].policy
-    alike = other.policy == parent and other.cell.player.mode == best.cell.player.mode
-    return other.policy == "uniform" or (alike and not other.cell.player.numbers)
+    parent, plain = best.cell.player.parents()[0].policy, other.cell.player
+    alike = plain.policy == parent and plain.mode == best.cell.player.mode
+    return plain.policy == "uniform" or (alike and not plain.numbers)
 
 
 def _beside(best: Result, other: Result) -> str:

@@ -26,8 +26,7 @@ class Spread:
     """Final regret over replicates.
 
     Attributes:
-        mean: the mean.
-        se: its standard error, or None for a single replicate.
+        se: standard error of the mean, or None for a single replicate.
         uniform_share: the mean over that of uniform play on the same worlds; None if that is 0.
         p95: the 95th percentile.
         stuck: the share of replicates that, in the second half of the run, still lose more than a
@@ -54,15 +53,12 @@ class Result:
     """A cell that was played to the end.
 
     Attributes:
-        cell: what was played.
         rounds: the ticks: after how many rounds regret was read.
         curves: cumulative regret, one row per tick and one column per replicate.
         uniform: the mean final regret of uniform play on the same worlds.
         releases: for each query, how often it was released, on average over replicates.
         guarantee: what the worst-off user was really charged.
-        seconds: time played, without compilation.
-        compile_seconds: time spent compiling.
-        wall_seconds: all the time it took.
+        seconds: time played, without compilation; `wall_seconds` is all the time it took.
         device: the kind of device it ran on.
         communication: what clients sent, in "reals" and in "bits", on average over replicates; for
             populations alone.
@@ -113,16 +109,6 @@ class Result:
         return 1e6 * self.seconds / (int(self.rounds[-1]) * self.replicates)
 
     @property
-    def policy(self) -> str:
-        """The bandit."""
-        return self.cell.policy
-
-    @property
-    def trust(self) -> str:
-        """The word of `--trust`."""
-        return self.cell.trust
-
-    @property
     def world(self) -> str:
         """The name of the world."""
         return self.cell.world
@@ -154,14 +140,15 @@ class Result:
 
     def to_dict(self) -> dict[str, object]:
         """The row as JSON: a null epsilon or delta stands for "no bound", and `private` says so."""
+        player = self.cell.player
         return {
-            "policy": self.policy,
-            "mode": self.cell.player.mode,
-            "numbers": dict(self.cell.player.numbers),
-            "trust": self.trust,
-            "continual": self.cell.player.word(Trust.JOINT),
-            "shuffling": self.cell.player.word(Trust.SHUFFLE),
-            "randomizer": self.cell.player.word(Trust.LOCAL),
+            "policy": player.policy,
+            "mode": player.mode,
+            "numbers": dict(player.numbers),
+            "trust": str(player.trust),
+            "continual": player.word(Trust.JOINT),
+            "shuffling": player.word(Trust.SHUFFLE),
+            "randomizer": player.word(Trust.LOCAL),
             "contexts": self.world,
             "world": self.world,
             "epsilon": self.epsilon,

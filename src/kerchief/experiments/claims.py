@@ -42,8 +42,8 @@ __all__ = [
 Results: TypeAlias = Mapping[Key, Result]
 Outcome: TypeAlias = Literal["holds", "fails", "not judged"]
 
-# How far a slope may be off, and by how many standard errors it is moved against the claim.
-_OFF, _ERRORS = 0.07, 2.0
+# How far a slope may be off, with two standard errors against it.
+_OFF = 0.07
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,11 +98,8 @@ def rows(players: Iterable[Player], *worlds: str) -> list[Key]:
 
 def at_most(key: Key, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
     """The regret is at most the bound."""
-
-    def holds(row: Result) -> bool:
-        return row.regret.mean + errors * _error(row) <= bound
-
-    return _of_one(key, f"at most {amount(bound)}", holds, quick=quick)
+    words = f"at most {amount(bound)}"
+    return _of_one(key, words, lambda mean, error: mean + errors * error <= bound, quick)
 
 
 def each_at_most(
@@ -114,30 +111,26 @@ def each_at_most(
 
 def at_least(key: Key, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
     """The regret is at least the bound."""
-
-    def holds(row: Result) -> bool:
-        return row.regret.mean - errors * _error(row) >= bound
-
-    return _of_one(key, f"at least {amount(bound)}", holds, quick=quick)
+    words = f"at least {amount(bound)}"
+    return _of_one(key, words, lambda mean, error: mean - errors * error >= bound, quick)
 
 
 def within(
     key: Key, printed: float, *, share: float, errors: float = 2.0, quick: bool = False
 ) -> Claim:
     """The regret is what a paper printed, up to a share of it."""
-
-    def holds(row: Result) -> bool:
-        return abs(row.regret.mean - printed) + errors * _error(row) <= share * printed
-
-    words = f"within {100 * share:g} % of the printed {amount(printed)}"
-    return _of_one(key, words, holds, quick=quick)
+    words, most = f"within {100 * share:g} % of the printed {amount(printed)}", share * printed
+    return _of_one(
+        key, words, lambda mean, error: abs(mean - printed) + errors * error <= most, quick
+    )
 
 
-def _of_one(key: Key, words: str, holds: Callable[[Result], bool], *, quick: bool) -> Claim:
-    """A claim about the regret of one row."""
+def _of_one(key: Key, words: str, holds: Callable[[float, float], bool], quick: bool) -> Claim:
+    """A claim about the regret of one row, and its standard error."""
 
     def test(results: Results) -> Finding:
-        return Finding(holds=holds(results[key]), seen=results[key].regret.text())
+        regret = results[key].regret
+        return Finding(holds=holds(regret.mean, _error(results[key])), seen=regret.text())
 
     return Claim(sentence=f"{key}: {words}", needs=(key,), test=test, quick=quick)
 
@@ -202,26 +195,22 @@ def slope(keys: Sequence[Key], exponent: float, *, quick: bool = False) -> Claim
 
     The rows are of worlds that differ in their horizons alone.
     """
-
-    def holds(found: float, error: float) -> bool:
-        return abs(found - exponent) + _ERRORS * error <= _OFF
-
-    return _of_slope(keys, f"as rounds^{exponent:.3g}", holds, quick=quick)
+    words = f"as rounds^{exponent:.3g}"
+    return _of_slope(
+        keys, words, lambda found, error: abs(found - exponent) + 2 * error <= _OFF, quick
+    )
 
 
 def no_steeper(keys: Sequence[Key], exponent: float, *, quick: bool = False) -> Claim:
     """Regret grows no faster than this power of the number of rounds: a bound from above."""
-
-    def holds(found: float, error: float) -> bool:
-        return found + _ERRORS * error <= exponent + _OFF
-
-    return _of_slope(keys, f"no faster than rounds^{exponent:.3g}", holds, quick=quick)
+    words = f"no faster than rounds^{exponent:.3g}"
+    return _of_slope(keys, words, lambda found, error: found + 2 * error <= exponent + _OFF, quick)
 
 
 def _of_slope(
-    keys: Sequence[Key], words: str, holds: Callable[[float, float], bool], *, quick: bool
+    keys: Sequence[Key], words: str, holds: Callable[[float, float], bool], quick: bool
 ) -> Claim:
-    """A claim about how fast the regret of one player grows."""
+    """A claim about how fast the regret of one player grows, and the standard error of that."""
 
     def test(results: Results) -> Finding:
         found, error = _slope([results[key] for key in keys])

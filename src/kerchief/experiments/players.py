@@ -77,12 +77,7 @@ class Player:
         return Protection(guarantee=guarantee, mechanism=self.mechanism)
 
     def arrange(self, problem: AnyProblem, protection: Protection) -> Arranged:
-        """Build the policy for a problem, and protect it.
-
-        Raises:
-            KerchiefError: the policy is unknown, does not play such problems, has no such number,
-                or asks what nobody answers.
-        """
+        """Build the policy for a problem, and protect it."""
         return arrange(self.policy, problem, protection, mode=self.mode, numbers=dict(self.numbers))
 
     def word(self, trust: Trust) -> str:
@@ -106,7 +101,7 @@ def player(
     mechanism: str | None = None,
     **numbers: float,
 ) -> Player:
-    """Name a player in one line; further numbers replace those of the policy.
+    """Name a player in one line.
 
     Args:
         policy: the bandit's own name.
@@ -116,9 +111,6 @@ def player(
         mechanism: a word of the trust's noise; by default the bandit's own, which is the least
             noisy, or that of the paper for a paper's own version.
         numbers: parameters of the policy that are replaced.
-
-    Raises:
-        UnknownName: there is no such policy, or the trust has no such noise.
 
     >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers
     (('exploration', 2.0),)

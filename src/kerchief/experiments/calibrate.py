@@ -33,9 +33,8 @@ class Twin:
     """The exact noise that a deployment adds.
 
     Attributes:
-        grid_bits: the grid is 2**-grid_bits; None, like the next two, for what adds no noise in
-            whole steps of a grid.
-        grid: the distance between two values that can be released.
+        grid_bits: the grid, the distance between two values that can be released, is 2**-grid_bits;
+            None, like the next two, for what adds no noise in whole steps of a grid.
         scale: of the noise in steps; under joint trust that of each seed vector, under shuffle
             trust of all coins of a cohort.
         std: standard deviation where `Noise.std` is that of the simulated noise.
@@ -56,19 +55,15 @@ class Noise:
     """What a guarantee costs.
 
     Attributes:
-        guarantee: the promise.
         word: the mechanism that is used by default, a word of `MECHANISMS_OF` the trust.
         kind: the class of its noise.
-        sensitivity: how far one user can move the statistic.
-        size: length of the statistic.
+        sensitivity: how far one user can move the statistic, which has `size` numbers.
         noise_multiplier: standard deviation over sensitivity; under joint trust that of one release
             at the price of all prefixes. None for what is no such noise.
         gaussian_noise_multiplier: that of one Gaussian release with the same promise.
         std: standard deviation on each coordinate: of one report, of one cohort's sum (the largest
             cohort's under shuffle trust), or under joint trust of the worst prefix.
-        releases: how many releases a run makes.
         total_std: standard deviation of the noise in the last total of a run.
-        twin: the noise of a deployment.
         alternatives: every mechanism of the trust, the one used marked; then other ways.
     """
 

@@ -55,15 +55,16 @@ def test_progress_grows_to_the_whole_cell() -> None:
 def test_rows_say_what_was_spent(finished: list[Result]) -> None:
     by_name = {(row.cell.player.policy, str(row.cell.player.trust)): row for row in finished}
     uniform = by_name["uniform", "none"]
-    assert (uniform.private, uniform.spent_epsilon, uniform.spent_delta) == (True, 0.0, 0.0)
+    assert uniform.spent == (0.0, 0.0)
     assert uniform.regret.uniform_share == 1.0
     parent = by_name["linucb", "none"]
-    assert (parent.private, parent.spent_epsilon, parent.epsilon) == (False, None, None)
+    assert (parent.spent, parent.epsilon) == (None, None)
     for trust in ("local", "central"):
         row = by_name["linucb", trust]
         # What is pure costs a little less at a delta above 0.
-        assert row.spent_epsilon == pytest.approx(1.0, rel=2e-5)
-        assert (row.epsilon, row.delta, row.spent_delta) == (1.0, 1e-5, 1e-5)
+        assert row.spent == (row.guarantee.epsilon, 1e-5)
+        assert row.guarantee.epsilon == pytest.approx(1.0, rel=2e-5)
+        assert row.cell.asked == (1.0, 1e-5)
     assert by_name["linucb", "local"].releases == {"moments": 60.0}
     assert by_name["linucb", "central"].releases == {"moments": 1.0}
 

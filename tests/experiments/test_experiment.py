@@ -14,9 +14,8 @@ from kerchief.environments import make_environment
 from kerchief.experiments.claims import at, at_most, below
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.figures import draw
-from kerchief.experiments.paper_table import side_by_side
 from kerchief.experiments.players import player
-from kerchief.experiments.report import render
+from kerchief.experiments.report import render, side_by_side
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import compare
 

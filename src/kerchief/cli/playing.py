@@ -26,17 +26,8 @@ def prepare(
 ) -> Outputs:
     """Warn, check the device and the folder, and say what will be played, before anything runs.
 
-    Args:
-        plan: what will be played.
-        device: where.
-        out: the folder.
-        narrow: the flags that make it less.
-        as_json: whether only JSON was asked for: then nothing is announced, and what needs a
-            library that is missing is left out.
-
-    Raises:
-        KerchiefError: there is no such device, the folder cannot be written, or a library for what
-            was asked for is missing.
+    Where only JSON was asked for, nothing is announced, and what needs a library that is missing is
+    left out; else `narrow` names the flags that make it less.
     """
     for warning in plan.warnings():
         complain("warning", warning)

@@ -13,7 +13,7 @@ from kerchief.cli.printing import complain, fits, print_json, print_table, print
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.claims import Outcome, Verdict
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.paper_table import SideBySide, side_by_side, size_note
+from kerchief.experiments.report import SideBySide, side_by_side
 
 __all__ = ["reproduce"]
 
@@ -70,9 +70,8 @@ def _print(outputs: Outputs) -> None:
     print_wrapped(outputs.plan.lead())
     for page in _pages(side_by_side(outputs.plan, outputs.finished)):
         print_table(page.headings, page.lines, columns=_columns(page))
-    note = size_note(outputs.plan)
-    if note:
-        print_wrapped(note)
+    if outputs.plan.note():
+        print_wrapped(outputs.plan.note())
     verdicts = outputs.verdicts()
     lines = [(one.outcome, one.claim, one.seen) for one in verdicts]
     print_table(("verdict", "claim", "seen"), lines, columns="lll")

@@ -124,9 +124,6 @@ def calibrate(
         horizon: number of rounds.
         sensitivity: in place of the one of (x xᵀ, y x), for a vector of as many numbers.
 
-    Raises:
-        KerchiefError: a value is out of its bound, or the promise cannot be kept.
-
     >>> answer = calibrate(epsilon=1.0, delta=1e-5)
     >>> answer.word, round(answer.std, 4)
     ('privunit', 3.3755)

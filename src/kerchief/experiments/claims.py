@@ -41,17 +41,11 @@ __all__ = [
 
 Results: TypeAlias = Mapping[Key, Result]
 Outcome: TypeAlias = Literal["holds", "fails", "not judged"]
+Finding: TypeAlias = tuple[bool, str]
+"""Whether a claim holds, and the numbers that were seen."""
 
 # How far a slope may be off, with two standard errors against it.
 _OFF = 0.07
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What a claim met: whether it holds, and the numbers that were seen."""
-
-    holds: bool
-    seen: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,8 +75,8 @@ def judge(claim: Claim, results: Results, *, large_enough: bool) -> Verdict:
     elif any(key not in results for key in claim.needs):
         seen = "not all of its rows were finished"
     else:
-        finding = claim.test(results)
-        outcome, seen = "holds" if finding.holds else "fails", finding.seen
+        holds, seen = claim.test(results)
+        outcome = "holds" if holds else "fails"
     return Verdict(claim=claim.sentence, outcome=outcome, seen=seen)
 
 
@@ -130,7 +124,7 @@ def _of_one(key: Key, words: str, holds: Callable[[float, float], bool], quick: 
 
     def test(results: Results) -> Finding:
         regret = results[key].regret
-        return Finding(holds=holds(regret.mean, _error(results[key])), seen=regret.text())
+        return holds(regret.mean, _error(results[key])), regret.text()
 
     return Claim(sentence=f"{key}: {words}", needs=(key,), test=test, quick=quick)
 
@@ -143,10 +137,8 @@ def below(
     def test(results: Results) -> Finding:
         low, high = results[lower], results[upper]
         error = math.hypot(_error(low), times * _error(high))
-        return Finding(
-            holds=low.regret.mean + errors * error < times * high.regret.mean,
-            seen=f"{low.regret.text()} against {high.regret.text()}",
-        )
+        holds = low.regret.mean + errors * error < times * high.regret.mean
+        return holds, f"{low.regret.text()} against {high.regret.text()}"
 
     multiple = "" if times == 1 else f"{times:g} times "
     sentence = f"{lower}: below {multiple}{upper}"
@@ -178,10 +170,8 @@ def falling(keys: Sequence[Key], *, errors: float = 3.0, quick: bool = False) ->
     steps = [below(after, before, errors=errors) for before, after in itertools.pairwise(keys)]
 
     def test(results: Results) -> Finding:
-        return Finding(
-            holds=all(step.test(results).holds for step in steps),
-            seen=", ".join(results[key].regret.text() for key in keys),
-        )
+        seen = ", ".join(results[key].regret.text() for key in keys)
+        return all(step.test(results)[0] for step in steps), seen
 
     worlds = list(dict.fromkeys(key.world for key in keys))
     names = [key.player.label() if len(worlds) == 1 else str(key) for key in keys]
@@ -214,7 +204,7 @@ def _of_slope(
 
     def test(results: Results) -> Finding:
         found, error = _slope([results[key] for key in keys])
-        return Finding(holds=holds(found, error), seen=f"{found:.3f} ± {error:.3f}")
+        return holds(found, error), f"{found:.3f} ± {error:.3f}"
 
     worlds = ", ".join(key.world for key in keys)
     sentence = f"{keys[0].player.label()} ({worlds}): regret grows {words}, within {_OFF:g}"
@@ -243,7 +233,7 @@ def names_best(key: Key, share: float, *, errors: float = 2.0, quick: bool = Fal
         found = 0.0 if row.right is None else row.right
         # The error of a share, where every replicate is right too: that of one that is not.
         error = math.sqrt(max(found * (1 - found), 1 / row.replicates) / row.replicates)
-        return Finding(holds=found - errors * error >= share, seen=f"{100 * found:.1f} %")
+        return found - errors * error >= share, f"{100 * found:.1f} %"
 
     sentence = f"{key}: names the best arm in at least {100 * share:g} % of the runs"
     return Claim(sentence=sentence, needs=(key,), test=test, quick=quick)
@@ -255,7 +245,7 @@ def paid(keys: Sequence[Key], *, quick: bool = False) -> Claim:
     def test(results: Results) -> Finding:
         private = [results[key] for key in keys]
         broken = [f"{row.cell.key} spent {row.bill()}" for row in private if not _in_budget(row)]
-        return Finding(holds=not broken, seen="; ".join(broken) or f"{len(private)} rows in budget")
+        return not broken, "; ".join(broken) or f"{len(private)} rows in budget"
 
     sentence = "no private row spent more than was asked for"
     return Claim(sentence=sentence, needs=tuple(keys), test=test, quick=quick)
@@ -265,10 +255,9 @@ def all_of(sentence: str, claims: Sequence[Claim], *, quick: bool = False) -> Cl
     """One sentence for many claims: all of them hold."""
 
     def test(results: Results) -> Finding:
-        findings = [(claim.sentence, claim.test(results)) for claim in claims]
-        broken = [f"{name}, but {one.seen}" for name, one in findings if not one.holds]
-        seen = "; ".join(broken or (one.seen for _, one in findings))
-        return Finding(holds=not broken, seen=seen)
+        found = [(claim.sentence, *claim.test(results)) for claim in claims]
+        broken = [f"{name}, but {seen}" for name, holds, seen in found if not holds]
+        return not broken, "; ".join(broken or (seen for _, _, seen in found))
 
     needs = dict.fromkeys(key for claim in claims for key in claim.needs)
     return Claim(sentence=sentence, needs=tuple(needs), test=test, quick=quick)
@@ -280,8 +269,8 @@ def _error(row: Result) -> float:
 
 
 def _in_budget(row: Result) -> bool:
-    if row.cell.asked is None or row.spent_epsilon is None or row.spent_delta is None:
+    if row.cell.asked is None or row.spent is None:
         return False
-    epsilon, delta = row.cell.asked
+    (epsilon, delta), (spent, spent_delta) = row.cell.asked, row.spent
     # The ledger searches for epsilon numerically, from above.
-    return row.spent_epsilon <= epsilon * (1 + 1e-9) and row.spent_delta <= delta
+    return spent <= epsilon * (1 + 1e-9) and spent_delta <= delta

@@ -14,7 +14,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
 from kerchief.experiments.plan import Plan
-from kerchief.experiments.players import YARDSTICKS, Cell, Player, player
+from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, player
 from kerchief.experiments.runner import MOST_FEATURES, arranged
 from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy.guarantee import Trust
@@ -24,7 +24,6 @@ from kerchief.simulation.run import AnyEnvironment
 __all__ = ["Comparison", "worlds_of"]
 
 _NAMED = ("dim", "arms", "radius", "fewest", "noise")
-_FLAGS = {Trust.JOINT: "continual", Trust.SHUFFLE: "shuffling", Trust.LOCAL: "randomizer"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,15 +86,7 @@ class Comparison(Plan):
             validate.whole("arms", problem.arms, low=0, high=MOST_FEATURES // max(1, problem.dim))
             arranged(cell, problem)
 
-    @property
-    def name(self) -> str:
-        """The command's own."""
-        return "compare"
-
-    @property
-    def title(self) -> str:
-        """The question that every comparison asks."""
-        return "What privacy costs a bandit"
+    name, title = "compare", "What privacy costs a bandit"
 
     @functools.cached_property
     def world(self) -> str:
@@ -170,9 +161,7 @@ class Comparison(Plan):
             "horizon": self.horizon,
             "policy": list(self.policies),
             "trust": list(self._trusts()),
-            "continual": self.continual,
-            "shuffling": self.shuffling,
-            "randomizer": self.randomizer,
+            **{flag: getattr(self, flag) for flag in FLAGS.values()},
             **_pairs("number", dict(self.numbers)),
             "epsilon": list(self.epsilons),
             "delta": self.delta,
@@ -204,7 +193,7 @@ class Comparison(Plan):
                     yield self._player(name, trust, epsilon)
 
     def _player(self, name: str, trust: str, epsilon: float) -> Player:
-        word = getattr(self, _FLAGS[Trust(trust)]) if trust in _FLAGS else BEST
+        word = getattr(self, FLAGS[Trust(trust)]) if trust in FLAGS else BEST
         mechanism = None if word == BEST else str(word)
         one = player(name, trust=trust, epsilon=epsilon, mode=self.mode, mechanism=mechanism)
         return dataclasses.replace(one, numbers=tuple(sorted(dict(self.numbers).items())))
@@ -258,7 +247,7 @@ class Comparison(Plan):
             _known("trust", trust, Trust)
         for name in self.policies:
             _check_policy(name, self.world, self._trusts_of(name))
-        for trust, flag in _FLAGS.items():
+        for trust, flag in FLAGS.items():
             word = getattr(self, flag)
             MECHANISMS_OF[trust][word]
             if word != BEST and trust not in self._trusts():

@@ -230,6 +230,20 @@ class Reproduction(Plan):
             if alike or self._setting(key.world).horizon is not None
         }
 
+    def note(self) -> str:
+        """Where the paper's figures are not shown, since they are for another horizon.
+
+        >>> from kerchief.experiments.catalogue import EXPERIMENTS
+        >>> EXPERIMENTS["table-two"].plan(quick=True).note()
+        'The paper printed its figures for 5000 rounds; they are not shown beside 600.'
+        """
+        if len(self.printed()) == len(self.experiment.printed):
+            return ""
+        return (
+            f"The paper printed its figures for {self.experiment.full.horizon} rounds; they are "
+            f"not shown beside {self.horizon}."
+        )
+
     def verdicts(self, results: Sequence[Result]) -> tuple[Verdict, ...]:
         """What became of each claim, and of the bill."""
         found = {one.cell.key: one for one in results}

@@ -99,11 +99,7 @@ class _Pen:
 
 
 def picture(plan: Plan, finished: Sequence[Result]) -> bytes:
-    """Draw the finished cells as PNG.
-
-    Raises:
-        KerchiefError: matplotlib is not installed.
-    """
+    """Draw the finished cells as PNG."""
     stream = io.BytesIO()
     draw(plan, finished).savefig(stream, format="png", dpi=160)
     return stream.getvalue()

@@ -48,13 +48,7 @@ class Outputs:
     def at(cls, path: Path, plan: Plan, *, needed: bool = True) -> Outputs:
         """Check that everything can be written, before anything runs.
 
-        Args:
-            path: the folder.
-            plan: what is played.
-            needed: whether a missing library is an error; else its outputs are not written.
-
-        Raises:
-            KerchiefError: the folder cannot be written or holds links, or a library is missing.
+        A missing library is an error where it is `needed`; else its outputs are not written.
         """
         if needed:
             require(*NEEDS)
@@ -70,11 +64,7 @@ class Outputs:
         return made
 
     def keep(self, finished: Result) -> None:
-        """Write the results so far: an interrupted run leaves these files whole.
-
-        Raises:
-            WriteFailed: the disk takes no more; what was written before is still there.
-        """
+        """Write the results so far: an interrupted run leaves these files whole."""
         if not self.finished:
             self._begin()
         self.finished.append(finished)
@@ -83,11 +73,7 @@ class Outputs:
         self._write_rows()
 
     def close(self) -> None:
-        """Draw the picture and write the report of whatever was finished, and put all in place.
-
-        Raises:
-            WriteFailed: the disk takes no more; what was written before is still there.
-        """
+        """Draw the picture and write the report of whatever was finished, and put all in place."""
         if not self.finished:
             return
         image = picture(self.plan, self.finished) if "picture" in self.wanted else b""

@@ -87,6 +87,10 @@ class Plan(abc.ABC):
         """The regrets that a paper printed, where there are any."""
         return {}
 
+    def note(self) -> str:
+        """A sentence about what a paper printed and is not shown, where there is any."""
+        return ""
+
     def verdicts(self, results: Sequence[Result]) -> tuple[Verdict, ...]:
         """What became of each claim, where there are any."""
         return ()

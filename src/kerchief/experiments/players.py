@@ -16,10 +16,13 @@ from kerchief.privatizers.protect import Protection
 from kerchief.privatizers.registry import BEST, MECHANISMS_OF
 from kerchief.roles.arrange import Arranged, arrange
 
-__all__ = ["YARDSTICKS", "Cell", "Key", "Player", "ladder", "player"]
+__all__ = ["FLAGS", "YARDSTICKS", "Cell", "Key", "Player", "ladder", "player"]
 
 YARDSTICKS = ("uniform", "greedy")
 """Policies that play without protection in every plan, asked for or not."""
+
+FLAGS = {Trust.JOINT: "continual", Trust.SHUFFLE: "shuffling", Trust.LOCAL: "randomizer"}
+"""Which flag says the word for a trust's noise."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

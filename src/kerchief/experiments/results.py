@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.experiments.players import Cell
-from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.experiments.players import FLAGS, Cell
+from kerchief.privacy.guarantee import Guarantee
 
 __all__ = ["HEADINGS", "Result", "Spread", "amount"]
 
@@ -119,42 +119,27 @@ class Result:
         return None if self.cell.asked is None else self.cell.asked[0]
 
     @property
-    def delta(self) -> float | None:
-        """Asked for; None without protection."""
-        return None if self.cell.asked is None else self.cell.asked[1]
-
-    @property
-    def private(self) -> bool:
-        """Whether anything at all is promised about the data that were used."""
-        return math.isfinite(self.guarantee.epsilon)
-
-    @property
-    def spent_epsilon(self) -> float | None:
-        """Charged to the worst-off user; None where nothing bounds it."""
-        return self.guarantee.epsilon if self.private else None
-
-    @property
-    def spent_delta(self) -> float | None:
-        """Likewise."""
-        return self.guarantee.delta if self.private else None
+    def spent(self) -> tuple[float, float] | None:
+        """Epsilon and delta charged to the worst-off user, or None where nothing bounds them."""
+        one = self.guarantee
+        return (one.epsilon, one.delta) if math.isfinite(one.epsilon) else None
 
     def to_dict(self) -> dict[str, object]:
         """The row as JSON: a null epsilon or delta stands for "no bound", and `private` says so."""
-        player = self.cell.player
+        player, (asked, delta) = self.cell.player, self.cell.asked or (None, None)
+        spent, spent_delta = self.spent or (None, None)
         return {
             "policy": player.policy,
             "mode": player.mode,
             "numbers": dict(player.numbers),
             "trust": str(player.trust),
-            "continual": player.word(Trust.JOINT),
-            "shuffling": player.word(Trust.SHUFFLE),
-            "randomizer": player.word(Trust.LOCAL),
+            **{flag: player.word(trust) for trust, flag in FLAGS.items()},
             "contexts": self.world,
             "world": self.world,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "private": self.private,
-            "spent": {"epsilon": self.spent_epsilon, "delta": self.spent_delta},
+            "epsilon": asked,
+            "delta": delta,
+            "private": self.spent is not None,
+            "spent": {"epsilon": spent, "delta": spent_delta},
             "regret": dataclasses.asdict(self.regret),
             "replicates": self.replicates,
             "microseconds": self.microseconds,
@@ -165,12 +150,11 @@ class Result:
 
     def texts(self) -> tuple[str, ...]:
         """The row under `HEADINGS`."""
-        share = self.regret.uniform_share
+        share, asked = self.regret.uniform_share, self.cell.asked or ()
         return (
             self.cell.player.name,
             self.cell.player.protection,
-            _short(self.epsilon),
-            _short(self.delta),
+            *([f"{one:.4g}" for one in asked] or ("-", "-")),
             self.bill(),
             self.regret.text(),
             "-" if share is None else f"{100 * share:.1f}",
@@ -179,13 +163,7 @@ class Result:
 
     def bill(self) -> str:
         """What was charged, in a few letters."""
-        if self.spent_epsilon is None:
-            return "not private"
-        return f"{self.spent_epsilon:.4g}, {self.spent_delta:.2g}"
-
-
-def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+        return "not private" if self.spent is None else "{:.4g}, {:.2g}".format(*self.spent)
 
 
 def amount(value: float | None) -> str:

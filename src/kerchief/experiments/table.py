@@ -39,9 +39,6 @@ def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
     randomizer, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for "no
     bound"), replicate, round, regret (cumulative), microseconds, the other parameters in the words
     of the command line, device, and one `version_...` per library.
-
-    Raises:
-        KerchiefError: polars is not installed.
     """
     require("table")
     import polars as pl
@@ -69,18 +66,18 @@ def _cell(one: Result) -> pl.DataFrame:
         pl.lit(value, dtype=pl.String if isinstance(value, str) else pl.Float64).alias(name)
         for name, value in _facts(one).items()
     ]
-    private = pl.lit(one.private).alias("private")
+    private = pl.lit(one.spent is not None).alias("private")
     return numbers.select(*constants, private, "replicate", "round", "regret")
 
 
 def _facts(one: Result) -> dict[str, object]:
     """What all rows of a cell have in common."""
-    row = one.to_dict()
+    row, (spent, delta) = one.to_dict(), one.spent or (None, None)
     numbers = ", ".join(f"{name}={value:g}" for name, value in one.cell.player.numbers)
     return {name: row[name] for name in _CELL} | {
         "numbers": numbers,
-        "spent_epsilon": one.spent_epsilon,
-        "spent_delta": one.spent_delta,
+        "spent_epsilon": spent,
+        "spent_delta": delta,
         "microseconds": one.microseconds,
         "device": one.device,
     }

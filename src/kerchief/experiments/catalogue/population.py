@@ -119,10 +119,8 @@ def _same_cost(players: tuple[Player, ...], share: float) -> Claim:
     def test(results: Results) -> Finding:
         sent = [results[key].communication["reals"] for key in keys]
         ratios = [more / fewer for fewer, more in zip(sent[::2], sent[1::2], strict=True)]
-        return Finding(
-            holds=all(abs(ratio - 1) <= share for ratio in ratios),
-            seen=", ".join(f"{ratio:.2f}" for ratio in ratios),
-        )
+        holds = all(abs(ratio - 1) <= share for ratio in ratios)
+        return holds, ", ".join(f"{ratio:.2f}" for ratio in ratios)
 
     sentence = f"fixed and growing phases send equally many numbers, within {100 * share:g} %"
     return Claim(sentence=sentence, needs=tuple(keys), test=test)

@@ -10,8 +10,8 @@ import click
 
 from kerchief.cli import options
 from kerchief.cli.options import words
-from kerchief.cli.playing import played, prepare, print_promises
-from kerchief.cli.printing import print_json, print_table
+from kerchief.cli.playing import perform, print_promises
+from kerchief.cli.printing import print_table
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments.declare import Comparison
@@ -86,12 +86,7 @@ def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
     """
     plan = Comparison(**declared)
     narrow = "--contexts, --trust, --epsilon, --horizon or --replicates"
-    outputs = prepare(plan, device=device, out=out, narrow=narrow, as_json=as_json)
-    with played(outputs):
-        if as_json:
-            print_json(outputs.document())
-        else:
-            _print(outputs)
+    perform(plan, _print, device=device, out=out, narrow=narrow, as_json=as_json)
 
 
 def _print(outputs: Outputs) -> None:

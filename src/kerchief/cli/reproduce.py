@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from kerchief.cli import options
-from kerchief.cli.playing import played, prepare, print_promises
-from kerchief.cli.printing import complain, fits, print_json, print_table, print_wrapped
+from kerchief.cli.playing import perform, print_promises
+from kerchief.cli.printing import complain, fits, print_table, print_wrapped
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.claims import Outcome, Verdict
 from kerchief.experiments.outputs import Outputs
@@ -50,12 +50,7 @@ def reproduce(
     plan = EXPERIMENTS[name].plan(quick=quick, replicates=replicates, seed=seed)
     folder = Path("results", name) if out is None else out
     narrow = "--replicates" if quick else "--quick or --replicates"
-    outputs = prepare(plan, device=device, out=folder, narrow=narrow, as_json=as_json)
-    with played(outputs):
-        if as_json:
-            print_json(outputs.document())
-        else:
-            _print(outputs)
+    outputs = perform(plan, _print, device=device, out=folder, narrow=narrow, as_json=as_json)
     failed = [one.claim for one in outputs.verdicts() if one.outcome == "fails"]
     if failed:
         complain(

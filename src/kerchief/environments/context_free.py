@@ -119,11 +119,7 @@ class Alternating(_Arms):
 
     @classmethod
     def of(cls, *, arms: int = 10, gap: float = 0.2, growth: float = 1.6) -> Self:
-        """Check every value.
-
-        >>> Alternating.of(gap=0.2).growth
-        1.6
-        """
+        """Check every value."""
         return cls(
             count=validate.whole("arms", arms, low=2, high=2**20),
             gap=validate.between("gap", gap, 0.0, 0.5, closed=True),

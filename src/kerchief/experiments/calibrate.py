@@ -82,19 +82,10 @@ class Noise:
 
     def to_dict(self) -> dict[str, object]:
         """The answer as JSON."""
-        return {
-            "guarantee": self.guarantee.to_dict(),
-            "mechanism": {"word": self.word, "noise": self.kind},
-            "sensitivity": self.sensitivity,
-            "size": self.size,
-            "noise_multiplier": self.noise_multiplier,
-            "gaussian_noise_multiplier": self.gaussian_noise_multiplier,
-            "std": self.std,
-            "releases": self.releases,
-            "total_std": self.total_std,
-            "discrete": dataclasses.asdict(self.twin),
-            "alternatives": [dataclasses.asdict(one) for one in self.alternatives],
-        }
+        facts = dataclasses.asdict(self)
+        mechanism = {"word": facts.pop("word"), "noise": facts.pop("kind")}
+        discrete, guarantee = facts.pop("twin"), self.guarantee.to_dict()
+        return {**facts, "guarantee": guarantee, "mechanism": mechanism, "discrete": discrete}
 
 
 @double_precision

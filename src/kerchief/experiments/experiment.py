@@ -68,19 +68,11 @@ class Experiment:
     spends more than was asked for is always claimed.
 
     Attributes:
-        name: the word of `kerchief reproduce`.
-        summary: what it shows, in one line.
         source: the paper that it is from.
-        full: the size that all claims are made for.
-        quick: the size of a smoke test.
-        claims: sentences that can fail; at least one about regret.
+        full: the size that all claims are made for; `quick` is that of a smoke test.
         printed: regrets from the paper's own table.
         panels: what the picture shows of each world.
         axis: what the numbers of settings are; with it, the picture shows regret against them.
-
-    Raises:
-        InvalidValue: it claims or draws nothing, says something of a row that it does not play, or
-            leaves a world without its place on the axis.
     """
 
     name: str

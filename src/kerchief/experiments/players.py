@@ -41,28 +41,22 @@ class Player:
 
     @property
     def name(self) -> str:
-        """The policy, and what is special about this one; yardsticks have no widths.
-
-        >>> player("linucb", mode="theory", exploration=2.0).name
-        'linucb theory exploration=2'
-        """
+        """The policy, and what is special about this one; yardsticks have no widths."""
         mode = [] if self.mode == "tuned" or self.policy in YARDSTICKS else [self.mode]
         return " ".join([self.policy, *mode, *(f"{name}={one:g}" for name, one in self.numbers)])
 
     @property
     def protection(self) -> str:
-        """The trust, and its noise where it is not the default.
-
-        >>> player("linucb", trust="joint", epsilon=1.0, mechanism="tree").protection
-        'joint, tree'
-        """
+        """The trust, and its noise where it is not the default."""
         return str(self.trust) if self.mechanism == BEST else f"{self.trust}, {self.mechanism}"
 
     def label(self) -> str:
         """A few words for progress bars, legends and claims.
 
-        >>> player("linucb", trust="local", epsilon=1.0).label()
-        'linucb local ε=1'
+        >>> player("linucb", trust="joint", epsilon=1, mechanism="tree", exploration=2.0).label()
+        'linucb exploration=2 joint, tree ε=1'
+        >>> player("linucb", mode="theory").label()
+        'linucb theory not private'
         """
         if self.trust is Trust.NONE:
             return self.name if self.policy == "uniform" else f"{self.name} not private"
@@ -144,17 +138,13 @@ def ladder(
 
 
 class Key(NamedTuple):
-    """What a result is found by: a player in a world.
-
-    >>> str(Key(player("uniform"), "fixed"))
-    'uniform on fixed'
-    """
+    """What a result is found by: a player in a world."""
 
     player: Player
     world: str
 
     def __str__(self) -> str:
-        """The player and the world."""
+        """The player and the world, such as "uniform on fixed"."""
         return f"{self.player.label()} on {self.world}"
 
 
@@ -181,14 +171,9 @@ class Cell:
         return None if self.player.trust is Trust.NONE else (self.player.epsilon, self.delta)
 
     @property
-    def protection(self) -> Protection:
-        """What is promised, and by which noise."""
-        return self.player.promise(self.delta, self.horizon)
-
-    @property
     def guarantee(self) -> Guarantee:
         """The promise."""
-        return self.protection.guarantee
+        return self.player.promise(self.delta, self.horizon).guarantee
 
     def label(self) -> str:
         """The player in a few words."""

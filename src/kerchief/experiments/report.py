@@ -42,28 +42,19 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    planned = len(plan.cells())
     return environment.from_string(text).render(
-        title=plan.title,
-        lead=plan.lead(),
-        complete=len(finished) == planned,
-        planned=planned,
-        played=len(finished),
+        plan=plan,
+        finished=finished,
         headlines=headlines(plan, finished),
         headings=HEADINGS,
         minor=[heading in _MINOR for heading in HEADINGS],
-        note=plan.note(),
         tables=[
             (plan.caption(world), list(group))
             for world, group in itertools.groupby(finished, key=lambda row: row.world)
         ],
         beside=side_by_side(plan, finished),
-        verdicts=plan.verdicts(finished),
-        seconds=sum(one.wall_seconds for one in finished),
         picture=base64.b64encode(picture).decode("ascii"),
         promises=promises(plan),
-        command=plan.command(),
-        parameters=plan.parameters(),
         versions=versions(),
         machine=machine(),
     )

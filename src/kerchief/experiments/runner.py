@@ -45,7 +45,7 @@ def arranged(cell: Cell, problem: AnyProblem) -> Arranged:
     Raises:
         KerchiefError: something is unknown, out of its bound, or not to be had in this world.
     """
-    return cell.player.arrange(problem, cell.protection)
+    return cell.player.arrange(problem, cell.player.promise(cell.delta, cell.horizon))
 
 
 def compare(
@@ -144,8 +144,7 @@ def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Result:
 
 def _means(counts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, float]:
     """The average over the replicates of all chunks, name by name."""
-    names = counts[0] if counts else ()
-    return {name: float(np.concatenate([one[name] for one in counts]).mean()) for name in names}
+    return {name: float(np.concatenate([one[name] for one in counts]).mean()) for name in counts[0]}
 
 
 def widest(plan: Plan) -> int:

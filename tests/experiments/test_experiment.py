@@ -11,7 +11,7 @@ import pytest
 
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
-from kerchief.experiments.claims import at, at_most, below
+from kerchief.experiments.claims import at
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.figures import draw
 from kerchief.experiments.players import player
@@ -42,8 +42,8 @@ TABLE = Experiment(
     full=Size(horizon=60, replicates=4),
     quick=Size(horizon=30, replicates=2, settings=("S=2", "S=3")),
     claims=(
-        at_most(at(PRIVATE, "S=2"), 1e6),
-        below(at(PRIVATE, "S=2"), at(UNIFORM, "S=3"), times=1e6, quick=True),
+        at(PRIVATE, "S=2").at_most(1e6),
+        at(PRIVATE, "S=2").below(at(UNIFORM, "S=3"), times=1e6, quick=True),
     ),
     printed={at(PRIVATE, "S=2"): 674.17, at(PARENT, "S=2.5"): 1943.23},
     panels=("rounds",),
@@ -73,7 +73,7 @@ def test_yardsticks_and_both_parents_play_along() -> None:
 @pytest.mark.nightly
 def test_a_world_may_have_rounds_of_its_own() -> None:
     world = Setting(name="long", make=TABLE.settings[0].make, number=1.0, horizon=50)
-    claims = (at_most(at(PRIVATE, "long"), 1e6, quick=True),)
+    claims = (at(PRIVATE, "long").at_most(1e6, quick=True),)
     table = dataclasses.replace(
         TABLE,
         settings=(*TABLE.settings, world),
@@ -169,8 +169,8 @@ def test_a_large_delta_is_warned_of() -> None:
     [
         ({"claims": ()}, "claims nothing"),
         ({"panels": (), "axis": None}, "draws nothing"),
-        ({"claims": (at_most(at(PRIVATE, "S=9"), 1),)}, "linucb joint ε=4 on S=9 is not played"),
-        ({"claims": (at_most(at(PRIVATE, "S=2.5"), 1, quick=True),)}, "is not played"),
+        ({"claims": (at(PRIVATE, "S=9").at_most(1),)}, "linucb joint ε=4 on S=9 is not played"),
+        ({"claims": (at(PRIVATE, "S=2.5").at_most(1, quick=True),)}, "is not played"),
         ({"printed": {at(player("greedy", trust="local"), "S=2"): 1.0}}, "is not played"),
         ({"settings": (Setting(name="S=2", make=make_environment),)}, "is not played"),
     ],

@@ -20,23 +20,18 @@ __all__ = [
     "Finding",
     "Outcome",
     "Results",
+    "Row",
     "Verdict",
     "all_below",
     "all_of",
     "at",
-    "at_least",
-    "at_most",
-    "below",
-    "below_uniform",
     "each_at_most",
     "falling",
     "judge",
-    "names_best",
     "no_steeper",
     "paid",
     "rows",
     "slope",
-    "within",
 ]
 
 Results: TypeAlias = Mapping[Key, Result]
@@ -80,94 +75,109 @@ def judge(claim: Claim, results: Results, *, large_enough: bool) -> Verdict:
     return Verdict(claim=claim.sentence, outcome=outcome, seen=seen)
 
 
-def at(player: Player, world: str) -> Key:
+class Row(Key):
+    """The row of a player in a world, of which something is claimed."""
+
+    __slots__ = ()
+
+    def at_most(self, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+        """The regret is at most the bound."""
+        words = f"at most {amount(bound)}"
+        return self._claim(words, lambda mean, error: mean + errors * error <= bound, quick)
+
+    def at_least(self, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+        """The regret is at least the bound."""
+        words = f"at least {amount(bound)}"
+        return self._claim(words, lambda mean, error: mean - errors * error >= bound, quick)
+
+    def within(
+        self, printed: float, *, share: float, errors: float = 2.0, quick: bool = False
+    ) -> Claim:
+        """The regret is what a paper printed, up to a share of it."""
+        words, most = f"within {100 * share:g} % of the printed {amount(printed)}", share * printed
+        return self._claim(
+            words, lambda mean, error: abs(mean - printed) + errors * error <= most, quick
+        )
+
+    def _claim(self, words: str, holds: Callable[[float, float], bool], quick: bool) -> Claim:
+        """A claim about the regret and its standard error."""
+
+        def test(results: Results) -> Finding:
+            regret = results[self].regret
+            return holds(regret.mean, _error(results[self])), regret.text()
+
+        return Claim(sentence=f"{self}: {words}", needs=(self,), test=test, quick=quick)
+
+    def below(
+        self, upper: Key, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
+    ) -> Claim:
+        """The regret is below another, or below a multiple of it."""
+
+        def test(results: Results) -> Finding:
+            low, high = results[self], results[upper]
+            error = math.hypot(_error(low), times * _error(high))
+            holds = low.regret.mean + errors * error < times * high.regret.mean
+            return holds, f"{low.regret.text()} against {high.regret.text()}"
+
+        multiple = "" if times == 1 else f"{times:g} times "
+        sentence = f"{self}: below {multiple}{upper}"
+        return Claim(sentence=sentence, needs=(self, upper), test=test, quick=quick)
+
+    def below_uniform(
+        self, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
+    ) -> Claim:
+        """The regret is below a multiple of that of uniform play in the same world."""
+        uniform = at(player("uniform"), self.world)
+        return self.below(uniform, times=times, errors=errors, quick=quick)
+
+    def names_best(self, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+        """At least this share of the replicates named the best arm at the end."""
+
+        def test(results: Results) -> Finding:
+            row = results[self]
+            found = 0.0 if row.right is None else row.right
+            # The error of a share, where every replicate is right too: that of one that is not.
+            error = math.sqrt(max(found * (1 - found), 1 / row.replicates) / row.replicates)
+            return found - errors * error >= share, f"{100 * found:.1f} %"
+
+        sentence = f"{self}: names the best arm in at least {100 * share:g} % of the runs"
+        return Claim(sentence=sentence, needs=(self,), test=test, quick=quick)
+
+
+def at(player: Player, world: str) -> Row:
     """The row of a player in a world."""
-    return Key(player, world)
+    return Row(player, world)
 
 
-def rows(players: Iterable[Player], *worlds: str) -> list[Key]:
+def rows(players: Iterable[Player], *worlds: str) -> list[Row]:
     """The rows of all these players, world by world."""
     return [at(one, world) for world, one in itertools.product(worlds, players)]
 
 
-def at_most(key: Key, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-    """The regret is at most the bound."""
-    words = f"at most {amount(bound)}"
-    return _of_one(key, words, lambda mean, error: mean + errors * error <= bound, quick)
-
-
 def each_at_most(
-    keys: Sequence[Key], bounds: Sequence[float], *, errors: float = 2.0
+    keys: Sequence[Row], bounds: Sequence[float], *, errors: float = 2.0
 ) -> tuple[Claim, ...]:
     """Every regret is at most its own bound."""
-    return tuple(at_most(*pair, errors=errors) for pair in zip(keys, bounds, strict=True))
-
-
-def at_least(key: Key, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-    """The regret is at least the bound."""
-    words = f"at least {amount(bound)}"
-    return _of_one(key, words, lambda mean, error: mean - errors * error >= bound, quick)
-
-
-def within(
-    key: Key, printed: float, *, share: float, errors: float = 2.0, quick: bool = False
-) -> Claim:
-    """The regret is what a paper printed, up to a share of it."""
-    words, most = f"within {100 * share:g} % of the printed {amount(printed)}", share * printed
-    return _of_one(
-        key, words, lambda mean, error: abs(mean - printed) + errors * error <= most, quick
-    )
-
-
-def _of_one(key: Key, words: str, holds: Callable[[float, float], bool], quick: bool) -> Claim:
-    """A claim about the regret of one row, and its standard error."""
-
-    def test(results: Results) -> Finding:
-        regret = results[key].regret
-        return holds(regret.mean, _error(results[key])), regret.text()
-
-    return Claim(sentence=f"{key}: {words}", needs=(key,), test=test, quick=quick)
-
-
-def below(
-    lower: Key, upper: Key, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
-) -> Claim:
-    """One regret is below another, or below a multiple of it."""
-
-    def test(results: Results) -> Finding:
-        low, high = results[lower], results[upper]
-        error = math.hypot(_error(low), times * _error(high))
-        holds = low.regret.mean + errors * error < times * high.regret.mean
-        return holds, f"{low.regret.text()} against {high.regret.text()}"
-
-    multiple = "" if times == 1 else f"{times:g} times "
-    sentence = f"{lower}: below {multiple}{upper}"
-    return Claim(sentence=sentence, needs=(lower, upper), test=test, quick=quick)
-
-
-def below_uniform(
-    key: Key, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
-) -> Claim:
-    """The regret is below a multiple of that of uniform play in the same world."""
-    return below(key, at(player("uniform"), key.world), times=times, errors=errors, quick=quick)
+    pairs = zip(keys, bounds, strict=True)
+    return tuple(row.at_most(bound, errors=errors) for row, bound in pairs)
 
 
 def all_below(
     sentence: str,
-    lower: Sequence[Key],
-    upper: Sequence[Key],
+    lower: Sequence[Row],
+    upper: Sequence[Row],
     *,
     times: float = 1.0,
     errors: float = 3.0,
 ) -> Claim:
     """One sentence for many pairs: in each, one regret is below a multiple of the other."""
     pairs = zip(lower, upper, strict=True)
-    return all_of(sentence, [below(*pair, times=times, errors=errors) for pair in pairs])
+    return all_of(sentence, [low.below(high, times=times, errors=errors) for low, high in pairs])
 
 
-def falling(keys: Sequence[Key], *, errors: float = 3.0, quick: bool = False) -> Claim:
+def falling(keys: Sequence[Row], *, errors: float = 3.0, quick: bool = False) -> Claim:
     """The regret falls from each row to the next."""
-    steps = [below(after, before, errors=errors) for before, after in itertools.pairwise(keys)]
+    steps = [after.below(before, errors=errors) for before, after in itertools.pairwise(keys)]
 
     def test(results: Results) -> Finding:
         seen = ", ".join(results[key].regret.text() for key in keys)
@@ -223,20 +233,6 @@ def _slope(rows: Sequence[Result]) -> tuple[float, float]:
     found = sum(w * math.log(row.regret.mean) for w, row in zip(weights, rows, strict=True))
     shares = [_error(row) / row.regret.mean for row in rows]
     return found, math.hypot(*(w * share for w, share in zip(weights, shares, strict=True)))
-
-
-def names_best(key: Key, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-    """At least this share of the replicates named the best arm at the end."""
-
-    def test(results: Results) -> Finding:
-        row = results[key]
-        found = 0.0 if row.right is None else row.right
-        # The error of a share, where every replicate is right too: that of one that is not.
-        error = math.sqrt(max(found * (1 - found), 1 / row.replicates) / row.replicates)
-        return found - errors * error >= share, f"{100 * found:.1f} %"
-
-    sentence = f"{key}: names the best arm in at least {100 * share:g} % of the runs"
-    return Claim(sentence=sentence, needs=(key,), test=test, quick=quick)
 
 
 def paid(keys: Sequence[Key], *, quick: bool = False) -> Claim:

@@ -8,17 +8,7 @@ from kerchief.core.convex import Ball
 from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms
 from kerchief.environments.context_free_convex import Quadratic
 from kerchief.experiments.catalogue.worlds import by_number, names
-from kerchief.experiments.claims import (
-    all_below,
-    all_of,
-    at,
-    below,
-    below_uniform,
-    each_at_most,
-    falling,
-    names_best,
-    rows,
-)
+from kerchief.experiments.claims import all_below, all_of, at, each_at_most, falling, rows
 from kerchief.experiments.experiment import Setting, Size, enter
 from kerchief.experiments.players import ladder, player
 
@@ -50,14 +40,14 @@ enter(
     claims=(
         *each_at_most(rows(TSALLIS, *WORLDS), 2 * (1900, 720, 220)),
         *(falling(rows((*TSALLIS, player("tsallis")), world)) for world in WORLDS),
-        below(at(TSALLIS[1], ADVERSARY), at(UCB, ADVERSARY), times=0.5),
+        at(TSALLIS[1], ADVERSARY).below(at(UCB, ADVERSARY), times=0.5),
         all_below(
             "a bit loses less than normal noise",
             rows([WEIGHTED], *WORLDS),
             rows([NOISY], *WORLDS),
             times=0.5,
         ),
-        below_uniform(at(TSALLIS[2], CHANCE), times=0.4, quick=True),
+        at(TSALLIS[2], CHANCE).below_uniform(times=0.4, quick=True),
     ),
 )
 
@@ -78,20 +68,20 @@ enter(
     full=Size(horizon=80_000, replicates=200),
     quick=Size(horizon=20_000, replicates=16, players=(PARENT, LIL[2])),
     claims=(
-        *(names_best(row, 0.95) for row in rows((*LIL, *HALVING), ASKED)),
+        *(row.names_best(0.95) for row in rows((*LIL, *HALVING), ASKED)),
         falling(rows((*LIL, PARENT), ASKED)),
         *each_at_most(NEEDED, (52_000, 14_000, 3200)),
         # Users needed go with the variance of a report: 1/(4 τ²), τ = tanh(ε/2).
         all_of(
             "users grow with the variance of a report, within a fifth",
             [
-                below(STRICT, MIDDLE, times=1.2 * 3.561),
-                below(MIDDLE, STRICT, times=1.2 / 3.561),
-                below(MIDDLE, LOOSE, times=1.2 * 4.352),
-                below(LOOSE, MIDDLE, times=1.2 / 4.352),
+                STRICT.below(MIDDLE, times=1.2 * 3.561),
+                MIDDLE.below(STRICT, times=1.2 / 3.561),
+                MIDDLE.below(LOOSE, times=1.2 * 4.352),
+                LOOSE.below(MIDDLE, times=1.2 / 4.352),
             ],
         ),
-        below_uniform(LOOSE, times=0.25, quick=True),
+        LOOSE.below_uniform(times=0.25, quick=True),
     ),
     panels=("epsilon",),
 )
@@ -127,7 +117,7 @@ enter(
         all_of(
             "the noise-aware step loses less than a third of what the printed one loses",
             [
-                below(normal, printed, times=1 / 3)
+                normal.below(printed, times=1 / 3)
                 for normal, printed in zip(
                     rows(NORMAL, *SPACES), rows(PRINTED, *SPACES), strict=True
                 )
@@ -143,8 +133,8 @@ enter(
         *each_at_most(rows(AWARE[1:], *SPACES), (520, 1300, 4900)),
         *each_at_most(rows(AWARE[:1], *SPACES), (1060, 2700, 9700)),
         *each_at_most(rows(CURVED[1:], *SPACES), (100, 450, 3800)),
-        below(at(AWARE[0], "d=5"), at(PRINTED[0], "d=5"), times=0.5, quick=True),
-        below_uniform(at(AWARE[0], "d=5"), times=0.3, quick=True),
+        at(AWARE[0], "d=5").below(at(PRINTED[0], "d=5"), times=0.5, quick=True),
+        at(AWARE[0], "d=5").below_uniform(times=0.3, quick=True),
     ),
     panels=("epsilon",),
     axis="dimension",

@@ -8,16 +8,7 @@ from functools import partial
 from kerchief.core.links import link_named
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.catalogue.worlds import by_contexts, by_number, names
-from kerchief.experiments.claims import (
-    all_below,
-    all_of,
-    at,
-    at_most,
-    below,
-    below_uniform,
-    falling,
-    rows,
-)
+from kerchief.experiments.claims import all_below, all_of, at, falling, rows
 from kerchief.experiments.experiment import Setting, Size, enter
 from kerchief.experiments.players import ladder, player
 from kerchief.simulation.run import AnyEnvironment
@@ -49,15 +40,15 @@ enter(
     full=Size(horizon=5000, replicates=200),
     quick=Size(horizon=800, replicates=8, settings=("S=2",), players=(HIGH,)),
     claims=(
-        at_most(at(HIGH, "S=2"), 45),
-        at_most(at(AGGREGATOR, "S=2"), 120),
+        at(HIGH, "S=2").at_most(45),
+        at(AGGREGATOR, "S=2").at_most(120),
         all_of(
             "at epsilon 0.2 it is far from uniform play in every world",
-            [below_uniform(row, times=0.5) for row in rows([LOW], *names(FRESH))],
+            [row.below_uniform(times=0.5) for row in rows([LOW], *names(FRESH))],
         ),
         all_of(
             "fits on private triggers: at most 75 at epsilon 4 and 190 at epsilon 1",
-            [at_most(at(FITS[1], "S=2"), 75), at_most(at(FITS[0], "S=2"), 190)],
+            [at(FITS[1], "S=2").at_most(75), at(FITS[0], "S=2").at_most(190)],
         ),
         all_below(
             "sums alone lose less than fits in every world",
@@ -70,7 +61,7 @@ enter(
             rows([TREE], *names(FRESH)),
         ),
         *(falling(rows(OURS, world)) for world in names(FRESH)),
-        below_uniform(at(HIGH, "S=2"), times=0.12, quick=True),
+        at(HIGH, "S=2").below_uniform(times=0.12, quick=True),
     ),
 )
 
@@ -85,15 +76,15 @@ enter(
     full=Size(horizon=5000, replicates=200),
     quick=Size(horizon=800, replicates=8, players=(HIGH,)),
     claims=(
-        at_most(at(HIGH, "fixed"), 75),
-        at_most(at(AGGREGATOR, "fixed"), 150),
+        at(HIGH, "fixed").at_most(75),
+        at(AGGREGATOR, "fixed").at_most(150),
         all_of(
             "far from uniform play at every epsilon",
-            [below_uniform(row, times=0.5) for row in rows(OURS, "fixed")],
+            [row.below_uniform(times=0.5) for row in rows(OURS, "fixed")],
         ),
-        below(at(HIGH, "fixed"), at(FITS[1], "fixed")),
+        at(HIGH, "fixed").below(at(FITS[1], "fixed")),
         falling(rows(OURS, "fixed")),
-        below_uniform(at(HIGH, "fixed"), times=0.12, quick=True),
+        at(HIGH, "fixed").below_uniform(times=0.12, quick=True),
     ),
 )
 
@@ -123,10 +114,10 @@ enter(
             rows(SUMS_BY, "redrawn"),
             rows(FITS_BY, "redrawn"),
         ),
-        at_most(at(SUMS_BY[2], "redrawn"), 190),
-        at_most(at(SUMS_BY[4], "redrawn"), 75),
-        at_most(at(SUMS_BY[4], "fixed"), 110),
-        below_uniform(at(SUMS_BY[5], "redrawn"), times=0.18, quick=True),
+        at(SUMS_BY[2], "redrawn").at_most(190),
+        at(SUMS_BY[4], "redrawn").at_most(75),
+        at(SUMS_BY[4], "fixed").at_most(110),
+        at(SUMS_BY[5], "redrawn").below_uniform(times=0.18, quick=True),
     ),
 )
 
@@ -151,22 +142,22 @@ enter(
     full=Size(horizon=5000, replicates=50),
     quick=Size(horizon=400, replicates=8, settings=("S=4",), players=(HIGH,)),
     claims=(
-        below(at(UCB, "S=1"), at(UCB, "S=4"), times=0.8),
-        below(at(GLOC, "S=1"), at(GLOC, "S=4"), times=0.8),
+        at(UCB, "S=1").below(at(UCB, "S=4"), times=0.8),
+        at(GLOC, "S=1").below(at(GLOC, "S=4"), times=0.8),
         all_of(
             "the private bandit does not degrade: a flatter world costs at most a quarter more",
             [
-                below(at(HIGH, flatter), at(HIGH, world), times=1.25)
+                at(HIGH, flatter).below(at(HIGH, world), times=1.25)
                 for world, flatter in itertools.combinations(names(FLATTER), 2)
             ],
         ),
-        at_most(at(HIGH, "S=1"), 60),
-        at_most(at(HIGH, "S=4"), 40),
+        at(HIGH, "S=1").at_most(60),
+        at(HIGH, "S=4").at_most(40),
         all_of(
             "the private bandit loses less than each non-private one at theory widths",
-            [below(at(HIGH, row.world), row) for row in rows(OTHERS, *names(FLATTER))],
+            [at(HIGH, row.world).below(row) for row in rows(OTHERS, *names(FLATTER))],
         ),
-        below_uniform(at(HIGH, "S=4"), times=0.12, quick=True),
+        at(HIGH, "S=4").below_uniform(times=0.12, quick=True),
     ),
     panels=(),
     axis="κ",
@@ -189,16 +180,16 @@ enter(
     full=Size(horizon=20_000, replicates=100),
     quick=Size(horizon=2000, replicates=12, settings=("ball",), players=(PARENT, LOOSE)),
     claims=(
-        at_most(at(STRICT, "ball"), 310),
-        at_most(at(STRICT, "fixed"), 340),
-        at_most(at(LOOSE, "ball"), 220),
+        at(STRICT, "ball").at_most(310),
+        at(STRICT, "fixed").at_most(340),
+        at(LOOSE, "ball").at_most(220),
         falling(rows((STRICT, LOOSE), "ball")),
-        below(at(PARENT, "ball"), at(STRICT, "ball")),
-        below(at(LOOSE, "ball"), at(PARENT, "ball"), times=1.25),
-        at_most(at(LOOSE, "fixed"), 260),
+        at(PARENT, "ball").below(at(STRICT, "ball")),
+        at(LOOSE, "ball").below(at(PARENT, "ball"), times=1.25),
+        at(LOOSE, "fixed").at_most(260),
         # Redrawn arms explore by themselves, so optimism needs no design there.
-        below(at(SHUFFLED, "ball"), at(STRICT, "ball")),
-        below(at(AGGREGATOR, "ball"), at(SHUFFLED, "ball")),
+        at(SHUFFLED, "ball").below(at(STRICT, "ball")),
+        at(AGGREGATOR, "ball").below(at(SHUFFLED, "ball")),
         all_below(
             "plain noisy descent loses more than two steps in a released metric",
             rows([LOOSE], "ball", "fixed"),
@@ -206,8 +197,8 @@ enter(
         ),
         all_of(
             "far from uniform play",
-            [below_uniform(row, times=0.06) for row in rows([STRICT], "ball", "fixed")],
+            [row.below_uniform(times=0.06) for row in rows([STRICT], "ball", "fixed")],
         ),
-        below_uniform(at(LOOSE, "ball"), times=0.3, quick=True),
+        at(LOOSE, "ball").below_uniform(times=0.3, quick=True),
     ),
 )

@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from kerchief.experiments.catalogue.worlds import by_contexts
-from kerchief.experiments.claims import (
-    all_below,
-    all_of,
-    at,
-    at_most,
-    below,
-    below_uniform,
-    each_at_most,
-    falling,
-    rows,
-)
+from kerchief.experiments.claims import all_below, all_of, at, each_at_most, falling, rows
 from kerchief.experiments.experiment import Size, enter
 from kerchief.experiments.players import ladder, player
 
@@ -42,21 +32,21 @@ enter(
     claims=(
         falling(rows((LOCAL, CURATED, PARENT), "fixed")),
         # Optimism that learns in batches plays one arm for long: no better than local trust.
-        below(at(CENTRAL, "fixed"), at(LOCAL, "fixed"), times=1.3, errors=2),
+        at(CENTRAL, "fixed").below(at(LOCAL, "fixed"), times=1.3, errors=2),
         # Redrawn arms explore by themselves: there, joint and central are too close to order.
         falling(rows((LOCAL, CENTRAL, PARENT), "ball")),
-        below(at(CURATED, "ball"), at(CENTRAL, "ball"), times=1.35),
+        at(CURATED, "ball").below(at(CENTRAL, "ball"), times=1.35),
         # Coins are as good as a curator's noise, so the order is one up to errors.
-        below(at(CENTRAL, "ball"), at(SHUFFLE, "ball"), times=1.2),
-        below(at(BATCHED[0], "fixed"), at(BATCHED[1], "fixed"), times=2),
-        below(at(SHUFFLE, "ball"), at(LOCAL, "ball"), times=0.25),
-        below(at(BATCHED[1], "fixed"), at(BATCHED[2], "fixed"), times=0.5),
-        below(at(BATCHED[1], "fixed"), at(SHUFFLE, "fixed")),
-        at_most(at(SHUFFLE, "ball"), 450),
-        at_most(at(CURATED, "ball"), 450),
-        at_most(at(CURATED, "fixed"), 600),
-        below(at(PARENT, "ball"), at(CURATED, "ball"), quick=True),
-        below_uniform(at(CURATED, "ball"), times=0.5, quick=True),
+        at(CENTRAL, "ball").below(at(SHUFFLE, "ball"), times=1.2),
+        at(BATCHED[0], "fixed").below(at(BATCHED[1], "fixed"), times=2),
+        at(SHUFFLE, "ball").below(at(LOCAL, "ball"), times=0.25),
+        at(BATCHED[1], "fixed").below(at(BATCHED[2], "fixed"), times=0.5),
+        at(BATCHED[1], "fixed").below(at(SHUFFLE, "fixed")),
+        at(SHUFFLE, "ball").at_most(450),
+        at(CURATED, "ball").at_most(450),
+        at(CURATED, "fixed").at_most(600),
+        at(PARENT, "ball").below(at(CURATED, "ball"), quick=True),
+        at(CURATED, "ball").below_uniform(times=0.5, quick=True),
     ),
     panels=("rounds",),
 )
@@ -77,9 +67,9 @@ enter(
         *each_at_most(rows(JOINT, "intercept"), (2600, 820, 150)),
         all_of(
             "every private row stays below uniform play",
-            [below_uniform(row) for row in rows(JOINT, "intercept", "fixed")],
+            [row.below_uniform() for row in rows(JOINT, "intercept", "fixed")],
         ),
-        below_uniform(at(JOINT[2], "intercept"), times=0.3, quick=True),
+        at(JOINT[2], "intercept").below_uniform(times=0.3, quick=True),
         falling(rows(JOINT, "intercept"), quick=True),
         falling(rows(JOINT, "fixed")),
     ),
@@ -111,9 +101,9 @@ enter(
         ),
         all_of(
             "every private row stays below uniform play",
-            [below_uniform(row) for row in rows((*OPTIMISM, *DESIGN), "intercept", "fixed")],
+            [row.below_uniform() for row in rows((*OPTIMISM, *DESIGN), "intercept", "fixed")],
         ),
-        below_uniform(at(OPTIMISM[2], "intercept"), times=0.2, quick=True),
+        at(OPTIMISM[2], "intercept").below_uniform(times=0.2, quick=True),
     ),
 )
 
@@ -134,14 +124,14 @@ enter(
     full=Size(horizon=10_000, replicates=100),
     quick=Size(horizon=1500, replicates=16, settings=("ball",), players=(COINS,)),
     claims=(
-        below(at(CURATOR, "ball"), at(COINS, "ball"), times=1.15),
-        below(at(COINS, "ball"), at(CURATOR, "ball"), times=1.25),
-        below(at(COINS, "ball"), at(BITS, "ball"), times=1.1),
+        at(CURATOR, "ball").below(at(COINS, "ball"), times=1.15),
+        at(COINS, "ball").below(at(CURATOR, "ball"), times=1.25),
+        at(COINS, "ball").below(at(BITS, "ball"), times=1.1),
         # The published constants leave nothing to learn from.
-        below(at(UNIFORM, "ball"), at(THEOREM, "ball"), times=1.25),
-        at_most(at(COINS, "ball"), 550),
-        at_most(at(COINS, "fixed"), 800),
-        below_uniform(at(COINS, "ball"), times=0.6, quick=True),
+        at(UNIFORM, "ball").below(at(THEOREM, "ball"), times=1.25),
+        at(COINS, "ball").at_most(550),
+        at(COINS, "fixed").at_most(800),
+        at(COINS, "ball").below_uniform(times=0.6, quick=True),
     ),
     panels=("rounds",),
 )

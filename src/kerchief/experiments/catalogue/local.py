@@ -6,17 +6,7 @@ from functools import partial
 
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.catalogue.worlds import by_contexts
-from kerchief.experiments.claims import (
-    all_below,
-    all_of,
-    at,
-    at_most,
-    below,
-    below_uniform,
-    each_at_most,
-    falling,
-    rows,
-)
+from kerchief.experiments.claims import all_below, all_of, at, each_at_most, falling, rows
 from kerchief.experiments.experiment import Setting, Size, enter
 from kerchief.experiments.players import ladder, player
 from kerchief.privacy.printed import printed_epsilon
@@ -44,7 +34,7 @@ enter(
     quick=Size(horizon=2000, replicates=16, settings=("intercept",), players=(PAIRS[2],)),
     claims=(
         *each_at_most(rows(BEST, "intercept"), (8000, 4500, 1200), errors=1.0),
-        at_most(at(PAIRS[2], "intercept"), 400),
+        at(PAIRS[2], "intercept").at_most(400),
         *(falling(rows(group, "intercept")) for group in (NORMAL, BEST, PAIRS)),
         all_below(
             "the best randomizer loses less than normal noise, at epsilon 1 and 10",
@@ -52,17 +42,17 @@ enter(
             rows(NORMAL[1:], "intercept"),
             errors=2.0,
         ),
-        below(at(PAIRS[2], "intercept"), at(BEST[2], "intercept"), times=0.6),
+        at(PAIRS[2], "intercept").below(at(BEST[2], "intercept"), times=0.6),
         # With the printed width nothing is learned, at the largest epsilon either.
-        below(at(UNIFORM, "intercept"), at(WIDE, "intercept"), times=1.25),
+        at(UNIFORM, "intercept").below(at(WIDE, "intercept"), times=1.25),
         all_of(
             "nobody does worse than uniform play, up to errors",
             [
-                below_uniform(row, times=1.1, errors=2.0)
+                row.below_uniform(times=1.1, errors=2.0)
                 for row in rows((*NORMAL, *BEST, *PAIRS), *WORLDS)
             ],
         ),
-        below_uniform(at(PAIRS[2], "intercept"), times=0.2, quick=True),
+        at(PAIRS[2], "intercept").below_uniform(times=0.2, quick=True),
     ),
 )
 
@@ -104,10 +94,10 @@ enter(
     full=Size(horizon=20_000, replicates=100, players=(*PARENTS, *PRIVATE)),
     quick=Size(horizon=2000, replicates=16, settings=("intercept",), players=(ONLINE[2],)),
     claims=(
-        at_most(at(GAUSSIAN, "intercept"), 1416),
-        *(at_most(at(one[2], "intercept"), 700) for one in (ONLINE, MALER, COMBINER, PAIRS)),
-        below(at(PAIRS[2], "intercept"), at(ONLINE[2], "intercept")),
-        below(at(JOINT[2], "intercept"), at(GAUSSIAN, "intercept"), times=0.5),
+        at(GAUSSIAN, "intercept").at_most(1416),
+        *(at(one[2], "intercept").at_most(700) for one in (ONLINE, MALER, COMBINER, PAIRS)),
+        at(PAIRS[2], "intercept").below(at(ONLINE[2], "intercept")),
+        at(JOINT[2], "intercept").below(at(GAUSSIAN, "intercept"), times=0.5),
         *(falling(rows(group, "intercept"), errors=2.0) for group in (ONLINE, JOINT)),
         all_below(
             "with the paper's constants it does not learn",
@@ -115,7 +105,7 @@ enter(
             rows([AS_PRINTED], *WORLDS),
             times=1.5,
         ),
-        below_uniform(at(ONLINE[2], "intercept"), times=0.4, quick=True),
+        at(ONLINE[2], "intercept").below_uniform(times=0.4, quick=True),
     ),
 )
 
@@ -148,17 +138,17 @@ enter(
     claims=(
         # Half of what was asked for.
         *(
-            at_most(row, most / 2)
+            row.at_most(most / 2)
             for world, bounds in ASKED.items()
             for row, most in zip(rows(GREEDY, world), bounds, strict=True)
         ),
         *(falling(rows(group, "d=3")) for group in GLM),
         all_of(
             "as published it loses at least three times as much, at epsilon 10",
-            [below(at(one[2], "d=3"), at(PAPER, "d=3"), times=1 / 3) for one in GLM],
+            [at(one[2], "d=3").below(at(PAPER, "d=3"), times=1 / 3) for one in GLM],
         ),
         # A report of gradients alone rests on contexts that vary.
-        below(at(SUMS[2], "fixed, d=3"), at(GREEDY[2], "fixed, d=3")),
-        below_uniform(at(GREEDY[2], "d=3"), times=0.15, quick=True),
+        at(SUMS[2], "fixed, d=3").below(at(GREEDY[2], "fixed, d=3")),
+        at(GREEDY[2], "d=3").below_uniform(times=0.15, quick=True),
     ),
 )

@@ -10,19 +10,9 @@ from functools import partial
 
 from kerchief.environments.recorded import table_two
 from kerchief.experiments.catalogue.worlds import by_number, names
-from kerchief.experiments.claims import (
-    all_below,
-    all_of,
-    at,
-    at_most,
-    below,
-    below_uniform,
-    falling,
-    rows,
-    within,
-)
+from kerchief.experiments.claims import all_below, all_of, at, falling, rows
 from kerchief.experiments.experiment import Setting, Size, enter
-from kerchief.experiments.players import Player, ladder, player
+from kerchief.experiments.players import Key, Player, ladder, player
 
 __all__ = ["PRINTED"]
 
@@ -35,7 +25,7 @@ OURS = ladder("glm", "joint", (4.0, 6.0, 8.0))
 BESIDE = (player("rs-glincb"), GLOC, UCB, player("linucb"))
 TABLE = by_number("S", (2.0, 2.5, 3.0), lambda radius: table_two(radius=radius))
 WORLDS = names(TABLE)
-PRINTED = {
+PRINTED: dict[Key, float] = {
     at(one, world): regret
     for one, regrets in {
         PAPER[0]: (674.17, 721.26, 744.35),
@@ -62,21 +52,21 @@ enter(
         *(
             all_of(
                 f"{one.label()}: within 15 % of the paper in all three worlds",
-                [within(row, PRINTED[row], share=0.15) for row in rows([one], *WORLDS)],
+                [row.within(PRINTED[row], share=0.15) for row in rows([one], *WORLDS)],
             )
             for one in PAPER
         ),
         all_of(
             "GLOC within 5 % and GLM-UCB within 2 % of the paper in all three worlds",
             [
-                within(row, PRINTED[row], share=share)
+                row.within(PRINTED[row], share=share)
                 for one, share in ((GLOC, 0.05), (UCB, 0.02))
                 for row in rows([one], *WORLDS)
             ],
         ),
         all_of(
             "RS-GLinCB loses no more than the paper's, which averages two estimates",
-            [at_most(row, PRINTED[row]) for row in rows([RS], *WORLDS)],
+            [row.at_most(PRINTED[row]) for row in rows([RS], *WORLDS)],
         ),
         all_below(
             "ours loses less than a tenth of what the paper's rule loses, at equal promise",
@@ -86,10 +76,10 @@ enter(
         ),
         all_of(
             "ours at epsilon 4: at most 45 in all three worlds",
-            [at_most(row, 45) for row in rows(OURS[:1], *WORLDS)],
+            [row.at_most(45) for row in rows(OURS[:1], *WORLDS)],
         ),
-        below(at(OURS[0], "S=2"), at(PAPER[0], "S=2"), times=0.6, quick=True),
-        below_uniform(at(OURS[0], "S=2"), times=0.12, quick=True),
+        at(OURS[0], "S=2").below(at(PAPER[0], "S=2"), times=0.6, quick=True),
+        at(OURS[0], "S=2").below_uniform(times=0.12, quick=True),
     ),
     printed=PRINTED,
     panels=("rounds",),
@@ -126,14 +116,14 @@ def _figure(
                 times=0.2,
             ),
             falling(rows((ours[0], ours[3]), world)),
-            at_most(at(ours[0], world), most[0]),
-            at_most(at(ours[3], world), most[1]),
+            at(ours[0], world).at_most(most[0]),
+            at(ours[3], world).at_most(most[1]),
             falling(rows(paper, world)),
             all_of(
                 "ours at epsilon 1 loses less than non-private bandits at theory widths",
-                [below(at(ours[0], world), row) for row in rows(others, world)],
+                [at(ours[0], world).below(row) for row in rows(others, world)],
             ),
-            below_uniform(at(ours[3], world), times=0.17, quick=True),
+            at(ours[3], world).below_uniform(times=0.17, quick=True),
         ),
     )
 

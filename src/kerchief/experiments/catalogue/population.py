@@ -10,34 +10,22 @@ from collections.abc import Sequence
 from functools import partial
 
 from kerchief.environments.population import Population
-from kerchief.experiments.claims import (
-    Claim,
-    Finding,
-    Results,
-    all_below,
-    all_of,
-    at,
-    at_most,
-    below,
-    below_uniform,
-    falling,
-    rows,
-)
+from kerchief.experiments.claims import Claim, Results, Row, all_below, all_of, at, falling, rows
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
-from kerchief.experiments.players import Key, Player, ladder, player
+from kerchief.experiments.players import Player, ladder, player
 
 __all__ = ["dpe"]
 
 TRUSTS = ("central", "shuffle", "local")
 
 
-def _alike(ones: Sequence[Key], others: Sequence[Key]) -> Claim:
+def _alike(ones: Sequence[Row], others: Sequence[Row]) -> Claim:
     return all_of(
         "central and shuffle trust cost the same at each epsilon, within a quarter",
         [
-            below(*pair, times=1.25)
+            claim
             for one, other in zip(ones, others, strict=True)
-            for pair in ((one, other), (other, one))
+            for claim in (one.below(other, times=1.25), other.below(one, times=1.25))
         ],
     )
 
@@ -82,24 +70,24 @@ def _figure(delta: float, *claims: Claim, name: str, summary: str) -> Experiment
                 rows(PAPER, WIDE.name),
                 times=0.2,
             ),
-            below(dpe(DPE), dpe(PUBLISHED), times=0.3),
-            below_uniform(central[2], times=0.015, quick=True),
+            dpe(DPE).below(dpe(PUBLISHED), times=0.3),
+            central[2].below_uniform(times=0.015, quick=True),
         ),
     )
 
 
 _figure(
     0.25,
-    at_most(dpe(DPE), 804),
-    *(below(dpe(one[2]), dpe(DPE), times=1.5) for one in (CENTRAL, SHUFFLE)),
-    *(at_most(dpe(one[2]), 1100) for one in (CENTRAL, SHUFFLE)),
-    *(at_most(dpe(one[0]), 2000) for one in (CENTRAL, SHUFFLE)),
+    dpe(DPE).at_most(804),
+    *(dpe(one[2]).below(dpe(DPE), times=1.5) for one in (CENTRAL, SHUFFLE)),
+    *(dpe(one[2]).at_most(1100) for one in (CENTRAL, SHUFFLE)),
+    *(dpe(one[0]).at_most(2000) for one in (CENTRAL, SHUFFLE)),
     name="dpe-privacy",
     summary="regret against epsilon and rounds: 20 dimensions, 1000 actions, clients that differ",
 )
 _figure(
     1e-5,
-    *(at_most(dpe(one[0]), 6000) for one in (CENTRAL, SHUFFLE)),
+    *(dpe(one[0]).at_most(6000) for one in (CENTRAL, SHUFFLE)),
     name="dpe-small-delta",
     summary="the same at a delta that protects someone",
 )
@@ -116,7 +104,7 @@ def _same_cost(players: tuple[Player, ...], share: float) -> Claim:
     """Of growing and fixed phases in turn, both send equally many numbers, up to a share."""
     keys = rows(players, WIDE.name)
 
-    def test(results: Results) -> Finding:
+    def test(results: Results) -> tuple[bool, str]:
         sent = [results[key].communication["reals"] for key in keys]
         ratios = [more / fewer for fewer, more in zip(sent[::2], sent[1::2], strict=True)]
         holds = all(abs(ratio - 1) <= share for ratio in ratios)
@@ -138,11 +126,11 @@ enter(
     quick=Size(horizon=100_000, replicates=8, players=(PRIVATE,)),
     claims=(
         _same_cost(PAIRS, 0.4),
-        below(dpe(DPE), dpe(FIXED), times=0.5),
-        below(dpe(PRIVATE), dpe(PRIVATE_FIXED), times=0.5),
-        below(dpe(PRIVATE), dpe(DPE), times=1.6),
-        below(dpe(PUBLISHED), dpe(PAPER_FIXED), times=0.2),
-        below_uniform(dpe(PRIVATE), times=0.015, quick=True),
+        dpe(DPE).below(dpe(FIXED), times=0.5),
+        dpe(PRIVATE).below(dpe(PRIVATE_FIXED), times=0.5),
+        dpe(PRIVATE).below(dpe(DPE), times=1.6),
+        dpe(PUBLISHED).below(dpe(PAPER_FIXED), times=0.2),
+        dpe(PRIVATE).below_uniform(times=0.015, quick=True),
     ),
     panels=("rounds",),
 )
@@ -170,14 +158,14 @@ enter(
     full=Size(horizon=100_000, replicates=100),
     quick=Size(horizon=20_000, replicates=8, players=(PE[0][2],)),
     claims=(
-        at_most(PARENT, 10_500),
-        at_most(BY_CENTRAL[1], 11_500),
-        at_most(BY_SHUFFLE[1], 11_500),
+        PARENT.at_most(10_500),
+        BY_CENTRAL[1].at_most(11_500),
+        BY_SHUFFLE[1].at_most(11_500),
         falling(BY_CENTRAL[:2]),
         falling(BY_LOCAL),
         all_of(
             "at epsilon 5, central and shuffle trust cost at most a fifth of the regret",
-            [below(one[2], PARENT, times=1.2) for one in (BY_CENTRAL, BY_SHUFFLE)],
+            [one[2].below(PARENT, times=1.2) for one in (BY_CENTRAL, BY_SHUFFLE)],
         ),
         _alike(BY_CENTRAL, BY_SHUFFLE),
         all_below(
@@ -192,6 +180,6 @@ enter(
             rows((PE_PUBLISHED, *PE_PAPER), EACH.name),
             times=0.4,
         ),
-        below_uniform(BY_CENTRAL[2], times=0.5, quick=True),
+        BY_CENTRAL[2].below_uniform(times=0.5, quick=True),
     ),
 )

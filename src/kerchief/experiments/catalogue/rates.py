@@ -7,16 +7,7 @@ from kerchief.environments.context_free import ChanceArms
 from kerchief.environments.context_free_convex import Absolute, Quadratic
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.catalogue.worlds import by_rounds
-from kerchief.experiments.claims import (
-    at,
-    at_most,
-    below,
-    below_uniform,
-    falling,
-    no_steeper,
-    rows,
-    slope,
-)
+from kerchief.experiments.claims import at, falling, no_steeper, rows, slope
 from kerchief.experiments.experiment import Size, enter
 from kerchief.experiments.players import player
 
@@ -45,9 +36,9 @@ enter(
         no_steeper(rows([GREEDY], *WORLDS), 0.5),
         no_steeper(rows([SUMS], *WORLDS), 0.5),
         no_steeper(rows([DESCENT], *WORLDS), 0.75),
-        at_most(at(GREEDY, SECOND), 300),
-        below(at(GREEDY, LAST), at(SUMS, LAST)),
-        below_uniform(at(GREEDY, FIRST), times=0.15, quick=True),
+        at(GREEDY, SECOND).at_most(300),
+        at(GREEDY, LAST).below(at(SUMS, LAST)),
+        at(GREEDY, FIRST).below_uniform(times=0.15, quick=True),
     ),
     panels=(),
     axis="rounds",
@@ -63,8 +54,8 @@ enter(
     quick=Size(horizon=2000, replicates=8, settings=(FIRST,), players=(LINUCB,)),
     claims=(
         no_steeper(rows([LINUCB], *WORLDS), 0.75),
-        at_most(at(LINUCB, SECOND), 1200),
-        below_uniform(at(LINUCB, FIRST), times=0.12, quick=True),
+        at(LINUCB, SECOND).at_most(1200),
+        at(LINUCB, FIRST).below_uniform(times=0.12, quick=True),
     ),
     panels=(),
     axis="rounds",
@@ -83,10 +74,10 @@ enter(
     full=Size(horizon=4000, replicates=100),
     quick=Size(horizon=4000, replicates=8, settings=("T=4000",), players=(TSALLIS,)),
     claims=(
-        below(at(TSALLIS, "T=40000"), at(TSALLIS, "T=4000"), times=2.2),
-        below(at(TSALLIS, "T=400000"), at(TSALLIS, "T=40000"), times=2.2),
-        at_most(at(TSALLIS, "T=400000"), 450),
-        below_uniform(at(TSALLIS, "T=4000"), times=0.4, quick=True),
+        at(TSALLIS, "T=40000").below(at(TSALLIS, "T=4000"), times=2.2),
+        at(TSALLIS, "T=400000").below(at(TSALLIS, "T=40000"), times=2.2),
+        at(TSALLIS, "T=400000").at_most(450),
+        at(TSALLIS, "T=4000").below_uniform(times=0.4, quick=True),
     ),
     panels=(),
     axis="rounds",
@@ -113,9 +104,9 @@ enter(
     claims=(
         slope(rows([ONE], *WORLDS), 0.75),
         slope(rows([TWO], *WORLDS), 0.5),
-        at_most(at(ONE, LAST), 15_000),
-        at_most(at(TWO, LAST), 1500),
-        below_uniform(at(TWO, FIRST), times=0.12, quick=True),
+        at(ONE, LAST).at_most(15_000),
+        at(TWO, LAST).at_most(1500),
+        at(TWO, FIRST).below_uniform(times=0.12, quick=True),
     ),
     panels=(),
     axis="rounds",
@@ -133,12 +124,12 @@ enter(
         slope(rows([SMOOTH], *WORLDS), 2 / 3),
         slope(rows([STRONG], *WORLDS), 0.5),
         # log T has no slope.
-        below(at(TWO_STRONG, LAST), at(TWO_STRONG, SECOND), times=1.7),
+        at(TWO_STRONG, LAST).below(at(TWO_STRONG, SECOND), times=1.7),
         falling(rows((SMOOTH, STRONG, TWO_STRONG), LAST)),
-        at_most(at(SMOOTH, LAST), 6000),
-        at_most(at(STRONG, LAST), 2000),
-        at_most(at(TWO_STRONG, LAST), 200),
-        below_uniform(at(TWO_STRONG, FIRST), times=0.1, quick=True),
+        at(SMOOTH, LAST).at_most(6000),
+        at(STRONG, LAST).at_most(2000),
+        at(TWO_STRONG, LAST).at_most(200),
+        at(TWO_STRONG, FIRST).below_uniform(times=0.1, quick=True),
     ),
     panels=(),
     axis="rounds",

@@ -7,16 +7,7 @@ import dataclasses
 from kerchief.core.problems import AnyProblem
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.catalogue.worlds import by_number, names
-from kerchief.experiments.claims import (
-    all_below,
-    all_of,
-    at,
-    below,
-    below_uniform,
-    each_at_most,
-    falling,
-    rows,
-)
+from kerchief.experiments.claims import all_below, all_of, at, each_at_most, falling, rows
 from kerchief.experiments.experiment import Size, enter
 from kerchief.experiments.players import Player, ladder, player
 from kerchief.policies import POLICIES, Terms
@@ -61,7 +52,7 @@ enter(
         ),
         all_of(
             "with the paper's widths it loses more than half of what uniform play loses",
-            [below(at(UNIFORM, row.world), row, times=2) for row in rows(PAPER, *WORLDS)],
+            [at(UNIFORM, row.world).below(row, times=2) for row in rows(PAPER, *WORLDS)],
         ),
         all_below(
             "coins lose no more than bits, up to errors",
@@ -69,7 +60,7 @@ enter(
             rows(MANY[1:], *WORLDS),
             times=1.25,
         ),
-        below_uniform(at(MANY[2], "d=2"), times=0.22, quick=True),
+        at(MANY[2], "d=2").below_uniform(times=0.22, quick=True),
     ),
 )
 
@@ -111,18 +102,18 @@ enter(
     full=Size(horizon=20_000, replicates=200),
     quick=Size(horizon=2500, replicates=16, players=(BY_LENGTH[1],)),
     claims=(
-        below_uniform(at(BY_LENGTH[1], WORLD), times=0.15),
+        at(BY_LENGTH[1], WORLD).below_uniform(times=0.15),
         # Nobody learns before the first batch ends, and every batch has noise of its own.
         all_of(
             "batches of 6400 lose at least twice as much as those of 400 or 1600, or that grow",
             [
-                below(row, at(BY_LENGTH[3], WORLD), times=0.5)
+                row.below(at(BY_LENGTH[3], WORLD), times=0.5)
                 for row in rows((*BY_LENGTH[1:3], GROWING), WORLD)
             ],
         ),
-        below(at(BY_LENGTH[1], WORLD), at(BY_LENGTH[0], WORLD)),
-        below(at(BY_LENGTH[1], WORLD), at(BIT, WORLD), times=0.7),
-        below_uniform(at(BY_LENGTH[1], WORLD), times=0.4, quick=True),
+        at(BY_LENGTH[1], WORLD).below(at(BY_LENGTH[0], WORLD)),
+        at(BY_LENGTH[1], WORLD).below(at(BIT, WORLD), times=0.7),
+        at(BY_LENGTH[1], WORLD).below_uniform(times=0.4, quick=True),
     ),
     panels=("rounds",),
 )
@@ -155,12 +146,12 @@ enter(
     quick=Size(horizon=2500, replicates=16, players=(BITS,)),
     claims=(
         falling(rows((*LOCAL, BITS), WORLD)),
-        below(at(REGRET, WORLD), at(LOCAL[0], WORLD), times=0.7),
-        below(at(BITS, WORLD), at(REGRET, WORLD), times=0.6),
+        at(REGRET, WORLD).below(at(LOCAL[0], WORLD), times=0.7),
+        at(BITS, WORLD).below(at(REGRET, WORLD), times=0.6),
         # A local ε of 1 leaves next to nothing to learn from.
-        below(at(UNIFORM, WORLD), at(LOCAL[0], WORLD), times=2),
-        below_uniform(at(BITS, WORLD), times=0.2),
-        below_uniform(at(BITS, WORLD), times=0.4, quick=True),
+        at(UNIFORM, WORLD).below(at(LOCAL[0], WORLD), times=2),
+        at(BITS, WORLD).below_uniform(times=0.2),
+        at(BITS, WORLD).below_uniform(times=0.4, quick=True),
     ),
     panels=("rounds",),
 )

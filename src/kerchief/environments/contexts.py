@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -62,36 +63,37 @@ class Contexts:
     Attributes:
         dim: length of a feature vector.
         count: the most arms in a round.
+        constant: the value of a coordinate that all arms share, or 0.
     """
 
     dim: int = static()
     count: int = static()
+    constant: ClassVar[float] = 0.0
 
     @property
     def rounds(self) -> int:
         """The most rounds that it lasts: as many as a clock can count."""
         return MOST_ROUNDS
 
-    @property
-    def constant(self) -> float:
-        """The value of a coordinate that all arms share, or 0."""
-        return 0.0
-
     def least_score(self) -> float:
         """The least inner product of an arm with a parameter of norm one."""
         return -1.0
 
     def parameter(self, stream: Stream) -> Array:
-        """Draw a parameter of norm one: uniform on the sphere."""
-        return on_sphere(stream, 1, self.dim)[0]
+        """Draw a parameter of norm one."""
+        return self.points(stream, 1)[0]
 
     def init(self, stream: Stream) -> Array:
         """Draw what stays the same for the whole run: nothing."""
         return jnp.zeros((0, self.dim), jnp.float32)
 
     def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
-        """The features of this round's arms, one per row."""
-        raise NotImplementedError
+        """The features of this round's arms, one per row: fresh points."""
+        return self.points(stream, self.count)
+
+    def points(self, stream: Stream, count: int) -> Array:
+        """Draw vectors of norm one: uniform on the sphere."""
+        return on_sphere(stream, count, self.dim)
 
 
 CONTEXTS: Registry[type[Contexts]] = Registry("contexts")
@@ -118,25 +120,16 @@ class Intercept(Contexts):
     The parameter has the same form, so scores lie in [0, 1] for a parameter of norm one.
     """
 
-    @property
-    def constant(self) -> float:
-        """The last coordinate."""
-        return math.sqrt(0.5)
+    constant: ClassVar[float] = math.sqrt(0.5)
 
     def least_score(self) -> float:
         """(1 - 1)/2."""
         return 0.0
 
-    def parameter(self, stream: Stream) -> Array:
-        """(v, 1)/√2 with v uniform on the sphere."""
-        return self._extended(on_sphere(stream, 1, self.dim - 1))[0]
-
-    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
-        """Fresh points on the sphere, each with the constant appended."""
-        return self._extended(on_sphere(stream, self.count, self.dim - 1))
-
-    def _extended(self, points: Array) -> Array:
-        constant = jnp.ones((points.shape[0], 1), points.dtype)
+    def points(self, stream: Stream, count: int) -> Array:
+        """Uniform on the sphere of one dimension less, with the constant appended."""
+        points = on_sphere(stream, count, self.dim - 1)
+        constant = jnp.ones((count, 1), points.dtype)
         return jnp.concatenate([points, constant], axis=-1) * jnp.sqrt(jnp.float32(0.5))
 
 
@@ -152,13 +145,9 @@ class Orthant(Contexts):
         """Arm and parameter may be orthogonal."""
         return 0.0
 
-    def parameter(self, stream: Stream) -> Array:
-        """From the same part of the sphere."""
-        return jnp.abs(on_sphere(stream, 1, self.dim)[0])
-
-    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
-        """Fresh points on the sphere, every coordinate made positive."""
-        return jnp.abs(on_sphere(stream, self.count, self.dim))
+    def points(self, stream: Stream, count: int) -> Array:
+        """Uniform on the sphere, every coordinate made positive."""
+        return jnp.abs(on_sphere(stream, count, self.dim))
 
 
 @CONTEXTS.entry("fixed")

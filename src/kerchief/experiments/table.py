@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["long_form", "parquet"]
 
 # What of a row as JSON stands in every line of a cell.
-_CELL = (
-    *("contexts", "policy", "mode", "numbers", "trust"),
-    *("continual", "shuffling", "randomizer", "epsilon", "delta"),
-)
+_PLAYER = ("policy", "mode", "numbers", "trust", "continual", "shuffling", "randomizer")
+_CELL = ("contexts", *_PLAYER, "epsilon", "delta")
 
 
 def parquet(plan: Plan, finished: Sequence[Result]) -> bytes:

@@ -15,7 +15,7 @@ from kerchief.simulation.run import AnyEnvironment
 
 __all__ = ["OURS"]
 
-OURS = LOW, AGGREGATOR, HIGH = ladder("glm", "joint", (0.2, 1.0, 4.0))
+OURS = LOW, MIDDLE, HIGH = ladder("glm", "joint", (0.2, 1.0, 4.0))
 FITS = ladder("glm-rare", "joint", (1.0, 4.0))
 EXPLORING, LINEAR = (
     player(name, trust="joint", epsilon=4.0) for name in ("glm-rare-explore", "linucb")
@@ -41,7 +41,7 @@ enter(
     quick=Size(horizon=800, replicates=8, settings=("S=2",), players=(HIGH,)),
     claims=(
         at(HIGH, "S=2").at_most(45),
-        at(AGGREGATOR, "S=2").at_most(120),
+        at(MIDDLE, "S=2").at_most(120),
         all_of(
             "at epsilon 0.2 it is far from uniform play in every world",
             [row.below_uniform(times=0.5) for row in rows([LOW], *names(FRESH))],
@@ -77,7 +77,7 @@ enter(
     quick=Size(horizon=800, replicates=8, players=(HIGH,)),
     claims=(
         at(HIGH, "fixed").at_most(75),
-        at(AGGREGATOR, "fixed").at_most(150),
+        at(MIDDLE, "fixed").at_most(150),
         all_of(
             "far from uniform play at every epsilon",
             [row.below_uniform(times=0.5) for row in rows(OURS, "fixed")],
@@ -175,7 +175,7 @@ enter(
     summary="probit rewards, d=3, K=20, S=2: Algorithm 1, its parent, and glm",
     source="Sarmasarkar 2026, Algorithms 1 and 7; no experiment with them is printed",
     settings=by_contexts("ball", "fixed", link="probit", dim=3, arms=20, radius=2.0),
-    players=(STRICT, LOOSE, PAPER, SHUFFLED, AGGREGATOR, player("b-glincb")),
+    players=(STRICT, LOOSE, PAPER, SHUFFLED, MIDDLE, player("b-glincb")),
     delta=1e-4,
     full=Size(horizon=20_000, replicates=100),
     quick=Size(horizon=2000, replicates=12, settings=("ball",), players=(PARENT, LOOSE)),
@@ -189,7 +189,7 @@ enter(
         at(LOOSE, "fixed").at_most(260),
         # Redrawn arms explore by themselves, so optimism needs no design there.
         at(SHUFFLED, "ball").below(at(STRICT, "ball")),
-        at(AGGREGATOR, "ball").below(at(SHUFFLED, "ball")),
+        at(MIDDLE, "ball").below(at(SHUFFLED, "ball")),
         all_below(
             "plain noisy descent loses more than two steps in a released metric",
             rows([LOOSE], "ball", "fixed"),

@@ -75,10 +75,8 @@ ANYTIME, AS_PRINTED = (
 # so large that nothing is spent beyond delta.
 REALLY = tuple(printed_epsilon(nominal, DELTA, 1.0) for nominal in (1.0, 10.0))
 PRINTED = ladder("online-linucb", "local", REALLY, mechanism="gaussian")
-PRIVATE = (
-    *(*ONLINE, GAUSSIAN, *MALER, ANYTIME, *COMBINER, *PAIRS, *BEST),
-    *(AS_PRINTED, *JOINT, *PRINTED),
-)
+LDP = (*ONLINE, GAUSSIAN, *MALER, ANYTIME, *COMBINER, *PAIRS, *BEST, AS_PRINTED)
+PRIVATE = (*LDP, *JOINT, *PRINTED)
 PARENTS = tuple(
     player(name, mode=mode) for name in ("online-linucb", "linucb") for mode in ("tuned", "theory")
 )

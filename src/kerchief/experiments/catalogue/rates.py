@@ -84,12 +84,10 @@ enter(
 )
 
 # Convex losses, with and without curvature.
-ONE, TWO, SMOOTH, STRONG, TWO_STRONG = (
+ONE, TWO = (player(name, trust="local", epsilon=4.0) for name in ("one-point", "two-point"))
+SMOOTH, STRONG, TWO_STRONG = (
     player(name, trust="local", epsilon=4.0)
-    for name in (
-        *("one-point", "two-point"),
-        *("one-point-smooth", "one-point-strong", "two-point-strong"),
-    )
+    for name in ("one-point-smooth", "one-point-strong", "two-point-strong")
 )
 
 enter(

@@ -18,7 +18,7 @@ lint: $(READY)  ## format, lint, types and import arrows
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)  ## microseconds a decision beside a plain NumPy LinUCB
+bench: $(READY)  ## microseconds per decision beside a plain NumPy LinUCB
 	$(BIN)/kerchief bench
 
 nightly: $(READY)  ## the long statistical tests, and every experiment of the catalogue at full size

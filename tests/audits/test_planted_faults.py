@@ -22,9 +22,8 @@ import kerchief.audits
 from kerchief.audits import Audit, look
 from kerchief.audits.canaries import Telltale, count_canaries
 from kerchief.audits.neighbours import Losers, Population, neighbours
-from kerchief.audits.phased import Clients, phased_views
 from kerchief.audits.specimens import SPECIMENS
-from kerchief.audits.views import round_views
+from kerchief.audits.views import Clients, phased_views, round_views
 from kerchief.core.contracts import Clock, Example, Outlook
 from kerchief.core.losses import GLMLoss
 from kerchief.core.problems import ContextFreeProblem

@@ -31,7 +31,7 @@ from kerchief.checks import (
     privatizer_cases,
 )
 from kerchief.checks.case import other_words, play
-from kerchief.checks.report import examine
+from kerchief.checks.errors import examine
 from kerchief.core.contracts import BoundedSum, Environment
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment

@@ -16,11 +16,9 @@ from tests.experiments.fakes import fake_play, fake_result
 
 from kerchief.cli import playing
 from kerchief.cli.printing import print_table
-from kerchief.experiments import outputs
-from kerchief.experiments.compare import compare
 from kerchief.experiments.players import Cell, player
 from kerchief.experiments.results import HEADINGS, Result
-from kerchief.experiments.runner import arranged
+from kerchief.experiments.runner import arranged, compare
 
 Call = Callable[..., Called]
 SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4, "--epsilon", 1)
@@ -300,7 +298,7 @@ def test_a_full_disk_is_one_line_and_its_own_code(
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(outputs, "_bytes", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     result = call(*SMALL, "--out", tmp_path / "out", "--json")
     assert result.exit_code == 3
     assert result.stdout == ""

@@ -16,11 +16,11 @@ from kerchief.cli import playing
 from kerchief.cli import reproduce as command
 from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
-from kerchief.experiments.claims import at, at_most
-from kerchief.experiments.compare import compare
+from kerchief.experiments.claims import at
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.players import player
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 Call = Callable[..., Called]
 
@@ -43,8 +43,8 @@ def _experiment(name: str, bound: float) -> Experiment:
         full=Size(horizon=40, replicates=2),
         quick=Size(horizon=20, replicates=2),
         claims=(
-            at_most(at(PRIVATE, worlds[0]), bound, quick=True),
-            at_most(at(PRIVATE, worlds[1]), 99),
+            at(PRIVATE, worlds[0]).at_most(bound, quick=True),
+            at(PRIVATE, worlds[1]).at_most(99),
         ),
         printed={at(PRIVATE, worlds[0]): 1234.5},
     )

@@ -32,7 +32,7 @@ def truth(world: Any, replicates: int = 400) -> BestArms:
 
 
 def means(world: Any, one: BestArms, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Expected losses, a row a round and a column an arm."""
+    """Expected losses, one row per round and one column per arm."""
     arms = jnp.arange(world.count)
     over_arms = jax.vmap(world.means, in_axes=(None, 0, None))
     return np.asarray(jax.vmap(lambda r: over_arms(one, arms, r))(jnp.asarray(rounds)))

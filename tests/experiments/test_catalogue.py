@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kerchief.experiments.catalogue import EXPERIMENTS
-from kerchief.experiments.compare import compare
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 
 def _run(plan: Plan, folder: Path) -> Outputs:

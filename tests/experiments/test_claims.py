@@ -14,16 +14,11 @@ from kerchief.experiments.claims import (
     Results,
     all_of,
     at,
-    at_least,
-    at_most,
-    below,
     falling,
     judge,
-    names_best,
     no_steeper,
     paid,
     slope,
-    within,
 )
 from kerchief.experiments.players import Cell, Key, player
 from kerchief.experiments.results import Result
@@ -47,21 +42,21 @@ ROWS: Results = {
 @pytest.mark.parametrize(
     ("passes", "fails"),
     [
-        (at_most(LOW, 52.0), at_most(LOW, 51.9)),
-        (at_most(LOW, 50.0, errors=0), at_most(LOW, 49.9, errors=0)),
-        (at_least(LOW, 48.0), at_least(LOW, 48.1)),
-        (within(LOW, 55.0, share=0.13), within(LOW, 55.0, share=0.12)),
-        (within(LOW, 45.0, share=0.16), within(LOW, 45.0, share=0.15)),
-        (below(LOW, UNIFORM), below(UNIFORM, LOW)),
-        (below(LOW, UNIFORM, errors=35), below(LOW, UNIFORM, errors=36)),
-        (below(LOW, UNIFORM, times=0.6), below(LOW, UNIFORM, times=0.53)),
-        (below(UNIFORM, LOW, times=2.2), below(UNIFORM, LOW, times=2.1)),
+        (LOW.at_most(52.0), LOW.at_most(51.9)),
+        (LOW.at_most(50.0, errors=0), LOW.at_most(49.9, errors=0)),
+        (LOW.at_least(48.0), LOW.at_least(48.1)),
+        (LOW.within(55.0, share=0.13), LOW.within(55.0, share=0.12)),
+        (LOW.within(45.0, share=0.16), LOW.within(45.0, share=0.15)),
+        (LOW.below(UNIFORM), UNIFORM.below(LOW)),
+        (LOW.below(UNIFORM, errors=35), LOW.below(UNIFORM, errors=36)),
+        (LOW.below(UNIFORM, times=0.6), LOW.below(UNIFORM, times=0.53)),
+        (UNIFORM.below(LOW, times=2.2), UNIFORM.below(LOW, times=2.1)),
         (falling([UNIFORM, LOW, HIGH]), falling([UNIFORM, HIGH, LOW])),
         (falling([UNIFORM, LOW], errors=35), falling([UNIFORM, LOW], errors=36)),
         (paid([LOW, HIGH]), paid([LOW, UNIFORM])),
         (
-            all_of("both", [at_most(LOW, 60), at_most(HIGH, 60)]),
-            all_of("both", [at_most(LOW, 60), at_most(HIGH, 10)]),
+            all_of("both", [LOW.at_most(60), HIGH.at_most(60)]),
+            all_of("both", [LOW.at_most(60), HIGH.at_most(10)]),
         ),
     ],
 )
@@ -71,18 +66,18 @@ def test_claims_pass_and_fail(passes: Claim, fails: Claim) -> None:
 
 
 def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
-    spots = [at(player("linucb"), f"T={horizon}") for horizon in (100, 1000, 10_000)]
+    keys = [at(player("linucb"), f"T={horizon}") for horizon in (100, 1000, 10_000)]
 
     def grown(exponent: float, share: float) -> Results:
-        rows = {}
-        for spot in spots:
-            horizon = int(spot.world[2:])
-            one = row(spot, 3 * horizon**exponent, share * 3 * horizon**exponent)
+        rows: dict[Key, Result] = {}
+        for key in keys:
+            horizon = int(key.world[2:])
+            one = row(key, 3 * horizon**exponent, share * 3 * horizon**exponent)
             cell = dataclasses.replace(one.cell, horizon=horizon)
-            rows[spot] = dataclasses.replace(one, cell=cell)
+            rows[key] = dataclasses.replace(one, cell=cell)
         return rows
 
-    claim = slope(spots, 0.5)
+    claim = slope(keys, 0.5)
     for exponent, share, outcome in (
         (0.5, 0.0, "holds"),
         (0.569, 0.0, "holds"),
@@ -94,7 +89,7 @@ def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
         (0.5, 0.12, "fails"),
     ):
         assert judge(claim, grown(exponent, share), large_enough=True).outcome == outcome
-    bound = no_steeper(spots, 0.5)
+    bound = no_steeper(keys, 0.5)
     for exponent, share, outcome in (
         (0.2, 0.0, "holds"),
         (0.569, 0.0, "holds"),
@@ -107,7 +102,7 @@ def test_a_slope_is_that_of_the_regrets_and_pays_for_their_errors() -> None:
 def test_a_share_of_right_answers_pays_for_its_error() -> None:
     for right, outcome in ((1.0, "holds"), (0.95, "fails"), (None, "fails")):
         named = dataclasses.replace(row(LOW, 1.0, replicates=400), right=right)
-        claim = names_best(LOW, 0.95)
+        claim = LOW.names_best(0.95)
         assert judge(claim, {LOW: named}, large_enough=True).outcome == outcome
 
 
@@ -125,27 +120,27 @@ def test_a_broken_bill_is_named(change: dict[str, Any]) -> None:
 
 def test_a_single_replicate_shows_nothing() -> None:
     alone = {**ROWS, LOW: row(LOW, 1.0, se=None)}
-    assert judge(at_most(LOW, 1e9), alone, large_enough=True).outcome == "fails"
+    assert judge(LOW.at_most(1e9), alone, large_enough=True).outcome == "fails"
 
 
 def test_a_claim_is_not_judged_below_its_size() -> None:
-    verdict = judge(at_most(LOW, 60), ROWS, large_enough=False)
+    verdict = judge(LOW.at_most(60), ROWS, large_enough=False)
     assert (verdict.outcome, verdict.seen) == ("not judged", "not judged at this size")
 
 
 def test_a_claim_is_not_judged_without_its_rows() -> None:
-    verdict = judge(below(LOW, UNIFORM), {LOW: ROWS[LOW]}, large_enough=True)
+    verdict = judge(LOW.below(UNIFORM), {LOW: ROWS[LOW]}, large_enough=True)
     assert verdict.outcome == "not judged"
     assert "not all of its rows" in verdict.seen
 
 
 def test_sentences_and_what_was_seen() -> None:
-    verdict = judge(below(LOW, UNIFORM, times=0.6), ROWS, large_enough=True)
+    verdict = judge(LOW.below(UNIFORM, times=0.6), ROWS, large_enough=True)
     assert verdict.claim == "linucb joint ε=0.2 on ball: below 0.6 times uniform on ball"
     assert verdict.seen == "50.0 ± 1.0 against 100 ± 1.0"
     steps = judge(falling([LOW, HIGH]), ROWS, large_enough=True)
     assert steps.claim == "regret on ball falls: linucb joint ε=0.2 > linucb joint ε=5"
-    broken = all_of("both", [at_most(LOW, 60), at_most(HIGH, 10)])
+    broken = all_of("both", [LOW.at_most(60), HIGH.at_most(10)])
     seen = judge(broken, ROWS, large_enough=True).seen
     assert seen == "linucb joint ε=5 on ball: at most 10.0, but 20.0 ± 1.0"
     assert set(broken.needs) == {LOW, HIGH}

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from kerchief.core.errors import InvalidValue
-from kerchief.experiments.compare import compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import picture
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 SMALL = Comparison(contexts=("ball",), dim=2, arms=3, horizon=60, replicates=4, epsilons=(1.0,))
 
@@ -53,17 +53,18 @@ def test_progress_grows_to_the_whole_cell() -> None:
 
 
 def test_rows_say_what_was_spent(finished: list[Result]) -> None:
-    by_name = {(row.policy, row.trust): row for row in finished}
+    by_name = {(row.cell.player.policy, str(row.cell.player.trust)): row for row in finished}
     uniform = by_name["uniform", "none"]
-    assert (uniform.private, uniform.spent_epsilon, uniform.spent_delta) == (True, 0.0, 0.0)
+    assert uniform.spent == (0.0, 0.0)
     assert uniform.regret.uniform_share == 1.0
     parent = by_name["linucb", "none"]
-    assert (parent.private, parent.spent_epsilon, parent.epsilon) == (False, None, None)
+    assert (parent.spent, parent.epsilon) == (None, None)
     for trust in ("local", "central"):
         row = by_name["linucb", trust]
         # What is pure costs a little less at a delta above 0.
-        assert row.spent_epsilon == pytest.approx(1.0, rel=2e-5)
-        assert (row.epsilon, row.delta, row.spent_delta) == (1.0, 1e-5, 1e-5)
+        assert row.spent == (row.guarantee.epsilon, 1e-5)
+        assert row.guarantee.epsilon == pytest.approx(1.0, rel=2e-5)
+        assert row.cell.asked == (1.0, 1e-5)
     assert by_name["linucb", "local"].releases == {"moments": 60.0}
     assert by_name["linucb", "central"].releases == {"moments": 1.0}
 
@@ -117,16 +118,19 @@ def test_the_folder_is_proved_writable(tmp_path: Path) -> None:
     assert list(Folder.at(tmp_path / "a" / "b").path.iterdir()) == []
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = Folder.at(tmp_path)
     (tmp_path / "note").write_text("old")
 
-    def fail(path: Path) -> None:
+    def fail(path: Path, content: bytes) -> None:
         path.write_text("half")
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(KeyboardInterrupt):
-        folder.write("note", fail)
+        folder.write("note", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["note"]
     assert (tmp_path / "note").read_text() == "old"
 
@@ -151,7 +155,7 @@ def test_every_kind_of_bandit_is_played(policy: str, horizon: int, query: str) -
         assert np.isfinite(one.curves).all()
         assert (one.curves[-1] > 0).all()
     last = played[-1]
-    assert last.cell.policy == policy
+    assert last.cell.player.policy == policy
     assert 0 < last.guarantee.epsilon <= 1.0
     assert set(last.releases) == {query}
     assert (last.releases[query] == horizon) == (query == "loss")

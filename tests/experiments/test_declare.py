@@ -17,7 +17,7 @@ from kerchief.core.problems import PopulationProblem
 from kerchief.environments import Population
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.players import player
-from kerchief.experiments.runner import arranged, width
+from kerchief.experiments.runner import arranged, widest
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.privunit import PrivUnitG
@@ -30,9 +30,9 @@ def test_yardsticks_and_parents_always_play_along() -> None:
     comparison = Comparison(contexts=("ball", "fixed"), policies=("linucb",), epsilons=(0.5, 2.0))
     for contexts in comparison.contexts:
         cells = [cell for cell in comparison.cells() if cell.world == contexts]
-        plain = [cell.policy for cell in cells if cell.asked is None]
+        plain = [cell.player.policy for cell in cells if cell.asked is None]
         assert plain == ["uniform", "greedy", "linucb"]
-        assert {cell.trust for cell in cells if cell.asked} == {
+        assert {cell.player.trust for cell in cells if cell.asked} == {
             "local",
             "shuffle",
             "joint",
@@ -48,13 +48,13 @@ def test_no_cell_plays_twice() -> None:
         trusts=("none", "none"),
         epsilons=(1.0, 1.0),
     )
-    assert [cell.policy for cell in comparison.cells()] == ["uniform", "greedy", "linucb"]
+    assert [cell.player.policy for cell in comparison.cells()] == ["uniform", "greedy", "linucb"]
 
 
 def test_continual_noise_is_for_joint_trust() -> None:
     plain, chosen = Comparison().cells(), Comparison(continual="doubling").cells()
     for one, other in zip(plain, chosen, strict=True):
-        assert (one == other) == (one.trust != "joint")
+        assert (one == other) == (one.player.trust != "joint")
         assert other.label() == one.label().replace("joint", "joint, doubling")
     with pytest.raises(KerchiefError, match="no continual noise is called 'x'"):
         player("linucb", trust="joint", epsilon=1.0, mechanism="x")
@@ -192,7 +192,7 @@ def test_every_kind_of_bandit_plays_in_a_world_of_its_own(policy: str, world: st
     assert comparison.world == world
     assert {cell.world for cell in comparison.cells()} == {world}
     private = [trust for trust in POLICIES[policy].trusts if trust != "none"]
-    assert [(cell.policy, cell.trust) for cell in comparison.cells()] == [
+    assert [(cell.player.policy, cell.player.trust) for cell in comparison.cells()] == [
         *((name, "none") for name in ("uniform", "greedy", policy)),
         *((policy, trust) for trust in private),
     ]
@@ -213,7 +213,7 @@ def test_greedy_play_is_private_where_its_world_allows_it(
     """Phases have no prefix totals, and single reports no totals at all."""
     options = {"contexts": ("ball",)} if world == "linear" else {}
     cells = Comparison(env=world, policies=("greedy",), epsilons=(1.0,), **options).cells()  # type: ignore[arg-type]
-    assert tuple(cell.trust for cell in cells if cell.asked) == trusts
+    assert tuple(cell.player.trust for cell in cells if cell.asked) == trusts
 
 
 def test_options_and_numbers_reach_the_world_and_the_policy() -> None:
@@ -279,5 +279,5 @@ def test_long_histories_play_in_smaller_chunks() -> None:
         horizon=1_000_000,
         replicates=1000,
     )
-    assert width(long) == 2**28 // (1_000_000 * 6)
-    assert width(dataclasses.replace(long, policies=("glm",))) == 1000
+    assert widest(long) == 2**28 // (1_000_000 * 6)
+    assert widest(dataclasses.replace(long, policies=("glm",))) == 1000

@@ -11,14 +11,13 @@ import pytest
 
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
-from kerchief.experiments.claims import at, at_most, below
-from kerchief.experiments.compare import compare
+from kerchief.experiments.claims import at
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.figures import draw
-from kerchief.experiments.paper_table import beside
 from kerchief.experiments.players import player
-from kerchief.experiments.report import render
+from kerchief.experiments.report import render, side_by_side
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 PRIVATE = player("linucb", trust="joint", epsilon=4.0)
 BOLD = player("linucb", trust="joint", epsilon=4.0, exploration=2.0)
@@ -43,8 +42,8 @@ TABLE = Experiment(
     full=Size(horizon=60, replicates=4),
     quick=Size(horizon=30, replicates=2, settings=("S=2", "S=3")),
     claims=(
-        at_most(at(PRIVATE, "S=2"), 1e6),
-        below(at(PRIVATE, "S=2"), at(UNIFORM, "S=3"), times=1e6, quick=True),
+        at(PRIVATE, "S=2").at_most(1e6),
+        at(PRIVATE, "S=2").below(at(UNIFORM, "S=3"), times=1e6, quick=True),
     ),
     printed={at(PRIVATE, "S=2"): 674.17, at(PARENT, "S=2.5"): 1943.23},
     panels=("rounds",),
@@ -74,7 +73,7 @@ def test_yardsticks_and_both_parents_play_along() -> None:
 @pytest.mark.nightly
 def test_a_world_may_have_rounds_of_its_own() -> None:
     world = Setting(name="long", make=TABLE.settings[0].make, number=1.0, horizon=50)
-    claims = (at_most(at(PRIVATE, "long"), 1e6, quick=True),)
+    claims = (at(PRIVATE, "long").at_most(1e6, quick=True),)
     table = dataclasses.replace(
         TABLE,
         settings=(*TABLE.settings, world),
@@ -109,7 +108,7 @@ def test_numbers_are_replaced(finished: list[Result]) -> None:
 
 
 def test_the_table_has_a_column_a_world(finished: list[Result]) -> None:
-    table = beside(TABLE.plan(), finished)
+    table = side_by_side(TABLE.plan(), finished)
     assert table.headings == (
         "", "spent ε, δ", "S=2 (printed)", "S=2.5 (printed)", "S=3", "S=3.5"
     )  # fmt: skip
@@ -126,7 +125,7 @@ def test_the_table_has_a_column_a_world(finished: list[Result]) -> None:
 def test_a_stopped_run_has_a_partial_table(finished: list[Result]) -> None:
     plan = TABLE.plan()
     rows = finished[:7]
-    assert beside(plan, rows).lines[1][3] == "-"
+    assert side_by_side(plan, rows).lines[1][3] == "-"
     outcomes = [verdict.outcome for verdict in plan.verdicts(rows)]
     assert outcomes == ["holds", "not judged", "not judged"]
 
@@ -170,8 +169,8 @@ def test_a_large_delta_is_warned_of() -> None:
     [
         ({"claims": ()}, "claims nothing"),
         ({"panels": (), "axis": None}, "draws nothing"),
-        ({"claims": (at_most(at(PRIVATE, "S=9"), 1),)}, "linucb joint ε=4 on S=9 is not played"),
-        ({"claims": (at_most(at(PRIVATE, "S=2.5"), 1, quick=True),)}, "is not played"),
+        ({"claims": (at(PRIVATE, "S=9").at_most(1),)}, "linucb joint ε=4 on S=9 is not played"),
+        ({"claims": (at(PRIVATE, "S=2.5").at_most(1, quick=True),)}, "is not played"),
         ({"printed": {at(player("greedy", trust="local"), "S=2"): 1.0}}, "is not played"),
         ({"settings": (Setting(name="S=2", make=make_environment),)}, "is not played"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,18 @@ from kerchief.core.errors import InvalidValue, WriteFailed
 from kerchief.experiments.folder import Folder
 
 
-def _fill(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
-
-
-def _full(path: Path) -> None:
-    path.write_bytes(b"half")
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder.at(tmp_path)
-    folder.write("results.json", partial(_fill, b"old"))
-    with pytest.raises(WriteFailed, match=r"\(No space left on device\); what was written before"):
-        folder.write("results.json", _full)
+    folder.write("results.json", b"old")
+
+    def full(path: Path, content: bytes) -> None:
+        path.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(WriteFailed, match=r"\(No space left on device\); what was written bef"):
+            folder.write("results.json", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
     assert (tmp_path / "results.json").read_bytes() == b"old"
 
@@ -37,7 +34,7 @@ def test_links_are_not_written_through(tmp_path: Path) -> None:
     folder = Folder.at(tmp_path / "out")
     (folder.path / "results.json").symlink_to(secret)
     with pytest.raises(InvalidValue, match=r"is a link.*remove it, or choose another folder"):
-        folder.write("results.json", partial(_fill, b"new"))
+        folder.write("results.json", b"new")
     assert secret.read_bytes() == b"mine"
     assert (folder.path / "results.json").is_symlink()
 
@@ -50,7 +47,7 @@ def test_a_draft_is_always_a_new_file(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
     (folder.path / ".guessed-results.json").symlink_to(secret)
     with pytest.raises(WriteFailed, match="File exists"):
-        folder.write("results.json", partial(_fill, b"new"))
+        folder.write("results.json", b"new")
     assert secret.read_bytes() == b"mine"
 
 
@@ -58,7 +55,7 @@ def test_a_folder_inside_is_fresh_and_goes_again(tmp_path: Path) -> None:
     folder = Folder.at(tmp_path)
     inside = folder.inside("unfinished-")
     assert inside.path.parent == tmp_path
-    inside.write("results.json", partial(_fill, b"new"))
+    inside.write("results.json", b"new")
     assert folder.take(inside, "results.json") == tmp_path / "results.json"
     inside.discard()
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
@@ -67,5 +64,5 @@ def test_a_folder_inside_is_fresh_and_goes_again(tmp_path: Path) -> None:
 def test_files_have_the_usual_rights(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_bytes(b"")
-    path = Folder.at(tmp_path).write("results.json", partial(_fill, b"new"))
+    path = Folder.at(tmp_path).write("results.json", b"new")
     assert path.stat().st_mode == plain.stat().st_mode

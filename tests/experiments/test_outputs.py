@@ -12,12 +12,12 @@ import pytest
 from tests.experiments.fakes import fake
 
 from kerchief.core.errors import InvalidValue
-from kerchief.experiments.compare import compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import draw
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.report import headlines, promises, render
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 SMALL = Comparison(
     contexts=("ball", "fixed"), dim=2, arms=3, horizon=60, replicates=4, epsilons=(0.5, 2.0)
@@ -45,8 +45,8 @@ def test_the_table_holds_every_number(outputs: Outputs, finished: list[Result]) 
         epsilon = one.cell.asked[0] if one.cell.asked else None
         rows = table.filter(
             pl.col("contexts") == one.cell.world,
-            pl.col("policy") == one.cell.policy,
-            pl.col("trust") == one.cell.trust,
+            pl.col("policy") == one.cell.player.policy,
+            pl.col("trust") == str(one.cell.player.trust),
             pl.col("epsilon").eq_missing(epsilon),
             pl.col("replicate") == 2,
         )

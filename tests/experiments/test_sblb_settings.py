@@ -7,8 +7,7 @@ import math
 import pytest
 
 from kerchief.environments import make_environment
-from kerchief.experiments.catalogue.sblb_batches import Paced, paced
-from kerchief.experiments.catalogue.sblb_settings import LENGTH, LOCAL, REGRET, WIRES
+from kerchief.experiments.catalogue.sblb import LENGTH, LOCAL, REGRET, WIRES, Paced, paced
 from kerchief.experiments.players import player
 from kerchief.policies.linear.sblb import Mended
 from kerchief.privacy import Guarantee, Trust

@@ -758,7 +758,7 @@ SAMPLES_LEDGERS = SAMPLES["written"]
 BY_HAND = {
     "core.codec:decode": "core.codec:decode",
     "core.codec:encode": "core.codec:encode",
-    "experiments.compare:compare": "command:compare",
+    "experiments.runner:compare": "command:compare",
     "experiments.experiment:Experiment": "command:reproduce",
     "experiments.experiment:Reproduction": "command:reproduce",
     "experiments.folder:Folder.at": "experiments.folder:Folder.at",

@@ -13,8 +13,8 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.checks import PRIVATIZER_LAWS, PrivatizerCase
-from kerchief.checks.errors import Broken, Law
+from kerchief.checks import PRIVATIZER_LAWS, CheckFailed, PrivatizerCase
+from kerchief.checks.errors import Law
 from kerchief.checks.privatizer import noise_has_the_stated_deviation, noise_is_what_was_charged
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
 from kerchief.core.codec import decode, encode
@@ -315,8 +315,9 @@ def test_noise_a_third_too_small_is_caught(law: Law[PrivatizerCase]) -> None:
     def faint(query: BoundedSum, multiplier: float, horizon: int) -> Privatizer:
         return epochs(query, multiplier, horizon).with_noise(Faint)
 
-    with pytest.raises(Broken):
+    with pytest.raises(CheckFailed) as caught:
         law(protocol(faint))
+    assert "no error" not in str(caught.value)
 
 
 class TestPlaying:

@@ -30,15 +30,9 @@ def guess_lower(
 ) -> float:
     """ε must be at least this, if so many runs were assigned to their population.
 
-    Each run is of one of two populations, by a fair coin, and a test guesses which, or says
-    nothing. Under (ε, δ) a right guess is at most e^ε times as likely as a wrong one, and δ more.
-
-    Args:
-        right: guesses that were right.
-        wrong: guesses that were wrong.
-        trials: runs, with those about which nothing was said.
-        delta: δ of the claim.
-        failure: the chance that the bound is wrong.
+    Each of the trials is of one of two populations, by a fair coin, and a test guesses which, or
+    says nothing. Under (ε, δ) a right guess is at most e^ε times as likely as a wrong one, and δ
+    more. The bound is wrong with a chance of `failure` at most.
 
     >>> round(guess_lower(right=900, wrong=100, trials=2000, delta=0.0), 2)
     2.02
@@ -61,14 +55,8 @@ def one_run_lower(
 
     Each canary is in the data or not by a fair coin of its own. Steinke, Nasr and Jagielski 2023,
     Theorem 5.2: under (ε, δ) the number of right guesses is about as large as that of coins which
-    are right with chance e^ε / (1 + e^ε), up to a term in δ times the number of canaries.
-
-    Args:
-        guesses: how many canaries were guessed at all.
-        right: how many of those guesses were right.
-        canaries: how many there were.
-        delta: δ of the claim.
-        failure: the chance that the bound is wrong.
+    are right with chance e^ε / (1 + e^ε), up to a term in δ times the number of canaries. The bound
+    is wrong with a chance of `failure` at most.
 
     >>> round(one_run_lower(guesses=100, right=90, canaries=1000, delta=0.0), 2)
     1.63

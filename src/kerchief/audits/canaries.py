@@ -83,15 +83,7 @@ def one_run(
 def count_canaries(
     *, name: str, fits: Fits, claim: Guarantee, seed: int = 0, failure: float = 0.05
 ) -> Audit:
-    """Run the canaries through one fit, and guess.
-
-    Args:
-        name: how to call it.
-        fits: the privatizer, for a loss of as many dimensions as canaries, with `Telltale`.
-        claim: what is claimed of it.
-        seed: of everything random.
-        failure: the chance that the bound is wrong.
-    """
+    """Run the canaries through one fit of as many dimensions, with `Telltale`, and guess."""
     query: Any = fits.query
     count = whole("canaries", query.dim, low=20, high=10**4)
     between("failure", failure, 0.0, 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Self
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,24 +15,48 @@ from kerchief.core.problems import AnyProblem, ContextFreeProblem, Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
-__all__ = ["Losers", "Population", "neighbours"]
+__all__ = ["Floats", "Losers", "Population", "contribution", "neighbours"]
 
 Floats = NDArray[np.float64]
 
 
+def contribution(query: Any, record: Tree, point: Array | Floats) -> Array:
+    """What a record adds to a sum: its statistic, or its gradient at a point."""
+    encoded: Array = query.encode(record)
+    if not isinstance(query, BoundedLoss):
+        return encoded
+    gradients: Array = query.gradients(encoded[None, :], jnp.asarray(point))
+    return gradients[0]
+
+
 @struct
-class Population:
-    """A world in which nothing is left to chance: every user has one arm and a known reward.
+class _Certain:
+    """A world in which nothing is left to chance, settled for one horizon: nothing is lost."""
+
+    facts: Any = static()
+
+    def problem(self, horizon: int) -> Any:
+        assert horizon == self.facts.horizon
+        return self.facts
+
+    def init(self, stream: Stream) -> Tree:
+        return ()
+
+    def regret(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
+        return jnp.zeros((), jnp.float32)
+
+
+@struct
+class Population(_Certain):
+    """A world in which every user has one arm and a known reward.
 
     Attributes:
-        facts: the public facts.
         features: of the first user's arm: the user that populations differ in.
         gain: the first user's reward.
         others: features of everyone else's arm.
         usual: everyone else's reward.
     """
 
-    facts: Problem = static()
     features: Array
     gain: Array
     others: Array
@@ -50,15 +74,6 @@ class Population:
             usual=jnp.float32((facts.low + facts.high) / 2),
         )
 
-    def problem(self, horizon: int) -> Problem:
-        """The public facts, which were settled for one horizon."""
-        assert horizon == self.facts.horizon
-        return self.facts
-
-    def init(self, stream: Stream) -> Tree:
-        """There is no hidden truth."""
-        return ()
-
     def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
         """One arm, beside places that are not allowed."""
         return self._arms(jnp.where(clock.round == 0, self.features, self.others))
@@ -67,19 +82,13 @@ class Population:
         """The first user's own, or the ordinary one."""
         return jnp.where(clock.round == 0, self.gain, self.usual)
 
-    def regret(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
-        """There is one arm, so nothing is lost."""
-        return jnp.zeros((), jnp.float32)
-
     def told(self, policy: Policy, model: Tree) -> Floats:
         """What the first user's record moves, query by query, in units of each sensitivity."""
-        arms = self._arms(self.features)
-        records = policy.record(model, arms, jnp.int32(0), self.gain)
+        records = policy.record(model, self._arms(self.features), jnp.int32(0), self.gain)
         parts = []
         for name, query in policy.queries.items():
-            row = query.encode(records[name])
-            if isinstance(query, BoundedLoss):
-                row = query.gradients(row[None, :], jnp.zeros(query.dim))[0]
+            point = np.zeros(query.dim if isinstance(query, BoundedLoss) else 0)
+            row = contribution(query, records[name], point)
             parts.append(np.asarray(row, np.float64) / query.sensitivity)
         return np.concatenate(parts)
 
@@ -89,18 +98,16 @@ class Population:
 
 
 @struct
-class Losers:
-    """A world without contexts and without chance: every user but the first loses the midpoint.
+class Losers(_Certain):
+    """A world without contexts in which every user but the first loses the midpoint.
 
     The first user's losses are at one end or at the other, question by question in turn.
 
     Attributes:
-        facts: the public facts.
         sign: 1 where the first question of the first user is lost most, else -1.
         half_width: how far from the midpoint the first user's losses are.
     """
 
-    facts: ContextFreeProblem = static()
     sign: Array
     half_width: Array
 
@@ -108,15 +115,6 @@ class Losers:
     def of(cls, facts: ContextFreeProblem, sign: float) -> Self:
         """The world whose first user has losses at these ends."""
         return cls(facts=facts, sign=jnp.float32(sign), half_width=jnp.float32(facts.width / 2))
-
-    def problem(self, horizon: int) -> ContextFreeProblem:
-        """The public facts, which were settled for one horizon."""
-        assert horizon == self.facts.horizon
-        return self.facts
-
-    def init(self, stream: Stream) -> Tree:
-        """There is no hidden truth."""
-        return ()
 
     def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
         """Users bring none."""
@@ -127,11 +125,8 @@ class Losers:
         questions = 1 if self.facts.arms else action.shape[0]
         midpoint = (self.facts.low + self.facts.high) / 2
         ends = self.sign * self.half_width * (-1.0) ** jnp.arange(questions)
-        return midpoint + jnp.where(clock.round == 0, ends, 0.0)
-
-    def regret(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
-        """Nothing is lost."""
-        return jnp.zeros((), jnp.float32)
+        losses: Array = midpoint + jnp.where(clock.round == 0, ends, 0.0)
+        return losses
 
 
 def neighbours(
@@ -139,10 +134,7 @@ def neighbours(
 ) -> tuple[Population, Population] | tuple[Losers, Losers]:
     """The two populations, among corners of the domain, whose first users can move most.
 
-    Args:
-        policy: the bandit.
-        facts: the public facts that it was built from.
-        model: what is posted when the first user arrives.
+    The model is what is posted when the first user arrives.
     """
     if isinstance(facts, ContextFreeProblem):
         return Losers.of(facts, 1.0), Losers.of(facts, -1.0)
@@ -153,7 +145,7 @@ def neighbours(
     ]
     told = [corner.told(policy, model) for corner in corners]
     pairs = itertools.combinations(range(len(corners)), 2)
-    one, other = max(pairs, key=lambda pair: _apart(told[pair[0]], told[pair[1]]))
+    one, other = max(pairs, key=lambda pair: float(((told[pair[0]] - told[pair[1]]) ** 2).sum()))
     return corners[one], corners[other]
 
 
@@ -162,7 +154,3 @@ def _directions(dim: int) -> list[Floats]:
     first, second = np.eye(dim)[0], np.eye(dim)[-1]
     turns = np.radians([0, 90, 120, 135, 150, 180]) if dim > 1 else np.radians([0, 180])
     return [np.cos(turn) * first + np.sin(turn) * second * (dim > 1) for turn in turns]
-
-
-def _apart(one: Floats, other: Floats) -> float:
-    return float(((one - other) ** 2).sum())

@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from kerchief.audits.views import TOGETHER
+from kerchief.audits.neighbours import Floats
+from kerchief.audits.views import in_parts
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.registry import Registry
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial
@@ -41,7 +41,6 @@ from kerchief.privacy.randomized_bits import bits_keep
 
 __all__ = ["SPECIMENS", "Specimen"]
 
-Floats = NDArray[np.float64]
 Make: TypeAlias = Callable[[float, float], Any]
 Draw: TypeAlias = Callable[[Any, int, int, int], Floats]
 
@@ -59,14 +58,10 @@ _AT_ONCE = 500
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Specimen:
-    """How one mechanism is audited.
+    """How one mechanism is audited: where it protects, how it is built for an ε and a δ, and drawn.
 
-    Attributes:
-        trust: where it protects, for the claim.
-        make: builds it for an ε and a δ.
-        draw: its outputs on one of the two inputs: the mechanism, the sign of the input, how many
-            outputs, and a seed. By output, place and number.
-        runs: how many outputs are drawn on each input, if nothing is said.
+    `draw` takes the mechanism, the sign of the input, how many outputs, and a seed, and gives them
+    by output, place and number.
     """
 
     trust: Trust
@@ -82,12 +77,12 @@ class Specimen:
 
 def _sum(noise: Any, sign: int, runs: int, seed: int, *, users: int = 1, size: int = 1) -> Floats:
     """A noisy sum of some users' vectors, simulated: all are zero but for the first user's."""
-    drawn = _in_parts(partial(_sums, noise, _rows(noise, sign, users, size)), runs, seed)
-    return drawn[:, None, :]
+    rows = _rows(noise, sign, users, size)
+    return in_parts(runs, partial(_sums, noise, rows, jnp.uint32(seed)))[:, None, :]
 
 
 @jax.jit
-def _sums(noise: Any, rows: Array, numbers: Array, seed: Array) -> Array:
+def _sums(noise: Any, rows: Array, seed: Array, numbers: Array) -> Array:
     def one(number: Array) -> Array:
         root = Stream.of(seed=seed, replicate=number)
 
@@ -104,13 +99,12 @@ def _sums(noise: Any, rows: Array, numbers: Array, seed: Array) -> Array:
 
 def _stream(noise: Any, sign: int, runs: int, seed: int) -> Floats:
     """Every noisy prefix of a stream, simulated: all vectors are zero but for the first."""
-    drawn: Floats = _in_parts(partial(_prefixes, noise), runs, seed)
-    drawn += sign * noise.sensitivity / 2
-    return drawn
+    drawn = in_parts(runs, partial(_prefixes, noise, jnp.uint32(seed)))
+    return drawn + float(sign * noise.sensitivity / 2)
 
 
 @jax.jit
-def _prefixes(noise: Any, numbers: Array, seed: Array) -> Array:
+def _prefixes(noise: Any, seed: Array, numbers: Array) -> Array:
     def one(number: Array) -> Array:
         root = Stream.of(seed=seed, replicate=number)
 
@@ -122,15 +116,6 @@ def _prefixes(noise: Any, numbers: Array, seed: Array) -> Array:
         return jax.lax.scan(step, noise.open(1), rounds)[1]
 
     return jax.vmap(one)(numbers)
-
-
-def _in_parts(draw: Callable[[Array, Array], Array], runs: int, seed: int) -> Floats:
-    """Simulated outputs, by their numbers, some after others."""
-    parts = [
-        np.asarray(draw(jnp.arange(first, min(first + TOGETHER, runs)), jnp.uint32(seed)))
-        for first in range(0, runs, TOGETHER)
-    ]
-    return np.concatenate(parts).astype(np.float64)
 
 
 def _rows(noise: Any, sign: int, users: int, size: int) -> Floats:
@@ -145,41 +130,31 @@ def _exact(noise: Any, sign: int, runs: int, seed: int, *, users: int = 1, size:
     source = np.random.default_rng(seed).bytes
     rows = _rows(noise, sign, users, size)
 
-    def send(user: int) -> Floats:
-        sent: Floats = (
-            noise.share(rows[user], place=user, users=users, randomness=source)
-            if isinstance(noise, ExactBinomial)
-            else noise.prepare(rows[user], source)
-        )
-        return sent
+    def send(user: int) -> Any:
+        if isinstance(noise, ExactBinomial):
+            return noise.share(rows[user], place=user, users=users, randomness=source)
+        return noise.prepare(rows[user], source)
 
     drawn = [noise.add(sum(map(send, range(users))), source) for _ in range(runs)]
     return np.stack(drawn)[:, None, :]
 
 
-def _exact_many(noise: Any, sign: int, runs: int, seed: int) -> Floats:
-    """As `_sum`, for a mechanism that treats every coordinate alike and apart."""
+def _exact_many(noise: Any, sign: int, runs: int, seed: int, *, stream: bool = False) -> Floats:
+    """As `_sum` or `_stream`, for a mechanism that treats every coordinate alike and apart."""
     source = np.random.default_rng(seed).bytes
-    vector = noise.prepare(np.full(_AT_ONCE, sign * noise.sensitivity / 2), source)
-    calls = -(-runs // _AT_ONCE)
-    drawn = np.concatenate([noise.add(vector, source) for _ in range(calls)])
-    return drawn[:runs, None, None]
+    vector: Floats = noise.prepare(np.full(_AT_ONCE, sign * noise.sensitivity / 2))
 
-
-def _exact_stream(noise: Any, sign: int, runs: int, seed: int) -> Floats:
-    """As `_stream`, for a mechanism that treats every coordinate alike and apart."""
-    source = np.random.default_rng(seed).bytes
-    first = noise.prepare(np.full(_AT_ONCE, sign * noise.sensitivity / 2))
-
-    def prefixes() -> Floats:
+    def once() -> list[Floats]:
+        if not stream:
+            return [noise.add(vector, source)]
         state, drawn = noise.open(_AT_ONCE), []
         for round in range(noise.horizon):
             noisy, state = noise.step(state, round, source)
-            drawn.append(first + noisy)
-        return np.stack(drawn, axis=1)
+            drawn.append(vector + noisy)
+        return drawn
 
     calls = -(-runs // _AT_ONCE)
-    return np.concatenate([prefixes() for _ in range(calls)])[:runs, :, None]
+    return np.concatenate([np.stack(once(), axis=1) for _ in range(calls)])[:runs, :, None]
 
 
 def _normal(make: Callable[..., Any], **facts: Any) -> Make:
@@ -229,15 +204,12 @@ def _prefixed(name: str, exact: str, factor: Factor) -> None:
     """Noise on prefixes, and its twin."""
     make = _normal(partial(ContinualNoise.of, factor))
     _enter(name, Trust.JOINT, make, _stream)
-    _enter(exact, Trust.JOINT, _twin(make, dimension=_AT_ONCE), _exact_stream)
+    _enter(exact, Trust.JOINT, _twin(make, dimension=_AT_ONCE), partial(_exact_many, stream=True))
 
 
 _enter("gaussian", Trust.CENTRAL, _normal(Gaussian.of), _sum)
 _enter(
-    "discrete-gaussian",
-    Trust.CENTRAL,
-    _twin(_normal(Gaussian.of), dimension=_AT_ONCE),
-    _exact_many,
+    "discrete-gaussian", Trust.CENTRAL, _twin(_normal(Gaussian.of), dimension=_AT_ONCE), _exact_many
 )
 _enter("binomial", Trust.SHUFFLE, _coins, _shared)
 _enter("coins", Trust.SHUFFLE, _twin(_coins), _exact_shared, runs=4000)

@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kerchief.audits.audit import Audit, check_runs, look
-from kerchief.audits.phased import phased_views
+from kerchief.audits.neighbours import Floats
 from kerchief.audits.specimens import SPECIMENS
-from kerchief.audits.views import round_views
+from kerchief.audits.views import phased_views, round_views
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
@@ -37,18 +34,15 @@ a bandit that goes by phases is built for, enough for two phases of it.
 RUNS = 20_000
 """How often each population of a bandit is played, if nothing is said."""
 
-Views: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
+Views: TypeAlias = tuple[Floats, Floats]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of thing that can be audited.
+    """One kind of thing that can be audited: all of them by name, and what is seen of one.
 
-    Attributes:
-        entries: the things, by name.
-        problem: the kind of problem that bandits are audited in; None for mechanisms.
-        views: what is seen of one of them in two neighbouring populations, from its name, the
-            claim, how often each population is played, and a seed.
+    `views` takes its name, the claim, how often each of two neighbouring populations is played, and
+    a seed. `problem` is the kind of problem that bandits are audited in; None for mechanisms.
     """
 
     entries: Callable[[], Any]
@@ -64,12 +58,7 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Subject:
-    """Something that claims to be private.
-
-    Attributes:
-        kind: a word of `KINDS`.
-        name: its own name.
-        trust: whom users must trust.
+    """Something that claims to be private: of a kind of `KINDS`, by its name, under a trust.
 
     >>> find("tsallis")
     Subject(kind='plain', name='tsallis', trust='local')
@@ -95,18 +84,7 @@ class Subject:
         seed: int = 0,
         failure: float = 0.05,
     ) -> Audit:
-        """Hold it to a claim.
-
-        Args:
-            epsilon: ε of the claim.
-            delta: δ of the claim.
-            runs: how often each population is played.
-            seed: of everything random.
-            failure: the chance that the bound is wrong.
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
+        """Hold it to a claim; the bound is wrong with a chance of `failure`."""
         runs = check_runs(self.runs if runs is None else runs)
         # The second population has the next seed.
         whole("seed", seed, low=0, high=2**32 - 2)
@@ -116,21 +94,15 @@ class Subject:
 
 
 def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Subject:
-    """What is to be audited.
-
-    Args:
-        name: of a bandit or a mechanism.
-        trust: whom users must trust; by default the first under which it claims something.
-        kind: a word of `KINDS`; by default the first that knows the name.
+    """What is to be audited; by default of the first kind that has it, under its first trust.
 
     Raises:
         KerchiefError: there is no such thing, or not under this trust, or it claims nothing.
     """
     kinds = [kind] if kind else [word for word, one in KINDS.items() if name in one.entries()]
     if not kinds:
-        known = ", ".join(KINDS)
         raise UnknownName(
-            f"nothing that can be audited is called {name!r}; kinds are {known}, and "
+            f"nothing that can be audited is called {name!r}; kinds are {', '.join(KINDS)}, and "
             "`kerchief list policies` and `kerchief list mechanisms` show their names"
         )
     offered = KINDS[kinds[0]].trusts(name)
@@ -199,18 +171,14 @@ def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
 KINDS: Registry[Kind] = Registry("kind of audit")
 """What can be audited, by the word of `--kind`; a name that two kinds have means the first."""
 
-_BANDITS: tuple[tuple[str, type[AnyProblem], str], ...] = (
-    ("contextual", Problem, "policy with contexts"),
-    ("phased", PopulationProblem, "policy for populations"),
-    ("plain", ContextFreeProblem, "policy without contexts"),
-)
-for _word, _problem, _what in _BANDITS:
-    KINDS.add(
-        _word,
-        Kind(
-            entries=partial(_taking, _problem, _what),
-            views=partial(_bandit, _problem),
-            problem=_problem,
-        ),
-    )
+
+def _enter(word: str, problem: type[AnyProblem], what: str) -> None:
+    """A kind of bandits."""
+    entries, views = partial(_taking, problem, what), partial(_bandit, problem)
+    KINDS.add(word, Kind(entries=entries, views=views, problem=problem))
+
+
+_enter("contextual", Problem, "policy with contexts")
+_enter("phased", PopulationProblem, "policy for populations")
+_enter("plain", ContextFreeProblem, "policy without contexts")
 KINDS.add("mechanism", Kind(entries=lambda: SPECIMENS, views=_mechanism))

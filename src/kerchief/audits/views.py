@@ -1,30 +1,32 @@
-"""What an onlooker sees of a bandit that goes by rounds: all that leaves devices or is released."""
+"""What an onlooker sees of a bandit: all that leaves devices or is released."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from kerchief.audits.neighbours import neighbours
-from kerchief.core.contracts import BoundedLoss, Clock, Outlook, Policy, Start, Tree
-from kerchief.core.problems import AnyProblem
+from kerchief.audits.neighbours import Floats, neighbours
+from kerchief.core.contracts import BoundedLoss, Clock, Policy, Start, Tree
+from kerchief.core.phases import ANSWERS, Phase, PhasePolicy
+from kerchief.core.problems import AnyProblem, PopulationProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.environments.population import Population, PopulationTruth
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.simulation.loop import Scene, advance, begin
+from kerchief.simulation import loop, phases
 
-__all__ = ["TOGETHER", "Tapped", "round_views"]
+__all__ = ["Clients", "Tapped", "in_parts", "phased_views", "phases_seen", "round_views"]
 
-Floats = NDArray[np.float64]
-
-TOGETHER = 8000
-"""How many runs are mapped over at once: bounds memory, and stays where arithmetic is trusted."""
+# How many runs are mapped over at once: bounds memory, and stays where arithmetic is trusted.
+_TOGETHER = 8000
 
 
 @struct
@@ -46,24 +48,14 @@ class Tapped:
     """A privatizer that does as another one does, and writes down what can be seen of it.
 
     Where devices add the noise, nobody is trusted, and every report is seen; else every release.
-
-    Attributes:
-        inner: the other one.
-        horizon: number of rounds.
     """
 
-    inner: Privatizer
+    inner: Any
     horizon: int = static()
 
-    @property
-    def schedule(self) -> Any:
+    def __getattr__(self, word: str) -> Any:
         """As the other one."""
-        return self.inner.schedule
-
-    @property
-    def outlook(self) -> Outlook:
-        """As the other one."""
-        return self.inner.outlook
+        return getattr(self.inner, word)
 
     def open(self) -> tuple[Noted, Noted]:
         """Empty pages."""
@@ -76,11 +68,6 @@ class Tapped:
             Noted(inner=memory, pages=jnp.zeros((releases, size)), count=zero),
             Noted(inner=tally, pages=jnp.zeros((self.horizon * device, size)), count=zero),
         )
-
-    def randomize(self, record: Tree, clock: Clock, stream: Stream) -> Array:
-        """As the other one."""
-        report: Array = self.inner.randomize(record, clock, stream)
-        return report
 
     def collect(self, tally: Noted, report: Array) -> Noted:
         """Write the report down where it may be seen, then hand it on."""
@@ -116,40 +103,38 @@ def round_views(
 ) -> tuple[Floats, Floats]:
     """Play many runs of two neighbouring populations: what was seen, by run, place and number.
 
-    Queries stand side by side, and one that is seen more rarely has zeros at the end.
-
-    Args:
-        policy: the bandit.
-        privatizers: one for each query.
-        facts: the public facts that the bandit was built from; as many users take part.
-        runs: how often each population is played.
-        seed: of the first population; the second has the next one.
-        worlds: other populations than those whose first users can move most.
+    Queries stand side by side, and one that is seen more rarely has zeros at the end. As many users
+    take part as the facts have rounds; the second population has the next seed. Other populations
+    than those whose first users can move most may be given as `worlds`.
     """
     model = policy.publish(policy.init({name: p.outlook for name, p in privatizers.items()}))
     tapped: Any = {
         name: Tapped(inner=one, horizon=facts.horizon) for name, one in privatizers.items()
     }
+    scene = partial(loop.Scene, policy=policy, privatizers=tapped)
     one, other = (
-        _seen(
-            Scene(policy=policy, privatizers=tapped, environment=world, seed=jnp.uint32(number)),
-            runs,
-        )
+        in_parts(runs, partial(_seen_in_rounds, scene(environment=world, seed=jnp.uint32(number))))
         for number, world in enumerate(worlds or neighbours(policy, facts, model), start=seed)
     )
     return one, other
 
 
-def _seen(scene: Scene, runs: int) -> Floats:
-    """What these runs showed, some runs after others."""
+def in_parts(runs: int, play: Callable[[Array], Floats]) -> Floats:
+    """What so many runs show, by their numbers, some after others."""
+    parts = [
+        play(jnp.arange(first, min(first + _TOGETHER, runs), dtype=jnp.uint32))
+        for first in range(0, runs, _TOGETHER)
+    ]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def _seen_in_rounds(scene: loop.Scene, numbers: Array) -> Floats:
+    """What these runs showed."""
     world: Any = scene.environment
-    chunks = []
-    for start in range(0, runs, TOGETHER):
-        numbers = jnp.arange(start, min(start + TOGETHER, runs), dtype=jnp.uint32)
-        carry = begin(scene, numbers)
-        carry = advance(scene, carry, jnp.int32(0), length=world.facts.horizon)
-        chunks.append(_side_by_side([_pages(carry, name) for name in scene.privatizers]))
-    return np.concatenate(chunks)
+    carry = loop.advance(
+        scene, loop.begin(scene, numbers), jnp.int32(0), length=world.facts.horizon
+    )
+    return _side_by_side([_pages(carry, name) for name in scene.privatizers])
 
 
 def _pages(carry: Any, name: str) -> Floats:
@@ -167,3 +152,98 @@ def _side_by_side(pages: list[Floats]) -> Floats:
     most = max(page.shape[1] for page in pages)
     padded = [np.pad(page, ((0, 0), (0, most - page.shape[1]), (0, 0))) for page in pages]
     return np.concatenate(padded, axis=2)
+
+
+@struct
+class Clients(Population):
+    """A population in which every client but the first saw an average of 0, and nothing is chance.
+
+    The first one saw `seen`, on each of the actions that it was shown.
+    """
+
+    seen: Array
+
+    @classmethod
+    def around(cls, problem: PopulationProblem, seen: float | Floats) -> Clients:
+        """The population whose first client saw this, on actions that are always the same."""
+        words = ("dim", "arms", "clients", "radius", "spread")
+        usual = Population.of(**{word: getattr(problem, word) for word in words}, fixed=0)
+        return cls(**vars(usual), seen=jnp.asarray(seen, jnp.float32))
+
+    def averages(
+        self, world: PopulationTruth, features: Array, pulls: Array, stream: Stream
+    ) -> Array:
+        """What one client saw."""
+        return jnp.where((stream.round == 0) & (pulls > 0), self.seen, jnp.float32(0))
+
+
+# How many phases are played: the first client is asked in the first of them.
+_PHASES = 3
+
+
+def phases_seen(policy: PhasePolicy, privatizers: Mapping[str, Privatizer]) -> tuple[Phase, ...]:
+    """The first phases of a bandit, so that releases are what an onlooker sees.
+
+    Where devices add the noise, nobody is trusted, and every report is seen. So the first phase
+    then asks one client, or one for each action: its releases are reports.
+    """
+    first, *rest = phases.phases_of(policy, privatizers)[:_PHASES]
+    if privatizers[ANSWERS].noisy_device:
+        first = dataclasses.replace(first, clients=1, pulls=1)
+    return (first, *rest)
+
+
+def phased_views(
+    *,
+    policy: PhasePolicy,
+    privatizers: Mapping[str, Privatizer],
+    runs: int,
+    seed: int,
+    populations: tuple[Clients, Clients] | None = None,
+) -> tuple[Floats, Floats]:
+    """Play many runs of two neighbouring populations: what was seen, by run, phase and number.
+
+    The second population has the next seed. Others may be given than those whose first client's
+    answers are farthest apart.
+    """
+    ends = populations or _farthest(policy, privatizers)
+    order = phases_seen(policy, privatizers)
+    scenes = [
+        phases.PhaseScene.of(policy, privatizers, population, number)
+        for number, population in enumerate(ends, start=seed)
+    ]
+    one, other = (in_parts(runs, partial(_seen_in_phases, scene, order)) for scene in scenes)
+    return one, other
+
+
+def _farthest(
+    policy: PhasePolicy, privatizers: Mapping[str, Privatizer]
+) -> tuple[Clients, Clients]:
+    """The two populations, with rewards at their bounds, whose first clients' answers differ most.
+
+    One client saw the best where the other one saw the worst.
+    """
+    problem, privatizer = policy.problem, privatizers[ANSWERS]
+    world = Clients.around(problem, 0.0).init(Stream.of(seed=0, replicate=0))
+    phase = jax.tree.map(jnp.int32, phases_seen(policy, privatizers)[0])
+    state = policy.init({ANSWERS: privatizer.outlook})
+    asked = policy.ask(world.features, state, phase, noisy=True)
+
+    def told(averages: Floats) -> Array:
+        encoded: Array = privatizer.query.encode(policy.answer(asked, 0, jnp.asarray(averages)))
+        return encoded
+
+    low, high = problem.low, problem.high
+    corners = map(np.array, itertools.product((low, high), repeat=asked.pulls.shape[1]))
+    pairs = [(corner, low + high - corner) for corner in corners]
+    one, other = max(pairs, key=lambda pair: jnp.linalg.norm(told(pair[0]) - told(pair[1])))
+    return Clients.around(problem, one), Clients.around(problem, other)
+
+
+def _seen_in_phases(scene: phases.PhaseScene, order: tuple[Phase, ...], numbers: Array) -> Floats:
+    """What these runs showed."""
+    carry, pages = phases.begin(scene, numbers), []
+    for phase in order:
+        carry = phases.play(scene, carry, jax.tree.map(jnp.int32, phase))
+        pages.append(np.asarray(carry.last.total).reshape(len(numbers), -1))
+    return np.stack(pages, axis=1)

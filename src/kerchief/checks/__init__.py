@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from kerchief.checks.case import Case, cases
 from kerchief.checks.check import check
-from kerchief.checks.environment import ENVIRONMENT_LAWS, environment_cases
-from kerchief.checks.errors import CheckFailed, Failure, Law
-from kerchief.checks.histories import WorldCase
-from kerchief.checks.laws import BANDIT_LAWS
+from kerchief.checks.environment import WorldCase, environment_cases
+from kerchief.checks.errors import CheckFailed, Failure, Law, Outcome, Report
+from kerchief.checks.laws import BANDIT_LAWS, ENVIRONMENT_LAWS, MECHANISM_LAWS, PRIVATIZER_LAWS
 from kerchief.checks.ledger import LEDGER_LAWS, Ledgers
-from kerchief.checks.mechanism import MECHANISM_LAWS, MechanismCase
-from kerchief.checks.privatizer import PRIVATIZER_LAWS
+from kerchief.checks.mechanism import MechanismCase
 from kerchief.checks.protocol import PrivatizerCase, privatizer_cases
 from kerchief.checks.registry import check_registry
-from kerchief.checks.report import Outcome, Report
 
 __all__ = [
     "BANDIT_LAWS",

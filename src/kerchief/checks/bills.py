@@ -6,14 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kerchief.checks.case import (
-    DELTA,
-    Case,
-    asks,
-    by_reports,
-    play,
-    played,
-)
+from kerchief.checks.case import DELTA, Case, asks, by_reports, play, played
 from kerchief.checks.domains import first_action
 from kerchief.checks.errors import expect, law
 from kerchief.core.contracts import BoundedLoss
@@ -24,7 +17,7 @@ from kerchief.privatizers import At, Privatizer
 from kerchief.privatizers.billing import pay
 from kerchief.roles.arrange import Arranged
 
-__all__ = ["BILL_LAWS", "users_of"]
+__all__ = ["users_of"]
 
 # How near to what was asked a charge comes: in general, and where it is counted in coins.
 _MILLIONTH, _COINS = 1e-6, 0.03
@@ -141,22 +134,18 @@ Party = Callable[[Ledger, Callable[[str, int], None]], object]
 
 def _parties(case: Case, made: Arranged) -> list[Party]:
     """A run; and the server and the device, where one user is asked at a time."""
-
-    def run(ledger: Ledger, progress: Callable[[str, int], None]) -> object:
-        return play(case, made, ledger=ledger, replicates=1, progress=progress)
-
-    if not by_reports(case):
-        return [run]
-
-    def server(ledger: Ledger, progress: Callable[[str, int], None]) -> object:
-        return case.asker(made, ledger=ledger)
-
-    def device(ledger: Ledger, progress: Callable[[str, int], None]) -> object:
+    parties: list[Party] = [
+        lambda ledger, told: play(case, made, ledger=ledger, replicates=1, progress=told)
+    ]
+    if by_reports(case):
+        parties.append(lambda ledger, told: case.asker(made, ledger=ledger))
+    if by_reports(case) and case.trust == Trust.LOCAL:
         action = first_action(made.policy)
         losses = np.zeros(len(np.atleast_1d(action)))
-        return case.answerer(made, ledger=ledger).answer(0, action, losses)
-
-    return [run, server, device] if case.trust == Trust.LOCAL else [run, server]
+        parties.append(
+            lambda ledger, told: case.answerer(made, ledger=ledger).answer(0, action, losses)
+        )
+    return parties
 
 
 def _expect_refusal(party: Party, ledger: Ledger) -> None:
@@ -168,11 +157,3 @@ def _expect_refusal(party: Party, ledger: Ledger) -> None:
     expect(refused and not stages, seen=f"refused: {refused}; played: {stages}", expected="refusal")
     left = len(ledger.receipts) - len(before)
     expect(ledger.receipts == before, seen=f"{left} receipts were left", expected="no trace")
-
-
-BILL_LAWS = (
-    each_user_pays_once,
-    charged_is_what_was_promised,
-    spent_is_no_more_than_promised,
-    refusal_leaves_no_trace,
-)

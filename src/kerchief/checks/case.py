@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from kerchief.core.contracts import Feedback, Stops
+import jax.numpy as jnp
+
+from kerchief.core.contracts import Feedback
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem
@@ -24,7 +26,7 @@ from kerchief.environments.population import Population
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry
 from kerchief.privacy import Guarantee, Ledger, MemoryLedger, Trust
-from kerchief.privatizers import MECHANISMS_OF, Privatizer, Protection
+from kerchief.privatizers import MECHANISMS_OF, Protection
 from kerchief.roles.arrange import Arranged, arrange
 from kerchief.roles.questions import Answerer, Asker
 from kerchief.simulation import loop, phases
@@ -37,7 +39,6 @@ __all__ = [
     "Case",
     "Played",
     "asks",
-    "by_phases",
     "by_reports",
     "by_rounds",
     "by_totals",
@@ -48,7 +49,6 @@ __all__ = [
     "policy_of",
     "private",
     "small_home",
-    "stops",
 ]
 
 BEST, DELTA, SEED = "best", 1e-5, 20260601
@@ -82,20 +82,11 @@ class Case:
     """A bandit under one trust, and the rooms around it, which planted faults may replace.
 
     Attributes:
-        name: how reports call it.
-        entry: builds the policy and states its facts.
-        trust: a word of `--trust`.
-        environment: the world, small.
         mechanism: the word of the noise, of `MECHANISMS_OF` the trust.
         resizable: whether the entry builds for any problem, or for this environment alone.
         registered: whether it is one of ours: others are not written by our codec.
-        arrange: builds and protects.
-        simulate: plays, pays and records.
         advance: plays rounds of all replicates; made by `jax.jit`.
-        play_phase: plays one phase of all replicates.
-        make_ledger: opens a ledger on a budget.
-        asker: the server of a bandit that hears reports.
-        answerer: the device of a bandit that hears reports.
+        asker: the server of a bandit that hears reports; `answerer` is its device.
     """
 
     name: str
@@ -166,24 +157,21 @@ class Case:
         return Guarantee(epsilon=chosen, delta=0.0 if pure else DELTA, trust=Trust(self.trust))
 
     def arranged(
-        self,
-        epsilon: float | None = None,
-        *,
-        mode: Mode = "tuned",
-        horizon: int | None = None,
+        self, epsilon: float | None = None, *, mode: Mode = "tuned", horizon: int | None = None
     ) -> Arranged:
         """A fresh copy, built from public facts alone, and its protection."""
         problem = self.environment.problem(horizon or self.size.horizon)
         protection = Protection(guarantee=self.promise(epsilon), mechanism=self.mechanism)
         return self.arrange(self.entry, problem, protection, mode=mode)
 
-    def policy(self, mode: Mode = "tuned", *, horizon: int | None = None) -> Any:
-        """The bandit alone."""
-        return self.arranged(mode=mode, horizon=horizon).policy
+    def scene(self, made: Arranged) -> loop.Scene:
+        """What plays round by round."""
+        rooms: Any = {"policy": made.policy, "environment": self.environment}
+        return loop.Scene(**rooms, privatizers=dict(made.privatizers), seed=jnp.uint32(SEED))
 
-    def privatizers(self, epsilon: float | None = None) -> Mapping[str, Privatizer]:
-        """The protection of its queries."""
-        return self.arranged(epsilon).privatizers
+    def policy(self, mode: Mode = "tuned") -> Any:
+        """The bandit alone."""
+        return self.arranged(mode=mode).policy
 
 
 def small_home(word: str) -> AnyEnvironment:
@@ -202,9 +190,7 @@ def small_home(word: str) -> AnyEnvironment:
 def cases(registry: Registry[PolicyEntry] = POLICIES, *, words: bool = False) -> Iterator[Case]:
     """Every registered bandit under every trust that it declares.
 
-    Args:
-        registry: where they are entered.
-        words: whether with every noise that it accepts, and not only its own.
+    With its own noise or, by `words`, with every one that it accepts.
     """
     for name, entry in registry.items():
         for trust in entry.trusts:
@@ -255,16 +241,6 @@ def by_rounds(case: Case) -> bool:
     return case.feedback != "phases"
 
 
-def by_phases(case: Case) -> bool:
-    """Whether a few clients of a population are asked at the end of every phase."""
-    return case.feedback == "phases" and asks(case)
-
-
-def stops(case: Case) -> bool:
-    """Whether it may stop before the horizon."""
-    return isinstance(policy_of(case), Stops)
-
-
 @lru_cache(maxsize=64)
 def policy_of(case: Case) -> AnyPolicy:
     """One copy, for looking at."""
@@ -285,32 +261,24 @@ def play(
     *,
     epsilon: float | None = None,
     ledger: Ledger | None = None,
-    segment: bool = False,
     **named: Any,
 ) -> Played:
-    """Simulate the case, with a fresh ledger unless one is given.
+    """Simulate the case, or another arrangement of it, with a fresh ledger unless one is given.
 
-    Args:
-        case: who plays.
-        arranged: in place of the case's own.
-        epsilon: of the promise.
-        ledger: who pays.
-        segment: whether only the first segment is played, where rounds are.
-        named: further arguments of `simulate`.
+    `named` are further arguments of `simulate`.
     """
     made, size = arranged or case.arranged(epsilon), case.size
     paid = case.make_ledger(case.promise(epsilon)) if ledger is None else ledger
-    horizon = size.segment if segment and case.feedback == "totals" else size.horizon
     run = case.simulate(
         **{
             "policy": made.policy,
             "privatizers": made.privatizers,
             "environment": case.environment,
             "ledger": paid,
-            "horizon": horizon,
+            "horizon": size.horizon,
             "replicates": size.width,
             "seed": SEED,
-            "ticks": max(1, horizon // size.segment),
+            "ticks": size.horizon // size.segment,
             **named,
         }
     )

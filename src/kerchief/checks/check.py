@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kerchief.checks.case import Case, accepts, other_words, small_home
-from kerchief.checks.drawn import noise_drawn_is_the_word_printed
-from kerchief.checks.environment import ENVIRONMENT_LAWS
-from kerchief.checks.errors import Law
-from kerchief.checks.histories import WorldCase
-from kerchief.checks.laws import BANDIT_LAWS
+from kerchief.checks.environment import WorldCase
+from kerchief.checks.errors import Law, Report, examine
+from kerchief.checks.laws import BANDIT_LAWS, ENVIRONMENT_LAWS, MECHANISM_LAWS, PRIVATIZER_LAWS
 from kerchief.checks.ledger import LEDGER_LAWS, Ledgers
-from kerchief.checks.mechanism import MECHANISM_LAWS, MechanismCase
-from kerchief.checks.privatizer import PRIVATIZER_LAWS
+from kerchief.checks.mechanism import MechanismCase
 from kerchief.checks.protocol import privatizer_cases
-from kerchief.checks.report import Report, examine
+from kerchief.checks.words import noise_drawn_is_the_word_printed
 from kerchief.core.contracts import Feedback
 from kerchief.core.errors import InvalidValue
 from kerchief.environments.registry import ENVIRONMENTS
@@ -50,19 +47,14 @@ def check(
             bandits with `of(problem, mode=...)`; a policy, with the environment that it was built
             for; a world; a noise with `add`, `std` and `event`; or whatever opens a ledger on a
             budget.
-        trusts: the words of `--trust` to check; by default those of the entry, or all under which
-            the bandit can be had.
+        trusts: the words of `--trust` to check; by default all under which the bandit can be had.
         thorough: whether to play too; otherwise only the laws that look without playing.
         environment: the world to play in; by default a small copy of the bandit's home.
         expected_failures: laws that are known to fail, each with the reason; one that holds after
             all is a failure.
-        raises: whether a broken law raises.
-
-    Returns:
-        Law by law what came of it.
+        raises: whether broken laws raise `CheckFailed`.
 
     Raises:
-        CheckFailed: one or more laws are broken, unless `raises` is False.
         InvalidValue: a policy came without its environment, or nothing here fits the subject.
 
     >>> from kerchief.privacy import MemoryLedger

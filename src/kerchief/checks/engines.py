@@ -5,7 +5,6 @@ The engine's steps are held against the reference player's, which knows the cont
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -13,14 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from kerchief.checks.case import SEED, Case, asks, by_phases, stops
+from kerchief.checks.case import SEED, Case, asks
+from kerchief.checks.domains import Cube, farthest
 from kerchief.checks.errors import expect, law
-from kerchief.checks.learning import summed
+from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import Hand, hand_of
-from kerchief.checks.search import Cube, lengths
-from kerchief.core.phases import Asked, Phase, PhasePolicy
+from kerchief.checks.statistics import Floats
+from kerchief.core.contracts import Stops
+from kerchief.core.phases import Phase, PhasePolicy
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, PopulationTruth
@@ -29,22 +29,12 @@ from kerchief.simulation import loop, phases
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.phases import PhaseReplicate, PhaseScene, learn, phases_of
 
-__all__ = ["ENGINE_LAWS", "phase_after", "phase_scene", "round_scene"]
-
-Floats = NDArray[np.float64]
+__all__ = ["begun", "phase_after", "phase_scene"]
 
 # How many rounds are looked at one by one.
 _ROUNDS = 4
 # Among how many clients the two who differ most are searched for.
 _CLIENTS = 128
-
-
-def round_scene(case: Case, policy: Any, privatizers: Any, *, seed: int = SEED) -> loop.Scene:
-    """What plays round by round."""
-    world: Any = case.environment
-    return loop.Scene(
-        policy=policy, privatizers=dict(privatizers), environment=world, seed=jnp.uint32(seed)
-    )
 
 
 @law(when=asks)
@@ -59,11 +49,11 @@ def the_learner_sees_releases_alone(case: Case) -> None:
         _expect_states_of_phases(case)
         return
     hand = hand_of(case, seed=SEED)
-    scene = round_scene(case, hand.policy, hand.privatizers)
-    carry = _copied(loop.begin(scene, jnp.arange(1, dtype=jnp.uint32)))
+    scene = case.scene(Arranged(policy=hand.policy, privatizers=hand.privatizers))
+    carry = jax.tree.map(np.array, loop.begin(scene, jnp.arange(1, dtype=jnp.uint32)))
     for round in range(_ROUNDS):
         carry = _expect_by_hand(case, scene, hand, carry, round)
-    if stops(case):
+    if isinstance(hand.policy, Stops):
         last = case.size.horizon - 2
         rest = _advanced(case, scene, carry, _ROUNDS, last - _ROUNDS)
         _expect_by_hand(case, scene, hand, rest, last)
@@ -86,11 +76,8 @@ def _expect_by_hand(case: Case, scene: Any, hand: Hand, carry: Any, round: int) 
 def _advanced(case: Case, scene: Any, carry: Any, round: int, length: int) -> Any:
     step, _ = compiled(case.advance, scene, carry, jnp.int32(0), length=length)
     # The engine takes its input's memory over, so it is given a copy.
-    return _copied(step(scene, _copied(carry), jnp.int32(round)))
-
-
-def _copied(carry: Any) -> Any:
-    return jax.tree.map(np.array, carry)
+    after = step(scene, jax.tree.map(np.array, carry), jnp.int32(round))
+    return jax.tree.map(np.array, after)
 
 
 def _stand(hand: Hand, carry: Any) -> None:
@@ -114,15 +101,15 @@ def phase_after(case: Case, scene: PhaseScene, carry: Any, phase: Phase) -> Any:
     return case.play_phase(scene, carry, jax.tree.map(jnp.int32, phase))
 
 
-def begun(case: Case, scene: PhaseScene) -> Any:
-    """All replicates before the first phase."""
-    return phases.begin(scene, jnp.arange(case.size.width, dtype=jnp.uint32))
+def begun(scene: PhaseScene, copies: int) -> Any:
+    """So many replicates before the first phase."""
+    return phases.begin(scene, jnp.arange(copies, dtype=jnp.uint32))
 
 
 def _expect_states_of_phases(case: Case) -> None:
     made: Any = case.arranged()
     scene = phase_scene(case, made)
-    carry = begun(case, scene)
+    carry = begun(scene, case.size.width)
     for phase in phases_of(made.policy, made.privatizers)[:2]:
         after = phase_after(case, scene, carry, phase)
         alone = _learned(made.policy, carry, after, phase, scene.protection.outlook.noisy)
@@ -144,7 +131,7 @@ def _learned(policy: PhasePolicy, carry: Any, after: Any, phase: Phase, noisy: b
     return jax.lax.map(lambda pair: one(*pair), (carry, after))
 
 
-@law(when=by_phases)
+@law(when=lambda case: case.feedback == "phases" and asks(case))
 def one_client_moves_one_release(case: Case) -> None:
     """A client with other rewards moves the release of its phase by the sensitivity, and no other.
 
@@ -158,21 +145,22 @@ def one_client_moves_one_release(case: Case) -> None:
     added = {name: summed(privatizer) for name, privatizer in made.privatizers.items()}
     made = Arranged(policy=made.policy, privatizers=added)
     usual = phase_scene(case, made)
-    start = begun(case, usual)
+    start = begun(usual, case.size.width)
     played = phase_after(case, usual, start, first)
     # A bandit that settles after one phase asks in that one alone.
     once = bool(played.done.all())
     now, later = (first, second) if once else (second, third)
     saw = _farthest_clients(usual, start if once else played, now)
-    scenes = [phase_scene(case, made, _with_one_other(case, int(now.first) + 1, s)) for s in saw]
-    early = [
-        begun(case, one) if once else phase_after(case, one, begun(case, one), first)
-        for one in scenes
-    ]
+    who: Any = {**vars(case.environment), "client": jnp.uint32(now.first + 1)}
+    scenes = [phase_scene(case, made, _OneOther(**who, saw=jnp.asarray(one))) for one in saw]
+    early = [begun(one, case.size.width) for one in scenes]
+    if not once:
+        pairs = zip(scenes, early, strict=True)
+        early = [phase_after(case, one, carry, first) for one, carry in pairs]
     _expect_same(early, "the phase before a client is asked")
     both = [phase_after(case, one, early[0], now) for one in scenes]
     moved = np.sqrt(((both[0].last.total - both[1].last.total) ** 2).sum((1, 2)))
-    most = _reach(usual)
+    most = reach(usual.protection, rounding=1e-6)
     seen = f"a release that moves by {float(moved.max()):.4g}"
     expect(moved.max() <= most, seen=seen, expected=f"{most:.4g} at most")
     expect(moved.max() > 0, seen=seen, expected="more than nothing, as the client is asked")
@@ -183,19 +171,13 @@ def _farthest_clients(scene: PhaseScene, carry: Any, phase: Phase) -> Floats:
     """What two clients saw on each action whose answers, in the first replicate, differ most."""
     policy, query = scene.policy, scene.protection.query
     one: PhaseReplicate = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], carry)
-    noisy = scene.protection.outlook.noisy
-    asked: Asked = _asked(policy, one, jax.tree.map(jnp.int32, phase), noisy=noisy)
+    phase, noisy = jax.tree.map(jnp.int32, phase), scene.protection.outlook.noisy
+    asked = policy.ask(one.world.features, one.state, phase, noisy=noisy)
     domain = Cube(size=asked.atoms.shape[1], low=-1.0, high=1.0)
     drawn = domain.first(np.random.default_rng(0), _CLIENTS)
     saw = np.concatenate([drawn, domain.wild()[:_CLIENTS]])
     answers = jax.vmap(lambda row: query.encode(policy.answer(asked, 0, row)))(jnp.asarray(saw))
-    apart = lengths(np.asarray(answers)[:, None] - np.asarray(answers)[None, :])
-    return saw[list(np.unravel_index(int(apart.argmax()), apart.shape))]
-
-
-@partial(jax.jit, static_argnames="noisy")
-def _asked(policy: PhasePolicy, carry: Any, phase: Phase, *, noisy: bool) -> Asked:
-    return policy.ask(carry.world.features, carry.state, phase, noisy=noisy)
+    return saw[farthest(np.asarray(answers))[1]]
 
 
 @struct
@@ -214,22 +196,7 @@ class _OneOther(Population):
         return jnp.where(stream.round == self.client, other, usual)
 
 
-def _with_one_other(case: Case, client: int, saw: Floats) -> _OneOther:
-    return _OneOther(**vars(case.environment), client=jnp.uint32(client), saw=jnp.asarray(saw))
-
-
-def _reach(scene: PhaseScene) -> float:
-    """The sensitivity, with a step for each coordinate where answers are rounded to a grid."""
-    privatizer = scene.protection
-    step = max((float(getattr(noise, "step", 0.0)) for noise in privatizer.noises), default=0.0)
-    query = privatizer.query
-    return query.sensitivity * (1 + 1e-6) + step * math.sqrt(query.size)
-
-
 def _expect_same(carries: list[Any], where: str) -> None:
     first, second = (np.asarray(carry.last.total) for carry in carries)
     same = np.array_equal(first, second)
     expect(same, seen=f"another release in {where}", expected="the same, whatever one client saw")
-
-
-ENGINE_LAWS = (the_learner_sees_releases_alone, one_client_moves_one_release)

@@ -1,4 +1,4 @@
-"""Laws and their failures: what was broken, what was seen, what was expected.
+"""Laws, and what came of holding a subject to them: law by law what was seen, and what expected.
 
 `CheckFailed` joins the tree of `core.errors` below `KerchiefError`, and is an AssertionError too,
 so that test runners show it as a failed test rather than as a crash.
@@ -7,8 +7,9 @@ so that test runners show it as a failed test rather than as a crash.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, Literal, TypeVar
 
 import jax
 import numpy as np
@@ -16,7 +17,20 @@ import numpy as np
 from kerchief.core.errors import KerchiefError
 from kerchief.core.precision import double_precision
 
-__all__ = ["Broken", "CheckFailed", "Failure", "Law", "expect", "law", "laws_of", "same"]
+__all__ = [
+    "Broken",
+    "CheckFailed",
+    "Failure",
+    "Law",
+    "Outcome",
+    "Report",
+    "examine",
+    "expect",
+    "expect_frozen",
+    "law",
+    "laws_of",
+    "same",
+]
 
 S = TypeVar("S")
 
@@ -32,11 +46,11 @@ class Broken(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One broken law."""
+    """What was seen of one law, and what was expected."""
 
     law: str
-    seen: str
-    expected: str
+    seen: str = ""
+    expected: str = ""
 
     def __str__(self) -> str:
         """One line of the report."""
@@ -64,11 +78,8 @@ class CheckFailed(KerchiefError, AssertionError):
 class Law(Generic[S]):
     """A named check of one kind of subject; calling it returns nothing or raises CheckFailed.
 
-    Attributes:
-        name: in plain words.
-        body: raises `Broken` where the law is broken.
-        when: which subjects it is about.
-        cheap: whether it looks without playing, so that it is for every subject every day.
+    Its body raises `Broken`; `when` says which subjects it is about. A cheap one looks without
+    playing, so that it is for every subject every day.
     """
 
     name: str
@@ -91,30 +102,20 @@ class Law(Generic[S]):
         try:
             if self.when(subject):
                 self.body(subject)
-        except Broken as broken:
-            fault = Failure(law=self.name, seen=broken.seen, expected=broken.expected)
-            raise CheckFailed(str(subject), [fault]) from broken
         # The subject is foreign code: whatever it raises breaks the law that it was held to.
         except Exception as error:
-            seen = f"{type(error).__name__}: {error}"
-            fault = Failure(law=self.name, seen=seen, expected="no error")
+            seen, expected = f"{type(error).__name__}: {error}", "no error"
+            if isinstance(error, Broken):
+                seen, expected = error.seen, error.expected
+            fault = Failure(law=self.name, seen=seen, expected=expected)
             raise CheckFailed(str(subject), [fault]) from error
 
 
-class Enacts(Protocol):
-    """Makes a function a law."""
-
-    def __call__(self, body: Callable[[S], None]) -> Law[S]:
-        """The law, named after the function."""
-
-
-def law(*, when: Callable[[Any], bool] = lambda subject: True, cheap: bool = False) -> Enacts:
+def law(
+    *, when: Callable[[Any], bool] = lambda subject: True, cheap: bool = False
+) -> Callable[[Callable[[S], None]], Law[S]]:
     """Make a function a law, named after it."""
-
-    def make(body: Callable[[S], None]) -> Law[S]:
-        return Law(name=body.__name__.replace("_", " "), body=body, when=when, cheap=cheap)
-
-    return make
+    return lambda body: Law(name=body.__name__.replace("_", " "), body=body, when=when, cheap=cheap)
 
 
 def laws_of(*bodies: Callable[[S], None], cheap: bool = False) -> tuple[Law[S], ...]:
@@ -128,6 +129,12 @@ def expect(holds: object, *, seen: object, expected: object) -> None:
         raise Broken(seen=seen, expected=expected)
 
 
+def expect_frozen(kind: Any) -> None:
+    """A class is a frozen dataclass."""
+    frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
+    expect(frozen, seen=f"{kind.__name__} can be changed", expected="a frozen dataclass")
+
+
 def same(first: Any, second: Any) -> bool:
     """Whether two trees have the same form and the same bits in every leaf.
 
@@ -137,9 +144,102 @@ def same(first: Any, second: Any) -> bool:
     forms: list[Any] = [jax.tree.structure(tree) for tree in (first, second)]
     if forms[0] != forms[1]:
         return False
-    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
-    return all(_same_leaf(np.asarray(a), np.asarray(b)) for a, b in pairs)
+    bits = [
+        [
+            (leaf.dtype, leaf.shape, leaf.tobytes())
+            for leaf in map(np.asarray, jax.tree.leaves(tree))
+        ]
+        for tree in (first, second)
+    ]
+    return bits[0] == bits[1]
 
 
-def _same_leaf(a: Any, b: Any) -> bool:
-    return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome(Failure):
+    """What came of one law: where it is broken, what was seen; where that was expected, why."""
+
+    subject: str
+    result: Literal["kept", "broken", "excused", "not about it"]
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+    """All outcomes, in the order in which the laws were looked at.
+
+    >>> kept = Outcome(subject="mine", law="documented", result="kept", seconds=0.25)
+    >>> print(Report(outcomes=(kept,)))
+    mine
+      kept            0.2 s  documented
+    """
+
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def failures(self) -> tuple[Outcome, ...]:
+        """What is broken."""
+        return tuple(one for one in self.outcomes if one.result == "broken")
+
+    @property
+    def kept(self) -> bool:
+        """Whether nothing is broken."""
+        return not self.failures
+
+    def __add__(self, other: Report) -> Report:
+        """Both, one after the other."""
+        return Report(outcomes=(*self.outcomes, *other.outcomes))
+
+    def __str__(self) -> str:
+        """One line per law, below whom it was held to."""
+        lines: list[str] = []
+        for subject in dict.fromkeys(one.subject for one in self.outcomes):
+            lines.append(subject)
+            lines += [_line(one) for one in self.outcomes if one.subject == subject]
+        return "\n".join(lines)
+
+    def require(self) -> Report:
+        """The report itself, if nothing is broken; else CheckFailed with every failure."""
+        if self.kept:
+            return self
+        names = dict.fromkeys(one.subject for one in self.failures)
+        raise CheckFailed(", ".join(names), self.failures)
+
+
+def _line(one: Outcome) -> str:
+    told = f"; seen: {one.seen}; expected: {one.expected}" if one.result == "broken" else ""
+    return f"  {one.result:<12}{one.seconds:>7.1f} s  {one.law}{told}"
+
+
+def examine(
+    subject: Any, laws: Iterable[Law[Any]], *, expected_failures: Mapping[str, str]
+) -> Report:
+    """Hold a subject to laws; an expected failure (law: reason) must fail, or is reported."""
+    excused = expected_failures
+    return Report(outcomes=tuple(_outcome(subject, one, excused.get(one.name)) for one in laws))
+
+
+def _outcome(subject: Any, law: Law[Any], excuse: str | None) -> Outcome:
+    begun = time.perf_counter()
+    result, seen, expected = _held(subject, law, excuse)
+    return Outcome(
+        subject=str(subject),
+        law=law.name,
+        result=result,
+        seconds=time.perf_counter() - begun,
+        seen=seen,
+        expected=expected,
+    )
+
+
+def _held(subject: Any, law: Law[Any], excuse: str | None) -> tuple[Any, str, str]:
+    """The result, what was seen, and what was expected."""
+    try:
+        law(subject)
+    except CheckFailed as failed:
+        (fault,) = failed.failures
+        if excuse is not None:
+            return "excused", excuse, ""
+        return "broken", fault.seen, fault.expected
+    if excuse is not None:
+        return "broken", f"it holds, though it was expected to fail: {excuse}", "a failure"
+    return "kept" if law.when(subject) else "not about it", "", ""

@@ -1,32 +1,50 @@
-"""All laws of a bandit, in one list: each says which bandits it is about."""
+"""All laws, by what they are about; each says which subjects of its kind it is about.
+
+In the order in which a report tells of them. Of a bandit: what it is, what it does to people, what
+its noise is, what its engine does, and what it achieves. Laws of ledgers are in `checks.ledger`.
+"""
 
 from __future__ import annotations
 
-from kerchief.checks.bills import BILL_LAWS
-from kerchief.checks.case import Case
-from kerchief.checks.deployed import DEPLOYED_LAWS
-from kerchief.checks.drawn import DRAWN_LAWS
-from kerchief.checks.engines import ENGINE_LAWS
-from kerchief.checks.errors import Law
-from kerchief.checks.learning import LEARNING_LAWS
-from kerchief.checks.policy import POLICY_LAWS
-from kerchief.checks.privacy_laws import PRIVACY_LAWS
-from kerchief.checks.words import WORD_LAWS
-from kerchief.checks.worst import worst_user_moves_releases_by_the_sensitivity_at_most
+from types import ModuleType
+from typing import Any
 
-__all__ = ["BANDIT_LAWS"]
-
-BANDIT_LAWS: tuple[Law[Case], ...] = (
-    *POLICY_LAWS,
-    *PRIVACY_LAWS,
-    *BILL_LAWS,
-    worst_user_moves_releases_by_the_sensitivity_at_most,
-    *WORD_LAWS,
-    *DRAWN_LAWS,
-    *ENGINE_LAWS,
-    *DEPLOYED_LAWS,
-    *LEARNING_LAWS,
+from kerchief.checks import (
+    bills,
+    deployed,
+    engines,
+    environment,
+    learning,
+    mechanism,
+    policy,
+    privacy_laws,
+    privatizer,
+    twins,
+    words,
+    worst,
 )
-"""In the order in which a report tells of them: what a bandit is, what it does to people, what its
-noise is, what its engine does, and what it achieves.
-"""
+from kerchief.checks.case import Case
+from kerchief.checks.environment import WorldCase
+from kerchief.checks.errors import Law
+from kerchief.checks.mechanism import MechanismCase
+from kerchief.checks.protocol import PrivatizerCase
+
+__all__ = ["BANDIT_LAWS", "ENVIRONMENT_LAWS", "MECHANISM_LAWS", "PRIVATIZER_LAWS"]
+
+
+def _laws(*modules: ModuleType) -> tuple[Law[Any], ...]:
+    """Every law that these modules define, so that none is forgotten."""
+    return tuple(
+        one
+        for module in modules
+        for one in vars(module).values()
+        if isinstance(one, Law) and one.body.__module__ == module.__name__
+    )
+
+
+BANDIT_LAWS: tuple[Law[Case], ...] = _laws(
+    policy, privacy_laws, bills, worst, words, engines, deployed, learning
+)
+ENVIRONMENT_LAWS: tuple[Law[WorldCase], ...] = _laws(environment)
+MECHANISM_LAWS: tuple[Law[MechanismCase], ...] = _laws(mechanism)
+PRIVATIZER_LAWS: tuple[Law[PrivatizerCase], ...] = _laws(privatizer, twins)

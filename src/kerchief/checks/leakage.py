@@ -7,18 +7,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kerchief.checks.errors import expect
-from kerchief.checks.protocol import Noise
-from kerchief.checks.statistics import most_deviation, precision_range
+from kerchief.checks.protocol import Noise, PrivatizerCase
+from kerchief.checks.statistics import Floats, most_deviation, precision_range
 from kerchief.privacy import Composed, Event, Repeated
 from kerchief.privacy.composition import leaves
 from kerchief.privacy.receipts import Charge
 
-__all__ = ["attack", "bill", "charged_multiplier", "expect_fresh", "expect_noise_as_charged"]
-
-Floats = NDArray[np.float64]
+__all__ = [
+    "bill",
+    "charged_multiplier",
+    "expect_fresh",
+    "expect_noise_as_charged",
+    "rounded_sensitivity",
+]
 
 
 def charged_multiplier(event: Event) -> float:
@@ -30,6 +33,11 @@ def charged_multiplier(event: Event) -> float:
     """
     parts: Any = leaves([event]).items()
     return 1 / math.sqrt(sum(count / leaf.noise_multiplier**2 for leaf, count in parts))
+
+
+def rounded_sensitivity(protocol: PrivatizerCase) -> float:
+    """The sensitivity, a hair wider where statistics are rounded to a grid with a margin."""
+    return float(protocol.query.sensitivity + protocol.step * math.sqrt(protocol.width))
 
 
 def bill(charges: Iterable[Charge]) -> Event:
@@ -50,15 +58,9 @@ def expect_noise_as_charged(
     One user moves the total by a vector of length Δ, in the release that first speaks about them
     and in every later one. With Σ the covariance of the noise over the releases and u the indicator
     of those releases, the transcript is a Gaussian release of multiplier 1 / (Δ √(uᵀ Σ⁻¹ u)).
-    Exact tests on Wishart's law, 1e-6 over all places of the user.
-
-    Args:
-        noises: of every sum that was told, in order.
-        event: all that was charged.
-        sensitivity: Δ.
-        turning: whether a user may move each sum in another direction, as with gradients: then u
-            with changing signs is looked at too.
-        alone: how many sums a user is in, where none but those of one fit speak about them.
+    Exact tests on Wishart's law, 1e-6 over all places of the user. If a user may move each sum in
+    another direction, as with gradients (`turning`), u with changing signs is looked at too. If
+    none but the sums of one fit speak about a user, `alone` is how many those are.
     """
     draws, charged = _side_by_side(noises), charged_multiplier(event)
     places: Floats = np.tri(len(noises)).T
@@ -81,10 +83,6 @@ def expect_fresh(noises: Sequence[Noise], charged: float) -> None:
     than the earlier sums leave open: the part of its noise that no mixture of theirs foretells.
     That part has the charged deviation or more (chi-square at 1e-6; two thirds of it are rejected),
     and in no copy is the difference nothing.
-
-    Args:
-        noises: of every sum that was told, in order.
-        charged: the deviation that was paid for.
     """
     draws = _side_by_side(noises)
     squares = draws @ draws.T
@@ -101,13 +99,6 @@ def expect_fresh(noises: Sequence[Noise], charged: float) -> None:
         seen = f"{which} differ by fresh noise of deviation {fresh[place] / math.sqrt(size):.4g}"
         most = most_deviation(fresh[place] ** 2, size - place)
         expect(charged <= most, seen=seen, expected=f"at least {charged:.4g}, as charged")
-
-
-def attack(noises: Sequence[Noise]) -> Floats:
-    """How the best attacker on the first user weighs the releases: Σ⁻¹ u."""
-    draws = _side_by_side(noises)
-    weights: Floats = np.linalg.solve(draws @ draws.T / draws.shape[1], np.ones(len(noises)))
-    return weights
 
 
 def _side_by_side(noises: Sequence[Noise]) -> Floats:

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.checks.case import SEED, Case, asks, by_totals, play, played, policy_of, private
+from kerchief.checks.case import Case, asks, by_totals, play, played, policy_of, private
 from kerchief.checks.errors import expect, law
-from kerchief.checks.statistics import ERROR, at_most_as_often, student_bound
+from kerchief.checks.statistics import ERROR, Floats, at_most_as_often, student_bound
 from kerchief.core.contracts import BoundedLoss
+from kerchief.mechanisms.binomial import Binomial
 from kerchief.mechanisms.one_bit import OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import Shortlist
@@ -25,12 +26,10 @@ from kerchief.privacy import MemoryLedger, Trust
 from kerchief.privatizers import CohortSums, Privatizer
 from kerchief.privatizers.channels import channel_of
 from kerchief.roles.arrange import Arranged
-from kerchief.simulation.loop import Scene, advance, begin
+from kerchief.simulation.loop import advance, begin
 from kerchief.simulation.run import Run
 
-__all__ = ["LEARNING_LAWS", "bare", "silenced", "summed"]
-
-Floats = NDArray[np.float64]
+__all__ = ["bare", "reach", "silenced", "summed"]
 
 _COPIES, _STEP, _STEPS = 256, 25, 8
 # Whose reports are no sum of statistic and noise.
@@ -86,18 +85,14 @@ def beats_uniform_play(case: Case) -> None:
     A policy that is no better passes with probability 1e-6; one whose mean advantage is less than
     about seven of its standard errors over 64 replicates may fail.
     """
-    yardstick = Case(
-        name="uniform",
-        entry=POLICIES["uniform"],
-        trust=str(Trust.NONE),
-        environment=case.environment,
-    )
+    entry, world = POLICIES["uniform"], case.environment
+    yardstick = Case.of("uniform", entry, str(Trust.NONE), environment=world)
     run = played(case, epsilon=20.0).run
     if case.entry.aim == "best arm":
         _expect_names_the_best(run, case.problem.arms)
         return
     gain = played(yardstick).run.regret[-1] - run.regret[-1]
-    score, bound = _score(gain), student_bound(len(gain))
+    score, bound = _student(gain)
     seen = f"a mean gain of {gain.mean():.4g}, t {score:.2f}"
     expect(score > bound, seen=seen, expected=f"t above {bound:.2f}")
 
@@ -116,8 +111,7 @@ def more_privacy_does_not_help(case: Case) -> None:
     If the two are equal in law, it errs with probability 1e-6.
     """
     dear, cheap = (played(case, epsilon=one).run.regret[-1] for one in (20.0, 0.5))
-    score = _score(dear - cheap)
-    bound = student_bound(len(dear))
+    score, bound = _student(dear - cheap)
     seen = f"regret {cheap.mean():.4g} at 0.5, {dear.mean():.4g} at 20, t {score:.2f}"
     expect(score < bound, seen=seen, expected=f"t below {bound:.2f}")
 
@@ -131,9 +125,8 @@ def confidence_sets_cover_the_truth(case: Case) -> None:
     nothing.
     """
     made: Any = case.arranged(4.0, mode="theory", horizon=_STEP * _STEPS)
-    if case.trust in (Trust.CENTRAL, Trust.SHUFFLE):
-        return
-    outside = _ever_outside(case, made)
+    late = case.trust in (Trust.CENTRAL, Trust.SHUFFLE)
+    outside = None if late else _ever_outside(case, made)
     if outside is None:
         return
     failures, promised = int(outside.sum()), float(made.policy.confidence)
@@ -144,13 +137,7 @@ def confidence_sets_cover_the_truth(case: Case) -> None:
 
 def _ever_outside(case: Case, made: Any) -> NDArray[np.bool_] | None:
     """Whether each run's posted set, read every few rounds, ever missed; None without sets."""
-    policy, world = made.policy, case.environment
-    scene = Scene(
-        policy=policy,
-        privatizers=dict(made.privatizers),
-        environment=world,  # type: ignore[arg-type]
-        seed=jnp.uint32(SEED),
-    )
+    policy, scene = made.policy, case.scene(made)
     first = policy.publish(policy.init({n: p.outlook for n, p in scene.privatizers.items()}))
     if not hasattr(first, "inverse") or not np.asarray(first.width).any():
         return None
@@ -176,6 +163,14 @@ def summed(privatizer: Privatizer) -> Privatizer:
     return silenced(privatizer) if unsummed else privatizer
 
 
+def reach(privatizer: Privatizer, *, rounding: float) -> float:
+    """The sensitivity, with a step for each coordinate where statistics are rounded at random."""
+    steps = [float(noise.step) for noise in privatizer.noises if isinstance(noise, Binomial)]
+    query: Any = privatizer.query
+    width = query.dim if isinstance(query, BoundedLoss) else query.size
+    return float(query.sensitivity * (1 + rounding) + max(steps, default=0.0) * width**0.5)
+
+
 def bare(privatizer: Privatizer) -> Privatizer:
     """No protection, on the same schedule; without steps of its own a fit would be another one."""
     query, schedule = privatizer.query, privatizer.schedule
@@ -185,15 +180,8 @@ def bare(privatizer: Privatizer) -> Privatizer:
     return CohortSums(query=query, schedule=schedule, device=None, aggregator=None, running=running)
 
 
-def _score(gain: Floats) -> float:
-    """Student's t of paired differences; zero where there are none at all."""
+def _student(gain: Floats) -> tuple[float, float]:
+    """Student's t of paired differences, zero where there are none, and how far it may stray."""
     deviation = float(gain.std(ddof=1))
-    return float(gain.mean()) / deviation * len(gain) ** 0.5 if deviation else 0.0
-
-
-LEARNING_LAWS = (
-    without_noise_it_is_its_parent,
-    beats_uniform_play,
-    more_privacy_does_not_help,
-    confidence_sets_cover_the_truth,
-)
+    score = float(gain.mean()) / deviation * len(gain) ** 0.5 if deviation else 0.0
+    return score, student_bound(len(gain))

@@ -14,27 +14,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from kerchief.checks.errors import expect, law
-from kerchief.checks.statistics import normal_bound
+from kerchief.checks.errors import expect, expect_frozen, law
+from kerchief.checks.statistics import Floats, expect_deviation, fits_squares, normal_bound
 from kerchief.core.random import DEVICE, Stream
 from kerchief.privacy import Event, Gaussian, Laplace, NonPrivate, epsilon_at
 
-__all__ = ["MECHANISM_LAWS", "MechanismCase"]
-
-Floats = NDArray[np.float64]
+__all__ = ["MechanismCase"]
 
 _DRAWS, _EXACT, _DELTA = 8192, 2048, 1e-5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class MechanismCase:
-    """A noise under test.
-
-    Attributes:
-        noise: adds itself to a vector, and knows its deviation, its sensitivity and its event.
-    """
+    """A noise under test: it adds itself to a vector, and knows its deviation and its event."""
 
     noise: Any
 
@@ -73,9 +66,7 @@ def _many(noise: Any, vector: Array) -> Array:
 @law(cheap=True)
 def frozen_and_keyword_only(case: MechanismCase) -> None:
     """A noise is a frozen dataclass, so that what was priced is what is drawn."""
-    kind = type(case.noise)
-    right = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    expect(right, seen=f"{kind.__name__} can be changed", expected="a frozen dataclass")
+    expect_frozen(type(case.noise))
 
 
 @law(cheap=True)
@@ -124,19 +115,4 @@ def draws_have_mean_zero(case: MechanismCase) -> None:
 @law()
 def draws_have_the_stated_deviation(case: MechanismCase) -> None:
     """Their mean square is the stated one (normal test, 1e-6); 2/3 and 3/2 of it are rejected."""
-    squares, std = (_drawn(case) ** 2).mean(axis=1), float(case.noise.std)
-    room = normal_bound() * squares.std() / math.sqrt(len(squares)) + 1e-6 * std**2
-    verdict = [abs(squares.mean() - (f * std) ** 2) <= room for f in (1.0, 2 / 3, 3 / 2)]
-    seen = f"a deviation of {math.sqrt(squares.mean()):.4g}; accepted at 1, 2/3, 3/2: {verdict}"
-    expect(verdict == [True, False, False], seen=seen, expected=f"{std:.4g} alone")
-
-
-MECHANISM_LAWS = (
-    frozen_and_keyword_only,
-    its_event_is_priced,
-    its_event_is_about_its_deviation,
-    draws_are_fresh,
-    draws_have_mean_zero,
-    draws_have_the_stated_deviation,
-)
-"""Every law of a noise."""
+    expect_deviation(_drawn(case), float(case.noise.std), fits=fits_squares, law=None)

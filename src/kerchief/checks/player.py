@@ -28,17 +28,15 @@ __all__ = [
     "Hand",
     "Retold",
     "Turn",
-    "as_earned",
-    "as_made",
-    "as_shown",
+    "expect_same_facts",
     "expect_same_public",
     "expect_same_times",
     "hand_of",
     "kept_turns",
     "other_data",
     "read_only",
-    "scripted",
     "turns_by_hand",
+    "unchanged",
     "with_one_other",
 ]
 
@@ -58,19 +56,10 @@ _release = jax.jit(lambda privatizer, *rest: privatizer.release(*rest))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Turn:
-    """One round: what was chosen, asked, released and posted.
+    """One round: what was chosen, lost, asked, released and posted.
 
-    Attributes:
-        allowed: which arms there were.
-        action: what was played.
-        lost: what that lost on average, if anyone was asked.
-        stopped: whether nobody is asked any more.
-        wanted: for each query, whether the learner asked for a release.
-        refreshes: whether public time called for a new model.
-        requests: what each release was asked for with, in the order in which they came.
-        releases: what the learner was given, in that order.
-        posted: the very object that the policy published.
-        model: a copy of it, made at once.
+    Requests and releases are in the order in which they came. `posted` is the very object that the
+    policy published, `model` a copy of it, made at once.
     """
 
     allowed: Any
@@ -96,46 +85,29 @@ def _locked(leaf: Any) -> Any:
     return array
 
 
-def as_shown(arms: Arms, round: int) -> Arms:
-    """Show the arms as the world drew them."""
-    return arms
-
-
-def as_earned(reward: Any, round: int) -> Any:
-    """Give the user the reward that the world drew."""
-    return reward
-
-
-def as_made(name: str, release: Released) -> Released:
-    """Give the learner what the privatizer released."""
-    return release
+def unchanged(thing: Any, where: int | str) -> Any:
+    """Arms and a reward as the world drew them in a round, a query's release as it was made."""
+    return thing
 
 
 @dataclasses.dataclass(kw_only=True)
 class Hand:
     """Plays one bandit and remembers every input that it gave to the policy.
 
-    Attributes:
-        policy: the bandit.
-        privatizers: one for each query.
-        environment: the world.
-        seed: of everything random.
-        show: what the user of a round sees in place of the arms that the world drew.
-        earn: what the user of a round gets in place of the reward that the world drew.
-        inputs: each tree that the policy was given, beside a copy made before the call.
+    `show` and `earn` may replace the arms and the reward that the world drew for the user of a
+    round. `inputs` is each tree that the policy was given, beside a copy made before the call.
     """
 
     policy: Policy
     privatizers: Mapping[str, Privatizer]
     environment: Environment
     seed: int
-    show: Callable[[Arms, int], Arms] = as_shown
-    earn: Callable[[Any, int], Any] = as_earned
+    show: Callable[[Arms, int], Arms] = unchanged
+    earn: Callable[[Any, int], Any] = unchanged
     inputs: list[tuple[Tree, Tree]] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Open everything before the first round."""
-        self.privatizers = {name: _hastened(p) for name, p in self.privatizers.items()}
         self.stream = Stream.of(seed=self.seed, replicate=0)
         self.world = _world(self.environment, self.stream.at(WORLD))
         self.state = self.policy.init({name: p.outlook for name, p in self.privatizers.items()})
@@ -146,7 +118,7 @@ class Hand:
         self.last = dict.fromkeys(opened, -1)
         self.used = dict.fromkeys(opened, 0)
 
-    def turn(self, round: int, give: Callable[[str, Released], Released] = as_made) -> Turn:
+    def turn(self, round: int, give: Callable[[Released, str], Released] = unchanged) -> Turn:
         """Play one round, as `roles.round` does; `give` may replace what the learner is given."""
         going = not self.stopped
         arms, action, lost = self._device(self._clock(round), round)
@@ -157,24 +129,23 @@ class Hand:
             wanted[name] = due
             if not due or not self._ready(name, round):
                 return False
-            requests[name] = self.policy.request(self._state(), name)
+            requests[name] = self.policy.request(self._given(self.state), name)
             made = self._released(name, requests[name], round)
             if self.policy.feedback == "reports":
                 made = dataclasses.replace(made, action=action)
-            releases[name] = give(name, made)
-            self.take(name, releases[name], round)
+            releases[name] = give(made, name)
+            self._take(name, releases[name], round)
             return True
 
-        at_times = [name for name in self.privatizers if not self._on_demand(name)]
-        for name in at_times:
+        for name in (name for name in self.privatizers if not self._on_demand(name)):
             ask(name, self._due(round)[name])
         refreshes = bool(self.policy.refreshes(self._clock(round)))
         if refreshes:
-            self.post()
+            self._post()
         wishes = self._due(round)
         for name in self.privatizers:
             if self._on_demand(name) and ask(name, wishes[name]):
-                self.post()
+                self._post()
         return Turn(
             allowed=arms.allowed,
             action=action,
@@ -192,27 +163,27 @@ class Hand:
     def stopped(self) -> bool:
         """Whether nobody is asked any more."""
         policy = self.policy
-        return bool(policy.stopped(self._state())) if isinstance(policy, Stops) else False
+        return bool(policy.stopped(self._given(self.state))) if isinstance(policy, Stops) else False
 
     def replay(self, round: int, turn: Turn) -> None:
         """Give the learner a turn's releases and nothing else: no user comes."""
-        for name in (name for name in turn.releases if not self._on_demand(name)):
-            self.take(name, turn.releases[name], round)
-        if turn.refreshes:
-            self.post()
-        for name in (name for name in turn.releases if self._on_demand(name)):
-            self.take(name, turn.releases[name], round)
-            self.post()
+        for demand in (False, True):
+            for name in (name for name in turn.releases if self._on_demand(name) == demand):
+                self._take(name, turn.releases[name], round)
+                if demand:
+                    self._post()
+            if turn.refreshes and not demand:
+                self._post()
 
-    def take(self, name: str, release: Released, round: int) -> None:
+    def _take(self, name: str, release: Released, round: int) -> None:
         """Learner: take in one release."""
-        self.state = self.policy.update(self._state(), name, self._given(release))
+        self.state = self.policy.update(self._given(self.state), name, self._given(release))
         self.last[name] = round
         self.used[name] += 1
 
-    def post(self) -> None:
+    def _post(self) -> None:
         """Learner: post a model."""
-        self.model = self.policy.publish(self._state())
+        self.model = self.policy.publish(self._given(self.state))
 
     def _device(self, clock: Clock, round: int) -> tuple[Arms, Any, float]:
         """What happens on the user's device, and how its reports are added up."""
@@ -220,7 +191,9 @@ class Hand:
         model = self._given(self.model)
         arms = _arms(self.environment, self.world, clock, at(ARMS, round=round))
         arms = self._given(self.show(arms, round))
-        action = self._chosen(self.policy.act(model, arms, clock, at(POLICY, round=round)))
+        action: Any = self.policy.act(model, arms, clock, at(POLICY, round=round))
+        # An arm's number, or what the learner proposes.
+        action = read_only(np.int32(action) if self.policy.feedback == "totals" else action)
         facts = self.environment, self.world, arms, action, clock
         reward = self._given(self.earn(_reward(*facts, at(REWARD, round=round)), round))
         records = self.policy.record(model, arms, jnp.asarray(action), reward)
@@ -230,16 +203,11 @@ class Hand:
             self.tally[name] = p.collect(self.tally[name], report)
         return arms, action, float(_regret(*facts))
 
-    def _chosen(self, action: Any) -> Any:
-        """An arm's number, or what the learner proposes."""
-        totals = self.policy.feedback == "totals"
-        return read_only(np.int32(action) if totals else action)
-
     def _on_demand(self, name: str) -> bool:
         return isinstance(self.privatizers[name].schedule, OnDemand)
 
     def _due(self, round: int) -> Mapping[str, bool]:
-        due = self.policy.due(self._state(), self._clock(round))
+        due = self.policy.due(self._given(self.state), self._clock(round))
         return {name: bool(wanted) for name, wanted in due.items()}
 
     def _ready(self, name: str, round: int) -> bool:
@@ -264,9 +232,6 @@ class Hand:
         clock: Clock = self._given(Clock(round=jnp.int32(round), since=since))
         return clock
 
-    def _state(self) -> Tree:
-        return self._given(self.state)
-
     def _given(self, tree: Tree) -> Tree:
         """A read-only copy for the policy, remembered beside another."""
         copy = read_only(tree)
@@ -281,13 +246,19 @@ def _hastened(privatizer: Privatizer) -> Privatizer:
     return privatizer.with_schedule(At(ends=tuple(_BATCH * (i + 1) for i in range(64))))
 
 
-def hand_of(case: Case, *, seed: int, horizon: int | None = None, **given: Any) -> Hand:
-    """A fresh hand for a case."""
+def hand_of(
+    case: Case,
+    *,
+    seed: int,
+    horizon: int | None = None,
+    change: Callable[[Privatizer], Privatizer] = lambda privatizer: privatizer,
+    **given: Any,
+) -> Hand:
+    """A fresh hand for a case, with changed privatizers."""
     made: Any = case.arranged(horizon=horizon)
     world: Any = case.environment
-    return Hand(
-        policy=made.policy, privatizers=made.privatizers, environment=world, seed=seed, **given
-    )
+    privatizers = {name: change(_hastened(p)) for name, p in made.privatizers.items()}
+    return Hand(policy=made.policy, privatizers=privatizers, environment=world, seed=seed, **given)
 
 
 def turns_by_hand(
@@ -298,17 +269,14 @@ def turns_by_hand(
     With a script the learner is given the releases of those turns, wherever there is one.
     """
     hand = hand_of(case, seed=seed)
-    given = [as_made] * TURNS if script is None else [scripted(turn) for turn in script]
-    return tuple(hand.turn(round, given[round]) for round in range(TURNS))
+    turns = list[Turn]()
+    for round in range(TURNS):
 
+        def give(made: Released, name: str, round: int = round) -> Released:
+            return script[round].releases.get(name, made) if script else made
 
-def scripted(turn: Turn) -> Callable[[str, Released], Released]:
-    """Give the learner what another run was given in this round."""
-
-    def give(name: str, release: Released) -> Released:
-        return turn.releases.get(name, release)
-
-    return give
+        turns.append(hand.turn(round, give))
+    return tuple(turns)
 
 
 kept_turns = lru_cache(maxsize=16)(turns_by_hand)
@@ -324,10 +292,7 @@ def other_data(case: Case) -> tuple[Turn, ...]:
 class Retold:
     """The usual run with one other user, whose learner is given the usual run's noisy releases.
 
-    Attributes:
-        privatizers: that made the releases.
-        turns: all rounds.
-        told: round, query and release of all that was really released.
+    `told` is round, query and release of all that was really released.
     """
 
     privatizers: Mapping[str, Privatizer]
@@ -342,28 +307,22 @@ def with_one_other(
     earn: Callable[[Any], Any] = lambda reward: reward,
     change: Callable[[Privatizer], Privatizer] = lambda privatizer: privatizer,
 ) -> Retold:
-    """A run like `kept_turns`, but for one user.
+    """A run like `kept_turns`, but for one user's arms and reward, with changed privatizers.
 
     What carries noise is given to the learner as the usual run had it; what carries none stays as
     it is, since nothing hides it.
-
-    Args:
-        case: who plays.
-        show: what the user sees in place of the usual arms.
-        earn: what the user gets in place of the usual reward.
-        change: what is done to the privatizers.
     """
-    usual = hand_of(case, seed=1)
-    hand = dataclasses.replace(
-        usual,
-        privatizers={name: change(p) for name, p in usual.privatizers.items()},
+    hand = hand_of(
+        case,
+        seed=1,
+        change=change,
         show=lambda arms, round: show(arms) if round == USER else arms,
         earn=lambda reward, round: earn(reward) if round == USER else reward,
     )
     turns, told = list[Turn](), list[tuple[int, str, Released]]()
     for round, turn in enumerate(kept_turns(case)):
 
-        def give(name: str, release: Released, round: int = round, turn: Turn = turn) -> Released:
+        def give(release: Released, name: str, round: int = round, turn: Turn = turn) -> Released:
             told.append((round, name, release))
             kept = name in turn.releases
             expect(kept, seen=f"a release of {name} in round {round}", expected="none")
@@ -378,18 +337,23 @@ def expect_same_public(seen: Sequence[Turn], usual: Sequence[Turn], whose: str) 
     expect_same_times(seen, usual)
     for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
         where = f"with {whose}, in round {round}"
-        alike = same(now.model, then.model)
-        expect(alike, seen=f"another model {where}", expected="the same")
+        expect(same(now.model, then.model), seen=f"another model {where}", expected="the same")
         others = round == USER or same(now.action, then.action)
         expect(others, seen=f"another's action {where}", expected="the same")
+
+
+def expect_same_facts(name: str, one: Released, other: Released) -> None:
+    """Two releases speak of as many users, with as much noise."""
+    facts, wanted = ((int(release.count), float(release.noise)) for release in (one, other))
+    expect(facts == wanted, seen=f"{name}: users and noise {facts}", expected=wanted)
 
 
 def expect_same_times(seen: Sequence[Turn], usual: Sequence[Turn]) -> None:
     """Two runs ask, and ask for the same, post and stop at the same times."""
     for round, (now, then) in enumerate(zip(seen, usual, strict=True)):
-        times = [
+        this, other = (
             (turn.wanted, list(turn.releases), turn.refreshes, turn.stopped) for turn in (now, then)
-        ]
-        expect(times[0] == times[1], seen=f"{times[0]} in round {round}", expected=times[1])
+        )
+        expect(this == other, seen=f"{this} in round {round}", expected=other)
         alike = same(now.requests, then.requests)
         expect(alike, seen=f"another request in round {round}", expected="the same")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,19 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from kerchief.checks.case import (
-    Case,
-    asks,
-    by_rounds,
-    policy_of,
-    private,
-)
-from kerchief.checks.domains import queries_of, widest_of, wildest_of
+from kerchief.checks.case import Case, asks, by_rounds, policy_of, private
+from kerchief.checks.domains import answered, widest_of, wildest_of
 from kerchief.checks.errors import expect, law, same
 from kerchief.checks.player import (
-    TURNS,
+    expect_same_facts,
     expect_same_public,
     expect_same_times,
     kept_turns,
@@ -34,10 +27,6 @@ from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Stops
 from kerchief.core.phases import Phase, PhasePolicy
 from kerchief.core.random import Stream
 from kerchief.policies.context_free.base import ContextFree
-
-__all__ = ["PRIVACY_LAWS"]
-
-Floats = NDArray[np.float64]
 
 _LEARNER: dict[type, tuple[str, ...]] = {
     Policy: ("init", "due", "request", "update", "refreshes", "publish"),
@@ -73,9 +62,7 @@ def learner_is_blind(case: Case) -> None:
         device = partial(_one_phase if phases else _one_round, made.policy, case.environment)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         jax.eval_shape(partial(device, outlook), jnp.uint32(1))
-        left = sorted(
-            name for name, one in vars(made.policy).items() if before.get(name) is not one
-        )
+        left = [name for name, one in vars(made.policy).items() if before.get(name) is not one]
         expect(not left, seen=f"{left} left on the policy by a device", expected="nothing")
 
 
@@ -102,11 +89,10 @@ def _one_phase(policy: Any, world: Any, outlook: Mapping[str, Outlook], seed: Ar
 @law(when=lambda case: by_rounds(case) and asks(case))
 def same_releases_lead_to_the_same_models(case: Case) -> None:
     """Other data that led to the same releases leads to the same models."""
-    first, other = kept_turns(case), other_data(case)
-    differ = [i for i in range(TURNS) if not same(first[i].model, other[i].model)]
-    expect(
-        not differ, seen=f"other models in rounds {differ}", expected="those of the same releases"
-    )
+    pairs = enumerate(zip(kept_turns(case), other_data(case), strict=True))
+    differ = [round for round, (one, other) in pairs if not same(one.model, other.model)]
+    seen = f"other models in rounds {differ}"
+    expect(not differ, seen=seen, expected="those of the same releases")
 
 
 @law(when=lambda case: by_rounds(case) and asks(case))
@@ -121,34 +107,27 @@ def one_user_shows_in_releases_alone(case: Case) -> None:
 
     The user meets no arms to speak of, the longest ones, or each turned round: where a policy
     explores for some users, one of them explores and another does not. Where users bring no arms,
-    the losses are others. All else, noise included, is the same. What carries noise is given to the
-    learner as the other run had it; what carries none stays as it is, since nothing hides it. Then
-    due times, requests, models and everyone else's actions must be the same, and so must times,
-    counts and noise levels of what is released.
+    the losses are others. All else, noise included, is the same. Then due times, requests, models
+    and everyone else's actions must be the same, and so must times, counts and noise levels of what
+    is released.
     """
     usual = kept_turns(case)
     for word, other in _OTHERS[case.feedback].items():
         seen = with_one_other(case, **other)
         for round, name, release in seen.told:
-            wanted, noisy = usual[round].releases[name], seen.privatizers[name].outlook.noisy
-            facts = [(int(one.count), float(one.noise)) for one in (release, wanted)]
-            alike = not noisy or facts[0] == facts[1]
-            expect(alike, seen=f"{name}: users and noise {facts[0]}", expected=facts[1])
+            if seen.privatizers[name].outlook.noisy:
+                expect_same_facts(name, release, usual[round].releases[name])
         expect_same_public(seen.turns, usual, f"one user's {word}")
 
 
-def _none_to_speak_of(arms: Arms) -> Arms:
-    return Arms(features=0 * arms.features, allowed=arms.allowed)
+def _axes(features: Array) -> Array:
+    """As many unit vectors, along one axis after another."""
+    count, dim = features.shape
+    return jnp.eye(dim, dtype=features.dtype)[jnp.arange(count) % dim]
 
 
-def _longest(arms: Arms) -> Arms:
-    count, dim = arms.features.shape
-    unit = jnp.eye(dim, dtype=arms.features.dtype)
-    return Arms(features=unit[jnp.arange(count) % dim], allowed=arms.allowed)
-
-
-def _turned(arms: Arms) -> Arms:
-    return Arms(features=-arms.features[:, ::-1], allowed=arms.allowed)
+def _showing(change: Callable[[Array], Array]) -> Callable[[Arms], Arms]:
+    return lambda arms: Arms(features=change(arms.features), allowed=arms.allowed)
 
 
 def _lost(size: float, losses: Any) -> Any:
@@ -158,9 +137,9 @@ def _lost(size: float, losses: Any) -> Any:
 
 _OTHERS: dict[str, dict[str, Any]] = {
     "totals": {
-        "arms none to speak of": {"show": _none_to_speak_of},
-        "arms longest": {"show": _longest},
-        "arms turned": {"show": _turned},
+        "arms none to speak of": {"show": _showing(lambda features: 0 * features)},
+        "arms longest": {"show": _showing(_axes)},
+        "arms turned": {"show": _showing(lambda features: -features[:, ::-1])},
     },
     "reports": {
         f"losses of {size}": {"earn": partial(_lost, size)} for size in (1e3, -1e3, np.nan)
@@ -174,8 +153,8 @@ def statistics_obey_their_bound(case: Case) -> None:
 
     For a loss it is their gradients that are held apart, at points near and far.
     """
-    for name, query in queries_of(case).items():
-        found, _ = widest_of(case, name)
+    for name, (query, domain) in answered(case).items():
+        found, _ = widest_of(query, domain)
         seen = f"{name}: {found} from two records of the domain"
         bound = query.sensitivity * (1 + _ROUNDING[np.float64])
         expect(found <= bound, seen=seen, expected=f"at most {query.sensitivity}")
@@ -188,19 +167,9 @@ def clipping_holds_beyond_the_domain(case: Case) -> None:
 
     So do weights, losses, answers and, for a loss, the points at which gradients are taken.
     """
-    for name, query in queries_of(case).items():
+    for name, (query, domain) in answered(case).items():
         for kind, rounding in _ROUNDING.items():
-            found = wildest_of(case, name, kind)
+            found = wildest_of(query, domain, kind)
             seen = f"{name}: {found} from wild records in {kind.__name__}"
             bound = query.sensitivity
             expect(found <= bound * (1 + rounding), seen=seen, expected=f"at most {bound}")
-
-
-PRIVACY_LAWS = (
-    learner_is_blind,
-    same_releases_lead_to_the_same_models,
-    due_times_are_public,
-    one_user_shows_in_releases_alone,
-    statistics_obey_their_bound,
-    clipping_holds_beyond_the_domain,
-)

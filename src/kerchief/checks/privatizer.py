@@ -14,16 +14,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from kerchief.checks import schedules, twins
-from kerchief.checks.errors import expect, laws_of
+from kerchief.audits import look
+from kerchief.checks import twins
+from kerchief.checks.domains import NOWHERE, Box, encoder, lengths, many, widest
+from kerchief.checks.errors import expect, law
 from kerchief.checks.leakage import (
-    attack,
     bill,
     charged_multiplier,
     expect_fresh,
     expect_noise_as_charged,
+    rounded_sensitivity,
 )
 from kerchief.checks.learning import silenced
 from kerchief.checks.protocol import (
@@ -38,17 +39,10 @@ from kerchief.checks.protocol import (
     told,
     transcript,
 )
-from kerchief.checks.search import (
-    NOWHERE,
-    Box,
-    Encode,
-    lengths,
-    many,
-    widest,
-)
 from kerchief.checks.statistics import (
     ERROR,
-    audited_epsilon,
+    Floats,
+    expect_deviation,
     fits_deviation,
     normal_bound,
     normality,
@@ -58,15 +52,15 @@ from kerchief.core.random import Stream
 from kerchief.privacy import NonPrivate, epsilon_at
 from kerchief.privatizers import At
 
-__all__ = ["PRIVATIZER_LAWS"]
-
-Floats = NDArray[np.float64]
-
-_SAME = {"seed": 1, "replicate": 0}
 # Whose record is replaced: someone in the middle, right before a release.
 _PLACE = 3
 
 
+def _private(protocol: PrivatizerCase) -> bool:
+    return protocol.private
+
+
+@law()
 def noise_has_mean_zero(protocol: PrivatizerCase) -> None:
     """No coordinate of any release is shifted (normal test, 1e-6 over all coordinates)."""
     for noise in drawn_noise(protocol):
@@ -76,6 +70,7 @@ def noise_has_mean_zero(protocol: PrivatizerCase) -> None:
         expect(worst <= room, seen=f"a mean of {worst}", expected=f"0, within {room}")
 
 
+@law()
 def noise_has_the_stated_deviation(protocol: PrivatizerCase) -> None:
     """The deviation that a release states is the noise's; 2/3 and 3/2 of it are rejected.
 
@@ -87,69 +82,64 @@ def noise_has_the_stated_deviation(protocol: PrivatizerCase) -> None:
             exact = largest <= protocol.rounding and noise.stated == 0.0
             expect(exact, seen=f"noise of {largest}", expected="none, as nothing is promised")
             continue
-        actual = float(noise.draws.std())
-        verdict = [fits_deviation(noise.draws, noise.stated * f) for f in (1.0, 2 / 3, 3 / 2)]
-        seen = f"a deviation of {actual}; accepted at 1, 2/3, 3/2 of the stated one: {verdict}"
-        expect(verdict == [True, False, False], seen=seen, expected=f"{noise.stated} alone")
+        expect_deviation(noise.draws, noise.stated, law=None)
 
 
+@law(when=_private)
 def noise_is_normal(protocol: PrivatizerCase) -> None:
     """The noise has the shape of a normal law (Kolmogorov-Smirnov on 150000 draws, 1e-6)."""
-    for noise in drawn_noise(protocol) if protocol.private else ():
+    for noise in drawn_noise(protocol):
         chance = normality(noise.draws, noise.stated)
         expect(chance >= ERROR, seen=f"a p-value of {chance}", expected=f"at least {ERROR}")
 
 
+@law()
 def noise_is_what_was_charged(protocol: PrivatizerCase) -> None:
     """The noise that hides one user, over the query's sensitivity, is the charged multiplier.
 
     White-box: what the noise says of itself. Then what it does, over all releases together.
     """
-    privatizer, sensitivity = protocol.brief(), protocol.query.sensitivity
+    privatizer, sensitivity = protocol.brief(), rounded_sensitivity(protocol)
     charge = privatizer.charges(len(ENDS))[0]
     if not protocol.private:
         expect(charge.event == NonPrivate(), seen=charge.event, expected=NonPrivate())
         return
     noise: Any = privatizer.noises[0]
-    rounded_sensitivity = sensitivity + protocol.step * math.sqrt(protocol.width)
-    stated = float(noise.std) / (rounded_sensitivity * getattr(noise, "column_norm", 1.0))
+    stated = float(noise.std) / (sensitivity * getattr(noise, "column_norm", 1.0))
     charged = charged_multiplier(charge.event)
     close = math.isclose(stated, charged, rel_tol=1e-9)
     expect(close, seen=f"a multiplier of {stated}", expected=f"{charged}, as charged")
     noises, cost = drawn_noise(protocol), bill([charge])
     alone = charge.capacity if protocol.cohorts else None
-    expect_noise_as_charged(noises, cost, rounded_sensitivity, turning=protocol.fits, alone=alone)
+    expect_noise_as_charged(noises, cost, sensitivity, turning=protocol.fits, alone=alone)
 
 
+@law(when=_private)
 def successive_releases_differ_by_fresh_noise(protocol: PrivatizerCase) -> None:
     """Between two releases there is noise that no earlier one has: as much as one user paid for.
 
     In simulation and in the exact twin; noise that is used again leaves less, or none. Chi-square
     tests, each erring at most once in a million, on 150000 draws and on 800 of the twin's.
     """
-    if not protocol.private:
-        return
-    rounded_sensitivity = protocol.query.sensitivity + protocol.step * math.sqrt(protocol.width)
     event = protocol.brief().charges(len(ENDS))[0].event
-    charged = charged_multiplier(event) * rounded_sensitivity
+    charged = charged_multiplier(event) * rounded_sensitivity(protocol)
     expect_fresh(drawn_noise(protocol), charged)
     if not twins.refuses(protocol):
         expect_fresh(twins.twin_noise(protocol), charged)
 
 
+@law(cheap=True)
 def charges_compose_to_the_guarantee(protocol: PrivatizerCase) -> None:
     """Every user's own charges compose to the promise, to 1e-6 and never above.
 
     Where the noise is a whole number of coins, to 2 %.
     """
     near = 0.02 if protocol.step else 1e-6
-    privatizer = protocol.build()
-    charges, schedule = privatizer.charges(protocol.horizon), privatizer.schedule
-    promised = protocol.guarantee
+    privatizer, last = protocol.build(), protocol.horizon
+    charges, promised = privatizer.charges(last), protocol.guarantee
     # Whoever comes after the last cohort is in none.
-    last = (
-        min(schedule.ends[-1], protocol.horizon) if isinstance(schedule, At) else protocol.horizon
-    )
+    if isinstance(privatizer.schedule, At):
+        last = min(privatizer.schedule.ends[-1], last)
     for user in range(last):
         owed = bill(c for c in charges if c.cohort.first <= user < c.cohort.last)
         cost = epsilon_at([owed], promised.delta)
@@ -157,10 +147,11 @@ def charges_compose_to_the_guarantee(protocol: PrivatizerCase) -> None:
         expect(close, seen=f"user {user} pays {cost}", expected=promised.epsilon)
 
 
+@law(when=lambda protocol: protocol.private and not protocol.fits)
 def matrix_noise_is_isometric(protocol: PrivatizerCase) -> None:
     """Off the diagonal a sum's matrix has half the variance, not the whole (chi-square, 1e-6)."""
-    dim, apply = protocol.query.dim, protocol.private and not protocol.fits
-    for noise in drawn_noise(protocol) if apply else ():
+    dim = protocol.query.dim
+    for noise in drawn_noise(protocol):
         matrices = jax.vmap(lambda row: smat(row, dim))(noise.draws[:, : svec_size(dim)])
         beside = np.asarray(matrices)[:, 0, 1]
         on, off = np.asarray(matrices)[:, 0, 0], beside * math.sqrt(2)
@@ -170,10 +161,12 @@ def matrix_noise_is_isometric(protocol: PrivatizerCase) -> None:
         expect(not fits_deviation(beside, noise.stated), seen=seen, expected="unlike ones")
 
 
+@law()
 def order_carries_nothing(protocol: PrivatizerCase) -> None:
     """Reports in any order lead to the same release, with the same noise, up to rounding."""
     privatizer, rng = protocol.build(), np.random.default_rng(5)
-    encoded, root = statistics(protocol.query, records(protocol.query, 12)), Stream.of(**_SAME)
+    encoded = statistics(protocol.query, records(protocol.query, 12))
+    root = Stream.of(seed=1, replicate=0)
     shown = []
     for order in (np.arange(12), np.arange(12)[::-1], rng.permutation(12)):
         release = released(protocol, privatizer, encoded[order], (12,), root)[0]
@@ -183,14 +176,13 @@ def order_carries_nothing(protocol: PrivatizerCase) -> None:
     expect(gap <= room, seen=f"releases that differ by {gap}", expected="one for every order")
 
 
+@law(when=lambda protocol: protocol.private or not protocol.fits)
 def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: PrivatizerCase) -> None:
     """With the same noise, whatever one user sends moves each sum by the sensitivity at most.
 
     The user is replaced by wild records, by ordinary ones and by one that says nothing. A release
     whose noise, or whose time, depends on the record is moved by the noise itself.
     """
-    if protocol.fits and not protocol.private:
-        return
     privatizer, query, box = protocol.brief(), protocol.query, _box(protocol)
     users = records(query, ENDS[-1])
 
@@ -202,12 +194,12 @@ def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: PrivatizerCase
     rows = np.concatenate([ordinary, 0 * ordinary, box.wild()])
     shown = many(told_with)(rows, NOWHERE)
     moves = (shown - shown[_PLACE]).reshape(len(rows), -1, protocol.width)
-    wider = protocol.step * math.sqrt(protocol.width)
-    farthest, bound = float(lengths(moves).max()), query.sensitivity * (1 + 1e-9) + wider
+    farthest, bound = float(lengths(moves).max()), rounded_sensitivity(protocol) * (1 + 1e-9)
     room = bound + protocol.rounding * (1 + float(np.abs(shown[_PLACE]).max())) * 12
     expect(farthest <= room, seen=f"a move of {farthest}", expected=f"at most {bound}")
 
 
+@law()
 def noise_off_gives_the_truth(protocol: PrivatizerCase) -> None:
     """With noise of deviation zero every sum that is told is the exact one, over all so far."""
     users = records(protocol.query, ENDS[-1])
@@ -224,68 +216,30 @@ def noise_off_gives_the_truth(protocol: PrivatizerCase) -> None:
         expect(count == end - start, seen=f"a count of {count}", expected=end - start)
 
 
+@law(when=_private)
 def audit_finds_no_more_than_promised(protocol: PrivatizerCase) -> None:
     """The best threshold attacker on the two worst records proves no more than was promised.
 
     The attacker weighs all releases as their noise deserves. An alarm, not a proof: of 30000 copies
-    a third choose the threshold and the rest bound epsilon from below, wrongly with probability
-    1e-6. At epsilon 4 it catches noise at a third of what it should be, and misses noise at two
-    thirds.
+    half train the test and the others bound epsilon from below, wrongly with probability 1e-6. At
+    epsilon 4 it catches noise at a third of what it should be, and misses noise at two thirds.
     """
-    if not protocol.private:
-        return
-    encode, box = _encode(protocol), _box(protocol)
-    _, pair = widest(encode, box, NOWHERE)
-    direction = np.subtract(*encode(pair, NOWHERE))
-    scores = [_scores(protocol, pair[i], 100 + i) @ direction for i in (0, 1)]
-    proved = audited_epsilon(scores[0], scores[1], protocol.guarantee.delta)
-    promised = protocol.guarantee.epsilon
-    expect(proved <= promised, seen=f"an attacker proves {proved:.3f}", expected=f"{promised}")
+    box, start = _box(protocol), protocol.start
+    point = NOWHERE if start is None else np.asarray(start.point)
+    _, pair = widest(encoder(protocol.query, box), box, point)
+    one, other = (_seen_with(protocol, row, seed) for seed, row in enumerate(pair, start=100))
+    audit = look(name=str(protocol), claim=protocol.guarantee, views=(one, other), failure=ERROR)
+    seen = f"an attacker proves {audit.epsilon_lower:.3f}"
+    expect(audit.kept, seen=seen, expected=f"{protocol.guarantee.epsilon}")
 
 
-def _scores(protocol: PrivatizerCase, row: Floats, seed: int) -> Floats:
-    """The sums told in many copies in which this user comes first, weighed and added up."""
+def _seen_with(protocol: PrivatizerCase, row: Floats, seed: int) -> Floats:
+    """The sums told in many copies in which this user comes first: by copy, sum and number."""
     users = [_box(protocol).record(jnp.asarray(row)), *records(protocol.query, ENDS[-1])[1:]]
     releases = released_by_many(protocol, protocol.brief(), users, seed=seed)
-    sums = np.concatenate([np.asarray(told(protocol, release)) for release in releases], axis=1)
-    weighed: Floats = np.einsum("s,csd->cd", attack(drawn_noise(protocol)), sums)
-    return weighed
-
-
-def _encode(protocol: PrivatizerCase) -> Encode:
-    """What a record adds to a sum that is told."""
-    query, start, box = protocol.query, protocol.start, _box(protocol)
-
-    def one(row: Array, point: Array) -> Array:
-        encoded: Array = query.encode(box.record(row))
-        if start is None:
-            return encoded
-        gradients: Array = query.gradients(encoded[None, :], start.point)
-        return gradients[0]
-
-    return many(one)
+    return np.concatenate([np.asarray(told(protocol, release)) for release in releases], axis=1)
 
 
 def _box(protocol: PrivatizerCase) -> Box:
     query = protocol.query
     return Box(dim=query.dim, norm=query.norm, low=query.low, high=query.high)
-
-
-PRIVATIZER_LAWS = (
-    *laws_of(
-        noise_has_mean_zero,
-        noise_has_the_stated_deviation,
-        noise_is_normal,
-        noise_is_what_was_charged,
-        successive_releases_differ_by_fresh_noise,
-        matrix_noise_is_isometric,
-        order_carries_nothing,
-        one_user_moves_a_release_by_the_sensitivity_at_most,
-        noise_off_gives_the_truth,
-    ),
-    *laws_of(charges_compose_to_the_guarantee, cheap=True),
-    *schedules.SCHEDULE_LAWS,
-    *twins.TWIN_LAWS,
-    *laws_of(audit_finds_no_more_than_promised),
-)
-"""Every law of a privatizer."""

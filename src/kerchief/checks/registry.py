@@ -16,48 +16,38 @@ from kerchief.core.errors import KerchiefError
 from kerchief.core.registry import Registry
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, PolicyEntry
+from kerchief.privacy import Trust
 from kerchief.privatizers import MECHANISMS_OF, TRUSTS
 
-__all__ = ["check_registry", "policy_classes", "policy_modules"]
+__all__ = ["check_registry"]
 
 _CONTRACTS = (("act", "record", "update"), ("ask", "answer", "update"))
 
 
-def policy_modules(package: ModuleType = policies) -> Iterator[ModuleType]:
-    """Every module of a package of policies."""
-    yield package
-    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        yield importlib.import_module(found.name)
+def _policy_modules() -> list[ModuleType]:
+    """The package of policies, and every module of it."""
+    found = pkgutil.walk_packages(policies.__path__, policies.__name__ + ".")
+    return [policies, *(importlib.import_module(one.name) for one in found)]
 
 
-def policy_classes(modules: Iterable[ModuleType]) -> Iterator[type]:
+def _policy_classes(modules: Iterable[ModuleType]) -> Iterator[type]:
     """Every class defined there that fulfils a contract; what bandits share is a base of others."""
     found = [
         kind
         for module in modules
         for kind in vars(module).values()
-        if inspect.isclass(kind) and kind.__module__ == module.__name__ and _plays(kind)
+        if inspect.isclass(kind) and kind.__module__ == module.__name__
+        if any(all(hasattr(kind, word) for word in words) for words in _CONTRACTS)
     ]
-    return (kind for kind in found if not any(_below(other, kind) for other in found))
-
-
-def _plays(kind: type) -> bool:
-    return any(all(hasattr(kind, word) for word in words) for words in _CONTRACTS)
-
-
-def _below(other: type, kind: type) -> bool:
-    """Whether another one completes this one, which has no factory of its own."""
-    return other is not kind and issubclass(other, kind) and not hasattr(kind, "of")
+    # Whatever has no factory of its own is completed by another one.
+    bases = {base for kind in found for base in kind.__mro__[1:] if not hasattr(base, "of")}
+    return (kind for kind in found if kind not in bases)
 
 
 def check_registry(
     modules: Iterable[ModuleType] | None = None, registry: Registry[PolicyEntry] = POLICIES
 ) -> None:
-    """Every policy class is registered, and every entry's facts are true.
-
-    Args:
-        modules: where to look for policy classes; by default all of `kerchief.policies`.
-        registry: where they must be entered.
+    """Every policy class of the modules is registered, and every entry's facts are true.
 
     Raises:
         CheckFailed: a class is missing, or an entry says what is not so.
@@ -65,7 +55,7 @@ def check_registry(
     >>> check_registry()
     """
     known = {kind for _, entry in registry.items() for kind in entry.kinds}
-    missing = [k for k in policy_classes(modules or policy_modules()) if k not in known]
+    missing = [k for k in _policy_classes(modules or _policy_modules()) if k not in known]
     law = "every policy is registered"
     failures = [Failure(law=law, seen=k.__qualname__, expected="its entry") for k in missing]
     for name, entry in registry.items():
@@ -85,37 +75,28 @@ def _untrue(name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]) -> l
     homes = entry.home is None or entry.home in set(ENVIRONMENTS)
     trusts = bool(entry.trusts) and set(entry.trusts) <= set(TRUSTS)
     words = trusts and all(
-        trust in entry.trusts and word in set(_words(trust)) for trust, word in entry.noises.items()
+        trust in entry.trusts and word in MECHANISMS_OF[Trust(trust)]
+        for trust, word in entry.noises.items()
     )
-    built = {_built(name, entry, world) for world in _worlds(entry)} if homes else set[str]()
+    # What plays everywhere is built in a world of every kind.
+    everywhere = ["linear", "population", "chance", "quadratic"]
+    worlds = [entry.home or "linear"] if len(entry.problems) == 1 else everywhere
+    built = {_built(name, entry, world) for world in worlds if homes}
     wanted = {kind.__qualname__ for kind in entry.kinds}
+    own = not (entry.deployable and entry.noises)
     facts = {
-        f"{name} builds {sorted(wanted)}": (not homes or built == wanted, sorted(built)),
-        f"{name} runs under known trusts": (trusts, entry.trusts),
-        f"{name} names noises of its trusts": (not trusts or words, dict(entry.noises)),
-        f"{name} has a parent": (entry.parent in set(registry), entry.parent),
-        f"{name} has a home": (homes, entry.home),
-        f"{name} is said to be deployable only if it is no paper's own": (
-            not (entry.deployable and entry.noises),
-            dict(entry.noises),
-        ),
+        f"builds {sorted(wanted)}": (not homes or built == wanted, sorted(built)),
+        "runs under known trusts": (trusts, entry.trusts),
+        "names noises of its trusts": (not trusts or words, dict(entry.noises)),
+        "has a parent": (entry.parent in set(registry), entry.parent),
+        "has a home": (homes, entry.home),
+        "is said to be deployable only if it is no paper's own": (own, dict(entry.noises)),
     }
     return [
-        Failure(law="entries are true", seen=f"{seen}", expected=fact)
+        Failure(law="entries are true", seen=f"{seen}", expected=f"{name} {fact}")
         for fact, (holds, seen) in facts.items()
         if not holds
     ]
-
-
-def _words(trust: str) -> Iterable[str]:
-    return next(words for kind, words in MECHANISMS_OF.items() if kind == trust)
-
-
-def _worlds(entry: PolicyEntry) -> list[str]:
-    """Its home; of what plays everywhere, a world of every kind."""
-    if len(entry.problems) == 1:
-        return [entry.home or "linear"]
-    return ["linear", "population", "chance", "quadratic"]
 
 
 def _built(name: str, entry: PolicyEntry, world: str) -> str:

@@ -7,22 +7,27 @@ something to say. Seeds are fixed; thresholds are never tuned, sample sizes are.
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief.checks.errors import expect
+
 __all__ = [
     "ERROR",
+    "Floats",
     "at_most_as_often",
-    "audited_epsilon",
+    "expect_deviation",
     "fits_chances",
     "fits_deviation",
     "fits_scale",
+    "fits_squares",
     "hoeffding",
-    "laplacity",
     "least_draws",
     "most_deviation",
     "normal_bound",
@@ -38,7 +43,7 @@ Floats = NDArray[np.float64]
 
 @cache
 def _stats() -> Any:
-    """Scipy ships no types; loading it by name keeps the strict checker on for the rest."""
+    """Loaded by name, as scipy ships no types."""
     return importlib.import_module("scipy.stats")
 
 
@@ -63,34 +68,54 @@ def hoeffding(samples: int, width: float) -> float:
 
 def fits_deviation(draws: Floats, std: float) -> bool:
     """Whether normal draws of mean zero may have this standard deviation (chi-square, `ERROR`)."""
-    ratio = float(np.square(draws / std).sum())
-    low, high = _stats().chi2.ppf([ERROR / 2, 1 - ERROR / 2], draws.size)
-    return bool(low <= ratio <= high)
+    return _likely(float(np.square(draws / std).sum()), draws.size)
 
 
 def most_deviation(squares: float, freedom: int) -> float:
-    """The most that a deviation can be, but for `ERROR`, from the squares of so many normal draws.
-
-    >>> round(most_deviation(1000.0, 1000), 3)
-    1.117
-    """
+    """The most that a deviation can be, but for `ERROR`, from the squares of many normal draws."""
     return math.sqrt(squares / float(_stats().chi2.ppf(ERROR, freedom)))
 
 
 def fits_scale(draws: Floats, scale: float) -> bool:
     """Whether Laplace draws of mean zero may have this scale (chi-square, `ERROR`)."""
-    ratio = 2 * float(np.abs(draws).sum()) / scale
-    low, high = _stats().chi2.ppf([ERROR / 2, 1 - ERROR / 2], 2 * draws.size)
+    return _likely(2 * float(np.abs(draws).sum()) / scale, 2 * draws.size)
+
+
+def fits_squares(draws: Floats, std: float, *, share: float = 1.0, slack: float = 1e-6) -> bool:
+    """Whether rows may have this deviation, or down to a share of it, by their mean squares.
+
+    Normal bound, `ERROR`, and this slack.
+    """
+    squares = (draws**2).mean(axis=1)
+    room = normal_bound() * squares.std() / math.sqrt(len(squares)) + slack * std**2
+    return bool((share * std) ** 2 - room <= squares.mean() <= std**2 + room)
+
+
+def _likely(ratio: float, freedom: int) -> bool:
+    low, high = _stats().chi2.ppf([ERROR / 2, 1 - ERROR / 2], freedom)
     return bool(low <= ratio <= high)
 
 
-def fits_chances(successes: NDArray[np.bool_], chances: Floats) -> bool:
-    """Whether trials with chances of their own may have come out so (normal bound, `ERROR`).
+def expect_deviation(
+    draws: Floats,
+    stated: float,
+    *,
+    fits: Callable[[Floats, float], bool] = fits_deviation,
+    law: str | None = "norm",
+) -> None:
+    """Draws fit what is stated, neither 2/3 nor 3/2 of it, and the shape of a law, if one is named.
 
-    >>> coins = np.arange(4000) % 2 == 0
-    >>> fits_chances(coins, np.full(4000, 0.5)), fits_chances(coins, np.full(4000, 0.6))
-    (True, False)
+    Kolmogorov and Smirnov's test is for the shape; `fits` has an error of its own.
     """
+    verdict = [fits(draws, stated * factor) for factor in (1.0, 2 / 3, 3 / 2)]
+    seen = f"a deviation of {draws.std():.4g}; accepted at 1, 2/3, 3/2 of the stated: {verdict}"
+    expect(verdict == [True, False, False], seen=seen, expected=f"{stated:.4g} alone")
+    chance = 1.0 if law is None else normality(draws, stated, law)
+    expect(chance >= ERROR, seen=f"a p-value of {chance:.2g}", expected=f"the shape of {law}")
+
+
+def fits_chances(successes: NDArray[np.bool_], chances: Floats) -> bool:
+    """Whether trials with chances of their own may have come out so (normal bound, `ERROR`)."""
     room = normal_bound() * math.sqrt(float((chances * (1 - chances)).sum())) + 1.0
     # Trials count by the side on which their chance lies, so that opposite ones do not cancel.
     sides = np.where(chances >= 0.5, 1.0, -1.0)
@@ -104,27 +129,18 @@ def least_draws(factor: float = 1.5) -> int:
     >>> least_draws()
     288
     """
-    draws = 2
-    while not _tells_apart(draws, factor):
-        draws += 1
+    for draws in itertools.count(2):
+        law = _stats().chi2(draws)
+        low, high = law.ppf(ERROR / 2), law.ppf(1 - ERROR / 2)
+        # Draws of deviation 1 held against 1/factor and factor: their ratio grows or shrinks.
+        if law.cdf(high / factor**2) <= ERROR and law.sf(low * factor**2) <= ERROR:
+            break
     return draws
 
 
-def _tells_apart(draws: int, factor: float) -> bool:
-    law = _stats().chi2(draws)
-    low, high = law.ppf(ERROR / 2), law.ppf(1 - ERROR / 2)
-    # Draws of deviation 1 held against 1/factor and factor: their ratio grows or shrinks.
-    return bool(law.cdf(high / factor**2) <= ERROR and law.sf(low * factor**2) <= ERROR)
-
-
-def normality(draws: Floats, std: float) -> float:
-    """The p-value of Kolmogorov and Smirnov's test for normal draws of this deviation."""
-    return float(_stats().kstest(draws.ravel() / std, "norm").pvalue)
-
-
-def laplacity(draws: Floats, scale: float) -> float:
-    """The p-value of the same test for Laplace draws of this scale."""
-    return float(_stats().kstest(draws.ravel() / scale, "laplace").pvalue)
+def normality(draws: Floats, scale: float, law: str = "norm") -> float:
+    """The p-value of Kolmogorov and Smirnov's test for draws of a law at this scale."""
+    return float(_stats().kstest(draws.ravel() / scale, law).pvalue)
 
 
 def precision_range(draws: Floats, direction: Floats, tests: int = 1) -> tuple[float, float]:
@@ -150,24 +166,3 @@ def at_most_as_often(failures: int, trials: int, chance: float) -> bool:
     (True, False)
     """
     return float(_stats().binom.sf(failures - 1, trials, chance)) >= ERROR
-
-
-def audited_epsilon(with_user: Floats, without: Floats, delta: float) -> float:
-    """A lower bound on epsilon that a threshold attacker proves from scores, wrong at `ERROR`.
-
-    A third of the scores choose the threshold; the others are counted, with exact (Clopper and
-    Pearson) bounds on both error rates.
-    """
-    third = len(with_user) // 3
-    grid = np.quantile(with_user[:third], np.linspace(0.01, 0.99, 99))
-    choices = [_bound(with_user[:third], without[:third], t, delta) for t in grid]
-    best = grid[int(np.argmax(choices))]
-    return _bound(with_user[third:], without[third:], best, delta)
-
-
-def _bound(with_user: Floats, without: Floats, threshold: float, delta: float) -> float:
-    beta = _stats().beta
-    hits, alarms = int((with_user > threshold).sum()), int((without > threshold).sum())
-    caught = beta.ppf(ERROR / 2, hits, len(with_user) - hits + 1) if hits else 0.0
-    wrong = beta.isf(ERROR / 2, alarms + 1, len(without) - alarms) if alarms < len(without) else 1.0
-    return math.log((caught - delta) / wrong) if caught > delta else 0.0

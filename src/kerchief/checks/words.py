@@ -1,25 +1,36 @@
-"""The noise that is built is the one that was printed: its class and its deviation.
+"""The noise that is built, and that a simulation draws, is the one that was printed.
 
 A run says by a word of `MECHANISMS_OF` which noise protects it. Here is what each word means,
-written a second time: what is built for it must be that. What is drawn is held to it by
-`checks.drawn`.
+written a second time: what is built for it must be that, and what is drawn must have its law.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from kerchief.checks.bills import users_of
 from kerchief.checks.case import BEST, Case, asks
+from kerchief.checks.engines import begun, phase_after, phase_scene
 from kerchief.checks.errors import expect, law
 from kerchief.checks.leakage import charged_multiplier
-from kerchief.core.contracts import BoundedLoss
+from kerchief.checks.learning import bare, silenced
+from kerchief.checks.statistics import (
+    Floats,
+    expect_deviation,
+    fits_chances,
+    fits_scale,
+    fits_squares,
+)
+from kerchief.core.contracts import BoundedLoss, Clock, Outlook, Start, Tree
 from kerchief.core.errors import InvalidValue
+from kerchief.core.phases import ANSWERS
+from kerchief.core.struct import static, struct
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
@@ -33,12 +44,14 @@ from kerchief.mechanisms.shortlist import Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree as BinaryTree
 from kerchief.privacy.unit_vectors import unit_noise
-from kerchief.privatizers import MECHANISMS_OF, Privatizer
+from kerchief.privatizers import MECHANISMS_OF, At, Every, OnDemand, Privatizer
 from kerchief.privatizers.billing import pay
+from kerchief.roles.arrange import Arranged
+from kerchief.simulation import loop
+from kerchief.simulation.machine import compiled
+from kerchief.simulation.phases import phases_of
 
-__all__ = ["WORD_LAWS", "pure_epsilon"]
-
-Floats = NDArray[np.float64]
+__all__ = ["noise_drawn_is_the_word_printed", "pure_epsilon"]
 
 WORDS: dict[str, dict[str, tuple[type, ...]]] = {
     "none": {BEST: ()},
@@ -71,6 +84,11 @@ WORDS: dict[str, dict[str, tuple[type, ...]]] = {
 _BITS = {"bits": 64, "byte": 8, "bit": 1}
 # The noise of bits is searched for, for every size of a batch: here there is one batch.
 _SHORT = 60
+# Copies of a run, by what bandits hear: single bits tell little each.
+_COPIES = {"totals": 2048, "reports": 2**14, "phases": 512}
+# What a word states is the most in any direction, or for any statistic: at a small epsilon there is
+# nearly as much everywhere, and on average this share of it at least.
+_AT_MOST, _SHARE = (Shortlist, Response, OneBit), 0.85
 
 
 @law(when=asks, cheap=True)
@@ -150,4 +168,143 @@ def pure_epsilon(event: Any) -> float:
     return float(1 / event.noise_multiplier if epsilon is None else epsilon)
 
 
-WORD_LAWS = (noise_is_of_the_word_printed,)
+@law(when=asks)
+def noise_drawn_is_the_word_printed(case: Case) -> None:
+    """What a simulation adds to its first releases has the law of its word, at what was charged.
+
+    The engine plays twice, with the noise and without, until the first release: all that differs is
+    the noise. Normal noise: its deviation (chi-square) and shape (Kolmogorov and Smirnov). Laplace
+    noise: its scale and shape. One bit: its two reports and their chances. All others, and sums of
+    bits: their mean squares. Errors of 1e-6 each; a third too little, or too much, is rejected.
+    """
+    made = case.arranged(_epsilon(case))
+    drawn = _drawn_by_phases if case.feedback == "phases" else _drawn_by_rounds
+    for name, draws in drawn(case, made).items():
+        noises: Any = made.privatizers[name].noises
+        if not noises:
+            seen = f"noise of {float(np.abs(draws.noise).max())}"
+            expect(not draws.noise.any(), seen=seen, expected="none, as nothing is promised")
+        elif isinstance(noises[0], OneBit) and draws.single:
+            _expect_bit(noises[0], draws)
+        else:
+            _expect_law(noises[0], draws)
+
+
+def _epsilon(case: Case) -> float | None:
+    """Where a word states the most there may be, an epsilon at which that is not far off."""
+    if case.feedback == "phases" and case.mechanism in ("one-bit", "shortlist"):
+        return 1.0
+    return 4.0 if case.feedback == "totals" else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Draws:
+    """What was added to a release and to what, one row per copy, and the deviation it states.
+
+    `single` is whether it is the noise of one draw alone, not of many reports.
+    """
+
+    noise: Floats
+    total: Floats
+    stated: Floats
+    single: bool
+
+    @classmethod
+    def of(cls, noisy: Any, exact: Any, stated: Any, *, single: bool) -> _Draws:
+        """From a total with noise and the same one without."""
+        total = np.asarray(exact, np.float64)
+        noise = np.asarray(noisy, np.float64) - total
+        return cls(noise=noise, total=total, stated=np.asarray(stated, np.float64), single=single)
+
+
+def _expect_law(noise: Any, draws: _Draws) -> None:
+    drawn = draws.noise / draws.stated[:, None]
+    if isinstance(noise, Laplace) and draws.single:
+        expect_deviation(drawn, 1 / math.sqrt(2), fits=fits_scale, law="laplace")
+    elif isinstance(noise, Gaussian | ContinualNoise):
+        expect_deviation(drawn, 1.0)
+    else:
+        # Up to a tenth: rounding states the most it adds.
+        share = _SHARE if isinstance(noise, _AT_MOST) else 1.0
+        fits = partial(fits_squares, share=share, slack=0.1)
+        expect_deviation(drawn, 1.0, fits=fits, law=None)
+
+
+def _expect_bit(noise: OneBit, draws: _Draws) -> None:
+    """Two reports, whose chances are those of the epsilon that is charged for."""
+    reports = (draws.noise + draws.total)[:, 0]
+    high = reports > noise.center
+    sides = np.where(high, *noise.reports[::-1])
+    expect(np.allclose(reports, sides), seen=f"{reports[:4]}", expected=f"one of {noise.reports}")
+    place = np.clip((draws.total[:, 0] - noise.center) / noise.radius, -1, 1)
+    epsilon: float = pure_epsilon(noise.event())
+    chances = [0.5 + 0.5 * place * math.tanh(epsilon * f / 2) for f in (1.0, 3 / 2, 2 / 3)]
+    verdict = [fits_chances(high, chance) for chance in chances]
+    # Numbers near the center say little about epsilon.
+    telling = [True, False, False] if float(np.abs(place).mean()) > 0.9 else [True, *verdict[1:]]
+    expect(verdict == telling, seen=f"chances {high.mean():.4g}: {verdict}", expected=telling)
+
+
+@struct
+class _Telling:
+    """A privatizer that remembers what it released last, with the outlook that it is given."""
+
+    inner: Any
+    outlook: Outlook = static()
+
+    def __getattr__(self, word: str) -> Any:
+        return getattr(self.inner, word)
+
+    def open(self) -> tuple[Tree, Tree]:
+        memory, tally = self.inner.open()
+        return (memory, jnp.zeros(self.query.size, jnp.float64), jnp.float64(0)), tally
+
+    def release(
+        self, memory: Tree, tally: Tree, request: Start | None, clock: Clock, stream: Any
+    ) -> tuple[Any, Tree]:
+        release, now = self.inner.release(memory[0], tally, request, clock, stream)
+        return release, (now, release.total, jnp.asarray(release.noise, jnp.float64))
+
+
+def _drawn_by_rounds(case: Case, made: Arranged) -> dict[str, _Draws]:
+    """What the engine adds to the first release of every sum that comes first."""
+    sums: dict[str, Any] = {
+        name: p
+        for name, p in made.privatizers.items()
+        if not isinstance(p.query, BoundedLoss) and not isinstance(p.schedule, OnDemand)
+    }
+    loud = {name: _Telling(inner=p, outlook=p.outlook) for name, p in sums.items()}
+    quiet = {name: _Telling(inner=bare(p), outlook=p.outlook) for name, p in sums.items()}
+    schedules = [p.schedule for p in sums.values()]
+    length = min((int(s.ends[0]) if isinstance(s, At) else 1 for s in schedules), default=0)
+    ends = [_after(case, made, told, length) for told in (loud, quiet) if sums]
+    found = {}
+    for name, one in sums.items():
+        (_, noisy, stated), (_, exact, _) = (end.memory[name] for end in ends)
+        if (np.asarray(ends[0].used[name]) > 0).all():
+            found[name] = _Draws.of(noisy, exact, stated, single=isinstance(one.schedule, Every))
+    return found
+
+
+def _after(case: Case, made: Arranged, told: Any, length: int) -> Any:
+    privatizers = {**made.privatizers, **told}
+    scene = case.scene(Arranged(policy=made.policy, privatizers=privatizers))
+    carry = loop.begin(scene, jnp.arange(_COPIES[case.feedback], dtype=jnp.uint32))
+    step, _ = compiled(case.advance, scene, carry, jnp.int32(0), length=length)
+    return step(scene, carry, jnp.int32(0))
+
+
+def _drawn_by_phases(case: Case, made: Arranged) -> dict[str, _Draws]:
+    """What the engine adds to the release of the first phase."""
+    policy: Any = made.policy
+    first = phases_of(policy, made.privatizers)[0]
+    quiet = {name: silenced(p) for name, p in made.privatizers.items()}
+    ends = []
+    for privatizers in (made.privatizers, quiet):
+        scene = phase_scene(case, Arranged(policy=policy, privatizers=privatizers))
+        start = begun(scene, _COPIES[case.feedback])
+        ends.append(phase_after(case, scene, start, first).last)
+    asked = np.asarray(ends[0].count) > 0
+    (noisy, exact), stated = (end.total[asked] for end in ends), ends[0].noise[asked]
+    single = not made.privatizers[ANSWERS].noisy_device
+    return {ANSWERS: _Draws.of(noisy, exact, stated, single=single)}

@@ -1,10 +1,9 @@
 """The worst user: a search over all that one user can bring, and the real run with what it found.
 
-A user brings arms, a mask of those that are allowed, and a reward. What leaves the device (act,
-record, encode, all with the user's own coins) is held apart over random users, degenerate ones and
-climbs from the best, at models that real runs post. Users who send the policy down another branch
-show by another action, or by weights or features that vanish; the search climbs from each branch,
-so that pairs are found within branches and across them.
+A user brings arms, a mask of those that are allowed, and a reward. What leaves the device is held
+apart over random users, degenerate ones and climbs from the best, at models that real runs post.
+Users who send the policy down another branch show by another action, or by weights or features that
+vanish; the search climbs from each branch, so that pairs are found within and across them.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.audits.canaries import Telltale
+from kerchief.audits.neighbours import contribution
 from kerchief.checks.case import SEED, Case, asks, by_totals, policy_of
+from kerchief.checks.domains import NOWHERE, edge, far_points, farthest, lengths
 from kerchief.checks.errors import expect, law
-from kerchief.checks.learning import summed
+from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import (
     USER,
     Retold,
+    expect_same_facts,
     expect_same_public,
     kept_turns,
     with_one_other,
 )
-from kerchief.checks.search import far_points, lengths
+from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Arms, BoundedLoss, Clock, Released, Tree
-from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.struct import struct
-from kerchief.mechanisms.binomial import Binomial
 from kerchief.privacy import Trust
 from kerchief.privatizers import Privatizer
-from kerchief.simulation.loop import Scene, advance, begin
+from kerchief.simulation import loop
 from kerchief.simulation.machine import compiled
 
 __all__ = [
@@ -49,8 +48,6 @@ __all__ = [
     "worst_user_moves_releases_by_the_sensitivity_at_most",
     "worst_users",
 ]
-
-Floats = NDArray[np.float64]
 
 _ROWS, _CLIMBS, _BRANCHES = 256, 6, 8
 # What float32 may add: models are float32.
@@ -68,13 +65,7 @@ class Spot:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Found:
-    """Two users far apart.
-
-    Attributes:
-        distance: how far apart what they send is: statistics, or gradients at a point.
-        pair: a row each: arms, mask and reward.
-        branches: how many branches the search has seen.
-    """
+    """Two users, one row each, how far apart what they send is, and the branches seen so far."""
 
     distance: float
     pair: Floats
@@ -110,32 +101,18 @@ def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
 
 
 def spots(case: Case) -> Iterator[Spot]:
-    """Some of the models that real runs post, from one of the first to one of the last."""
-    yield _arrival(case)
-    yield from _met(case)
-
-
-@lru_cache(maxsize=16)
-def _arrival(case: Case) -> Spot:
-    """Where a user of the run by hand arrives."""
+    """Some of the models that real runs post: the first is in the run by hand."""
     coins = Stream.of(seed=1, replicate=0).at(POLICY, round=USER)
-    return _spot(case, kept_turns(case)[USER - 1].posted, USER, coins)
+    yield _spot(case, kept_turns(case)[USER - 1].posted, USER, coins)
+    yield from _met(case)
 
 
 @lru_cache(maxsize=16)
 def _met(case: Case) -> list[Spot]:
     """Early in one replicate of a simulated run, and late in two."""
-    made: Any = case.arranged()
-    world: Any = case.environment
-    scene = Scene(
-        policy=made.policy,
-        privatizers=dict(made.privatizers),
-        environment=world,
-        seed=jnp.uint32(SEED),
-    )
-    size = case.size
-    carry = begin(scene, jnp.arange(size.width, dtype=jnp.uint32))
-    step, _ = compiled(advance, scene, carry, jnp.int32(0), length=size.segment)
+    scene, size = case.scene(case.arranged()), case.size
+    carry = loop.begin(scene, jnp.arange(size.width, dtype=jnp.uint32))
+    step, _ = compiled(loop.advance, scene, carry, jnp.int32(0), length=size.segment)
     found = []
     for round in range(0, size.horizon, size.segment):
         carry = step(scene, carry, jnp.int32(round))
@@ -149,11 +126,8 @@ def _met(case: Case) -> list[Spot]:
 
 def _spot(case: Case, model: Tree, round: int, coins: Stream) -> Spot:
     since = dict.fromkeys(policy_of(case).queries, jnp.int32(1))
-    return Spot(
-        model=jax.tree.map(jnp.asarray, model),
-        clock=Clock(round=jnp.int32(round), since=since),
-        coins=coins,
-    )
+    clock = Clock(round=jnp.int32(round), since=since)
+    return Spot(model=jax.tree.map(jnp.asarray, model), clock=clock, coins=coins)
 
 
 @struct
@@ -168,7 +142,7 @@ class _Sent:
 class _Users:
     """The domain of one user: arms in a ball, a mask with one arm or more, a reward."""
 
-    facts: Problem
+    facts: Any
 
     def split(self, row: Any) -> tuple[Arms, Any]:
         """The arms and the reward that a row stands for; of many users, a column each."""
@@ -187,7 +161,7 @@ class _Users:
     def drawn(self, rng: np.random.Generator, count: int) -> Floats:
         """Random users: long arms, short ones, arms all alike or nearly so, orthogonal ones."""
         shape = (count, self.facts.arms, self.facts.dim)
-        features = _edge(rng.normal(size=shape))
+        features = edge(rng.normal(size=shape))
         size = rng.choice([1.0, 1.0, 0.3, 1e-3, 0.0], size=(count, shape[1], 1))
         features *= np.where(np.arange(count)[:, None, None] % 2, size, 1.0)
         # Every fourth user has arms along one line; half of these point the same way.
@@ -208,7 +182,7 @@ class _Users:
         allowed = np.asarray(arms.allowed).T
         moved = features + step * self.facts.norm * rng.normal(size=features.shape)
         out = rng.random((len(rows), 1, 1)) < 0.5
-        moved = np.where(out, self.facts.norm * _edge(moved), moved)
+        moved = np.where(out, self.facts.norm * edge(moved), moved)
         turned = allowed ^ (rng.random(allowed.shape) < 0.1)
         other = np.where(rng.random(len(rows)) < 0.5, reward, self.rewards(rng, len(rows)))
         return self.rows(moved, turned, other)
@@ -219,23 +193,10 @@ class _Users:
         return rng.choice([low, high, (low + high) / 2], size=count)
 
 
-def _users(case: Case) -> _Users:
-    facts = case.problem
-    assert isinstance(facts, Problem)
-    return _Users(facts=facts)
-
-
-def _edge(features: Floats) -> Floats:
-    """Every vector at length one."""
-    length = np.linalg.norm(features, axis=-1, keepdims=True)
-    unit: Floats = features / np.maximum(length, 1e-300)
-    return unit
-
-
 @lru_cache(maxsize=32)
 def _sender(case: Case) -> Callable[[Floats, Spot], _Sent]:
     """What each of many users sends from a spot, compiled once for a case."""
-    policy, users = case.policy(), _users(case)
+    policy, users = case.policy(), _Users(facts=case.problem)
 
     def one(row: Array, spot: Spot) -> _Sent:
         # In single precision, as worlds draw them: ties are broken as in the real run.
@@ -247,34 +208,25 @@ def _sender(case: Case) -> Callable[[Floats, Spot], _Sent]:
         branch = jnp.concatenate([jnp.asarray(action)[None], *marks]).astype(jnp.int32)
         return _Sent(parts=parts, branch=branch)
 
-    many = jax.jit(jax.vmap(one, in_axes=(0, None)))
-
-    def send(rows: Floats, spot: Spot) -> _Sent:
-        sent: _Sent = jax.tree.map(np.asarray, many(jnp.asarray(rows), spot))
-        return sent
-
-    return send
+    return jax.jit(jax.vmap(one, in_axes=(0, None)))
 
 
 def _parts(query: Any, record: Tree) -> Array:
-    """The statistic, or the gradients at some points near and far: a row each."""
-    encoded: Array = query.encode(record)
-    if not isinstance(query, BoundedLoss):
-        return encoded[None]
-    points = [jnp.asarray(point) for point in far_points(query.dim)[:6]]
-    return jnp.stack([query.gradients(encoded[None], point)[0] for point in points])
+    """The statistic, or the gradients at some points near and far: one row each."""
+    points = far_points(query.dim)[:6] if isinstance(query, BoundedLoss) else [NOWHERE]
+    return jnp.stack([contribution(query, record, point) for point in points])
 
 
 def worst_users(case: Case, spot: Spot) -> Mapping[str, Found]:
     """For each query the two users found whose answers lie farthest apart."""
-    send, users = _sender(case), _users(case)
+    send, users = _sender(case), _Users(facts=case.problem)
     rng = np.random.default_rng(0)
     rows, best, branches = users.drawn(rng, _ROWS), dict[str, Found](), set[bytes]()
     for step in (*np.geomspace(0.5, 2e-3, _CLIMBS), None):
-        sent = send(rows, spot)
+        sent = jax.tree.map(np.asarray, send(rows, spot))
         branches |= {mark.tobytes() for mark in sent.branch}
         for name, parts in sent.parts.items():
-            distance, pair = _farthest(np.asarray(parts, np.float64))
+            distance, pair = farthest(np.asarray(parts, np.float64))
             if name not in best or distance > best[name].distance:
                 best[name] = Found(distance=distance, pair=rows[pair], branches=0)
         if step is not None:
@@ -284,13 +236,6 @@ def worst_users(case: Case, spot: Spot) -> Mapping[str, Found]:
     return {
         name: dataclasses.replace(found, branches=len(branches)) for name, found in best.items()
     }
-
-
-def _farthest(parts: Floats) -> tuple[float, list[int]]:
-    """The greatest distance over all points, and between which two users it is."""
-    gaps = lengths(parts[:, None] - parts[None, :]).max(-1)
-    pair = np.unravel_index(int(gaps.argmax()), gaps.shape)
-    return float(gaps.max()), [int(place) for place in pair]
 
 
 def _one_a_branch(rows: Floats, sent: _Sent) -> Floats:
@@ -308,33 +253,24 @@ def _expect_sums_move_no_more(case: Case, searched: Mapping[str, Found]) -> None
         first, second = (_told(case, row) for row in found.pair)
         for run in (first, second):
             expect_same_public(run.turns, kept_turns(case), f"the worst users for {name}")
-        moves = dict.fromkeys(first.privatizers, 0.0)
+        moves = dict[str, float]()
         for (_, asked, one), (_, _, other) in zip(first.told, second.told, strict=True):
             privatizer = first.privatizers[asked]
-            facts = [(int(release.count), float(release.noise)) for release in (one, other)]
-            alike = facts[0] == facts[1]
-            expect(alike, seen=f"{asked}: users and noise {facts[0]}", expected=facts[1])
-            moved, most = _moved(privatizer, one, other), _bound(privatizer)
+            expect_same_facts(asked, one, other)
+            moved, most = _moved(privatizer, one, other), reach(privatizer, rounding=_ROUNDING)
             seen = f"{asked}: a release that moves by {moved}, with the worst users for {name}"
             expect(moved <= most, seen=seen, expected=f"at most {most}")
-            moves[asked] = max(moved, moves[asked])
-        _expect_shown(first, name, found.distance, moves[name])
-
-
-def _expect_shown(run: Retold, name: str, found: float, moved: float) -> None:
-    """A released sum moves at least half as far as the search has seen, whatever breaks ties.
-
-    A fit may look where these two are alike.
-    """
-    query, shown = run.privatizers[name].query, name in {asked for _, asked, _ in run.told}
-    if shown and not isinstance(query, BoundedLoss):
-        seen = f"{name}: a release that moves by {moved}"
-        expect(moved >= found / 2, seen=seen, expected=f"{found}, as was searched for")
+            moves[asked] = max(moved, moves.get(asked, 0.0))
+        # Whatever breaks ties, a released sum moves; a fit may look where these two are alike.
+        if name in moves and not isinstance(first.privatizers[name].query, BoundedLoss):
+            seen = f"{name}: a release that moves by {moves[name]}"
+            half = moves[name] >= found.distance / 2
+            expect(half, seen=seen, expected=f"{found.distance}, as was searched for")
 
 
 def _told(case: Case, row: Floats) -> Retold:
     """The usual run with one other user, and all that it tells."""
-    arms, reward = _users(case).split(row)
+    arms, reward = _Users(facts=case.problem).split(row)
 
     def show(usual: Arms) -> Arms:
         features = jnp.asarray(arms.features, usual.features.dtype)
@@ -352,24 +288,16 @@ def _talkative(privatizer: Privatizer) -> Privatizer:
     if not isinstance(privatizer.query, BoundedLoss) or not privatizer.outlook.noisy:
         return privatizer
     made: Any = privatizer
-    query: Any = privatizer.query
-    loud = dataclasses.replace(query, minimizer=Telltale(steps=query.minimizer.steps))
-    telling: Privatizer = dataclasses.replace(made, query=loud)
+    telltale = Telltale(steps=made.query.minimizer.steps)
+    telling: Privatizer = dataclasses.replace(
+        made, query=dataclasses.replace(made.query, minimizer=telltale)
+    )
     return telling
 
 
 def _moved(privatizer: Privatizer, one: Released, other: Released) -> float:
     """How far the sum that was told moved; of a fit, the one that moved most."""
     query: Any = privatizer.query
-    if isinstance(query, BoundedLoss):
-        sums = np.asarray(one.point - other.point, np.float64).reshape(-1, query.dim)
-        return float(lengths(sums).max())
-    return float(lengths(np.asarray(one.total - other.total, np.float64)))
-
-
-def _bound(privatizer: Privatizer) -> float:
-    """The sensitivity, with a step a coordinate where statistics are rounded at random."""
-    steps = [float(noise.step) for noise in privatizer.noises if isinstance(noise, Binomial)]
-    query: Any = privatizer.query
-    width = query.dim if isinstance(query, BoundedLoss) else query.size
-    return float(query.sensitivity * (1 + _ROUNDING) + max(steps, default=0.0) * width**0.5)
+    fit = isinstance(query, BoundedLoss)
+    moved = one.point - other.point if fit else one.total - other.total
+    return float(lengths(np.reshape(moved, (-1, query.dim if fit else query.size))).max())

@@ -76,17 +76,14 @@ def audit(
     claim is false.
     """
     use_device(device)
+    look = partial(Subject.audit, epsilon=epsilon, delta=delta, runs=replicates, seed=seed)
     if everything == (name is not None):
         raise InvalidValue("name one bandit or mechanism, or say --all")
     if name is None:
         if trust or kind or canaries is not None or out:
             raise InvalidValue("--all audits everything; say no trust, kind, canaries or folder")
-        look = partial(
-            Subject.audit, epsilon=epsilon, delta=delta, runs=replicates, seed=seed, failure=_RARE
-        )
-        return _show_all(
-            [(subject, look(subject)) for subject in _told(entries())], as_json=as_json
-        )
+        audits = [(subject.kind, look(subject, failure=_RARE)) for subject in _told(entries())]
+        return _show_all(audits, as_json=as_json)
     files: list[Path] = []
     if canaries is not None:
         if trust not in (None, "joint") or kind or replicates is not None or out:
@@ -95,11 +92,9 @@ def audit(
     else:
         subject = find(name, trust=trust, kind=kind)
         folder = None if out is None else Folder.at(out)
-        found = subject.audit(
-            epsilon=epsilon, delta=delta, runs=replicates, seed=seed, failure=_FAILURE
-        )
+        found = look(subject, failure=_FAILURE)
         if folder is not None:
-            files = [folder.write("audit.png", partial(_fill, picture(found)))]
+            files = [folder.write("audit.png", picture(found))]
     return _show(found, files, as_json=as_json)
 
 
@@ -132,9 +127,9 @@ def _told(subjects: Iterable[Subject]) -> Iterator[Subject]:
             bar.advance(task)
 
 
-def _show_all(audits: Iterable[tuple[Subject, Audit]], *, as_json: bool) -> int:
+def _show_all(audits: Iterable[tuple[str, Audit]], *, as_json: bool) -> int:
     """All audits: one line each, or one JSON object."""
-    lines = [{"kind": subject.kind, **found.to_dict()} for subject, found in audits]
+    lines = [{"kind": kind, **found.to_dict()} for kind, found in audits]
     broken = [line for line in lines if not line["kept"]]
     if as_json:
         print_json({"audits": lines})
@@ -148,10 +143,6 @@ def _show_all(audits: Iterable[tuple[Subject, Audit]], *, as_json: bool) -> int:
     for line in broken:
         complain("warning", f"the claim of {line['name']} ({line['trust']}) is false")
     return int(bool(broken))
-
-
-def _fill(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
 
 
 def _text(value: object) -> str:

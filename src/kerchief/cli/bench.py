@@ -14,8 +14,8 @@ __all__ = ["bench"]
 
 
 @click.command()
-@options.many_arms
-@options.many_replicates
+@options.option("--arms", "The most arms in a round.", default=(20, 100), type=int)
+@options.option("--replicates", "Independent runs at once.", default=(1, 64, 1000), type=int)
 @options.device
 @options.json_output
 def bench(
@@ -50,9 +50,9 @@ def _print(result: Benchmark) -> None:
         _line("linucb", trust, INTERACTIVE_ARMS, "one, exact", value, result)
         for trust, value in result.interactive.items()
     ]
-    print_table(headings, rows, title="microseconds a decision", columns="llrrrr")
+    print_table(headings, rows, title="microseconds per decision", columns="llrrrr")
     for arms, value in result.yardstick.items():
-        click.echo(f"NumPy LinUCB, {arms} arms: {value:.1f} µs a decision")
+        click.echo(f"NumPy LinUCB, {arms} arms: {value:.1f} µs per decision")
     where = "on all cores" if result.pinned is None else f"pinned to core {result.pinned}"
     click.echo(f"best of several turns, without compilation, {where}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -36,32 +37,13 @@ __all__ = ["calibrate"]
     help="How far one user can move the statistic.  [default: exact, for LinUCB's (x xᵀ, y x)]",
 )
 @options.json_output
-def calibrate(
-    *,
-    epsilon: float,
-    delta: float,
-    trust: str,
-    env: str | None,
-    dim: int | None,
-    radius: float | None,
-    horizon: int,
-    sensitivity: float | None,
-    as_json: bool,
-) -> None:
+def calibrate(*, delta: float, horizon: int, as_json: bool, **asked: Any) -> None:
     """Show the noise that a guarantee needs.
 
     Also what other ways to keep the same promise would have cost.
     """
-    noise = find(
-        epsilon=epsilon,
-        delta=delta,
-        trust=trust,
-        env="linear" if env is None else env,
-        dim=dim,
-        radius=radius,
-        horizon=horizon,
-        sensitivity=sensitivity,
-    )
+    given = {name: value for name, value in asked.items() if value is not None}
+    noise = find(delta=delta, horizon=horizon, **given)
     for warning in delta_warnings(delta, horizon):
         complain("warning", warning)
     if noise.twin.refused is not None:

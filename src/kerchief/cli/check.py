@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kerchief.checks import check as hold
-from kerchief.checks.report import Report
+from kerchief.checks.errors import Report
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json
 from kerchief.core.errors import InvalidValue

@@ -9,38 +9,73 @@ from typing import Any
 import click
 
 from kerchief.cli import options
-from kerchief.cli.playing import played, prepare, print_promises
-from kerchief.cli.printing import print_json, print_table
+from kerchief.cli.options import words
+from kerchief.cli.playing import perform, print_promises
+from kerchief.cli.printing import print_table
+from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.worlds import NOISES
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.results import HEADINGS
+from kerchief.privacy.guarantee import Trust
+from kerchief.privatizers.registry import CONTINUALS, RANDOMIZERS, SHUFFLES
 
 __all__ = ["compare"]
 
 
 @click.command()
 @options.env
-@options.contexts
+@options.option("--contexts", "Where arms come from.", metavar=words(CONTEXTS))
 @options.dim
-@options.arms
-@options.fewest_arms
+@options.of_world("--arms", type=int, help="The most arms in a round.")
+@click.option(
+    "--fewest-arms", "fewest", type=int, help="The fewest arms in a round.  [default: all]"
+)
 @options.radius
-@options.reward_noise
-@options.option
+@options.of_world(
+    "--reward-noise", "noise", metavar=words(NOISES), help="How rewards fall around their mean."
+)
+@options.pairs(
+    "--option",
+    "options",
+    help="A further option of the world, such as clients=5000, gap=0.1 or growth=1.6.",
+)
 @options.horizon
-@options.policies
-@options.trusts
-@options.continual
-@options.shuffling
-@options.randomizer
-@options.number
-@options.epsilons
+@options.option("--policy", "A bandit's own name.", field="policies", metavar="NAME")
+@click.option(
+    "--trust",
+    "trusts",
+    multiple=True,
+    callback=lambda context, this, given: given or None,
+    metavar=words(Trust),
+    help="Whom users must trust. Repeatable.  [default: all that the policy supports]",
+)
+@options.option(
+    "--continual", "Noise on running totals, for rows of joint trust.", metavar=words(CONTINUALS)
+)
+@options.option(
+    "--shuffling",
+    "What devices add to reports, for rows of shuffle trust.",
+    metavar=words(SHUFFLES),
+)
+@options.option(
+    "--randomizer",
+    "What devices do to their reports, for rows of local trust.",
+    metavar=words(RANDOMIZERS),
+)
+@options.pairs("--number", "numbers", help="A parameter of the policies, such as exploration=0.5.")
+@options.option("--epsilon", "Privacy asked for.", field="epsilons", type=float)
 @options.delta
-@options.replicates
+@options.option("--replicates", "Independent runs.")
 @options.seed
-@options.mode
+@options.option("--mode", "Widths, tuned or from the theorem.", metavar="tuned|theory")
 @options.device
-@options.out
+@options.option(
+    "--out",
+    "Folder for the picture, the report and the results.",
+    default=Path("results/compare"),
+    type=click.Path(path_type=Path),
+)
 @options.json_output
 def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
     """Play policies x trusts x epsilons, and show what privacy costs.
@@ -49,16 +84,9 @@ def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
     gets a picture, a report and the results, which grow with every finished cell: an interrupted
     run (Ctrl-C) keeps what was finished, and never replaces a finished run in the same folder.
     """
-    plan, narrow = (
-        Comparison(**declared),
-        "--contexts, --trust, --epsilon, --horizon or --replicates",
-    )
-    outputs = prepare(plan, device=device, out=out, narrow=narrow, as_json=as_json)
-    with played(outputs):
-        if as_json:
-            print_json(outputs.document())
-        else:
-            _print(outputs)
+    plan = Comparison(**declared)
+    narrow = "--contexts, --trust, --epsilon, --horizon or --replicates"
+    perform(plan, _print, device=device, out=out, narrow=narrow, as_json=as_json)
 
 
 def _print(outputs: Outputs) -> None:

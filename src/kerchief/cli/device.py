@@ -20,11 +20,7 @@ _PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
 
 
 def use_device(device: str) -> None:
-    """Compute on the CPU, on the GPU, or on whatever JAX finds, and keep compiled code.
-
-    Raises:
-        InvalidValue: the word is unknown, or there is no such device.
-    """
+    """Compute on the CPU, on the GPU, or on whatever JAX finds, and keep compiled code."""
     validate.one_of("device", device, ("cpu", "gpu", "auto"))
     keep_compiled()
     # One decision at a time takes half as long if nobody waits for another thread.

@@ -23,12 +23,7 @@ Line = dict[str, object]
 
 
 class Index(TypedDict):
-    """What the file holds.
-
-    Attributes:
-        commands: what each command does, in one sentence.
-        listings: the lines of each listing.
-    """
+    """What each command does, in one sentence, and the lines of each listing."""
 
     commands: dict[str, str]
     listings: dict[str, list[Line]]

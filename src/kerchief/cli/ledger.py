@@ -83,14 +83,9 @@ def _print(read: Review, receipts: tuple[Receipt, ...]) -> None:
     print_table(("no.", "event", "rounds", "paid", "used"), rows, columns="rllrr")
     for kind in dict.fromkeys(type(one.event) for one in receipts):
         print_wrapped(f"{kind.kind}: {_meaning(kind)}")
-    second = read.second
     opinions = [
         ("ours", "exact where a family is, else the least of several bounds", _number(read.ours)),
-        (
-            "dp-accounting",
-            "no word for an event" if second is None else _method(second),
-            "-" if second is None else _number(second.epsilon),
-        ),
+        ("dp-accounting", *_opinion(read.second)),
     ]
     often = "" if read.visits == 1 else f", who came {read.visits} times"
     print_table(
@@ -103,11 +98,12 @@ def _print(read: Review, receipts: tuple[Receipt, ...]) -> None:
     print_wrapped(f"spent: {read.spent.sentence()}")
 
 
-def _method(second: Opinion) -> str:
-    """How the second accountant reads it, and whether its number may be too large."""
-    if second.exact:
-        return f"{second.method}, exact"
-    return f"{second.method}: a looser bound, from above"
+def _opinion(second: Opinion | None) -> tuple[str, str]:
+    """How the second accountant reads it, whether its number may be too large, and the number."""
+    if second is None:
+        return "no word for an event", "-"
+    how = ", exact" if second.exact else ": a looser bound, from above"
+    return second.method + how, _number(second.epsilon)
 
 
 def _facts(event: Event) -> str:

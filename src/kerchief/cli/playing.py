@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from kerchief.cli.device import use_device
-from kerchief.cli.printing import complain, print_wrapped, progress_bar
-from kerchief.experiments.compare import compare as play
+from kerchief.cli.printing import complain, print_json, print_wrapped, progress_bar
 from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
+from kerchief.experiments.runner import compare as play
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["played", "prepare", "print_promises"]
+__all__ = ["perform", "print_promises"]
 
 
-def prepare(
-    plan: Plan, *, device: str, out: Path, narrow: str = "", as_json: bool = False
+def perform(
+    plan: Plan,
+    show: Callable[[Outputs], None],
+    *,
+    device: str,
+    out: Path,
+    narrow: str,
+    as_json: bool,
 ) -> Outputs:
-    """Warn, check the device and the folder, and say what will be played, before anything runs.
+    """Play a plan and show what was finished, or print it as JSON; leave with 130 if stopped.
 
-    Args:
-        plan: what will be played.
-        device: where.
-        out: the folder.
-        narrow: the flags that make it less.
-        as_json: whether only JSON was asked for: then nothing is announced, and what needs a
-            library that is missing is left out.
-
-    Raises:
-        KerchiefError: there is no such device, the folder cannot be written, or a library for what
-            was asked for is missing.
+    Everything is checked before anything runs. Where only JSON was asked for, nothing is announced,
+    and what needs a library that is missing is left out; else `narrow` names the flags that make it
+    less.
     """
     for warning in plan.warnings():
         complain("warning", warning)
     use_device(device)
     outputs = Outputs.at(out, plan, needed=not as_json)
+    _announce(outputs, "" if as_json else narrow)
+    interrupted = _play(outputs)
+    outputs.close()
+    if as_json:
+        print_json(outputs.document())
+    else:
+        show(outputs)
+    if interrupted:
+        complain("interrupted", _kept(outputs))
+        raise SystemExit(130)
+    return outputs
+
+
+def _announce(outputs: Outputs, narrow: str) -> None:
+    """What cannot be written, and how much a plan is: worlds may differ in their rounds."""
     lacking = missing(*NEEDS)
     if lacking:
         complain(
@@ -49,32 +61,21 @@ def prepare(
             f"{' and '.join(one for one in NEEDS if one not in outputs.wanted)} will not be "
             f"written without {', '.join(lacking)}: run {installing('report')}",
         )
-    if not as_json:
-        complain("playing", _announcement(plan) + (f"; less with {narrow}" if narrow else ""))
-    return outputs
+    if narrow:
+        cells, each = outputs.plan.cells(), outputs.plan.replicates
+        rounds = sorted({cell.horizon for cell in cells})
+        span = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
+        much = f"{len(cells)} cells of {span} rounds, with {each} replicates each"
+        complain("playing", f"{much}; less with {narrow}")
 
 
-def _announcement(plan: Plan) -> str:
-    """How much a plan is: worlds may differ in their rounds."""
-    cells = plan.cells()
-    rounds = sorted({cell.horizon for cell in cells})
-    span = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
-    return f"{len(cells)} cells of {span} rounds, with {plan.replicates} replicates each"
-
-
-@contextlib.contextmanager
-def played(outputs: Outputs) -> Iterator[None]:
-    """Play, and leave with 130 after the body has printed what was finished, if it was stopped."""
-    interrupted = _play(outputs)
-    outputs.close()
-    yield
-    if interrupted:
-        done, planned = len(outputs.finished), len(outputs.plan.cells())
-        kept = f"in {outputs.draft.path}" if done else "so nothing was written"
-        if outputs.draft != outputs.folder:
-            kept += f"; the finished run in {outputs.folder.path} is as it was"
-        complain("interrupted", f"{done} of {planned} cells were finished, {kept}")
-        raise SystemExit(130)
+def _kept(outputs: Outputs) -> str:
+    """What an interrupted run leaves."""
+    done, planned = len(outputs.finished), len(outputs.plan.cells())
+    kept = f"in {outputs.draft.path}" if done else "so nothing was written"
+    if outputs.draft != outputs.folder:
+        kept += f"; the finished run in {outputs.folder.path} is as it was"
+    return f"{done} of {planned} cells were finished, {kept}"
 
 
 def _play(outputs: Outputs) -> bool:

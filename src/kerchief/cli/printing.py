@@ -24,7 +24,6 @@ __all__ = [
     "print_table",
     "print_wrapped",
     "progress_bar",
-    "width",
 ]
 
 # Where nobody says how wide the terminal is, and beyond which lines are hard to read.
@@ -36,7 +35,7 @@ json_output = click.option(
 )
 
 
-def width() -> int:
+def _width() -> int:
     """Columns of the terminal, as far as we use them."""
     return min(_WIDEST, max(20, shutil.get_terminal_size((_WIDTH, 24)).columns))
 
@@ -53,7 +52,7 @@ def print_json(value: object) -> None:
 
 def print_wrapped(text: str) -> None:
     """A sentence on stdout, in as many lines as it takes."""
-    click.echo(textwrap.fill(text, width(), break_long_words=False, break_on_hyphens=False))
+    click.echo(textwrap.fill(text, _width(), break_long_words=False, break_on_hyphens=False))
 
 
 def print_table(
@@ -65,31 +64,26 @@ def print_table(
 ) -> None:
     """A table that fits the terminal: what has no room is left out, or stands below each other.
 
-    Args:
-        headings: one per column.
-        rows: texts, one per column.
-        title: a line above it.
-        columns: one letter per column: l for words, on the left; r for numbers, on the right. A
-            capital may be left out, the last one first.
+    There is one letter per column: l for words, on the left; r for numbers, on the right. A capital
+    may be left out, the last one first.
     """
     drawn = _drawn(headings, rows, columns)
     left: list[str] = []
-    while sum(one.least for one in drawn) + _between(drawn) > width():
-        spare = [one for one in drawn if one.spare]
+    while _spare_width(drawn) < 0:
+        spare = [one for one in drawn if one.letter.isupper()]
         if not spare:
             _print_stacked(drawn, title)
             return
         drawn.remove(spare[-1])
         left.append(spare[-1].heading)
-    Console(width=width(), highlight=False).print(_table(drawn, title))
+    Console(width=_width(), highlight=False).print(_table(drawn, title))
     if left:
         print_wrapped(f"no room for: {'; '.join(left)} (widen the terminal, or see --json)")
 
 
 def fits(headings: Sequence[str], rows: Iterable[Sequence[str]], *, columns: str) -> bool:
     """Whether such a table fits the terminal with all its columns, and without breaking a word."""
-    drawn = _drawn(headings, rows, columns)
-    return sum(one.least for one in drawn) + _between(drawn) <= width()
+    return _spare_width(_drawn(headings, rows, columns)) >= 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,10 +93,6 @@ class _Column:
     heading: str
     texts: tuple[str, ...]
     letter: str
-
-    @property
-    def spare(self) -> bool:
-        return self.letter.isupper()
 
     @property
     def words(self) -> bool:
@@ -128,19 +118,14 @@ def _drawn(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: str)
     ]
 
 
-def _between(drawn: Sequence[_Column]) -> int:
-    """What stands between columns and at both edges."""
-    return 2 * len(drawn)
+def _spare_width(drawn: Sequence[_Column]) -> int:
+    """What the narrowest columns, two spaces apart and from the edges, leave of the terminal."""
+    return _width() - sum(one.least + 2 for one in drawn)
 
 
 def _table(drawn: Sequence[_Column], title: str | None) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,
-        title=title,
-        title_justify="left",
-    )
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    table.title, table.title_justify = title, "left"
     for one, wide in zip(drawn, _widths(drawn), strict=True):
         side: JustifyMethod = "left" if one.words else "right"
         # Text, so that nothing is read as markup.
@@ -154,7 +139,7 @@ def _table(drawn: Sequence[_Column], title: str | None) -> Table:
 def _widths(drawn: Sequence[_Column]) -> list[int]:
     """No word is broken; what room is left goes to the narrowest column that can use it."""
     widths, most = [one.least for one in drawn], [one.most for one in drawn]
-    for _ in range(width() - sum(widths) - _between(drawn)):
+    for _ in range(_spare_width(drawn)):
         open_ = [place for place, wide in enumerate(widths) if wide < most[place]]
         if not open_:
             break

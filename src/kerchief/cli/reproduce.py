@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from kerchief.cli import options
-from kerchief.cli.playing import played, prepare, print_promises
-from kerchief.cli.printing import complain, fits, print_json, print_table, print_wrapped
+from kerchief.cli.playing import perform, print_promises
+from kerchief.cli.printing import complain, fits, print_table, print_wrapped
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.claims import Outcome, Verdict
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.paper_table import Beside, beside, size_note
+from kerchief.experiments.report import SideBySide, side_by_side
 
 __all__ = ["reproduce"]
 
@@ -22,11 +22,15 @@ _WORDS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "not judged": "n
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@options.quick
-@options.replicates_or_own
+@click.option("--quick", is_flag=True, help="A smoke test: a short run of few replicates.")
+@click.option("--replicates", type=int, help="Independent runs.  [default: the experiment's own]")
 @options.seed
 @options.device
-@options.out_or_own
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for the picture, the report and the results.  [default: results/NAME]",
+)
 @options.json_output
 def reproduce(
     *,
@@ -46,12 +50,7 @@ def reproduce(
     plan = EXPERIMENTS[name].plan(quick=quick, replicates=replicates, seed=seed)
     folder = Path("results", name) if out is None else out
     narrow = "--replicates" if quick else "--quick or --replicates"
-    outputs = prepare(plan, device=device, out=folder, narrow=narrow, as_json=as_json)
-    with played(outputs):
-        if as_json:
-            print_json(outputs.document())
-        else:
-            _print(outputs)
+    outputs = perform(plan, _print, device=device, out=folder, narrow=narrow, as_json=as_json)
     failed = [one.claim for one in outputs.verdicts() if one.outcome == "fails"]
     if failed:
         complain(
@@ -64,11 +63,10 @@ def _print(outputs: Outputs) -> None:
     """Tables, claims, promises and files."""
     click.echo(outputs.plan.title)
     print_wrapped(outputs.plan.lead())
-    for page in _pages(beside(outputs.plan, outputs.finished)):
+    for page in _pages(side_by_side(outputs.plan, outputs.finished)):
         print_table(page.headings, page.lines, columns=_columns(page))
-    note = size_note(outputs.plan)
-    if note:
-        print_wrapped(note)
+    if outputs.plan.note():
+        print_wrapped(outputs.plan.note())
     verdicts = outputs.verdicts()
     lines = [(one.outcome, one.claim, one.seen) for one in verdicts]
     print_table(("verdict", "claim", "seen"), lines, columns="lll")
@@ -76,7 +74,7 @@ def _print(outputs: Outputs) -> None:
     print_promises(outputs)
 
 
-def _pages(table: Beside) -> list[Beside]:
+def _pages(table: SideBySide) -> list[SideBySide]:
     """Tables that the terminal can show, of as many worlds each as it has room for."""
     for worlds in range(len(table.headings), 1, -1):
         pages = table.pages(worlds)
@@ -85,7 +83,7 @@ def _pages(table: Beside) -> list[Beside]:
     return table.pages(1)
 
 
-def _columns(page: Beside) -> str:
+def _columns(page: SideBySide) -> str:
     return "lR" + "r" * (len(page.headings) - 2)
 
 

@@ -24,12 +24,7 @@ __all__ = ["Alternating", "BestArms", "ChanceArms", "CountedArms", "Switching"]
 
 @struct
 class BestArms:
-    """The truth of one run.
-
-    Attributes:
-        best: the arm with the least loss over all rounds.
-        other: another arm, which some worlds treat apart too.
-    """
+    """The truth of one run: the arm with the least loss, and another that may be special too."""
 
     best: Array
     other: Array
@@ -37,12 +32,7 @@ class BestArms:
 
 @struct
 class _Arms:
-    """What the worlds here share.
-
-    Attributes:
-        count: how many arms there are.
-        gap: how much less the best arm loses, on average, than the others.
-    """
+    """What the worlds here share: so many arms, of which the best loses less by the gap."""
 
     count: int = static()
     gap: float | Array
@@ -87,9 +77,6 @@ class _Arms:
 class ChanceArms(_Arms):
     """Losses of one mean for all arms but the best, which has the gap less: the stochastic world.
 
-    Attributes:
-        mean: the expected loss of the other arms.
-
     >>> ChanceArms.of(arms=10, gap=0.2).problem(100).arms
     10
     """
@@ -126,20 +113,13 @@ class Alternating(_Arms):
     In even phases the best arm has mean 0 and the others the gap; in odd phases the best has 1 less
     the gap and the others 1. Phase n has growthⁿ rounds or so. This is the stochastically
     constrained adversary of Zimmert and Seldin (2021), section 5.
-
-    Attributes:
-        growth: how much longer each phase is than the one before.
     """
 
     growth: float = static()
 
     @classmethod
     def of(cls, *, arms: int = 10, gap: float = 0.2, growth: float = 1.6) -> Self:
-        """Check every value.
-
-        >>> Alternating.of(gap=0.2).growth
-        1.6
-        """
+        """Check every value."""
         return cls(
             count=validate.whole("arms", arms, low=2, high=2**20),
             gap=validate.between("gap", gap, 0.0, 0.5, closed=True),
@@ -155,13 +135,10 @@ class Alternating(_Arms):
 
 @struct
 class Switching(_Arms):
-    """Another arm is the good one until the turn; from then on it is the best arm.
+    """Another arm is the good one until the turn, a round; from then on it is the best arm.
 
     The good arm has mean ½ less the gap, and all others ½. Regret is measured against the arm that
     is best over all rounds, so it falls below zero before the turn.
-
-    Attributes:
-        turn: in which round the good arm changes.
     """
 
     turn: int = static()
@@ -176,10 +153,7 @@ class Switching(_Arms):
         )
 
     def problem(self, horizon: int) -> ContextFreeProblem:
-        """The public facts.
-
-        Raises:
-            InvalidValue: the arm that is good after the turn is not the best over all rounds.
+        """The public facts; the arm that is good after the turn must be the best over all rounds.
 
         >>> Switching.of(turn=60).problem(100)
         Traceback (most recent call last):

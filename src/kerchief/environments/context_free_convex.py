@@ -24,11 +24,9 @@ __all__ = ["CONVEX", "Absolute", "BestPoint", "ConvexWorld", "Linear", "Quadrati
 
 @struct
 class BestPoint:
-    """The truth of one run.
+    """The truth of one run: where the mean of all losses is least, and a unit vector.
 
-    Attributes:
-        slope: a unit vector: where the best point lies, or where linear losses rise.
-        best: the point where the mean of all losses is least.
+    The best point lies there, or linear losses rise there.
     """
 
     slope: Array
@@ -40,12 +38,7 @@ class ConvexWorld:
     """What worlds of convex losses share: a hidden best point, and users who differ.
 
     A user's own vector has a uniform direction and the length `noise`. The best point lies `away`
-    from the center, in a uniform direction, unless it is said otherwise.
-
-    Attributes:
-        domain: the set of actions.
-        away: distance of the best point from the center.
-        noise: how far users differ.
+    from the center of the domain, in a uniform direction, unless it is said otherwise.
     """
 
     domain: Domain = static()
@@ -54,11 +47,7 @@ class ConvexWorld:
 
     @classmethod
     def of(cls, *, domain: Domain, away: float | None = None, noise: float = 0.5) -> Self:
-        """Check every value; `away` is half of the inner radius unless it is given.
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
+        """Check every value; `away` is half of the inner radius unless it is given."""
         away = domain.inner / 2 if away is None else away
         return cls(
             domain=domain,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Protocol
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,6 @@ __all__ = [
     "CONTEXTS",
     "Ball",
     "Contexts",
-    "Drawn",
     "Fixed",
     "Intercept",
     "Orthant",
@@ -58,73 +56,52 @@ def on_sphere(stream: Stream, count: int, dim: int) -> Array:
     return jnp.where(square > 0, z * jax.lax.rsqrt(square), jnp.eye(1, dim, dtype=z.dtype))
 
 
-class Contexts(Protocol):
-    """A source of arms of norm at most one, and of parameters to go with them."""
-
-    @property
-    def dim(self) -> int:
-        """Length of a feature vector."""
-
-    @property
-    def count(self) -> int:
-        """The most arms in a round."""
-
-    @property
-    def rounds(self) -> int:
-        """The most rounds that it lasts."""
-
-    @property
-    def constant(self) -> float:
-        """The value of a coordinate that all arms share, or 0."""
-
-    def least_score(self) -> float:
-        """The least inner product of an arm with a parameter of norm one."""
-
-    def parameter(self, stream: Stream) -> Array:
-        """Draw a parameter of norm one."""
-
-    def init(self, stream: Stream) -> Array:
-        """Draw what stays the same for the whole run."""
-
-    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
-        """The features of this round's arms, one per row."""
-
-
-CONTEXTS: Registry[Callable[..., Contexts]] = Registry("contexts")
-
-
 @struct
-class Drawn:
-    """What the sources share: a size, a parameter on the sphere, nothing kept between rounds."""
+class Contexts:
+    """A source of arms of norm at most one, and of parameters to go with them.
+
+    Attributes:
+        dim: length of a feature vector.
+        count: the most arms in a round.
+        constant: the value of a coordinate that all arms share, or 0.
+    """
 
     dim: int = static()
     count: int = static()
+    constant: ClassVar[float] = 0.0
 
     @property
     def rounds(self) -> int:
-        """As many as a clock can count."""
+        """The most rounds that it lasts: as many as a clock can count."""
         return MOST_ROUNDS
 
-    @property
-    def constant(self) -> float:
-        """No coordinate is shared."""
-        return 0.0
-
     def least_score(self) -> float:
-        """Arm and parameter may point in opposite directions."""
+        """The least inner product of an arm with a parameter of norm one."""
         return -1.0
 
     def parameter(self, stream: Stream) -> Array:
-        """Uniform on the sphere."""
-        return on_sphere(stream, 1, self.dim)[0]
+        """Draw a parameter of norm one."""
+        return self.points(stream, 1)[0]
 
     def init(self, stream: Stream) -> Array:
-        """Nothing is kept."""
+        """Draw what stays the same for the whole run: nothing."""
         return jnp.zeros((0, self.dim), jnp.float32)
 
+    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
+        """The features of this round's arms, one per row: fresh points."""
+        return self.points(stream, self.count)
 
+    def points(self, stream: Stream, count: int) -> Array:
+        """Draw vectors of norm one: uniform on the sphere."""
+        return on_sphere(stream, count, self.dim)
+
+
+CONTEXTS: Registry[type[Contexts]] = Registry("contexts")
+
+
+@CONTEXTS.entry("ball")
 @struct
-class Ball(Drawn):
+class Ball(Contexts):
     """Arms redrawn from the unit ball for every user."""
 
     def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
@@ -132,8 +109,9 @@ class Ball(Drawn):
         return in_ball(stream, self.count, self.dim)
 
 
+@CONTEXTS.entry("intercept")
 @struct
-class Intercept(Drawn):
+class Intercept(Contexts):
     """Arms (u, 1)/√2 with u redrawn from the unit sphere.
 
     This is the world of the experiments in "Improved rate for Locally Differentially Private Linear
@@ -142,30 +120,22 @@ class Intercept(Drawn):
     The parameter has the same form, so scores lie in [0, 1] for a parameter of norm one.
     """
 
-    @property
-    def constant(self) -> float:
-        """The last coordinate."""
-        return math.sqrt(0.5)
+    constant: ClassVar[float] = math.sqrt(0.5)
 
     def least_score(self) -> float:
         """(1 - 1)/2."""
         return 0.0
 
-    def parameter(self, stream: Stream) -> Array:
-        """(v, 1)/√2 with v uniform on the sphere."""
-        return self._extended(on_sphere(stream, 1, self.dim - 1))[0]
-
-    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
-        """Fresh points on the sphere, each with the constant appended."""
-        return self._extended(on_sphere(stream, self.count, self.dim - 1))
-
-    def _extended(self, points: Array) -> Array:
-        constant = jnp.ones((points.shape[0], 1), points.dtype)
+    def points(self, stream: Stream, count: int) -> Array:
+        """Uniform on the sphere of one dimension less, with the constant appended."""
+        points = on_sphere(stream, count, self.dim - 1)
+        constant = jnp.ones((count, 1), points.dtype)
         return jnp.concatenate([points, constant], axis=-1) * jnp.sqrt(jnp.float32(0.5))
 
 
+@CONTEXTS.entry("orthant")
 @struct
-class Orthant(Drawn):
+class Orthant(Contexts):
     """Arms redrawn from the part of the unit sphere where no coordinate is negative.
 
     Scores lie in [0, 1] without a shared coordinate.
@@ -175,17 +145,14 @@ class Orthant(Drawn):
         """Arm and parameter may be orthogonal."""
         return 0.0
 
-    def parameter(self, stream: Stream) -> Array:
-        """From the same part of the sphere."""
-        return jnp.abs(on_sphere(stream, 1, self.dim)[0])
-
-    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
-        """Fresh points on the sphere, every coordinate made positive."""
-        return jnp.abs(on_sphere(stream, self.count, self.dim))
+    def points(self, stream: Stream, count: int) -> Array:
+        """Uniform on the sphere, every coordinate made positive."""
+        return jnp.abs(on_sphere(stream, count, self.dim))
 
 
+@CONTEXTS.entry("fixed")
 @struct
-class Fixed(Drawn):
+class Fixed(Contexts):
     """One set of arms in the unit ball, drawn once and shown to every user."""
 
     def init(self, stream: Stream) -> Array:
@@ -197,8 +164,9 @@ class Fixed(Drawn):
         return kept
 
 
+@CONTEXTS.entry("starved")
 @struct
-class Starved(Drawn):
+class Starved(Contexts):
     """An adversary that starves one direction: all arms lie in a hyperplane 63 rounds in 64.
 
     The first rounds show the hyperplane alone, so a policy that stops exploring once its arms look
@@ -210,10 +178,3 @@ class Starved(Drawn):
         points = in_ball(stream, self.count, self.dim)
         open_round = (clock.round % 64) == 63
         return points.at[:, -1].multiply(jnp.where(open_round, 1.0, 0.0).astype(points.dtype))
-
-
-CONTEXTS.add("ball", Ball)
-CONTEXTS.add("intercept", Intercept)
-CONTEXTS.add("orthant", Orthant)
-CONTEXTS.add("fixed", Fixed)
-CONTEXTS.add("starved", Starved)

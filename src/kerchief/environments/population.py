@@ -41,10 +41,7 @@ class Population:
     ⟨θ* + ξ, x⟩, cut to [-1, 1]. θ* is uniform on the sphere of the given radius.
 
     Attributes:
-        dim: length of a feature vector.
         count: number of actions.
-        clients: number of clients.
-        radius: norm of θ*.
         spread: standard deviation of ξ in every direction; 0 where all clients are alike.
         fixed: seed of one set of actions and one parameter for all replicates; None for others in
             each.

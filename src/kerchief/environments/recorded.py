@@ -16,7 +16,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.precision import double_precision
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.environments.contexts import Drawn
+from kerchief.environments.contexts import Contexts
 from kerchief.environments.worlds import GLMEnvironment
 
 __all__ = ["Recorded", "table_two"]
@@ -28,12 +28,10 @@ _MOST_DRAWN = 2**20
 
 
 @struct
-class Recorded(Drawn):
-    """Arms that were drawn before, the same in every replicate, with a parameter to go with them.
+class Recorded(Contexts):
+    """Arms of every round, drawn before, with the direction of a parameter to go with them.
 
-    Attributes:
-        direction: the parameter, at norm one.
-        arms: the features of all arms, by round.
+    They are the same in every replicate.
     """
 
     direction: Array

@@ -28,7 +28,6 @@ class EnvironmentEntry:
 
     Attributes:
         factory: builds it from its options, all of which have defaults.
-        summary: one line for listings.
         problem: the kind of problem that it poses.
         actions: what is chosen from: arms, or points of a convex domain.
     """
@@ -45,11 +44,7 @@ class EnvironmentEntry:
         return {name: one.default for name, one in parameters.items() if name != "link"}
 
     def make(self, **options: Any) -> Any:
-        """Build it; options that are None keep their defaults.
-
-        Raises:
-            InvalidValue: it has no such option, or a value is out of its bound.
-        """
+        """Build it; options that are None keep their defaults."""
         given = {name: value for name, value in options.items() if value is not None}
         for name in given:
             if name not in self.options:
@@ -73,22 +68,25 @@ def _convex(
     return kind.of(domain=shape, away=away, noise=noise)
 
 
+def _enter(
+    problem: type[AnyProblem],
+    name: str,
+    factory: Callable[..., Any],
+    summary: str,
+    actions: str = "arms",
+) -> None:
+    entry = EnvironmentEntry(factory=factory, summary=summary, problem=problem, actions=actions)
+    ENVIRONMENTS.add(name, entry)
+
+
 for _name, _link in LINKS.items():
-    ENVIRONMENTS.add(
-        _name,
-        EnvironmentEntry(
-            factory=partial(make_environment, link=_name),
-            summary=f"users bring arms; {_link.summary}",
-            problem=Problem,
-        ),
-    )
-ENVIRONMENTS.add(
+    _summary = f"users bring arms; {_link.summary}"
+    _enter(Problem, _name, partial(make_environment, link=_name), _summary)
+_enter(
+    PopulationProblem,
     "population",
-    EnvironmentEntry(
-        factory=partial(Population.of, dim=5, arms=20),
-        summary="one public action reaches everyone, and a few clients are asked",
-        problem=PopulationProblem,
-    ),
+    partial(Population.of, dim=5, arms=20),
+    "one public action reaches everyone, and a few clients are asked",
 )
 for _name, _kind, _summary in (
     ("chance", ChanceArms, "arms whose losses are coins, one of them better by a gap"),
@@ -96,17 +94,10 @@ for _name, _kind, _summary in (
     ("alternating", Alternating, "an adversary whose losses swing, with a gap that stays"),
     ("switching", Switching, "an adversary whose good arm changes early"),
 ):
-    ENVIRONMENTS.add(
-        _name,
-        EnvironmentEntry(factory=_kind.of, summary=_summary, problem=ContextFreeProblem),
+    _enter(ContextFreeProblem, _name, _kind.of, _summary)
+for _name, _loss in CONVEX.items():
+    _word, _summary = (
+        f"{_name}-loss" if _name in LINKS else _name,
+        f"{_name} losses on a convex set",
     )
-for _name, _convex_kind in CONVEX.items():
-    ENVIRONMENTS.add(
-        _name if _name not in LINKS else f"{_name}-loss",
-        EnvironmentEntry(
-            factory=partial(_convex, _convex_kind),
-            summary=f"{_name} losses on a convex set",
-            problem=ContextFreeProblem,
-            actions="domain",
-        ),
-    )
+    _enter(ContextFreeProblem, _word, partial(_convex, _loss), _summary, actions="domain")

@@ -72,13 +72,9 @@ class GLMTruth:
 
 @struct
 class GLMEnvironment:
-    """A generalized linear world.
+    """A generalized linear world: rewards from low to high, a parameter with the radius as norm.
 
     Attributes:
-        contexts: where arms come from.
-        radius: norm of the unknown parameter.
-        low: least reward.
-        high: greatest reward.
         fewest: each user may choose among at least this many arms; the rest are masked at random.
         link: how a score becomes an expected reward.
         noise: how a reward falls around it.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kerchief.experiments.compare import compare
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell, Player, player
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import compare
 
 __all__ = [
     "Cell",

@@ -26,10 +26,7 @@ __all__ = ["Asked", "Ball", "Query", "Sums", "last_noise", "own_noise"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ball(UnitBall):
-    """The sum over users of a vector in a ball around zero.
-
-    Attributes:
-        diameter: of the ball, so how far one user can move the sum.
+    """The sum over users of a vector in a ball: one user can move it by the diameter.
 
     >>> Ball(size=2, diameter=4.0).encode(jnp.array([0.0, 3.0])).tolist()
     [0.0, 2.0]
@@ -71,24 +68,14 @@ class _Asking:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A statistic whose totals are asked for under a promise.
-
-    Attributes:
-        query: the statistic.
-        promise: the guarantee.
-        horizon: number of rounds.
-    """
+    """A statistic whose totals are asked for under a promise, for so many rounds."""
 
     query: Query
     promise: Guarantee
     horizon: int
 
     def protected(self, word: str = BEST) -> Sums:
-        """The privatizer that keeps the promise by the noise of this word.
-
-        Raises:
-            InvalidValue: it cannot be built.
-        """
+        """The privatizer that keeps the promise by the noise of this word."""
         protection = Protection(guarantee=self.promise, mechanism=word)
         asking = _Asking(queries={"statistic": self.query})
         (privatizer,) = protect(asking, protection, horizon=self.horizon).values()

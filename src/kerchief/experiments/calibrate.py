@@ -33,9 +33,8 @@ class Twin:
     """The exact noise that a deployment adds.
 
     Attributes:
-        grid_bits: the grid is 2**-grid_bits; None, like the next two, for what adds no noise in
-            whole steps of a grid.
-        grid: the distance between two values that can be released.
+        grid_bits: the grid, the distance between two values that can be released, is 2**-grid_bits;
+            None, like the next two, for what adds no noise in whole steps of a grid.
         scale: of the noise in steps; under joint trust that of each seed vector, under shuffle
             trust of all coins of a cohort.
         std: standard deviation where `Noise.std` is that of the simulated noise.
@@ -56,19 +55,15 @@ class Noise:
     """What a guarantee costs.
 
     Attributes:
-        guarantee: the promise.
         word: the mechanism that is used by default, a word of `MECHANISMS_OF` the trust.
         kind: the class of its noise.
-        sensitivity: how far one user can move the statistic.
-        size: length of the statistic.
+        sensitivity: how far one user can move the statistic, which has `size` numbers.
         noise_multiplier: standard deviation over sensitivity; under joint trust that of one release
             at the price of all prefixes. None for what is no such noise.
         gaussian_noise_multiplier: that of one Gaussian release with the same promise.
         std: standard deviation on each coordinate: of one report, of one cohort's sum (the largest
             cohort's under shuffle trust), or under joint trust of the worst prefix.
-        releases: how many releases a run makes.
         total_std: standard deviation of the noise in the last total of a run.
-        twin: the noise of a deployment.
         alternatives: every mechanism of the trust, the one used marked; then other ways.
     """
 
@@ -87,19 +82,10 @@ class Noise:
 
     def to_dict(self) -> dict[str, object]:
         """The answer as JSON."""
-        return {
-            "guarantee": self.guarantee.to_dict(),
-            "mechanism": {"word": self.word, "noise": self.kind},
-            "sensitivity": self.sensitivity,
-            "size": self.size,
-            "noise_multiplier": self.noise_multiplier,
-            "gaussian_noise_multiplier": self.gaussian_noise_multiplier,
-            "std": self.std,
-            "releases": self.releases,
-            "total_std": self.total_std,
-            "discrete": dataclasses.asdict(self.twin),
-            "alternatives": [dataclasses.asdict(one) for one in self.alternatives],
-        }
+        facts = dataclasses.asdict(self)
+        mechanism = {"word": facts.pop("word"), "noise": facts.pop("kind")}
+        discrete, guarantee = facts.pop("twin"), self.guarantee.to_dict()
+        return {**facts, "guarantee": guarantee, "mechanism": mechanism, "discrete": discrete}
 
 
 @double_precision
@@ -128,9 +114,6 @@ def calibrate(
         radius: norm of the parameter; None is the world's own.
         horizon: number of rounds.
         sensitivity: in place of the one of (x xᵀ, y x), for a vector of as many numbers.
-
-    Raises:
-        KerchiefError: a value is out of its bound, or the promise cannot be kept.
 
     >>> answer = calibrate(epsilon=1.0, delta=1e-5)
     >>> answer.word, round(answer.std, 4)

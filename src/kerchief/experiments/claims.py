@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from kerchief.experiments.players import Key, Player
+from kerchief.experiments.players import Key, Player, player
 from kerchief.experiments.results import Result, amount
 
 __all__ = [
@@ -20,43 +20,32 @@ __all__ = [
     "Finding",
     "Outcome",
     "Results",
+    "Row",
     "Verdict",
+    "all_below",
     "all_of",
     "at",
-    "at_least",
-    "at_most",
-    "below",
+    "each_at_most",
     "falling",
     "judge",
-    "names_best",
     "no_steeper",
     "paid",
+    "rows",
     "slope",
-    "within",
 ]
 
 Results: TypeAlias = Mapping[Key, Result]
 Outcome: TypeAlias = Literal["holds", "fails", "not judged"]
+Finding: TypeAlias = tuple[bool, str]
+"""Whether a claim holds, and the numbers that were seen."""
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What a claim met: whether it holds, and the numbers that were seen."""
-
-    holds: bool
-    seen: str
+# How far a slope may be off, with two standard errors against it.
+_OFF = 0.07
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence about rows, with its test.
-
-    Attributes:
-        sentence: what is claimed.
-        needs: the rows that it is about.
-        test: looks at them.
-        quick: whether it must hold at quick size already.
-    """
+    """A sentence about the rows that it needs, with its test; `quick` if it holds at quick size."""
 
     sentence: str
     needs: tuple[Key, ...]
@@ -66,13 +55,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What became of a claim.
-
-    Attributes:
-        claim: its sentence.
-        outcome: `holds`, `fails` or `not judged`.
-        seen: the numbers, or why it was not judged.
-    """
+    """What became of a claim, and the numbers that were seen, or why it was not judged."""
 
     claim: str
     outcome: Outcome
@@ -81,136 +64,161 @@ class Verdict:
 
 def judge(claim: Claim, results: Results, *, large_enough: bool) -> Verdict:
     """Test a claim, if the run has its size and its rows."""
+    outcome: Outcome = "not judged"
     if not large_enough:
-        return Verdict(claim=claim.sentence, outcome="not judged", seen="not judged at this size")
-    if any(spot not in results for spot in claim.needs):
+        seen = "not judged at this size"
+    elif any(key not in results for key in claim.needs):
         seen = "not all of its rows were finished"
-        return Verdict(claim=claim.sentence, outcome="not judged", seen=seen)
-    finding = claim.test(results)
-    outcome: Outcome = "holds" if finding.holds else "fails"
-    return Verdict(claim=claim.sentence, outcome=outcome, seen=finding.seen)
+    else:
+        holds, seen = claim.test(results)
+        outcome = "holds" if holds else "fails"
+    return Verdict(claim=claim.sentence, outcome=outcome, seen=seen)
 
 
-def at(player: Player, world: str) -> Key:
-    """The row of a player in a world."""
-    return Key(player, world)
+class Row(Key):
+    """The row of a player in a world, of which something is claimed."""
 
+    __slots__ = ()
 
-def at_most(spot: Key, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-    """The regret is at most the bound."""
+    def at_most(self, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+        """The regret is at most the bound."""
+        words = f"at most {amount(bound)}"
+        return self._claim(words, lambda mean, error: mean + errors * error <= bound, quick)
 
-    def test(results: Results) -> Finding:
-        row = results[spot]
-        return Finding(holds=row.regret.mean + errors * _error(row) <= bound, seen=_text(row))
+    def at_least(self, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+        """The regret is at least the bound."""
+        words = f"at least {amount(bound)}"
+        return self._claim(words, lambda mean, error: mean - errors * error >= bound, quick)
 
-    return Claim(sentence=f"{spot}: at most {amount(bound)}", needs=(spot,), test=test, quick=quick)
-
-
-def at_least(spot: Key, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-    """The regret is at least the bound."""
-
-    def test(results: Results) -> Finding:
-        row = results[spot]
-        return Finding(holds=row.regret.mean - errors * _error(row) >= bound, seen=_text(row))
-
-    return Claim(
-        sentence=f"{spot}: at least {amount(bound)}", needs=(spot,), test=test, quick=quick
-    )
-
-
-def within(
-    spot: Key, printed: float, *, share: float, errors: float = 2.0, quick: bool = False
-) -> Claim:
-    """The regret is what a paper printed, up to a share of it."""
-
-    def test(results: Results) -> Finding:
-        row = results[spot]
-        apart = abs(row.regret.mean - printed) + errors * _error(row)
-        return Finding(holds=apart <= share * printed, seen=_text(row))
-
-    sentence = f"{spot}: within {100 * share:g} % of the printed {amount(printed)}"
-    return Claim(sentence=sentence, needs=(spot,), test=test, quick=quick)
-
-
-def below(
-    lower: Key, upper: Key, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
-) -> Claim:
-    """One regret is below another, or below a multiple of it."""
-
-    def test(results: Results) -> Finding:
-        low, high = results[lower], results[upper]
-        error = math.hypot(_error(low), times * _error(high))
-        return Finding(
-            holds=low.regret.mean + errors * error < times * high.regret.mean,
-            seen=f"{_text(low)} against {_text(high)}",
+    def within(
+        self, printed: float, *, share: float, errors: float = 2.0, quick: bool = False
+    ) -> Claim:
+        """The regret is what a paper printed, up to a share of it."""
+        words, most = f"within {100 * share:g} % of the printed {amount(printed)}", share * printed
+        return self._claim(
+            words, lambda mean, error: abs(mean - printed) + errors * error <= most, quick
         )
 
-    multiple = "" if times == 1 else f"{times:g} times "
-    sentence = f"{lower}: below {multiple}{upper}"
-    return Claim(sentence=sentence, needs=(lower, upper), test=test, quick=quick)
+    def _claim(self, words: str, holds: Callable[[float, float], bool], quick: bool) -> Claim:
+        """A claim about the regret and its standard error."""
+
+        def test(results: Results) -> Finding:
+            regret = results[self].regret
+            return holds(regret.mean, _error(results[self])), regret.text()
+
+        return Claim(sentence=f"{self}: {words}", needs=(self,), test=test, quick=quick)
+
+    def below(
+        self, upper: Key, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
+    ) -> Claim:
+        """The regret is below another, or below a multiple of it."""
+
+        def test(results: Results) -> Finding:
+            low, high = results[self], results[upper]
+            error = math.hypot(_error(low), times * _error(high))
+            holds = low.regret.mean + errors * error < times * high.regret.mean
+            return holds, f"{low.regret.text()} against {high.regret.text()}"
+
+        multiple = "" if times == 1 else f"{times:g} times "
+        sentence = f"{self}: below {multiple}{upper}"
+        return Claim(sentence=sentence, needs=(self, upper), test=test, quick=quick)
+
+    def below_uniform(
+        self, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
+    ) -> Claim:
+        """The regret is below a multiple of that of uniform play in the same world."""
+        uniform = at(player("uniform"), self.world)
+        return self.below(uniform, times=times, errors=errors, quick=quick)
+
+    def names_best(self, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+        """At least this share of the replicates named the best arm at the end."""
+
+        def test(results: Results) -> Finding:
+            row = results[self]
+            found = 0.0 if row.right is None else row.right
+            # The error of a share, where every replicate is right too: that of one that is not.
+            error = math.sqrt(max(found * (1 - found), 1 / row.replicates) / row.replicates)
+            return found - errors * error >= share, f"{100 * found:.1f} %"
+
+        sentence = f"{self}: names the best arm in at least {100 * share:g} % of the runs"
+        return Claim(sentence=sentence, needs=(self,), test=test, quick=quick)
 
 
-def falling(spots: Sequence[Key], *, errors: float = 3.0, quick: bool = False) -> Claim:
+def at(player: Player, world: str) -> Row:
+    """The row of a player in a world."""
+    return Row(player, world)
+
+
+def rows(players: Iterable[Player], *worlds: str) -> list[Row]:
+    """The rows of all these players, world by world."""
+    return [at(one, world) for world, one in itertools.product(worlds, players)]
+
+
+def each_at_most(
+    keys: Sequence[Row], bounds: Sequence[float], *, errors: float = 2.0
+) -> tuple[Claim, ...]:
+    """Every regret is at most its own bound."""
+    pairs = zip(keys, bounds, strict=True)
+    return tuple(row.at_most(bound, errors=errors) for row, bound in pairs)
+
+
+def all_below(
+    sentence: str,
+    lower: Sequence[Row],
+    upper: Sequence[Row],
+    *,
+    times: float = 1.0,
+    errors: float = 3.0,
+) -> Claim:
+    """One sentence for many pairs: in each, one regret is below a multiple of the other."""
+    pairs = zip(lower, upper, strict=True)
+    return all_of(sentence, [low.below(high, times=times, errors=errors) for low, high in pairs])
+
+
+def falling(keys: Sequence[Row], *, errors: float = 3.0, quick: bool = False) -> Claim:
     """The regret falls from each row to the next."""
+    steps = [after.below(before, errors=errors) for before, after in itertools.pairwise(keys)]
 
     def test(results: Results) -> Finding:
-        steps = [
-            below(after, before, errors=errors).test(results).holds
-            for before, after in itertools.pairwise(spots)
-        ]
-        return Finding(holds=all(steps), seen=", ".join(_text(results[spot]) for spot in spots))
+        seen = ", ".join(results[key].regret.text() for key in keys)
+        return all(step.test(results)[0] for step in steps), seen
 
-    worlds = list(dict.fromkeys(spot.world for spot in spots))
-    names = [spot.player.label() if len(worlds) == 1 else str(spot) for spot in spots]
+    worlds = list(dict.fromkeys(key.world for key in keys))
+    names = [key.player.label() if len(worlds) == 1 else str(key) for key in keys]
     where = f" on {worlds[0]}" if len(worlds) == 1 else ""
     sentence = f"regret{where} falls: {' > '.join(names)}"
-    return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
+    return Claim(sentence=sentence, needs=tuple(keys), test=test, quick=quick)
 
 
-def slope(
-    spots: Sequence[Key],
-    exponent: float,
-    *,
-    within: float = 0.07,
-    errors: float = 2.0,
-    quick: bool = False,
-) -> Claim:
+def slope(keys: Sequence[Key], exponent: float, *, quick: bool = False) -> Claim:
     """Regret grows with the number of rounds as a power of it, with this exponent.
 
     The rows are of worlds that differ in their horizons alone.
     """
-
-    def test(results: Results) -> Finding:
-        found, error = _slope([results[spot] for spot in spots])
-        holds = abs(found - exponent) + errors * error <= within
-        return Finding(holds=holds, seen=f"{found:.3f} ± {error:.3f}")
-
-    sentence = f"{_grown(spots)} as rounds^{exponent:.3g}, within {within:g}"
-    return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
+    words = f"as rounds^{exponent:.3g}"
+    return _of_slope(
+        keys, words, lambda found, error: abs(found - exponent) + 2 * error <= _OFF, quick
+    )
 
 
-def no_steeper(
-    spots: Sequence[Key],
-    exponent: float,
-    *,
-    within: float = 0.07,
-    errors: float = 2.0,
-    quick: bool = False,
-) -> Claim:
+def no_steeper(keys: Sequence[Key], exponent: float, *, quick: bool = False) -> Claim:
     """Regret grows no faster than this power of the number of rounds: a bound from above."""
+    words = f"no faster than rounds^{exponent:.3g}"
+    return _of_slope(keys, words, lambda found, error: found + 2 * error <= exponent + _OFF, quick)
+
+
+def _of_slope(
+    keys: Sequence[Key], words: str, holds: Callable[[float, float], bool], quick: bool
+) -> Claim:
+    """A claim about how fast the regret of one player grows, and the standard error of that."""
 
     def test(results: Results) -> Finding:
-        found, error = _slope([results[spot] for spot in spots])
-        holds = found + errors * error <= exponent + within
-        return Finding(holds=holds, seen=f"{found:.3f} ± {error:.3f}")
+        found, error = _slope([results[key] for key in keys])
+        return holds(found, error), f"{found:.3f} ± {error:.3f}"
 
-    sentence = f"{_grown(spots)} no faster than rounds^{exponent:.3g}, within {within:g}"
-    return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
-
-
-def _grown(spots: Sequence[Key]) -> str:
-    worlds = ", ".join(spot.world for spot in spots)
-    return f"{spots[0].player.label()} ({worlds}): regret grows"
+    worlds = ", ".join(key.world for key in keys)
+    sentence = f"{keys[0].player.label()} ({worlds}): regret grows {words}, within {_OFF:g}"
+    return Claim(sentence=sentence, needs=tuple(keys), test=test, quick=quick)
 
 
 def _slope(rows: Sequence[Result]) -> tuple[float, float]:
@@ -227,42 +235,27 @@ def _slope(rows: Sequence[Result]) -> tuple[float, float]:
     return found, math.hypot(*(w * share for w, share in zip(weights, shares, strict=True)))
 
 
-def names_best(spot: Key, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-    """At least this share of the replicates named the best arm at the end."""
-
-    def test(results: Results) -> Finding:
-        row = results[spot]
-        found = 0.0 if row.right is None else row.right
-        # The error of a share, where every replicate is right too: that of one that is not.
-        error = math.sqrt(max(found * (1 - found), 1 / row.replicates) / row.replicates)
-        return Finding(holds=found - errors * error >= share, seen=f"{100 * found:.1f} %")
-
-    sentence = f"{spot}: names the best arm in at least {100 * share:g} % of the runs"
-    return Claim(sentence=sentence, needs=(spot,), test=test, quick=quick)
-
-
-def paid(spots: Sequence[Key], *, quick: bool = False) -> Claim:
+def paid(keys: Sequence[Key], *, quick: bool = False) -> Claim:
     """The ledger charged the worst-off user of each protected row no more than was asked for."""
 
     def test(results: Results) -> Finding:
-        rows = [results[spot] for spot in spots]
-        broken = [f"{row.cell.key} spent {row.bill()}" for row in rows if not _in_budget(row)]
-        return Finding(holds=not broken, seen="; ".join(broken) or f"{len(rows)} rows in budget")
+        private = [results[key] for key in keys]
+        broken = [f"{row.cell.key} spent {row.bill()}" for row in private if not _in_budget(row)]
+        return not broken, "; ".join(broken) or f"{len(private)} rows in budget"
 
     sentence = "no private row spent more than was asked for"
-    return Claim(sentence=sentence, needs=tuple(spots), test=test, quick=quick)
+    return Claim(sentence=sentence, needs=tuple(keys), test=test, quick=quick)
 
 
 def all_of(sentence: str, claims: Sequence[Claim], *, quick: bool = False) -> Claim:
     """One sentence for many claims: all of them hold."""
 
     def test(results: Results) -> Finding:
-        findings = [(claim.sentence, claim.test(results)) for claim in claims]
-        broken = [f"{name}, but {one.seen}" for name, one in findings if not one.holds]
-        seen = "; ".join(broken or (one.seen for _, one in findings))
-        return Finding(holds=not broken, seen=seen)
+        found = [(claim.sentence, *claim.test(results)) for claim in claims]
+        broken = [f"{name}, but {seen}" for name, holds, seen in found if not holds]
+        return not broken, "; ".join(broken or (seen for _, _, seen in found))
 
-    needs = dict.fromkeys(spot for claim in claims for spot in claim.needs)
+    needs = dict.fromkeys(key for claim in claims for key in claim.needs)
     return Claim(sentence=sentence, needs=tuple(needs), test=test, quick=quick)
 
 
@@ -272,12 +265,8 @@ def _error(row: Result) -> float:
 
 
 def _in_budget(row: Result) -> bool:
-    if row.cell.asked is None or row.spent_epsilon is None or row.spent_delta is None:
+    if row.cell.asked is None or row.spent is None:
         return False
-    epsilon, delta = row.cell.asked
+    (epsilon, delta), (spent, spent_delta) = row.cell.asked, row.spent
     # The ledger searches for epsilon numerically, from above.
-    return row.spent_epsilon <= epsilon * (1 + 1e-9) and row.spent_delta <= delta
-
-
-def _text(row: Result) -> str:
-    return row.regret.text()
+    return spent <= epsilon * (1 + 1e-9) and spent_delta <= delta

@@ -14,48 +14,34 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
 from kerchief.experiments.plan import Plan
-from kerchief.experiments.players import YARDSTICKS, Cell, Player, player
+from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, player
 from kerchief.experiments.runner import MOST_FEATURES, arranged
 from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy.guarantee import Trust
-from kerchief.privatizers.registry import BEST, CONTINUALS, RANDOMIZERS, SHUFFLES
+from kerchief.privatizers.registry import BEST, CONTINUALS, MECHANISMS_OF
 from kerchief.simulation.run import AnyEnvironment
 
 __all__ = ["Comparison", "worlds_of"]
 
 _NAMED = ("dim", "arms", "radius", "fewest", "noise")
-_FLAGS = {Trust.JOINT: "continual", Trust.SHUFFLE: "shuffling", Trust.LOCAL: "randomizer"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison(Plan):
     """Policies x trusts x epsilons, in one world or in several that differ in their contexts.
 
+    The fields are the options of `kerchief compare`, which explains them. Those of the world that
+    are None are the world's own, and every value is checked: an error is one line.
+
     Attributes:
         env: the world, a word of `ENVIRONMENTS`; by default the policies' own.
         contexts: where arms come from, in worlds that have contexts; each is a comparison of its
             own.
-        dim: length of a feature vector; the world's own if None.
-        arms: the most arms in a round; the world's own if None.
-        radius: norm of the unknown parameter; the world's own if None.
         fewest: the fewest arms in a round; None for always `arms`.
-        noise: how rewards fall around their mean; the world's own if None.
         options: further options of the world, such as ("gap", 0.1).
-        horizon: number of rounds.
-        policies: bandits by name.
-        trusts: the words under which each of them plays; by default all that it supports.
-        continual: the noise on prefix totals, for rows of joint trust.
-        shuffling: what devices add to shuffled reports, for rows of shuffle trust.
-        randomizer: what devices do to their reports, for rows of local trust.
+        trusts: the words under which each policy plays; by default all that it supports.
         numbers: parameters of the policies that are replaced, such as ("exploration", 1.0).
-        epsilons: of the private ones.
-        delta: of the private ones.
-        replicates: independent runs of each cell.
-        seed: of everything random.
-        mode: widths `tuned`, or from the `theory`.
-
-    Raises:
-        KerchiefError: a value is out of its bound or a name is unknown, in one line.
+        epsilons: of the private ones, as is delta.
 
     >>> small = Comparison(contexts=("ball",), trusts=("local",), epsilons=(1.0,))
     >>> [cell.label() for cell in small.cells()]
@@ -100,15 +86,7 @@ class Comparison(Plan):
             validate.whole("arms", problem.arms, low=0, high=MOST_FEATURES // max(1, problem.dim))
             arranged(cell, problem)
 
-    @property
-    def name(self) -> str:
-        """The command's own."""
-        return "compare"
-
-    @property
-    def title(self) -> str:
-        """The question that every comparison asks."""
-        return "What privacy costs a bandit"
+    name, title = "compare", "What privacy costs a bandit"
 
     @functools.cached_property
     def world(self) -> str:
@@ -183,9 +161,7 @@ class Comparison(Plan):
             "horizon": self.horizon,
             "policy": list(self.policies),
             "trust": list(self._trusts()),
-            "continual": self.continual,
-            "shuffling": self.shuffling,
-            "randomizer": self.randomizer,
+            **{flag: getattr(self, flag) for flag in FLAGS.values()},
             **_pairs("number", dict(self.numbers)),
             "epsilon": list(self.epsilons),
             "delta": self.delta,
@@ -214,21 +190,13 @@ class Comparison(Plan):
         for name in self.policies:
             for trust in self._trusts_of(name):
                 for epsilon in (math.inf,) if trust == Trust.NONE else self.epsilons:
-                    one = player(
-                        name,
-                        trust=trust,
-                        epsilon=epsilon,
-                        mode=self.mode,
-                        mechanism=self._mechanism(trust),
-                    )
-                    yield dataclasses.replace(
-                        one, numbers=tuple(sorted(dict(self.numbers).items()))
-                    )
+                    yield self._player(name, trust, epsilon)
 
-    def _mechanism(self, trust: str) -> str | None:
-        """The word for a trust's noise; None where nothing is said."""
-        word = getattr(self, _FLAGS[Trust(trust)]) if trust in _FLAGS else BEST
-        return None if word == BEST else str(word)
+    def _player(self, name: str, trust: str, epsilon: float) -> Player:
+        word = getattr(self, FLAGS[Trust(trust)]) if trust in FLAGS else BEST
+        mechanism = None if word == BEST else str(word)
+        one = player(name, trust=trust, epsilon=epsilon, mode=self.mode, mechanism=mechanism)
+        return dataclasses.replace(one, numbers=tuple(sorted(dict(self.numbers).items())))
 
     def _trusts_of(self, name: str) -> tuple[str, ...]:
         """Under which trusts a policy plays: those asked for, or all under which it is private."""
@@ -242,10 +210,13 @@ class Comparison(Plan):
         return tuple(dict.fromkeys(one for name in self.policies for one in self._trusts_of(name)))
 
     def _check_lists(self) -> None:
-        for kind in ("contexts", "policies", "trusts", "epsilons"):
+        for kind in (
+            "contexts",
+            "policies",
+            "epsilons",
+            *(("trusts",) if self.trusts is not None else ()),
+        ):
             given = getattr(self, kind)
-            if kind == "trusts" and given is None:
-                continue
             if not isinstance(given, tuple) or not given:
                 raise InvalidValue(f"{kind} is empty, or no tuple; give at least one")
         for kind in ("options", "numbers"):
@@ -272,16 +243,13 @@ class Comparison(Plan):
 
     def _check_names(self) -> None:
         _known("mode", self.mode, ("tuned", "theory"))
-        CONTINUALS[self.continual]
-        SHUFFLES[self.shuffling]
-        RANDOMIZERS[self.randomizer]
         for trust in self.trusts or ():
             _known("trust", trust, Trust)
         for name in self.policies:
-            _check_world(name, self.world)
-            _check_trusts(name, self._trusts_of(name), ENVIRONMENTS[self.world])
-        for trust, flag in _FLAGS.items():
+            _check_policy(name, self.world, self._trusts_of(name))
+        for trust, flag in FLAGS.items():
             word = getattr(self, flag)
+            MECHANISMS_OF[trust][word]
             if word != BEST and trust not in self._trusts():
                 raise InvalidValue(
                     f"{flag} is {word!r}, and no row has {trust.value} trust; leave it out, or add "
@@ -298,14 +266,12 @@ def _fits(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
     return world.problem in policy.problems and world.actions in policy.actions
 
 
-def _check_world(name: str, world: str) -> None:
-    if not _fits(POLICIES[name], ENVIRONMENTS[world]):
-        known = ", ".join(worlds_of(POLICIES[name]))
+def _check_policy(name: str, world: str, trusts: tuple[str, ...]) -> None:
+    policy, entry = POLICIES[name], ENVIRONMENTS[world]
+    if not _fits(policy, entry):
+        known = ", ".join(worlds_of(policy))
         raise InvalidValue(f"env is {world!r}; policy {name!r} plays in {known}")
-
-
-def _check_trusts(name: str, trusts: tuple[str, ...], world: EnvironmentEntry) -> None:
-    supported = POLICIES[name].trusts_in(world.problem)
+    supported = policy.trusts_in(entry.problem)
     for trust in trusts:
         if trust not in supported:
             raise InvalidValue(

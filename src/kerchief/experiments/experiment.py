@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ParamSpec
 
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
@@ -19,14 +20,14 @@ from kerchief.simulation.run import AnyEnvironment
 
 __all__ = ["EXPERIMENTS", "Experiment", "Reproduction", "Setting", "Size", "enter"]
 
+Declared = ParamSpec("Declared")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A world of an experiment.
+    """A world of an experiment: a column of the table, such as "fixed" or "S=2".
 
     Attributes:
-        name: a column of the table, such as "fixed" or "S=2".
-        make: builds the environment.
         number: its place on the picture's axis of worlds, if there is one.
         horizon: number of rounds here, where worlds differ in it; None for that of the size.
     """
@@ -44,12 +45,10 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much is played.
+    """How much is played, and by whom.
 
     Attributes:
-        horizon: number of rounds.
-        replicates: independent runs of each cell.
-        settings: the worlds by name; all where none is named.
+        settings: the worlds by name, in their order; all where none is named.
         players: who plays in them beside the yardsticks; all, and their parents, where none is
             named.
     """
@@ -69,23 +68,11 @@ class Experiment:
     spends more than was asked for is always claimed.
 
     Attributes:
-        name: the word of `kerchief reproduce`.
-        title: the heading of the report.
-        summary: what it shows, in one line.
         source: the paper that it is from.
-        settings: the worlds.
-        players: who plays in each of them.
-        delta: of the protected ones.
-        full: the size that all claims are made for.
-        quick: the size of a smoke test.
-        claims: sentences that can fail; at least one about regret.
+        full: the size that all claims are made for; `quick` is that of a smoke test.
         printed: regrets from the paper's own table.
         panels: what the picture shows of each world.
         axis: what the numbers of settings are; with it, the picture shows regret against them.
-
-    Raises:
-        InvalidValue: it claims or draws nothing, says something of a row that it does not play, or
-            leaves a world without its place on the axis.
     """
 
     name: str
@@ -94,7 +81,7 @@ class Experiment:
     source: str
     settings: tuple[Setting, ...]
     players: tuple[Player, ...]
-    delta: float
+    delta: float = 1e-5
     full: Size
     quick: Size
     claims: tuple[Claim, ...]
@@ -124,27 +111,17 @@ class Experiment:
         """The one or the other."""
         return self.quick if quick else self.full
 
-    def spots(self, size: Size) -> tuple[Key, ...]:
-        """Every place in the table, world by world."""
-        return tuple(
-            Key(one, setting.name)
-            for setting in self.settings
-            if not size.settings or setting.name in size.settings
-            for one in self.lineup(size)
-        )
+    def keys(self, size: Size) -> tuple[Key, ...]:
+        """Every row, world by world."""
+        worlds = size.settings or [setting.name for setting in self.settings]
+        return tuple(Key(one, world) for world in worlds for one in self.lineup(size))
 
     def plan(
         self, *, quick: bool = False, replicates: int | None = None, seed: int = 0
     ) -> Reproduction:
-        """Make it ready to play.
+        """Make it ready to play, with replicates in place of those of the size.
 
-        Args:
-            quick: at the size of a smoke test.
-            replicates: in place of those of the size; claims made for more are then not judged.
-            seed: of everything random.
-
-        Raises:
-            KerchiefError: a value is out of its bound.
+        Claims that were made for more are then not judged.
         """
         size = self.size(quick=quick)
         return Reproduction(
@@ -155,21 +132,16 @@ class Experiment:
             seed=seed,
         )
 
-    def _check_played(self, words: str, spots: Iterable[Key], size: Size) -> None:
-        played = set(self.spots(size))
-        for spot in spots:
-            if spot not in played:
-                raise InvalidValue(f"experiment {self.name!r}, {words}: {spot} is not played")
+    def _check_played(self, words: str, keys: Iterable[Key], size: Size) -> None:
+        played = set(self.keys(size))
+        for key in keys:
+            if key not in played:
+                raise InvalidValue(f"experiment {self.name!r}, {words}: {key} is not played")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reproduction(Plan):
-    """An experiment at one size; make it with `Experiment.plan`.
-
-    Attributes:
-        experiment: the entry of the catalogue.
-        quick: whether it is played at the size of a smoke test.
-    """
+    """An experiment at full or quick size; make it with `Experiment.plan`."""
 
     experiment: Experiment
     quick: bool
@@ -205,12 +177,12 @@ class Reproduction(Plan):
         """Every player in every world."""
         return tuple(
             Cell(
-                player=spot.player,
-                world=spot.world,
+                player=key.player,
+                world=key.world,
                 delta=self.experiment.delta,
-                horizon=self._setting(spot.world).horizon or self.horizon,
+                horizon=self._setting(key.world).horizon or self.horizon,
             )
-            for spot in self.experiment.spots(self._size())
+            for key in self.experiment.keys(self.experiment.size(quick=self.quick))
         )
 
     def environment(self, world: str) -> AnyEnvironment:
@@ -222,7 +194,7 @@ class Reproduction(Plan):
         return {
             "experiment": self.name,
             "quick": self.quick,
-            "contexts": self._worlds(),
+            "contexts": list(dict.fromkeys(cell.world for cell in self.cells())),
             "horizon": self.horizon,
             "delta": self.experiment.delta,
             "replicates": self.replicates,
@@ -245,10 +217,24 @@ class Reproduction(Plan):
         """The regrets that the paper printed, of those worlds that are played as long as there."""
         alike = self.horizon == self.experiment.full.horizon
         return {
-            spot: regret
-            for spot, regret in self.experiment.printed.items()
-            if alike or self._setting(spot.world).horizon is not None
+            key: regret
+            for key, regret in self.experiment.printed.items()
+            if alike or self._setting(key.world).horizon is not None
         }
+
+    def note(self) -> str:
+        """Where the paper's figures are not shown, since they are for another horizon.
+
+        >>> from kerchief.experiments.catalogue import EXPERIMENTS
+        >>> EXPERIMENTS["table-two"].plan(quick=True).note()
+        'The paper printed its figures for 5000 rounds; they are not shown beside 600.'
+        """
+        if len(self.printed()) == len(self.experiment.printed):
+            return ""
+        return (
+            f"The paper printed its figures for {self.experiment.full.horizon} rounds; they are "
+            f"not shown beside {self.horizon}."
+        )
 
     def verdicts(self, results: Sequence[Result]) -> tuple[Verdict, ...]:
         """What became of each claim, and of the bill."""
@@ -259,15 +245,9 @@ class Reproduction(Plan):
             for claim in (*self.experiment.claims, paid(private, quick=True))
         )
 
-    def _size(self) -> Size:
-        return self.experiment.size(quick=self.quick)
-
     def _setting(self, name: str) -> Setting:
         (setting,) = [one for one in self.experiment.settings if one.name == name]
         return setting
-
-    def _worlds(self) -> list[str]:
-        return list(dict.fromkeys(cell.world for cell in self.cells()))
 
     def _large_enough(self, claim: Claim) -> bool:
         """Whether the claim was made for this size or a smaller one."""
@@ -278,6 +258,13 @@ class Reproduction(Plan):
 EXPERIMENTS: Registry[Experiment] = Registry("experiment")
 
 
-def enter(experiment: Experiment) -> Experiment:
-    """Enter an experiment into the catalogue, under its own name."""
-    return EXPERIMENTS.add(experiment.name, experiment)
+def _entering(declare: Callable[Declared, Experiment]) -> Callable[Declared, Experiment]:
+    def entered(*args: Declared.args, **facts: Declared.kwargs) -> Experiment:
+        experiment = declare(*args, **facts)
+        return EXPERIMENTS.add(experiment.name, experiment)
+
+    return entered
+
+
+enter = _entering(Experiment)
+"""Declare an experiment and enter it into the catalogue, under its own name."""

@@ -24,11 +24,7 @@ NEEDS: dict[Extra, tuple[str, ...]] = {
 
 
 def require(*outputs: Extra) -> None:
-    """Check that outputs can be written.
-
-    Raises:
-        KerchiefError: a library is missing; says how to install it.
-    """
+    """Check that outputs can be written, or say which library is missing and how to install it."""
     libraries = missing(*outputs)
     if libraries:
         raise KerchiefError(

@@ -10,19 +10,13 @@ from __future__ import annotations
 import dataclasses
 import io
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kerchief.experiments.extras import require
-from kerchief.experiments.labels import (
-    MOST_NAMED,
-    Dashes,
-    End,
-    Sample,
-    name_ends,
-    outside_legend,
-)
+from kerchief.experiments.labels import MOST_NAMED, Dashes, End, Sample, name_ends, outside_legend
 from kerchief.experiments.plan import Layout, Panel, Plan
 from kerchief.experiments.players import YARDSTICKS, Cell
 from kerchief.experiments.results import Result
@@ -74,8 +68,8 @@ class _Pen:
         """Colour and dash pattern of a cell."""
         if cell.asked is not None:
             dashes = self._dashes(cell.asked[0])
-        elif cell.policy in _PLAIN:
-            dashes = _PLAIN[cell.policy]
+        elif cell.player.policy in _PLAIN:
+            dashes = _PLAIN[cell.player.policy]
         else:
             dark = [key for key, colour in self.colours.items() if colour in (_BLACK, _BROWN)]
             dashes = _BLACK_DASHES[dark.index(_key(cell)) % len(_BLACK_DASHES)]
@@ -105,11 +99,7 @@ class _Pen:
 
 
 def picture(plan: Plan, finished: Sequence[Result]) -> bytes:
-    """Draw the finished cells as PNG.
-
-    Raises:
-        KerchiefError: matplotlib is not installed.
-    """
+    """Draw the finished cells as PNG."""
     stream = io.BytesIO()
     draw(plan, finished).savefig(stream, format="png", dpi=160)
     return stream.getvalue()
@@ -150,17 +140,13 @@ def _of(finished: Sequence[Result], kind: str | None) -> list[Result]:
 
 def _over_rounds(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
     for one in cells:
-        mean, error = _mean(one), _error(one)
+        mean, error = one.curves.mean(axis=1), _errors(one)
         colour, dashes = pen.style(one.cell)
         axes.plot(one.rounds, mean, color=colour, linestyle=dashes, linewidth=1.6)
         low = np.maximum(mean - 2 * error, mean / 10)
         axes.fill_between(one.rounds, low, mean + 2 * error, color=colour, alpha=0.12, linewidth=0)
-    _regret_axis(axes, cells)
-    axes.set_xlabel("rounds")
-    axes.set_xlim(0, int(cells[0].rounds[-1]))
-    _tidy(axes)
-    if len(cells) <= MOST_NAMED:
-        name_ends(axes, [_end(one, pen) for one in cells])
+    axes.set(xlabel="rounds", xlim=(0, int(cells[0].rounds[-1])))
+    _finish(axes, cells, [_end(one, pen) for one in cells], named=len(cells) <= MOST_NAMED)
 
 
 def _over_epsilon(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
@@ -168,19 +154,18 @@ def _over_epsilon(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
     for key, colour in pen.colours.items():
         points = [one for one in cells if _key(one.cell) == key and one.cell.asked]
         if points:
-            ends.append(End(" ".join(key), _curve(axes, points, colour), colour))
-    flat = [one for one in cells if one.cell.asked is None]
-    for one in flat:
-        colour, dashes = pen.style(one.cell)
-        axes.axhline(_mean(one)[-1], color=colour, linestyle=dashes, linewidth=1.1)
+            points.sort(key=lambda one: one.cell.guarantee.epsilon)
+            _points(axes, [one.cell.guarantee.epsilon for one in points], points, color=colour)
+            ends.append(End(" ".join(key), points[-1].regret.mean, colour))
+    for one in cells:
+        if one.cell.asked is None:
+            colour, dashes = pen.style(one.cell)
+            axes.axhline(one.regret.mean, color=colour, linestyle=dashes, linewidth=1.1)
+            ends.append(_end(one, pen))
     shown = pen.epsilons or [1.0]
-    _regret_axis(axes, cells)
-    axes.set(xscale="log", xlabel="ε asked for", xlim=(shown[0] / 1.5, shown[-1] * 1.15))
-    axes.set_xticks(shown, _spaced(shown))
-    axes.set_xticks([], minor=True)
-    _tidy(axes)
-    if len(cells) <= MOST_NAMED:
-        name_ends(axes, ends + [_end(one, pen) for one in flat])
+    _log_axis(axes, "ε asked for", dict(zip(shown, _spaced(shown), strict=True)))
+    axes.set_xlim(shown[0] / 1.5, shown[-1] * 1.15)
+    _finish(axes, cells, ends, named=len(cells) <= MOST_NAMED)
 
 
 def _spaced(epsilons: Sequence[float]) -> list[str]:
@@ -199,63 +184,52 @@ def _spaced(epsilons: Sequence[float]) -> list[str]:
 
 def _over_worlds(axes: Axes, finished: Sequence[Result], layout: Layout, pen: _Pen) -> None:
     """Final regret of every player against the number of the world."""
-    place = layout.numbers
-    players = dict.fromkeys(one.cell.player for one in finished)
-    ends = []
-    for one in players:
-        points = [other for other in finished if other.cell.player == one]
+    place, last = layout.numbers, []
+    for player in dict.fromkeys(one.cell.player for one in finished):
+        points = [one for one in finished if one.cell.player == player]
         points.sort(key=lambda point: place[point.cell.world])
         colour, dashes = pen.style(points[0].cell)
-        axes.errorbar(
-            [place[point.cell.world] for point in points],
-            [_mean(point)[-1] for point in points],
-            yerr=[2 * _error(point)[-1] for point in points],
-            color=colour,
-            linestyle=dashes,
-            marker="o",
-            markersize=4,
-            capsize=3,
-            linewidth=1.6,
-        )
-        ends.append(points[-1])
-    _regret_axis(axes, finished)
-    axes.set(xscale="log", xlabel=layout.axis)
-    axes.set_xticks(list(place.values()), [f"{number:g}" for number in place.values()])
-    axes.set_xticks([], minor=True)
+        numbers = [place[point.cell.world] for point in points]
+        _points(axes, numbers, points, color=colour, linestyle=dashes)
+        last.append(points[-1])
+    _log_axis(axes, layout.axis or "", {number: f"{number:g}" for number in place.values()})
     axes.set_title(f"final regret against {layout.axis}", loc="left", fontsize=10)
-    _tidy(axes)
-    if len(ends) <= MOST_NAMED:
-        name_ends(axes, [_end(one, pen) for one in ends])
-    else:
-        outside_legend(axes, pen.samples(ends))
+    named = len(last) <= MOST_NAMED
+    _finish(axes, finished, [_end(one, pen) for one in last], named=named)
+    if not named:
+        outside_legend(axes, pen.samples(last))
+
+
+def _points(axes: Axes, places: Sequence[float], cells: Sequence[Result], **style: Any) -> None:
+    """A line through final regrets, with bars of two standard errors."""
+    means, errors = [one.regret.mean for one in cells], [2 * _errors(one)[-1] for one in cells]
+    style |= {"marker": "o", "markersize": 4, "capsize": 3, "linewidth": 1.6}
+    axes.errorbar(places, means, yerr=errors, **style)
 
 
 def _end(one: Result, pen: _Pen) -> End:
-    return End(one.cell.label(), float(_mean(one)[-1]), pen.colours[_key(one.cell)])
+    return End(one.cell.label(), one.regret.mean, pen.colours[_key(one.cell)])
 
 
-def _regret_axis(axes: Axes, cells: Sequence[Result]) -> None:
+def _log_axis(axes: Axes, label: str, ticks: Mapping[float, str]) -> None:
+    axes.set(xscale="log", xlabel=label)
+    axes.set_xticks(list(ticks), list(ticks.values()))
+    axes.set_xticks([], minor=True)
+
+
+def _finish(axes: Axes, cells: Sequence[Result], ends: Sequence[End], *, named: bool) -> None:
+    """Scale the regret, draw the grid, and name the lines where they end, if they are few."""
     if not any((one.curves > 0).any() for one in cells):
         axes.set_ylim(0.1, 1)  # a logarithmic axis cannot find its own limits in zeros
     axes.set_yscale("log")
     axes.set_ylabel("cumulative regret")
     axes.label_outer(remove_inner_ticks=True)
-
-
-def _curve(axes: Axes, cells: Sequence[Result], colour: str) -> float:
-    """Draw the final regret of one protected policy over epsilon; returns where it ends."""
-    points = sorted(cells, key=lambda one: one.cell.guarantee.epsilon)
-    axes.errorbar(
-        [one.cell.guarantee.epsilon for one in points],
-        [_mean(one)[-1] for one in points],
-        yerr=[2 * _error(one)[-1] for one in points],
-        color=colour,
-        marker="o",
-        markersize=4,
-        capsize=3,
-        linewidth=1.6,
-    )
-    return float(_mean(points[-1])[-1])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8)
+    if named:
+        name_ends(axes, ends)
 
 
 def _colours(finished: Sequence[Result]) -> dict[Key, str]:
@@ -275,22 +249,11 @@ def _key(cell: Cell) -> Key:
     return cell.player.name, cell.player.protection
 
 
-def _mean(one: Result) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.asarray(one.curves.mean(axis=1))
-
-
-def _error(one: Result) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _errors(one: Result) -> NDArray[np.float64]:
     """Standard errors; none are known for a single replicate."""
-    count = one.curves.shape[1]
-    spread = one.curves.std(axis=1, ddof=1) if count > 1 else np.zeros(one.curves.shape[0])
+    count = one.replicates
+    spread = one.curves.std(axis=1, ddof=1) if count > 1 else np.zeros(len(one.curves))
     return np.asarray(spread / np.sqrt(count))
-
-
-def _tidy(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=8)
 
 
 # How a panel is drawn, and what its title says.

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from kerchief.core.errors import InvalidValue, WriteFailed
@@ -25,9 +25,6 @@ class Folder:
     @classmethod
     def at(cls, path: Path) -> Folder:
         """Create the folder where it is missing and prove that it takes a file.
-
-        Raises:
-            InvalidValue: it cannot be created or written.
 
         >>> Folder.at(Path("/dev/null/results"))
         Traceback (most recent call last):
@@ -47,20 +44,12 @@ class Folder:
         return cls(path=path)
 
     def inside(self, prefix: str) -> Folder:
-        """A fresh folder in this one, under a name that nobody can have put there before.
-
-        Raises:
-            WriteFailed: it cannot be made.
-        """
+        """A fresh folder in this one, under a name that nobody can have put there before."""
         with self._told():
             return Folder(path=Path(tempfile.mkdtemp(prefix=prefix, dir=self.path)))
 
     def check(self, name: str) -> Path:
-        """The path of a file, which must not be a link: what it leads to is not ours to replace.
-
-        Raises:
-            InvalidValue: it is a link.
-        """
+        """The path of a file, which must not be a link: what it leads to is not ours to replace."""
         path = self.path / name
         if path.is_symlink():
             raise InvalidValue(
@@ -69,12 +58,8 @@ class Folder:
             )
         return path
 
-    def write(self, name: str, fill: Callable[[Path], None]) -> Path:
+    def write(self, name: str, content: bytes) -> Path:
         """Write a file beside its place, then move it there: readers see the old one or the new.
-
-        Args:
-            name: the file's name.
-            fill: writes the content to the path that it is given.
 
         Raises:
             InvalidValue: there is a link of that name.
@@ -86,7 +71,7 @@ class Folder:
             try:
                 # Made new: a file or a link that waits under this name is an error.
                 os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-                fill(draft)
+                draft.write_bytes(content)
                 draft.replace(target)
             finally:
                 draft.unlink(missing_ok=True)

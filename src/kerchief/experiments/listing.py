@@ -54,26 +54,20 @@ def _environments() -> list[Line]:
         }
         for name, entry in ENVIRONMENTS.items()
     ]
-    contexts: list[Line] = [
-        {"option": "--contexts", "name": name, "summary": _first_line(kind)}
-        for name, kind in CONTEXTS.items()
+    words: list[Line] = [
+        {"option": option, "name": name, "summary": _first_line(thing)}
+        for option, things in (("--contexts", CONTEXTS), ("--reward-noise", NOISES))
+        for name, thing in things.items()
     ]
-    noises: list[Line] = [
-        {"option": "--reward-noise", "name": name, "summary": _first_line(draw)}
-        for name, draw in NOISES.items()
-    ]
-    return worlds + contexts + noises
+    return worlds + words
 
 
 @LISTINGS.entry("mechanisms")
 def _mechanisms() -> list[Line]:
     """Sources of noise, and whether they are fit for deployment."""
+    noises = {True: "idealized", False: "exact"}
     return [
-        {
-            "name": name,
-            "noise": "idealized" if entry.idealized else "exact",
-            "summary": entry.summary,
-        }
+        {"name": name, "noise": noises[entry.idealized], "summary": entry.summary}
         for name, entry in MECHANISMS.items()
     ]
 
@@ -94,10 +88,8 @@ def _trusts() -> list[Line]:
 @LISTINGS.entry("experiments")
 def _experiments() -> list[Line]:
     """The catalogue, with what each entry shows."""
-    return [
-        {"name": name, "summary": entry.summary, "source": entry.source}
-        for name, entry in EXPERIMENTS.items()
-    ]
+    entries = EXPERIMENTS.items()
+    return [{"name": name, "summary": one.summary, "source": one.source} for name, one in entries]
 
 
 @LISTINGS.entry("proofs")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from kerchief.experiments.claims import Verdict
@@ -18,12 +17,12 @@ from kerchief.experiments.folder import Folder
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.report import render
 from kerchief.experiments.results import Result
-from kerchief.experiments.table import write_table
+from kerchief.experiments.table import parquet
 from kerchief.experiments.versions import machine, versions
 
 __all__ = ["Outputs"]
 
-_TABLE, _ROWS, _REPORT = "results.parquet", "results.json", "report.html"
+_ROWS = "results.json"
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -31,7 +30,6 @@ class Outputs:
     """The finished cells of one plan, and their files; make it with `Outputs.at`.
 
     Attributes:
-        plan: what is played.
         folder: where the files shall be.
         draft: where they grow: the same, or a fresh folder inside it.
         wanted: what is written besides the rows.
@@ -50,13 +48,7 @@ class Outputs:
     def at(cls, path: Path, plan: Plan, *, needed: bool = True) -> Outputs:
         """Check that everything can be written, before anything runs.
 
-        Args:
-            path: the folder.
-            plan: what is played.
-            needed: whether a missing library is an error; else its outputs are not written.
-
-        Raises:
-            KerchiefError: the folder cannot be written or holds links, or a library is missing.
+        A missing library is an error where it is `needed`; else its outputs are not written.
         """
         if needed:
             require(*NEEDS)
@@ -72,32 +64,23 @@ class Outputs:
         return made
 
     def keep(self, finished: Result) -> None:
-        """Write the results so far: an interrupted run leaves these files whole.
-
-        Raises:
-            WriteFailed: the disk takes no more; what was written before is still there.
-        """
+        """Write the results so far: an interrupted run leaves these files whole."""
         if not self.finished:
             self._begin()
         self.finished.append(finished)
         if "table" in self.wanted:
-            self._write("table", lambda path: write_table(self.plan, self.finished, path))
+            self._write("table", parquet(self.plan, self.finished))
         self._write_rows()
 
     def close(self) -> None:
-        """Draw the picture and write the report of whatever was finished, and put all in place.
-
-        Raises:
-            WriteFailed: the disk takes no more; what was written before is still there.
-        """
+        """Draw the picture and write the report of whatever was finished, and put all in place."""
         if not self.finished:
             return
         image = picture(self.plan, self.finished) if "picture" in self.wanted else b""
         if image:
-            self._write("picture", lambda path: _bytes(path, image))
+            self._write("picture", image)
         if "report" in self.wanted:
-            page = render(self.plan, self.finished, image).encode()
-            self._write("report", lambda path: _bytes(path, page))
+            self._write("report", render(self.plan, self.finished, image).encode())
         if self.complete and self.draft != self.folder:
             self._swap()
         else:
@@ -161,19 +144,19 @@ class Outputs:
     def _names(self) -> dict[str, str]:
         """The files by their words."""
         return {
-            "table": _TABLE,
+            "table": "results.parquet",
             "picture": f"{self.plan.name}.png",
-            "report": _REPORT,
+            "report": "report.html",
             "rows": _ROWS,
         }
 
-    def _write(self, name: str, fill: Callable[[Path], None]) -> None:
-        self.files[name] = self.draft.write(self._names()[name], fill)
+    def _write(self, name: str, content: bytes) -> None:
+        self.files[name] = self.draft.write(self._names()[name], content)
 
     def _write_rows(self) -> None:
         self.files["rows"] = self.draft.path / _ROWS
         text = json.dumps(self.document(), indent=2, allow_nan=False) + "\n"
-        self._write("rows", lambda path: _bytes(path, text.encode()))
+        self._write("rows", text.encode())
 
 
 def _holds_finished(rows: Path) -> bool:
@@ -184,7 +167,3 @@ def _holds_finished(rows: Path) -> bool:
         return json.loads(rows.read_text(encoding="utf-8")).get("complete") is not False
     except (OSError, ValueError, AttributeError):
         return True
-
-
-def _bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)

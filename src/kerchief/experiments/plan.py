@@ -28,8 +28,8 @@ class Layout:
 
     Attributes:
         panels: for each world, regret against these.
-        axis: what `numbers` are; None where worlds have no number.
-        numbers: one number per world. If given, another panel shows the final regret against it.
+        axis: what `numbers`, one per world, are. If given, another panel shows the final regret
+            against them.
     """
 
     panels: tuple[Panel, ...] = ("rounds", "epsilon")
@@ -39,13 +39,7 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(abc.ABC):
-    """Cells that share the number of rounds, of replicates and the seed.
-
-    Attributes:
-        horizon: number of rounds.
-        replicates: independent runs of each cell.
-        seed: of everything random.
-    """
+    """Cells that share the number of rounds, of replicates and the seed."""
 
     horizon: int
     replicates: int
@@ -92,6 +86,10 @@ class Plan(abc.ABC):
     def printed(self) -> Mapping[Key, float]:
         """The regrets that a paper printed, where there are any."""
         return {}
+
+    def note(self) -> str:
+        """A sentence about what a paper printed and is not shown, where there is any."""
+        return ""
 
     def verdicts(self, results: Sequence[Result]) -> tuple[Verdict, ...]:
         """What became of each claim, where there are any."""

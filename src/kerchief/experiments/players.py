@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kerchief.core.errors import InvalidValue
@@ -15,23 +16,20 @@ from kerchief.privatizers.protect import Protection
 from kerchief.privatizers.registry import BEST, MECHANISMS_OF
 from kerchief.roles.arrange import Arranged, arrange
 
-__all__ = ["YARDSTICKS", "Cell", "Key", "Player", "player"]
+__all__ = ["FLAGS", "YARDSTICKS", "Cell", "Key", "Player", "ladder", "player"]
 
 YARDSTICKS = ("uniform", "greedy")
 """Policies that play without protection in every plan, asked for or not."""
+
+FLAGS = {Trust.JOINT: "continual", Trust.SHUFFLE: "shuffling", Trust.LOCAL: "randomizer"}
+"""Which flag says the word for a trust's noise."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Player:
     """A policy as it plays: its name, whom users trust, and the numbers that it runs with.
 
-    Attributes:
-        policy: the bandit's own name.
-        trust: whom users must trust.
-        epsilon: asked for; infinite without protection.
-        mode: widths `tuned`, or from the `theory`.
-        mechanism: which noise keeps the promise, a word of its trust.
-        numbers: parameters of the policy that are replaced, such as ("exploration", 1.0).
+    Its fields are the arguments of `player`, checked; without protection epsilon is infinite.
     """
 
     policy: str
@@ -43,28 +41,22 @@ class Player:
 
     @property
     def name(self) -> str:
-        """The policy, and what is special about this one; yardsticks have no widths.
-
-        >>> player("linucb", mode="theory", exploration=2.0).name
-        'linucb theory exploration=2'
-        """
+        """The policy, and what is special about this one; yardsticks have no widths."""
         mode = [] if self.mode == "tuned" or self.policy in YARDSTICKS else [self.mode]
         return " ".join([self.policy, *mode, *(f"{name}={one:g}" for name, one in self.numbers)])
 
     @property
     def protection(self) -> str:
-        """The trust, and its noise where it is not the default.
-
-        >>> player("linucb", trust="joint", epsilon=1.0, mechanism="tree").protection
-        'joint, tree'
-        """
+        """The trust, and its noise where it is not the default."""
         return str(self.trust) if self.mechanism == BEST else f"{self.trust}, {self.mechanism}"
 
     def label(self) -> str:
         """A few words for progress bars, legends and claims.
 
-        >>> player("linucb", trust="local", epsilon=1.0).label()
-        'linucb local ε=1'
+        >>> player("linucb", trust="joint", epsilon=1, mechanism="tree", exploration=2.0).label()
+        'linucb exploration=2 joint, tree ε=1'
+        >>> player("linucb", mode="theory").label()
+        'linucb theory not private'
         """
         if self.trust is Trust.NONE:
             return self.name if self.policy == "uniform" else f"{self.name} not private"
@@ -82,12 +74,7 @@ class Player:
         return Protection(guarantee=guarantee, mechanism=self.mechanism)
 
     def arrange(self, problem: AnyProblem, protection: Protection) -> Arranged:
-        """Build the policy for a problem, and protect it.
-
-        Raises:
-            KerchiefError: the policy is unknown, does not play such problems, has no such number,
-                or asks what nobody answers.
-        """
+        """Build the policy for a problem, and protect it."""
         return arrange(self.policy, problem, protection, mode=self.mode, numbers=dict(self.numbers))
 
     def word(self, trust: Trust) -> str:
@@ -111,7 +98,7 @@ def player(
     mechanism: str | None = None,
     **numbers: float,
 ) -> Player:
-    """Name a player in one line; further numbers replace those of the policy.
+    """Name a player in one line.
 
     Args:
         policy: the bandit's own name.
@@ -121,9 +108,6 @@ def player(
         mechanism: a word of the trust's noise; by default the bandit's own, which is the least
             noisy, or that of the paper for a paper's own version.
         numbers: parameters of the policy that are replaced.
-
-    Raises:
-        UnknownName: there is no such policy, or the trust has no such noise.
 
     >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers
     (('exploration', 2.0),)
@@ -146,18 +130,21 @@ def player(
     )
 
 
-class Key(NamedTuple):
-    """What a result is found by: a player in a world.
+def ladder(
+    policy: str, trust: str, epsilons: Iterable[float], *, mechanism: str | None = None
+) -> tuple[Player, ...]:
+    """The same player at several epsilons."""
+    return tuple(player(policy, trust=trust, epsilon=e, mechanism=mechanism) for e in epsilons)
 
-    >>> str(Key(player("uniform"), "fixed"))
-    'uniform on fixed'
-    """
+
+class Key(NamedTuple):
+    """What a result is found by: a player in a world."""
 
     player: Player
     world: str
 
     def __str__(self) -> str:
-        """The player and the world."""
+        """The player and the world, such as "uniform on fixed"."""
         return f"{self.player.label()} on {self.world}"
 
 
@@ -165,11 +152,7 @@ class Key(NamedTuple):
 class Cell:
     """A player in a world, with all that a run needs.
 
-    Attributes:
-        player: who plays.
-        world: the name of the world, which in a comparison may be where arms come from.
-        delta: of the guarantee, if there is one.
-        horizon: number of rounds.
+    In a comparison the name of the world may be where arms come from.
     """
 
     player: Player
@@ -183,29 +166,14 @@ class Cell:
         return Key(self.player, self.world)
 
     @property
-    def policy(self) -> str:
-        """The bandit's own name."""
-        return self.player.policy
-
-    @property
-    def trust(self) -> str:
-        """The word of `--trust`."""
-        return str(self.player.trust)
-
-    @property
     def asked(self) -> tuple[float, float] | None:
         """Epsilon and delta asked for, or None where no privacy is."""
         return None if self.player.trust is Trust.NONE else (self.player.epsilon, self.delta)
 
     @property
-    def protection(self) -> Protection:
-        """What is promised, and by which noise."""
-        return self.player.promise(self.delta, self.horizon)
-
-    @property
     def guarantee(self) -> Guarantee:
         """The promise."""
-        return self.protection.guarantee
+        return self.player.promise(self.delta, self.horizon).guarantee
 
     def label(self) -> str:
         """The player in a few words."""

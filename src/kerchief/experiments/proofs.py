@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import kerchief
-from kerchief.core.contracts import Query
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.mechanisms.registry import MECHANISMS
@@ -75,11 +74,9 @@ Each note ends with what it does not cover. No note covers these:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proof:
-    """One promise and where it is proved.
+    """One promise of a mechanism, a privatizer or a policy, and where it is proved.
 
     Attributes:
-        kind: mechanism, privatizer or policy.
-        name: its name.
         status: proved in the note, certified by a computation that the note justifies, idealized
             (only a simulation may use it; its exact twin is what people's data meet), for study
             (a paper's own version, not offered), or not private at all.
@@ -94,13 +91,9 @@ class Proof:
 
     def to_dict(self) -> dict[str, object]:
         """One line of a listing."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "status": self.status,
-            "note": self.note.as_posix(),
-            "summary": self.note.as_posix(),
-        }
+        note = self.note.as_posix()
+        facts = {"name": self.name, "kind": self.kind, "status": self.status}
+        return {**facts, "note": note, "summary": note}
 
 
 def proofs() -> Iterator[Proof]:
@@ -117,9 +110,11 @@ def proofs() -> Iterator[Proof]:
     for name, entry in POLICIES.items():
         problem = ENVIRONMENTS[entry.home or "linear"].make().problem(1000)
         offered: Status = "proved" if entry.deployable and "@" not in name else "for study"
-        private = entry.trusts != ("none",)
-        queries = entry.build(problem, "tuned").queries
-        yield from _of_queries(name, queries, offered if private else "not private")
+        status = offered if entry.trusts != ("none",) else "not private"
+        queries = entry.build(problem, "tuned").queries.values()
+        # One that asks nothing has nothing to prove.
+        for note in dict.fromkeys(_note(type(query)) for query in queries):
+            yield Proof(kind="policy", name=name, status=status, note=note)
 
 
 def page() -> str:
@@ -139,13 +134,6 @@ def _proof(kind: str, name: str, thing: type, status: Status) -> Proof:
     if thing in _CERTIFIED:
         status = "certified"
     return Proof(kind=kind, name=name, status=status, note=_note(thing, name))
-
-
-def _of_queries(name: str, queries: Mapping[str, Query], status: Status) -> Iterator[Proof]:
-    """A policy with the notes of all that it asks; one that asks nothing has nothing to prove."""
-    notes = dict.fromkeys(_note(type(query)) for query in queries.values())
-    for note in notes:
-        yield Proof(kind="policy", name=name, status=status, note=note)
 
 
 def _note(thing: type, name: str = "") -> Path:

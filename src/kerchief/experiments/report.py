@@ -1,4 +1,4 @@
-"""A self-contained HTML report: picture, table, promises, and how to run it again."""
+"""A self-contained HTML report: picture, tables, promises, and how to run it again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from importlib import resources
 
 from kerchief.experiments.extras import require
-from kerchief.experiments.paper_table import beside, size_note
 from kerchief.experiments.plan import Plan
-from kerchief.experiments.results import HEADINGS, Result
+from kerchief.experiments.players import Player
+from kerchief.experiments.results import HEADINGS, Result, amount
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["Promise", "headlines", "promises", "render"]
+__all__ = ["Promise", "SideBySide", "headlines", "promises", "render", "side_by_side"]
 
 # Columns of the table that a phone does without.
 _MINOR = ("δ", "spent ε, δ", "µs")
@@ -23,13 +23,7 @@ _MINOR = ("δ", "spent ε, δ", "µs")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What one trust promises.
-
-    Attributes:
-        trust: the word of `--trust`.
-        statement: the promise and its limits, at the first epsilon.
-        others: the promise at the other epsilons, one line each.
-    """
+    """What one trust promises: with its limits at the first epsilon, in a line at the others."""
 
     trust: str
     statement: str
@@ -37,15 +31,9 @@ class Promise:
 
 
 def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
-    """Fill the report's template; everything is escaped, and nothing is loaded from elsewhere.
+    """Fill the report's template, with the picture as PNG.
 
-    Args:
-        plan: what was declared.
-        finished: what was played.
-        picture: the figure as PNG.
-
-    Raises:
-        KerchiefError: jinja2 is not installed.
+    Everything is escaped, and nothing is loaded from elsewhere.
     """
     require("report")
     import jinja2
@@ -54,28 +42,19 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    planned, rows = len(plan.cells()), finished
     return environment.from_string(text).render(
-        title=plan.title,
-        lead=plan.lead(),
-        complete=len(finished) == planned,
-        planned=planned,
-        played=len(finished),
-        headlines=headlines(plan, rows),
+        plan=plan,
+        finished=finished,
+        headlines=headlines(plan, finished),
         headings=HEADINGS,
         minor=[heading in _MINOR for heading in HEADINGS],
-        note=size_note(plan),
         tables=[
             (plan.caption(world), list(group))
-            for world, group in itertools.groupby(rows, key=lambda row: row.world)
+            for world, group in itertools.groupby(finished, key=lambda row: row.world)
         ],
-        beside=beside(plan, rows),
-        verdicts=plan.verdicts(rows),
-        seconds=sum(one.wall_seconds for one in finished),
+        beside=side_by_side(plan, finished),
         picture=base64.b64encode(picture).decode("ascii"),
         promises=promises(plan),
-        command=plan.command(),
-        parameters=plan.parameters(),
         versions=versions(),
         machine=machine(),
     )
@@ -83,10 +62,9 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
 
 def headlines(plan: Plan, rows: Sequence[Result]) -> list[str]:
     """For each world, which private bandit did best, and what its privacy costs."""
-    worlds = dict.fromkeys(row.world for row in rows)
     return [
-        _headline(plan.caption(world), [row for row in rows if row.world == world])
-        for world in worlds
+        _headline(plan.caption(world), list(group))
+        for world, group in itertools.groupby(rows, key=lambda row: row.world)
     ]
 
 
@@ -107,9 +85,9 @@ def _is_yardstick(best: Result, other: Result) -> bool:
     """Uniform play, and the non-private parent with widths of the same kind."""
     if other.epsilon is not None:
         return False
-    parent = best.cell.player.parents()[0].policy
-    alike = other.policy == parent and other.cell.player.mode == best.cell.player.mode
-    return other.policy == "uniform" or (alike and not other.cell.player.numbers)
+    parent, plain = best.cell.player.parents()[0].policy, other.cell.player
+    alike = plain.policy == parent and plain.mode == best.cell.player.mode
+    return plain.policy == "uniform" or (alike and not plain.numbers)
 
 
 def _beside(best: Result, other: Result) -> str:
@@ -142,3 +120,52 @@ def promises(plan: Plan) -> list[Promise]:
         )
         for trust, (first, *others) in by_trust.items()
     ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SideBySide:
+    """A table of texts, one per column in each line: the player, the bill, then the worlds."""
+
+    headings: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+    def pages(self, worlds: int) -> list[SideBySide]:
+        """The same in several tables, of so many worlds each."""
+        return [
+            SideBySide(
+                headings=_cut(self.headings, start, worlds),
+                lines=tuple(_cut(line, start, worlds) for line in self.lines),
+            )
+            for start in range(2, len(self.headings), worlds)
+        ]
+
+
+def side_by_side(plan: Plan, rows: Sequence[Result]) -> SideBySide:
+    """Arrange rows by player and world; what was spent is that of the worst world."""
+    worlds = list(dict.fromkeys(row.world for row in rows))
+    by_player: dict[Player, dict[str, Result]] = {}
+    for row in rows:
+        by_player.setdefault(row.cell.player, {})[row.world] = row
+    printed = {key.world for key in plan.printed()}
+    headings = [f"{world} (printed)" if world in printed else world for world in worlds]
+    lines = [
+        (one.label(), _worst(list(found.values())), *(_text(plan, found.get(w)) for w in worlds))
+        for one, found in by_player.items()
+    ]
+    return SideBySide(headings=("", "spent ε, δ", *headings), lines=tuple(lines))
+
+
+def _worst(rows: Sequence[Result]) -> str:
+    return max(rows, key=lambda row: row.spent or (0.0, 0.0)).bill()
+
+
+def _text(plan: Plan, row: Result | None) -> str:
+    if row is None:
+        return "-"
+    printed = plan.printed().get(row.cell.key)
+    return row.regret.text() + ("" if printed is None else f" ({amount(printed)})")
+
+
+def _cut(texts: tuple[str, ...], start: int, worlds: int) -> tuple[str, ...]:
+    """Label and bill, then a few worlds."""
+    return texts[:2] + texts[start : start + worlds]

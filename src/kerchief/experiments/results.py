@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.experiments.players import Cell
-from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.experiments.players import FLAGS, Cell
+from kerchief.privacy.guarantee import Guarantee
 
 __all__ = ["HEADINGS", "Result", "Spread", "amount"]
 
@@ -26,8 +26,7 @@ class Spread:
     """Final regret over replicates.
 
     Attributes:
-        mean: the mean.
-        se: its standard error, or None for a single replicate.
+        se: standard error of the mean, or None for a single replicate.
         uniform_share: the mean over that of uniform play on the same worlds; None if that is 0.
         p95: the 95th percentile.
         stuck: the share of replicates that, in the second half of the run, still lose more than a
@@ -54,15 +53,12 @@ class Result:
     """A cell that was played to the end.
 
     Attributes:
-        cell: what was played.
         rounds: the ticks: after how many rounds regret was read.
         curves: cumulative regret, one row per tick and one column per replicate.
         uniform: the mean final regret of uniform play on the same worlds.
         releases: for each query, how often it was released, on average over replicates.
         guarantee: what the worst-off user was really charged.
-        seconds: time played, without compilation.
-        compile_seconds: time spent compiling.
-        wall_seconds: all the time it took.
+        seconds: time played, without compilation; `wall_seconds` is all the time it took.
         device: the kind of device it ran on.
         communication: what clients sent, in "reals" and in "bits", on average over replicates; for
             populations alone.
@@ -113,16 +109,6 @@ class Result:
         return 1e6 * self.seconds / (int(self.rounds[-1]) * self.replicates)
 
     @property
-    def policy(self) -> str:
-        """The bandit."""
-        return self.cell.policy
-
-    @property
-    def trust(self) -> str:
-        """The word of `--trust`."""
-        return self.cell.trust
-
-    @property
     def world(self) -> str:
         """The name of the world."""
         return self.cell.world
@@ -133,41 +119,27 @@ class Result:
         return None if self.cell.asked is None else self.cell.asked[0]
 
     @property
-    def delta(self) -> float | None:
-        """Asked for; None without protection."""
-        return None if self.cell.asked is None else self.cell.asked[1]
-
-    @property
-    def private(self) -> bool:
-        """Whether anything at all is promised about the data that were used."""
-        return math.isfinite(self.guarantee.epsilon)
-
-    @property
-    def spent_epsilon(self) -> float | None:
-        """Charged to the worst-off user; None where nothing bounds it."""
-        return self.guarantee.epsilon if self.private else None
-
-    @property
-    def spent_delta(self) -> float | None:
-        """Likewise."""
-        return self.guarantee.delta if self.private else None
+    def spent(self) -> tuple[float, float] | None:
+        """Epsilon and delta charged to the worst-off user, or None where nothing bounds them."""
+        one = self.guarantee
+        return (one.epsilon, one.delta) if math.isfinite(one.epsilon) else None
 
     def to_dict(self) -> dict[str, object]:
         """The row as JSON: a null epsilon or delta stands for "no bound", and `private` says so."""
+        player, (asked, delta) = self.cell.player, self.cell.asked or (None, None)
+        spent, spent_delta = self.spent or (None, None)
         return {
-            "policy": self.policy,
-            "mode": self.cell.player.mode,
-            "numbers": dict(self.cell.player.numbers),
-            "trust": self.trust,
-            "continual": self.cell.player.word(Trust.JOINT),
-            "shuffling": self.cell.player.word(Trust.SHUFFLE),
-            "randomizer": self.cell.player.word(Trust.LOCAL),
+            "policy": player.policy,
+            "mode": player.mode,
+            "numbers": dict(player.numbers),
+            "trust": str(player.trust),
+            **{flag: player.word(trust) for trust, flag in FLAGS.items()},
             "contexts": self.world,
             "world": self.world,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "private": self.private,
-            "spent": {"epsilon": self.spent_epsilon, "delta": self.spent_delta},
+            "epsilon": asked,
+            "delta": delta,
+            "private": self.spent is not None,
+            "spent": {"epsilon": spent, "delta": spent_delta},
             "regret": dataclasses.asdict(self.regret),
             "replicates": self.replicates,
             "microseconds": self.microseconds,
@@ -178,12 +150,11 @@ class Result:
 
     def texts(self) -> tuple[str, ...]:
         """The row under `HEADINGS`."""
-        share = self.regret.uniform_share
+        share, asked = self.regret.uniform_share, self.cell.asked or ()
         return (
             self.cell.player.name,
             self.cell.player.protection,
-            _short(self.epsilon),
-            _short(self.delta),
+            *([f"{one:.4g}" for one in asked] or ("-", "-")),
             self.bill(),
             self.regret.text(),
             "-" if share is None else f"{100 * share:.1f}",
@@ -192,13 +163,7 @@ class Result:
 
     def bill(self) -> str:
         """What was charged, in a few letters."""
-        if self.spent_epsilon is None:
-            return "not private"
-        return f"{self.spent_epsilon:.4g}, {self.spent_delta:.2g}"
-
-
-def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+        return "not private" if self.spent is None else "{:.4g}, {:.2g}".format(*self.spent)
 
 
 def amount(value: float | None) -> str:

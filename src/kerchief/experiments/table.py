@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,29 +12,22 @@ from kerchief.experiments.extras import require
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.results import Result
 from kerchief.experiments.versions import versions
-from kerchief.privacy.guarantee import Trust
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["long_form", "write_table"]
+__all__ = ["long_form", "parquet"]
 
-_CELL = (
-    "contexts",
-    "policy",
-    "mode",
-    "trust",
-    "continual",
-    "shuffling",
-    "randomizer",
-    "epsilon",
-    "delta",
-)
+# What of a row as JSON stands in every line of a cell.
+_PLAYER = ("policy", "mode", "numbers", "trust", "continual", "shuffling", "randomizer")
+_CELL = ("contexts", *_PLAYER, "epsilon", "delta")
 
 
-def write_table(plan: Plan, finished: Sequence[Result], path: Path) -> None:
-    """Write the long form as one Parquet file."""
-    long_form(plan, finished).write_parquet(path, compression="zstd")
+def parquet(plan: Plan, finished: Sequence[Result]) -> bytes:
+    """The long form as one Parquet file."""
+    stream = io.BytesIO()
+    long_form(plan, finished).write_parquet(stream, compression="zstd")
+    return stream.getvalue()
 
 
 def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
@@ -44,9 +37,6 @@ def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
     randomizer, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for "no
     bound"), replicate, round, regret (cumulative), microseconds, the other parameters in the words
     of the command line, device, and one `version_...` per library.
-
-    Raises:
-        KerchiefError: polars is not installed.
     """
     require("table")
     import polars as pl
@@ -74,26 +64,18 @@ def _cell(one: Result) -> pl.DataFrame:
         pl.lit(value, dtype=pl.String if isinstance(value, str) else pl.Float64).alias(name)
         for name, value in _facts(one).items()
     ]
-    private = pl.lit(one.private).alias("private")
+    private = pl.lit(one.spent is not None).alias("private")
     return numbers.select(*constants, private, "replicate", "round", "regret")
 
 
-def _facts(one: Result) -> dict[str, str | float | None]:
+def _facts(one: Result) -> dict[str, object]:
     """What all rows of a cell have in common."""
-    epsilon, delta = one.cell.asked or (None, None)
-    return {
-        "contexts": one.cell.world,
-        "policy": one.cell.policy,
-        "mode": one.cell.player.mode,
-        "numbers": ", ".join(f"{name}={value:g}" for name, value in one.cell.player.numbers),
-        "trust": one.cell.trust,
-        "continual": one.cell.player.word(Trust.JOINT),
-        "shuffling": one.cell.player.word(Trust.SHUFFLE),
-        "randomizer": one.cell.player.word(Trust.LOCAL),
-        "epsilon": epsilon,
-        "delta": delta,
-        "spent_epsilon": one.spent_epsilon,
-        "spent_delta": one.spent_delta,
+    row, (spent, delta) = one.to_dict(), one.spent or (None, None)
+    numbers = ", ".join(f"{name}={value:g}" for name, value in one.cell.player.numbers)
+    return {name: row[name] for name in _CELL} | {
+        "numbers": numbers,
+        "spent_epsilon": spent,
+        "spent_delta": delta,
         "microseconds": one.microseconds,
         "device": one.device,
     }

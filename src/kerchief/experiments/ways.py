@@ -26,14 +26,11 @@ __all__ = ["Alternative", "gaussian_multiplier", "other_ways", "tried"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """One way to keep the promise.
+    """One way to keep the promise: its noise, also over that of the noise used, or a refusal.
 
     Attributes:
-        name: the way.
-        std: standard deviation of its noise; None where it is refused.
-        factor: the standard deviation over that of the noise used.
+        std: standard deviation of its noise; None, as is `factor`, where it is refused.
         note: what is different, or why it is refused.
-        used: whether this is the noise used.
     """
 
     name: str
@@ -43,17 +40,12 @@ class Alternative:
     used: bool = False
 
 
-def tried(name: str, way: Callable[[], float], used: float, *, note: str) -> Alternative:
-    """How noisy a way is, or why it is refused.
-
-    Args:
-        name: the way.
-        way: computes its deviation.
-        used: deviation of the noise used.
-        note: what is different.
-    """
+def tried(
+    name: str, way: Callable[[], float], used: float, *, note: str, times: float = 1.0
+) -> Alternative:
+    """How noisy a way is, so many times what `way` computes, or why it is refused."""
     try:
-        std = way()
+        std = times * way()
     except InvalidValue as error:
         return Alternative(name=name, std=None, factor=None, note=str(error))
     return Alternative(name=name, std=std, factor=std / used, note=note)
@@ -77,9 +69,8 @@ def other_ways(asked: Asked, used: float) -> Iterator[Alternative]:
             yield _amplified(asked, used)
         case Trust.JOINT:
             note, root = "each user is in all later ones", math.sqrt(asked.horizon)
-            yield tried(
-                "fresh noise on every prefix", lambda: root * curator.std(), used, note=note
-            )
+            name = "fresh noise on every prefix"
+            yield tried(name, curator.std, used, note=note, times=root)
     if isinstance(asked.query, Regression):
         yield from _coarser(asked, asked.query, used)
 
@@ -89,12 +80,12 @@ def _looser(asked: Asked, used: float) -> Iterator[Alternative]:
     each = asked.std(_word(asked)) / gaussian_multiplier(asked)
     kind = "Gaussian noise; " if asked.promise.trust is Trust.LOCAL else ""
     for name, source, rule in (
-        ("zCDP, tight", "Canonne, Kamath, Steinke 2020", _tight),
-        ("zCDP, loose", "Bun, Steinke 2016", _loose),
+        ("zCDP, tight", "Canonne, Kamath, Steinke 2020", partial(_of_zcdp, zcdp_rho)),
+        ("zCDP, loose", "Bun, Steinke 2016", partial(_of_zcdp, bun_steinke_rho)),
         ("classical Gaussian", "Dwork, Roth 2014", classical_gaussian_noise_multiplier),
     ):
-        way = partial(_times, each, rule, asked.promise)
-        yield tried(name, way, used, note=kind + source)
+        way = partial(rule, asked.promise.epsilon, asked.promise.delta)
+        yield tried(name, way, used, note=kind + source, times=each)
 
 
 def _coarser(asked: Asked, query: Regression, used: float) -> Iterator[Alternative]:
@@ -121,8 +112,8 @@ def _amplified(asked: Asked, used: float) -> Alternative:
     local = Guarantee(epsilon=alone, delta=0.0, trust=Trust.LOCAL, rounds=users)
     reports = dataclasses.replace(asked, promise=local)
     note = f"each device alone has epsilon {alone:.4g}, and is mixed with {users - 1} others"
-    way, root = reports.std, math.sqrt(users)
-    return tried("shuffled local reports", lambda: root * way(), used, note=note)
+    times = math.sqrt(users)
+    return tried("shuffled local reports", reports.std, used, note=note, times=times)
 
 
 def _of_ball(asked: Asked, size: int, diameter: float) -> float:
@@ -140,13 +131,5 @@ def _trusting(asked: Asked, trust: Trust) -> Asked:
     return dataclasses.replace(asked, promise=promise)
 
 
-def _times(each: float, rule: Callable[[float, float], float], promise: Guarantee) -> float:
-    return each * rule(promise.epsilon, promise.delta)
-
-
-def _tight(epsilon: float, delta: float) -> float:
-    return math.sqrt(0.5 / zcdp_rho(epsilon, delta))
-
-
-def _loose(epsilon: float, delta: float) -> float:
-    return math.sqrt(0.5 / bun_steinke_rho(epsilon, delta))
+def _of_zcdp(rho: Callable[[float, float], float], epsilon: float, delta: float) -> float:
+    return math.sqrt(0.5 / rho(epsilon, delta))

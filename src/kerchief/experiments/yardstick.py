@@ -11,14 +11,9 @@ __all__ = ["play_numpy", "time_numpy"]
 
 
 def play_numpy(features: NDArray[np.float64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Decide and learn, round by round, with the arms given.
+    """Decide and learn, round by round, and return the last estimate.
 
-    Args:
-        features: arms, as (rounds, arms, dim).
-        rewards: of every arm, as (rounds, arms).
-
-    Returns:
-        The estimate after the last round.
+    Features are (rounds, arms, dim), rewards (rounds, arms).
 
     >>> play_numpy(np.array([[[1.0, 0.0]]]), np.array([[1.0]])).tolist()
     [0.5, 0.0]

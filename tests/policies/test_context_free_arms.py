@@ -19,7 +19,7 @@ from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.queries import Loss
 from kerchief.core.random import POLICY, Stream
 from kerchief.policies import POLICIES, Terms
-from kerchief.policies.context_free.armed import Counts
+from kerchief.policies.context_free.base import Counts
 from kerchief.policies.context_free.best_arm import Halving, HalvingState, LilUCB
 from kerchief.policies.context_free.elimination import State as Surviving
 from kerchief.policies.context_free.elimination import SuccessiveElimination

@@ -7,28 +7,26 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from kerchief.core.channel import Channel
-from kerchief.core.contracts import Policy
+from kerchief.core.contracts import Feedback, Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
 
-__all__ = ["POLICIES", "AnyPolicy", "Make", "Mode", "PolicyEntry", "Terms", "register"]
+__all__ = ["POLICIES", "AnyPolicy", "Mode", "PolicyEntry", "Terms", "register"]
 
 Mode: TypeAlias = Literal["theory", "tuned"]
 AnyPolicy: TypeAlias = Policy | PhasePolicy
 Make: TypeAlias = Callable[[Any, Mode], AnyPolicy]
+Factory: TypeAlias = Callable[..., AnyPolicy]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Terms:
     """What a bandit may know of its protection before the first user; all of it public.
 
-    Attributes:
-        epsilon: of the promise.
-        delta: of the promise.
-        channel: what single reports will be like, for a bandit that hears them.
+    The channel says what single reports will be like, for a bandit that hears them.
     """
 
     epsilon: float
@@ -111,23 +109,28 @@ _ANSWERED: Mapping[type[AnyProblem], tuple[str, ...]] = {
     PopulationProblem: ("none", "local", "shuffle", "central"),
     ContextFreeProblem: ("none", "local"),
 }
+_POSED: Mapping[Feedback, type[AnyProblem]] = {
+    "totals": Problem,
+    "phases": PopulationProblem,
+    "reports": ContextFreeProblem,
+}
 
 
 def register(
     name: str,
-    make: Make | None = None,
-    kind: type | tuple[type, ...] = (),
+    kind: type[AnyPolicy] | tuple[type[AnyPolicy], ...],
+    make: Factory | None = None,
     *,
     summary: str,
     source: str,
-    problem: type[AnyProblem] | tuple[type[AnyProblem], ...] = Problem,
+    problems: tuple[type[AnyProblem], ...] = (),
     actions: str | tuple[str, ...] = "arms",
     aim: Literal["regret", "best arm"] = "regret",
-    trusts: tuple[str, ...] = _ALL,
+    trusts: tuple[str, ...] = (),
     parent: str | None = None,
     home: str | None = "linear",
-    promised: Callable[[Any, Mode, Terms], AnyPolicy] | None = None,
-    heard: Callable[[Any, Mode, Channel], AnyPolicy] | None = None,
+    promised: Factory | None = None,
+    heard: Factory | None = None,
     noises: Mapping[str, str] | None = None,
     deployable: bool = True,
 ) -> None:
@@ -135,36 +138,38 @@ def register(
 
     Args:
         name: the word of `--policy`.
-        make: builds it; where `heard` is given, it is not needed.
         kind: the class or the classes that it builds.
+        make: called with the problem and `mode`; by default `promised` or else the class's `of`.
         summary: one line for listings.
         source: the paper, algorithm and theorem, or the textbook.
-        problem: the kind or the kinds of problems that it takes.
+        problems: the kinds that it takes; by default the one for what it hears.
         actions: what it chooses from.
         aim: what it is for.
-        trusts: under which it may run.
+        trusts: under which it may run; by default all under which such problems are answered.
         parent: the non-private bandit; itself if None.
         home: its own world.
-        promised: builds it from the terms.
-        heard: builds it for what single reports will be like.
+        promised: called with the problem, `mode` and `terms`, and without terms for no promise.
+        heard: called with the problem, `mode` and the `channel` of single reports.
         noises: the words of its own noise, by trust.
         deployable: whether people's data may be given to it.
     """
-    if heard is not None:
-        make, promised = _unheard(heard), _heard(heard)
-    assert make is not None
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    first: Any = kinds[0]
+    promised = promised if heard is None else _hearing(heard)
+    problems = problems or (_POSED[first.feedback],)
+    answered = {trust for one in problems for trust in _ANSWERED[one]}
     entry = PolicyEntry(
-        make=make,
-        kinds=kind if isinstance(kind, tuple) else (kind,),
+        make=_positional(make or promised or first.of),
+        kinds=kinds,
         summary=summary,
         source=source,
-        problems=problem if isinstance(problem, tuple) else (problem,),
+        problems=problems,
         actions=actions if isinstance(actions, tuple) else (actions,),
         aim=aim,
-        trusts=trusts,
+        trusts=trusts or tuple(trust for trust in _ALL if trust in answered),
         parent=parent or name,
         home=home,
-        promised=promised,
+        promised=None if promised is None else _positional(promised),
         noises=noises or {},
         deployable=deployable,
     )
@@ -176,23 +181,23 @@ def actions_of(problem: AnyProblem) -> str:
     return "arms" if problem.arms else "domain"
 
 
-def _unheard(heard: Callable[[Any, Mode, Channel], AnyPolicy]) -> Make:
-    """Reports that are the losses themselves."""
+def _positional(factory: Factory) -> Factory:
+    """A factory, called with the problem, the mode and perhaps the terms in this order."""
 
-    def make(problem: ContextFreeProblem, mode: Mode) -> AnyPolicy:
-        return heard(problem, mode, Channel.clear(low=problem.low, high=problem.high))
+    def make(problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> AnyPolicy:
+        told = {} if terms is None else {"terms": terms}
+        return factory(problem, mode=mode, **told)
 
     return make
 
 
-def _heard(
-    heard: Callable[[Any, Mode, Channel], AnyPolicy],
-) -> Callable[[Any, Mode, Terms], AnyPolicy]:
-    """Reports through the channel of the terms, where it is known already."""
+def _hearing(heard: Factory) -> Factory:
+    """Reports through the channel of the terms; without one they are the losses themselves."""
 
-    def promised(problem: ContextFreeProblem, mode: Mode, terms: Terms) -> AnyPolicy:
-        if terms.channel is None:
-            return _unheard(heard)(problem, mode)
-        return heard(problem, mode, terms.channel)
+    def promised(
+        problem: ContextFreeProblem, *, mode: Mode, terms: Terms | None = None
+    ) -> AnyPolicy:
+        clear = Channel.clear(low=problem.low, high=problem.high)
+        return heard(problem, mode=mode, channel=(terms and terms.channel) or clear)
 
     return promised

@@ -5,25 +5,21 @@ from __future__ import annotations
 from kerchief.policies.context_free import (
     barrier,
     best_arm,
-    domain,
     elimination,
     kl_ucb,
     one_point,
     tsallis,
     two_point,
     ucb,
-    uniform,
 )
 
 __all__ = [
     "barrier",
     "best_arm",
-    "domain",
     "elimination",
     "kl_ucb",
     "one_point",
     "tsallis",
     "two_point",
     "ucb",
-    "uniform",
 ]

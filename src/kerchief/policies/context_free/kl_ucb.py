@@ -18,7 +18,7 @@ from kerchief.core.channel import Channel
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.policies.context_free.armed import Counting, Counts
+from kerchief.policies.context_free.base import Counting, Counts
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["KLUCB", "coin_divergence", "least_mean"]
@@ -86,16 +86,7 @@ let devices send one randomized bit (randomizer 'one-bit'), or choose ucb or tsa
 
     @classmethod
     def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
-        """Build it from public facts alone.
-
-        Args:
-            problem: the public facts.
-            mode: c of the theorem, or the authors' own.
-            channel: what reports will be like.
-
-        Raises:
-            InvalidValue: the reports have no bounds.
-        """
+        """Build it from public facts alone, with c of the theorem or, when tuned, the authors'."""
         channel.need_bounds("kl-ucb")
         return cls(problem=problem, channel=channel, extra=3.0 if mode == "theory" else 0.0)
 
@@ -108,17 +99,11 @@ let devices send one randomized bit (randomizer 'one-bit'), or choose ucb or tsa
         return jnp.argmin(jnp.where(state.pulls > 0, index, -1.0)).astype(jnp.int32)
 
 
-def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> KLUCB:
-    return KLUCB.of(problem, mode=mode, channel=channel)
-
-
 register(
     "kl-ucb",
-    heard=_make,
-    kind=KLUCB,
+    KLUCB,
+    heard=KLUCB.of,
     summary="play the arm whose loss may be least, by the divergence of coins",
     source="Garivier, Cappé 2011; Zheng et al. 2020, Algorithm 1",
-    problem=ContextFreeProblem,
-    trusts=("none", "local"),
     home="chance",
 )

@@ -17,7 +17,7 @@ from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import or_default
-from kerchief.policies.context_free.armed import Counting, Counts
+from kerchief.policies.context_free.base import Counting, Counts
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["UCB"]
@@ -50,16 +50,9 @@ class UCB(Counting):
         channel: Channel,
         width: float | None = None,
     ) -> Self:
-        """Build it from public facts alone.
+        """Build it from public facts alone; the width is the theorem's or one chosen on seed 1000.
 
-        Args:
-            problem: the public facts.
-            mode: the width of the theorem, or a documented one, chosen on seed 1000.
-            channel: what reports will be like.
-            width: w in place of the mode's.
-
-        Raises:
-            InvalidValue: in theory mode, the reports are not sub-Gaussian.
+        In theory mode, reports that are not sub-Gaussian are refused.
         """
         if mode == "theory":
             channel.need_light("ucb")
@@ -74,17 +67,11 @@ class UCB(Counting):
         return jnp.argmin(index).astype(jnp.int32)
 
 
-def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> UCB:
-    return UCB.of(problem, mode=mode, channel=channel)
-
-
 register(
     "ucb",
-    heard=_make,
-    kind=UCB,
+    UCB,
+    heard=UCB.of,
     summary="play the arm whose loss may be least, by the public spread of reports",
     source="Auer, Cesa-Bianchi, Fischer 2002; Zheng et al. 2020, Algorithm 1",
-    problem=ContextFreeProblem,
-    trusts=("none", "local"),
     home="chance",
 )

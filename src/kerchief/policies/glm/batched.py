@@ -26,14 +26,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import ends_now, growing
+from kerchief.core.batches import growing
 from kerchief.core.contracts import (
     Arms,
     Clock,
     Example,
     Minimizer,
     Outlook,
-    Policy,
     Query,
     Released,
     Start,
@@ -50,8 +49,9 @@ from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import increasing, positive
-from kerchief.policies.ellipsoid import lengths
+from kerchief.policies.ellipsoid import hopeful, lengths, posted
 from kerchief.policies.glm.radius import Facts, distance, excess
+from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["Batched", "Model", "State", "Told", "survivors"]
@@ -61,12 +61,8 @@ __all__ = ["Batched", "Model", "State", "Told", "survivors"]
 class Told:
     """What each batch has told; the rows of batches to come are zeros.
 
-    Attributes:
-        gram: its matrix, in units of the steepest slope.
-        shake: deviation of the noise on each entry of the matrix.
-        estimate: its fit.
-        jitter: deviation of the noise on its gradient sums.
-        users: how many there were.
+    Its matrix, in units of the steepest slope, and the deviation of the noise on each entry; its
+    fit, and the deviation of the noise on its gradient sums; and how many users there were.
     """
 
     gram: Array
@@ -105,7 +101,7 @@ class Model:
 
 
 @struct
-class Batched(Policy):
+class Batched(Batchwise):
     """Elimination by every earlier batch, and a design over what is left.
 
     Attributes:
@@ -220,11 +216,6 @@ class Batched(Policy):
             noisy=outlook["curvature"].noisy,
         )
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """Both, when a batch ends."""
-        now = ends_now(self.curvature.batches, clock)
-        return {"curvature": now, "fit": now}
-
     def request(self, state: State, name: str) -> Start | None:
         """Begin at the last estimate, in the metric of the batch's own matrix."""
         if name == "curvature":
@@ -253,10 +244,6 @@ class Batched(Policy):
         )
         return dataclasses.replace(state, batch=now + 1, told=told)
 
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """When a batch ends."""
-        return ends_now(self.curvature.batches, clock)
-
     def publish(self, state: State) -> Model:
         """The confidence set of every batch."""
         inverted = jax.vmap(inverse)(self._matrices(state))
@@ -264,12 +251,8 @@ class Batched(Policy):
         # What noise on the last gradient sum adds to the covariance of an estimate.
         shape = inverted + jitter[:, None, None] * (inverted @ inverted)
         widths = (self.exploration * self._widths(state)).at[0].multiply(self.rough)
-        return Model(
-            estimate=state.told.estimate.astype(jnp.float32),
-            shape=shape.astype(jnp.float32),
-            width=widths.astype(jnp.float32),
-            known=state.batch,
-        )
+        numbers = posted({"estimate": state.told.estimate, "shape": shape, "width": widths})
+        return Model(**numbers, known=state.batch)
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """One of the arms that may be the best, drawn from a design; at last the best of them."""
@@ -344,8 +327,7 @@ def survivors(model: Model, arms: Arms) -> Array:
     for batch in range(model.estimate.shape[0]):
         score = x @ model.estimate[batch]
         width = model.width[batch] * lengths(x, model.shape[batch])
-        best = jnp.max(jnp.where(kept, score - width, -jnp.inf))
-        kept = kept & ((score + width >= best) | (batch >= model.known))
+        kept = kept & (hopeful(kept, score, width) | (batch >= model.known))
     return kept
 
 
@@ -400,13 +382,8 @@ def _theory(problem: Problem, batches: int) -> dict[str, float]:
     }
 
 
-def _make(problem: Problem, mode: Mode) -> Batched:
-    return Batched.of(problem, mode=mode)
-
-
 register(
     "glm-batched",
-    _make,
     Batched,
     summary="a design over the arms that the fits of all earlier batches leave",
     source="Sarmasarkar 2026, Algorithm 1, repaired",

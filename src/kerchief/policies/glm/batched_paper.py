@@ -47,7 +47,7 @@ def recursion(horizon: int) -> tuple[int, ...]:
     return tuple(end for end in ends if 0 < end < horizon)
 
 
-def _published(problem: Problem, mode: Mode) -> Batched:
+def _published(problem: Problem, *, mode: Mode) -> Batched:
     """The parent's constants, or widths of order one."""
     batches = recursion(problem.horizon)
     if mode == "tuned":
@@ -60,7 +60,7 @@ def _published(problem: Problem, mode: Mode) -> Batched:
     )
 
 
-def _private(problem: Problem, mode: Mode) -> Batched:
+def _private(problem: Problem, *, mode: Mode) -> Batched:
     """Algorithm 1 with Algorithm 7; clipping at the longest gradient, as published."""
     longest = problem.norm * (problem.high - problem.low)
     plain = GradientDescent(steps=_STEPS, radius=problem.radius, clip=longest)
@@ -70,8 +70,8 @@ def _private(problem: Problem, mode: Mode) -> Batched:
 
 register(
     "b-glincb",
-    _published,
     Batched,
+    _published,
     summary="a design over the arms that all earlier batches leave, without privacy",
     source="Sawarni et al. 2024, B-GLinCB",
     trusts=("none",),
@@ -79,8 +79,8 @@ register(
 )
 register(
     "glm-batched@paper",
-    _private,
     Batched,
+    _private,
     summary="glm-batched with the published batches and plain noisy descent",
     source="Sarmasarkar 2026, Algorithms 1 and 7",
     trusts=("none", "shuffle"),

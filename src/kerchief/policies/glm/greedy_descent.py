@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Release, Tree
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
 from kerchief.core.problems import Problem
@@ -35,6 +36,7 @@ from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_DIM, between, increasing, or_default, plain, whole
+from kerchief.policies.ellipsoid import Optimist, posted
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["GreedyDescent", "Model", "State", "Surprises"]
@@ -106,19 +108,14 @@ class State:
 
 @struct
 class Model:
-    """The billboard.
-
-    Attributes:
-        iterate: θ, at which devices take their scores.
-        doubt: how much of the first uncertainty about it is left, from 1 down to 0.
-    """
+    """The billboard: θ, and how much of the first doubt about it is left, from 1 down to 0."""
 
     iterate: Array
     doubt: Array
 
 
 @struct
-class GreedyDescent(Policy):
+class GreedyDescent(Optimist):
     """Greedy play on an iterate that descends by one short private report per user.
 
     Attributes:
@@ -135,14 +132,11 @@ class GreedyDescent(Policy):
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
     ...                   link="logistic")
-    >>> policy = GreedyDescent.of(problem)
-    >>> model = policy.publish(policy.init({"surprises": Outlook(noisy=False)}))
-    >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([False, True, True]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
+    >>> GreedyDescent.of(problem, mode="theory").focus
+    0.0
     """
 
+    question: ClassVar[str] = "surprises"
     query: Surprises = static()
     link: str = static()
     radius: float | Array
@@ -191,11 +185,6 @@ class GreedyDescent(Policy):
             **({"pull": slope * part * problem.norm} | numbers | changes),
         )
 
-    @property
-    def queries(self) -> Mapping[str, Surprises]:
-        """One: the running total of all reports."""
-        return {"surprises": self.query}
-
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Before any user: an iterate of zero."""
         zero = jnp.zeros(self.query.dim, jnp.float64)
@@ -218,10 +207,8 @@ class GreedyDescent(Policy):
 
     def publish(self, state: State) -> Model:
         """The iterate, and how far it may still be off."""
-        return Model(
-            iterate=state.iterate.astype(jnp.float32),
-            doubt=jnp.sqrt(state.start / (state.start + state.count)).astype(jnp.float32),
-        )
+        doubt = jnp.sqrt(state.start / (state.start + state.count))
+        return posted(Model(iterate=state.iterate, doubt=doubt))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm with the greatest score, and a bonus for its length."""
@@ -252,13 +239,8 @@ _TUNED = {"caution": 2.0, "focus": 0.6, "exploration": 0.6}
 _THEORY = {"caution": 1.0, "focus": 0.0, "exploration": 1.0}
 
 
-def _make(problem: Problem, mode: Mode) -> GreedyDescent:
-    return GreedyDescent.of(problem, mode=mode)
-
-
 register(
     "glm-greedy",
-    _make,
     GreedyDescent,
     summary="greedy play on a descent by one short report a user, for diverse contexts",
     source="after Han et al. 2021; see also Li et al. 2024",

@@ -22,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal, TypeAlias
 
 import jax.numpy as jnp
@@ -46,7 +47,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.ellipsoid import lengths
+from kerchief.policies.ellipsoid import hopeful, lengths, posted
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["Anchor", "Model", "PostedFit", "RarelySwitching", "State"]
@@ -243,8 +244,7 @@ class RarelySwitching(Policy):
         if model.warm is None:
             return jnp.argmax(jnp.where(allowed, self._upper(model, x), -jnp.inf))
         spread, rough = lengths(x, model.warm.inverse), x @ model.warm.estimate
-        known = jnp.where(allowed, rough - self.warm_width * spread, -jnp.inf).max()
-        kept = allowed & (rough + self.warm_width * spread >= known)
+        kept = hopeful(allowed, rough, self.warm_width * spread)
         best = jnp.argmax(jnp.where(kept, self._upper(model, x), -jnp.inf))
         widest = jnp.argmax(jnp.where(allowed, spread, -jnp.inf))
         return jnp.where(self._explores(model.warm, arms), widest, best)
@@ -294,9 +294,7 @@ class RarelySwitching(Policy):
     def _posted(self, state: State, name: str, gram: Array) -> PostedFit:
         inverted = inverse(self._positive(state, name, gram))
         estimate = self._anchor(state, name).estimate
-        return PostedFit(
-            estimate=estimate.astype(jnp.float32), inverse=inverted.astype(jnp.float32)
-        )
+        return posted(PostedFit(estimate=estimate, inverse=inverted))
 
     def _positive(self, state: State, name: str, gram: Array) -> Array:
         """With the ridge, and with eigenvalues floored where noise may have made them negative."""
@@ -355,17 +353,8 @@ def _theory(problem: Problem, failure: float = 0.05) -> dict[str, float]:
     }
 
 
-def _plain(problem: Problem, mode: Mode) -> RarelySwitching:
-    return RarelySwitching.of(problem, mode=mode)
-
-
-def _explorer(problem: Problem, mode: Mode) -> RarelySwitching:
-    return RarelySwitching.of(problem, mode=mode, explore=True)
-
-
 register(
     "glm-rare",
-    _plain,
     RarelySwitching,
     summary="few private fits, made when the released matrix has grown",
     source="Sarmasarkar 2026, Algorithm 2, repaired",
@@ -374,8 +363,8 @@ register(
 )
 register(
     "glm-rare-explore",
-    _explorer,
     RarelySwitching,
+    partial(RarelySwitching.of, explore=True),
     summary="glm-rare with Criterion I: users whose arms are badly known explore",
     source="Sarmasarkar 2026, Algorithm 2, repaired",
     trusts=("none", "joint"),

@@ -34,6 +34,8 @@ from kerchief.policies.registry import Mode, Terms, register
 __all__ = ["LongSteps", "ridge_of_the_paper"]
 
 _FAILURE = 0.02
+# What stands for no promise.
+_NONE = Terms(epsilon=math.inf, delta=_FAILURE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,7 @@ def ridge_of_the_paper(
     return 2 * math.log(4 / delta) * log**2 * steepest / epsilon + 0.75 * dim * log
 
 
-def _promised(problem: Problem, mode: Mode, terms: Terms) -> RarelySwitching:
+def _promised(problem: Problem, *, mode: Mode, terms: Terms = _NONE) -> RarelySwitching:
     """The rule for a promise, which sets the ridge and the cap on fits."""
     link, dim, horizon = link_named(problem.link), problem.dim, problem.horizon
     largest_score = problem.radius * problem.norm
@@ -118,14 +120,8 @@ def _promised(problem: Problem, mode: Mode, terms: Terms) -> RarelySwitching:
     )
 
 
-def _make(problem: Problem, mode: Mode) -> RarelySwitching:
-    """The rule without a promise: that of an epsilon without bound."""
-    return _promised(problem, mode, Terms(epsilon=math.inf, delta=_FAILURE))
-
-
 register(
     "glm@paper",
-    _make,
     RarelySwitching,
     summary="the experimental rule behind the paper's Table 2, with noise that is enough",
     source="Sarmasarkar 2026, Section 8",

@@ -100,14 +100,10 @@ def _switches(problem: Problem, weight: float, factor: float) -> int:
     return 1 + int(problem.dim * math.log1p(most) / math.log(factor))
 
 
-def _rs_glincb(problem: Problem, mode: Mode) -> RarelySwitching:
-    return rs_glincb(problem, mode=mode)
-
-
 register(
     "rs-glincb",
-    _rs_glincb,
     RarelySwitching,
+    rs_glincb,
     summary="explores badly known arms, then optimism around rarely refitted estimates",
     source="Sawarni et al. 2024, RS-GLinCB",
     trusts=("none",),

@@ -43,7 +43,7 @@ from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
-from kerchief.policies.ellipsoid import lengths
+from kerchief.policies.ellipsoid import lengths, posted
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["GLMUCB", "Model", "State"]
@@ -82,12 +82,8 @@ class GLMUCB(Policy):
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
     ...                   link="logistic")
-    >>> policy = GLMUCB.of(problem, mode="tuned")
-    >>> model = policy.publish(policy.init({}))
-    >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([False, True, True]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
+    >>> GLMUCB.of(problem, mode="tuned").width
+    0.3
     """
 
     gram: Gram = static()
@@ -103,10 +99,8 @@ class GLMUCB(Policy):
     ) -> GLMUCB:
         """Build it from public facts alone.
 
-        Args:
-            problem: the public bounds.
-            mode: the width from the theorem, or a multiple of the range of rewards.
-            exploration: multiplier of either; by default 1 in theory and 0.3 when tuned.
+        The width is the theorem's or, when tuned, the range of rewards, times `exploration`: by
+        default 1 in theory and 0.3 when tuned.
         """
         ridge, factor = float(problem.dim), 1.1
         if mode == "theory":
@@ -166,10 +160,8 @@ class GLMUCB(Policy):
 
     def publish(self, state: State) -> Model:
         """The estimate, and how well each direction is known."""
-        return Model(
-            estimate=state.estimate.astype(jnp.float32),
-            inverse=inverse(self._matrix(state.total)).astype(jnp.float32),
-        )
+        inverted = inverse(self._matrix(state.total))
+        return posted(Model(estimate=state.estimate, inverse=inverted))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm whose mean may be the greatest."""
@@ -199,13 +191,8 @@ def _theory_width(problem: Problem, ridge: float) -> float:
     return 2 * ratio * rewards * spread * math.sqrt(2 * problem.dim * tail)
 
 
-def _glm_ucb(problem: Problem, mode: Mode) -> GLMUCB:
-    return GLMUCB.of(problem, mode=mode)
-
-
 register(
     "glm-ucb",
-    _glm_ucb,
     GLMUCB,
     summary="optimism on the mean around a penalized likelihood estimate",
     source="Filippi et al. 2010, GLM-UCB",

@@ -33,7 +33,7 @@ from kerchief.core.validate import between
 from kerchief.policies.linear.online import OnlineLinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
 from kerchief.policies.linear.pairs import PairLinUCB, ReleasedTotal
-from kerchief.policies.refresh import ever_rarer
+from kerchief.policies.refresh import Patient
 from kerchief.policies.registry import Mode, Terms, register
 
 __all__ = ["Combiner", "Constants", "Model", "PrintedCombiner", "State", "printed_constants"]
@@ -46,8 +46,6 @@ class State:
     """The memory of a bandit over bandits; rows are learners.
 
     Attributes:
-        seen: the latest release.
-        learners: their own memories.
         posted: whom users follow now.
         plays: how many users followed each.
         rewards: the sum of their reported rewards.
@@ -73,7 +71,7 @@ class Model:
 
 
 @struct
-class Combiner(Policy):
+class Combiner(Patient):
     """Regret balancing over learners with the same query.
 
     A learner is dropped when its mean reward, plus c √(v/n) on either side and plus what its regret
@@ -84,8 +82,7 @@ class Combiner(Policy):
         spread: deviation of a reward, at most.
         caution: c.
         slowness: r, the same for all learners.
-        patience: the index and the models are posted every 2^k rounds, the largest such number that
-            is at most patience * round, or every round while that is below 1.
+        patience: how rarely the index and the models are posted, see `ever_rarer`.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> policy = Combiner.of(problem)
@@ -119,15 +116,15 @@ class Combiner(Policy):
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Nobody was followed yet; the first will be."""
-        count = len(self.learners)
+        nobody = jnp.zeros(len(self.learners), jnp.float64)
         return State(
             seen=ReleasedTotal.nothing(self.queries["pair"]),
             learners=tuple(learner.init(outlook) for learner in self.learners),
             posted=jnp.int32(0),
-            plays=jnp.zeros(count, jnp.float64),
-            rewards=jnp.zeros(count, jnp.float64),
-            shortfall=jnp.zeros(count, jnp.float64),
-            active=jnp.ones(count, bool),
+            plays=nobody,
+            rewards=nobody,
+            shortfall=nobody,
+            active=jnp.ones(len(self.learners), bool),
         )
 
     def update(self, state: State, name: str, release: Release) -> State:
@@ -135,14 +132,13 @@ class Combiner(Policy):
         latest, seen = state.seen.next(self.queries["pair"], release)
         followed = jnp.arange(len(self.learners)) == state.posted
         mean = state.rewards / jnp.maximum(1.0, state.plays)
-        counted = State(
+        counted = dataclasses.replace(
+            state,
             seen=seen,
             learners=self._learned(state, name, release),
-            posted=state.posted,
             plays=state.plays + followed,
             rewards=state.rewards + followed * latest.reward,
             shortfall=state.shortfall + followed * (mean - latest.reward),
-            active=state.active,
         )
         tested = dataclasses.replace(counted, active=self._active(counted))
         # The index that is posted now is for the users until the next posting, and so is this one.
@@ -150,10 +146,6 @@ class Combiner(Policy):
         score = jnp.where(tested.active, self._score(tested), -jnp.inf)
         chosen = jnp.argmax(score).astype(jnp.int32)
         return dataclasses.replace(tested, posted=jnp.where(due, chosen, state.posted))
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, as one more user matters ever less."""
-        return ever_rarer(clock, self.patience)
 
     def publish(self, state: State) -> Model:
         """All models, and whom to follow."""
@@ -321,22 +313,16 @@ class PrintedCombiner(Combiner):
         return state.rewards / plays + bonus - jnp.array(self.offsets)
 
 
-def _combiner(problem: Problem, mode: Mode) -> Combiner:
-    return Combiner.of(problem, mode=mode)
+# What stands for no promise.
+_NONE = Terms(epsilon=1.0, delta=0.1)
 
 
-def _printed(problem: Problem, mode: Mode) -> PrintedCombiner:
-    """The rule without a promise: that of epsilon one."""
-    return PrintedCombiner.promised(problem, 1.0, 0.1)
-
-
-def _printed_for(problem: Problem, mode: Mode, terms: Terms) -> PrintedCombiner:
+def _promised(problem: Problem, *, mode: Mode, terms: Terms = _NONE) -> PrintedCombiner:
     return PrintedCombiner.promised(problem, terms.epsilon, terms.delta)
 
 
 register(
     "combiner",
-    _combiner,
     Combiner,
     summary="follows whichever learner on noisy pairs turns out better",
     source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2, "
@@ -345,14 +331,13 @@ register(
 )
 register(
     "combiner@paper",
-    _printed,
     PrintedCombiner,
     summary="the Private Bandits Combiner with the paper's constants, which never explore",
     source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2; "
     "Cutkosky et al. 2020",
     trusts=("none", "local"),
     home=None,
-    promised=_printed_for,
+    promised=_promised,
     noises={"local": "gaussian"},
     deployable=False,
 )

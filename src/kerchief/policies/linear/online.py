@@ -19,12 +19,13 @@ Where we differ, all in `online.md`, which also says which of the theorems do no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Self
+from functools import partial
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Outlook, Release, Tree
 from kerchief.core.linalg import inverse
 from kerchief.core.online import Descent, Doubling, Learner, Maler, grid_size
 from kerchief.core.pairs import Pair
@@ -32,9 +33,10 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
-from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.linear.pairs import ReleasedTotal, Report, shift_of
-from kerchief.policies.refresh import ever_rarer
+from kerchief.policies import ellipsoid
+from kerchief.policies.ellipsoid import Optimist, lengths, posted, shifted
+from kerchief.policies.linear.pairs import ReleasedTotal, Report
+from kerchief.policies.refresh import Patient
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["Model", "OnlineLinUCB", "State", "descent"]
@@ -60,17 +62,14 @@ class State:
 
 
 @struct
-class Model:
-    """The billboard: estimate, inverse matrix, width, and the most that a bonus may be."""
+class Model(ellipsoid.Model):
+    """The billboard, with the most that a bonus may be."""
 
-    estimate: Array
-    inverse: Array
-    width: Array
     cap: Array
 
 
 @struct
-class OnlineLinUCB(Policy):
+class OnlineLinUCB(Patient, Optimist):
     """Optimism around the points of an online learner.
 
     Attributes:
@@ -81,20 +80,16 @@ class OnlineLinUCB(Policy):
         ridge: weight of ‖θ‖² in the loss.
         exploration: multiplier b of the width, which is b (1 + 15 σ) in tuned mode.
         ceiling: the most that a bonus may be, in units of what bounds on arms and parameter allow.
-        patience: a new model is posted every 2^k rounds, the largest such number that is at most
-            patience * round, or every round while that is below 1.
+        patience: how rarely models are posted, see `ever_rarer`.
         length: how many rounds the learner is told of.
         mode: `theory` or `tuned`; privacy does not depend on it.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
-    >>> policy = OnlineLinUCB.of(problem, mode="tuned")
-    >>> model = policy.publish(policy.init({"pair": Outlook(noisy=False)}))
-    >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([False, True, True]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
+    >>> OnlineLinUCB.of(problem, mode="tuned").learner
+    Descent(radius=1.0, pace=25.0)
     """
 
+    question: ClassVar[str] = "pair"
     query: Pair = static()
     learner: Learner
     radius: float | Array
@@ -124,25 +119,19 @@ class OnlineLinUCB(Policy):
             exploration: multiplier of the width; by default 1 in theory and 2 when tuned.
         """
         query = Pair.of(problem)
-        radius = problem.radius + (shift_of(query, problem) if mode == "theory" else 0.0)
-        default = 1.0 if mode == "theory" else 2.0
+        radius = shifted(query, problem, mode)
         return cls(
             query=query,
             learner=(learner or descent)(radius),
             radius=radius,
             regularizer=1.0,
             ridge=0.0,
-            exploration=or_default("exploration", exploration, default),
+            exploration=or_default("exploration", exploration, 1.0 if mode == "theory" else 2.0),
             ceiling=1.0,
             patience=0.01,
             length=float(problem.horizon),
             mode=mode,
         )
-
-    @property
-    def queries(self) -> Mapping[str, Pair]:
-        """One: the running total of features and rewards."""
-        return {"pair": self.query}
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Before any user: the learner at zero, empty sums."""
@@ -175,32 +164,20 @@ class OnlineLinUCB(Policy):
         x, slope = report.features, report.features @ point - report.reward
         return 2 * slope * x - 2 * (report.variance * self.query.noisy - self.ridge) * point
 
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, as one more user matters ever less."""
-        return ever_rarer(clock, self.patience)
-
     def publish(self, state: State) -> Model:
         """The mean of the learner's points, and the ellipsoid around it."""
         inverted = inverse(state.gram + self.regularizer * jnp.eye(self.query.dim))
         estimate = inverted @ state.moment
         width = self.exploration * self._width(state)
         allowed = self.query.norm * (jnp.linalg.norm(estimate) + self.radius)
-        return Model(
-            estimate=estimate.astype(jnp.float32),
-            inverse=inverted.astype(jnp.float32),
-            width=jnp.asarray(width, jnp.float32),
-            cap=(self.ceiling * allowed).astype(jnp.float32),
-        )
+        cap = self.ceiling * allowed
+        return posted(Model(estimate=estimate, inverse=inverted, width=width, cap=cap))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm with the highest upper confidence bound."""
         x = arms.features
         bonus = jnp.minimum(model.width * lengths(x, model.inverse), model.cap)
         return jnp.argmax(jnp.where(arms.allowed, x @ model.estimate + bonus, -jnp.inf))
-
-    def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """The features of the arm played, and its reward."""
-        return {"pair": Example(features=arms.features[action], reward=reward)}
 
     def _curvature(self, variance: Array) -> Array:
         """What E ‖x̃‖² gives for the loss, at most."""
@@ -218,51 +195,36 @@ def descent(radius: float) -> Descent:
     return Descent(radius=radius, pace=25.0)
 
 
-def _online(problem: Problem, mode: Mode) -> OnlineLinUCB:
-    return OnlineLinUCB.of(problem, mode=mode)
-
-
-def _maler(problem: Problem, mode: Mode) -> OnlineLinUCB:
+def _maler(problem: Problem, *, mode: Mode) -> OnlineLinUCB:
     def learner(radius: float) -> Maler:
         return Maler(radius=radius, rates=grid_size(problem.horizon))
 
     return OnlineLinUCB.of(problem, mode=mode, learner=learner, exploration=1.0)
 
 
-def _anytime(problem: Problem, mode: Mode) -> OnlineLinUCB:
+def _anytime(problem: Problem, *, mode: Mode) -> OnlineLinUCB:
     def learner(radius: float) -> Doubling:
         return Doubling(learner=descent(radius))
 
     return OnlineLinUCB.of(problem, mode=mode, learner=learner, exploration=1.0)
 
 
-for _name, _make, _summary, _source in (
-    (
-        "online-linucb",
-        _online,
-        "optimism around the points of gradient descent on noisy pairs",
-        "Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1, repaired; "
-        "Abbasi-Yadkori et al. 2012, Theorem 1",
-    ),
-    (
-        "online-linucb-maler",
-        _maler,
-        "optimism around the points of Maler on noisy pairs",
-        "Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1, repaired; "
-        "Maler: Wang et al. 2020",
-    ),
-    (
-        "online-linucb-anytime",
-        _anytime,
-        "optimism around gradient descent that begins anew in epochs that double",
-        "Improved rate for Locally Differentially Private Linear Bandits, Algorithm 9, repaired",
-    ),
-):
-    register(
-        _name,
-        _make,
-        OnlineLinUCB,
-        summary=_summary,
-        source=_source,
-        trusts=("none", "local"),
-    )
+_SOURCE = "Improved rate for Locally Differentially Private Linear Bandits, Algorithm"
+_register = partial(register, kind=OnlineLinUCB, trusts=("none", "local"))
+_register(
+    "online-linucb",
+    summary="optimism around the points of gradient descent on noisy pairs",
+    source=f"{_SOURCE} 1, repaired; Abbasi-Yadkori et al. 2012, Theorem 1",
+)
+_register(
+    "online-linucb-maler",
+    make=_maler,
+    summary="optimism around the points of Maler on noisy pairs",
+    source=f"{_SOURCE} 1, repaired; Maler: Wang et al. 2020",
+)
+_register(
+    "online-linucb-anytime",
+    make=_anytime,
+    summary="optimism around gradient descent that begins anew in epochs that double",
+    source=f"{_SOURCE} 9, repaired",
+)

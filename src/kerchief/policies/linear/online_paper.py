@@ -38,12 +38,7 @@ def printed_gradient_bound(
 ) -> float:
     """G of Corollary C.1, with its universal constant at 1.
 
-    Args:
-        std: σ, of the noise that Algorithm 1 prints.
-        perturbation: Δ², of the extra noise on x.
-        radius: D.
-        horizon: T.
-        failure: α.
+    Here `std` is σ of the printed noise, `perturbation` Δ² of the extra noise on x, and `radius` D.
 
     >>> round(printed_gradient_bound(std=0.4495, perturbation=0.0, radius=1.0, horizon=20000), 1)
     54.5
@@ -103,11 +98,11 @@ class PrintedLinUCB(OnlineLinUCB):
         threshold: float | None = None,
         anytime: bool = False,
     ) -> PrintedLinUCB:
-        """The rule for a promise.
+        """The rule for a promise; epsilon is infinite for none.
 
         Args:
             problem: the public bounds.
-            epsilon: of the promise; infinite for none.
+            epsilon: of the promise.
             delta: of the promise.
             least: the least eigenvalue of E x xᵀ; by default 1/d.
             threshold: below it, x gets extra noise of that variance; by default T^(-1/4).
@@ -165,18 +160,16 @@ def printed_learner(radius: float, horizon: int, *, anytime: bool) -> Learner:
     return Doubling(learner=maler) if anytime else maler
 
 
-def _make(problem: Problem, mode: Mode) -> PrintedLinUCB:
-    """The rule without a promise: that of an epsilon without bound."""
-    return PrintedLinUCB.promised(problem, math.inf, 0.1)
+# What stands for no promise.
+_NONE = Terms(epsilon=math.inf, delta=0.1)
 
 
-def _promised(problem: Problem, mode: Mode, terms: Terms) -> PrintedLinUCB:
+def _promised(problem: Problem, *, mode: Mode, terms: Terms = _NONE) -> PrintedLinUCB:
     return PrintedLinUCB.promised(problem, terms.epsilon, terms.delta)
 
 
 register(
     "online-linucb@paper",
-    _make,
     PrintedLinUCB,
     summary="online LinUCB with the paper's widths and bounds, and noise that is enough",
     source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1",

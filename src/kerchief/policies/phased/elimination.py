@@ -111,16 +111,7 @@ class Elimination(PhasePolicy):
         clients: int = 0,
         once: bool = False,
     ) -> Self:
-        """Build it from public facts alone.
-
-        Args:
-            problem: the public facts.
-            mode: widths from the theorem, or the documented multipliers.
-            rule: our widths, or the paper's.
-            width: z in place of the mode's.
-            clients: asks so many in every phase, if above 0.
-            once: whether every round is another client's.
-        """
+        """Build it from public facts alone; `width` is z in place of the mode's."""
         theory = mode == "theory"
         usual = _union_width(problem) if theory else 4.75
         return cls(
@@ -372,39 +363,25 @@ def _worst(survivors: Array, way: _Way) -> Array:
     return ((survivors @ way[1]) ** 2).sum(1).max()
 
 
-def _eliminate(
-    problem: PopulationProblem,
-    mode: Mode,
-    *,
-    rule: Rule = "exact",
-    clients: int = 0,
-    once: bool = False,
-) -> Elimination:
-    return Elimination.of(problem, mode=mode, rule=rule, clients=clients, once=once)
-
-
 _register = partial(
     register,
     kind=Elimination,
-    problem=PopulationProblem,
-    trusts=("none", "local", "shuffle", "central"),
     home="population",
 )
 _register(
     "dpe",
-    _eliminate,
     summary="phased elimination with exact public widths and the cheaper way to answer",
     source="Li, Zhou, Ji 2022, Algorithm 1",
 )
 _register(
     "dpe-fixed-u",
-    partial(_eliminate, clients=210),
+    make=partial(Elimination.of, clients=210),
     summary="phased elimination with equally many clients in every phase",
     source="Li, Zhou, Ji 2022, section 7",
 )
 _register(
     "dpe@paper",
-    partial(_eliminate, rule="paper"),
+    make=partial(Elimination.of, rule="paper"),
     summary="phased elimination by the paper's widths and schedule, with true noise",
     source="Li, Zhou, Ji 2022, Algorithm 1",
     noises={"local": "gaussian"},
@@ -412,13 +389,13 @@ _register(
 )
 _register(
     "pe",
-    partial(_eliminate, once=True),
+    make=partial(Elimination.of, once=True),
     summary="phased elimination where every round is another client's, with exact widths",
     source="Li, Zhou, Ji 2022, Algorithm 3",
 )
 _register(
     "pe@paper",
-    partial(_eliminate, rule="paper", once=True),
+    make=partial(Elimination.of, rule="paper", once=True),
     summary="every round another client's, by the paper's widths and schedule, with true noise",
     source="Li, Zhou, Ji 2022, Algorithm 3",
     noises={"local": "gaussian"},

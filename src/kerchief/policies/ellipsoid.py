@@ -19,6 +19,7 @@ from kerchief.policies.registry import Mode
 
 __all__ = [
     "Ellipsoid",
+    "Fit",
     "Model",
     "Optimist",
     "State",
@@ -43,11 +44,17 @@ class State:
 
 
 @struct
-class Model:
-    """The billboard: the estimate, the inverse matrix and the width of the confidence set."""
+class Fit:
+    """What a billboard says of an estimate: itself, and the inverse of its matrix."""
 
     estimate: Array
     inverse: Array
+
+
+@struct
+class Model(Fit):
+    """The billboard: the estimate, the inverse matrix and the width of the confidence set."""
+
     width: Array
 
 
@@ -103,7 +110,6 @@ class Ellipsoid(Patient, Optimist):
     """Regularized regression; what is reported, and the widths, are the bandit's own.
 
     Attributes:
-        query: what it asks for.
         regularizer: ridge λ without noise.
         radius: bound on the norm of the parameter.
         spread: sub-Gaussian constant of the rewards.

@@ -18,7 +18,6 @@ __all__ = ["POLICIES", "AnyPolicy", "Mode", "PolicyEntry", "Terms", "register"]
 
 Mode: TypeAlias = Literal["theory", "tuned"]
 AnyPolicy: TypeAlias = Policy | PhasePolicy
-Make: TypeAlias = Callable[[Any, Mode], AnyPolicy]
 Factory: TypeAlias = Callable[..., AnyPolicy]
 
 
@@ -57,7 +56,7 @@ class PolicyEntry:
         deployable: whether people's data may be given to it; a paper's own version is for study.
     """
 
-    make: Make
+    make: Callable[[Any, Mode], AnyPolicy]
     kinds: tuple[type, ...]
     summary: str
     source: str
@@ -73,11 +72,7 @@ class PolicyEntry:
 
     @double_precision
     def build(self, problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> Any:
-        """The policy, one of `kinds`, for the terms of a promise or for none.
-
-        Raises:
-            InvalidValue: it does not play problems of this kind.
-        """
+        """The policy, one of `kinds`, for the terms of a promise or for none."""
         if not self.plays(problem):
             kinds = " or ".join(kind.__name__ for kind in self.problems)
             raise InvalidValue(
@@ -127,7 +122,6 @@ def register(
     actions: str | tuple[str, ...] = "arms",
     aim: Literal["regret", "best arm"] = "regret",
     trusts: tuple[str, ...] = (),
-    parent: str | None = None,
     home: str | None = "linear",
     promised: Factory | None = None,
     heard: Factory | None = None,
@@ -136,30 +130,24 @@ def register(
 ) -> None:
     """Enter a bandit under its name, beside its definition; see `PolicyEntry` for the facts.
 
-    Args:
-        name: the word of `--policy`.
-        kind: the class or the classes that it builds.
-        make: called with the problem and `mode`; by default `promised` or else the class's `of`.
-        summary: one line for listings.
-        source: the paper, algorithm and theorem, or the textbook.
-        problems: the kinds that it takes; by default the one for what it hears.
-        actions: what it chooses from.
-        aim: what it is for.
-        trusts: under which it may run; by default all under which such problems are answered.
-        parent: the non-private bandit; itself if None.
-        home: its own world.
-        promised: called with the problem, `mode` and `terms`, and without terms for no promise.
-        heard: called with the problem, `mode` and the `channel` of single reports.
-        noises: the words of its own noise, by trust.
-        deployable: whether people's data may be given to it.
+    It is built by `make(problem, mode=...)`; by `promised(problem, mode=..., epsilon=...,
+    delta=...)`, without the last two where nothing is promised; or by `heard(problem, mode=...,
+    channel=...)` for what single reports will be like. Without any of them the class's own `of`
+    makes it, and is told the channel where it hears reports.
+
+    By default it takes the kind of problem that goes with its feedback, and runs under every trust
+    under which such problems are answered.
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     first: Any = kinds[0]
-    promised = promised if heard is None else _hearing(heard)
+    if heard is None and make is None and first.feedback == "reports":
+        heard = first.of
+    factory = make or promised or heard or first.of
+    built = _told(factory, promised=promised is not None, heard=heard is not None)
     problems = problems or (_POSED[first.feedback],)
     answered = {trust for one in problems for trust in _ANSWERED[one]}
     entry = PolicyEntry(
-        make=_positional(make or promised or first.of),
+        make=built,
         kinds=kinds,
         summary=summary,
         source=source,
@@ -167,9 +155,9 @@ def register(
         actions=actions if isinstance(actions, tuple) else (actions,),
         aim=aim,
         trusts=trusts or tuple(trust for trust in _ALL if trust in answered),
-        parent=parent or name,
+        parent=name,
         home=home,
-        promised=None if promised is None else _positional(promised),
+        promised=built if promised or heard else None,
         noises=noises or {},
         deployable=deployable,
     )
@@ -181,23 +169,19 @@ def actions_of(problem: AnyProblem) -> str:
     return "arms" if problem.arms else "domain"
 
 
-def _positional(factory: Factory) -> Factory:
-    """A factory, called with the problem, the mode and perhaps the terms in this order."""
+def _told(factory: Factory, *, promised: bool, heard: bool) -> Factory:
+    """A factory, called with the problem, the mode and perhaps the terms in this order.
+
+    Without the channel of any terms, reports are the losses themselves.
+    """
 
     def make(problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> AnyPolicy:
-        told = {} if terms is None else {"terms": terms}
+        told: dict[str, Any] = {}
+        if heard:
+            clear = Channel.clear(low=problem.low, high=problem.high)
+            told = {"channel": (terms and terms.channel) or clear}
+        elif promised and terms is not None:
+            told = {"epsilon": terms.epsilon, "delta": terms.delta}
         return factory(problem, mode=mode, **told)
 
     return make
-
-
-def _hearing(heard: Factory) -> Factory:
-    """Reports through the channel of the terms; without one they are the losses themselves."""
-
-    def promised(
-        problem: ContextFreeProblem, *, mode: Mode, terms: Terms | None = None
-    ) -> AnyPolicy:
-        clear = Channel.clear(low=problem.low, high=problem.high)
-        return heard(problem, mode=mode, channel=(terms and terms.channel) or clear)
-
-    return promised

@@ -19,7 +19,7 @@ from kerchief.policies.context_free.base import ContextFree, OnDomain
 from kerchief.policies.context_free.ucb import UCB
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.phased.elimination import Elimination
-from kerchief.policies.registry import AnyPolicy, Mode, Terms, register
+from kerchief.policies.registry import AnyPolicy, Mode, register
 
 __all__ = ["Anywhere", "BestSeen", "Uniform", "UniformArms", "UniformPopulation"]
 
@@ -132,10 +132,6 @@ class BestSeen(OnDomain):
             least=jnp.where(better, report[0], state.least),
         )
 
-    def recommend(self, state: LeastReport) -> Array:
-        """The best one seen."""
-        return state.point
-
     def _trying(self, round: Array) -> Array:
         return round < max(1, self.problem.horizon // 10)
 
@@ -155,16 +151,14 @@ def _uniform(problem: AnyProblem, *, mode: Mode) -> AnyPolicy:
     return Uniform()
 
 
-def _greedy(problem: AnyProblem, *, mode: Mode, terms: Terms | None = None) -> AnyPolicy:
+def _greedy(problem: AnyProblem, *, mode: Mode, channel: Channel) -> AnyPolicy:
     match problem:
         case PopulationProblem():
             return Elimination.of(problem, mode=mode, width=0.0)
         case ContextFreeProblem(arms=0):
             return BestSeen(problem=problem)
         case ContextFreeProblem():
-            clear = Channel.clear(low=problem.low, high=problem.high)
-            channel = None if terms is None else terms.channel
-            return UCB.of(problem, mode=mode, channel=channel or clear, width=0.0)
+            return UCB.of(problem, mode=mode, channel=channel, width=0.0)
     return LinUCB.of(problem, mode=mode, exploration=0.0)
 
 
@@ -186,5 +180,5 @@ register(
     source="the yardstick of every comparison",
     problems=(Problem, PopulationProblem, ContextFreeProblem),
     actions=("arms", "domain"),
-    promised=_greedy,
+    heard=_greedy,
 )

@@ -40,12 +40,9 @@ _MARGIN = 1e-6
 
 @struct
 class State:
-    """What the learner keeps, in coordinates of the set's span.
+    """Where it stands, in coordinates of the set's span from the center, and the mean report.
 
-    Attributes:
-        place: where it stands, from the center.
-        pull: step times the sum of gradient estimates, less growth times the sum of places.
-        mean: the mean report so far.
+    Its pull is step times the sum of gradient estimates, less growth times the sum of places.
     """
 
     place: Array

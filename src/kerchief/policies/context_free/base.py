@@ -22,16 +22,7 @@ from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
-__all__ = [
-    "LOSS",
-    "Armed",
-    "ContextFree",
-    "Counting",
-    "Counts",
-    "OnDomain",
-    "arms_of",
-    "domain_of",
-]
+__all__ = ["LOSS", "Armed", "ContextFree", "Counting", "Counts", "OnDomain", "arms_of", "domain_of"]
 
 LOSS = "loss"
 """The name of the one query."""
@@ -138,6 +129,11 @@ class OnDomain(ContextFree):
     def domain(self) -> Domain:
         """Where it plays."""
         return domain_of(self.problem)
+
+    def recommend(self, state: Tree) -> Array:
+        """The point it stands at."""
+        point: Array = state.point
+        return point
 
 
 def arms_of(problem: ContextFreeProblem) -> int:

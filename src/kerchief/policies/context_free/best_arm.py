@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Self
 
 import jax.numpy as jnp
@@ -81,25 +82,16 @@ class LilUCB(Stopping):
         In theory mode, reports that are not sub-Gaussian are refused.
         """
         between("failure", failure, 0.0, 1.0)
-        if mode == "tuned":
-            return cls(
-                problem=problem,
-                channel=channel,
-                wide=1.5,
-                slack=1.0,
-                delta=failure / 5,
-                share=1 + 10 / arms_of(problem),
-            )
-        channel.need_light("lil-ucb")
-        slack, beta = 1.01, 1.0
-        constant = (1 + slack) / (slack - 1) * (1 / math.log(slack)) ** slack
+        wide, slack, delta, share = 1.5, 1.0, failure / 5, 1 + 10 / arms_of(problem)
+        if mode == "theory":
+            channel.need_light("lil-ucb")
+            slack, beta = 1.01, 1.0
+            constant = (1 + slack) / (slack - 1) * (1 / math.log(slack)) ** slack
+            wide = (1 + beta) * (1 + math.sqrt(slack - 1))
+            delta = (math.sqrt(1 + failure) - 1) ** 2 / (4 * constant)
+            share = ((2 + beta) / beta) ** 2
         return cls(
-            problem=problem,
-            channel=channel,
-            wide=(1 + beta) * (1 + math.sqrt(slack - 1)),
-            slack=slack,
-            delta=(math.sqrt(1 + failure) - 1) ** 2 / (4 * constant),
-            share=((2 + beta) / beta) ** 2,
+            problem=problem, channel=channel, wide=wide, slack=slack, delta=delta, share=share
         )
 
     def propose(self, state: Counts, round: Array, stream: Stream) -> Array:
@@ -217,27 +209,22 @@ class Halving(Stopping):
 
     def _now(self, round: Array) -> tuple[Array, Array]:
         """Where the present stage begins, and how many arms it plays."""
-        begun = (round >= jnp.array([stage.first for stage in self.stages])).sum() - 1
         firsts = jnp.array([stage.first for stage in self.stages], jnp.int32)
         arms = jnp.array([stage.arms for stage in self.stages], jnp.int32)
+        begun = (round >= firsts).sum() - 1
         return firsts[begun], arms[begun]
 
 
-register(
+_register = partial(register, aim="best arm", home="counted")
+_register(
     "lil-ucb",
     LilUCB,
-    heard=LilUCB.of,
     summary="ask until the best arm is known but for a fixed chance of failure",
     source="Jamieson, Malloy, Nowak, Bubeck 2014; Zheng et al. 2020, Theorem 12",
-    aim="best arm",
-    home="counted",
 )
-register(
+_register(
     "halving",
     Halving,
-    heard=Halving.of,
     summary="sequential halving: the best arm from a fixed number of users",
     source="Karnin, Koren, Somekh 2013; Zheng et al. 2020, Algorithm 1",
-    aim="best arm",
-    home="counted",
 )

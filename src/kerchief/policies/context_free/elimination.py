@@ -91,7 +91,6 @@ class SuccessiveElimination(Counting):
 register(
     "successive-elimination",
     SuccessiveElimination,
-    heard=SuccessiveElimination.of,
     summary="play the survivors in turns, and drop what is clearly worse",
     source="Even-Dar, Mannor, Mansour 2006; Zheng et al. 2020, Algorithm 1",
     home="chance",

@@ -84,10 +84,6 @@ class OnePoint(OnDomain):
             mean=taken_in(self.problem, state.mean, report[0], round),
         )
 
-    def recommend(self, state: State) -> Array:
-        """The point it stands at."""
-        return state.point
-
 
 def taken_in(problem: ContextFreeProblem, mean: Array, report: Array, round: Array) -> Array:
     """The mean of all reports after one more, and of one at the midpoint, within the bounds."""
@@ -97,7 +93,6 @@ def taken_in(problem: ContextFreeProblem, mean: Array, report: Array, round: Arr
 register(
     "one-point",
     OnePoint,
-    heard=OnePoint.of,
     summary="convex losses: descent on losses from a small sphere, T^(3/4)",
     source="Flaxman, Kalai, McMahan 2005; Zheng et al. 2020, Algorithm 1",
     actions="domain",

@@ -111,12 +111,7 @@ class Tsallis(Armed):
             late = 40 * problem.arms * (2 * channel.spread / problem.width) ** 2
             rate, floor = 1.25 * rate, 0.25
         return cls(
-            problem=problem,
-            channel=channel,
-            estimator=estimator,
-            rate=rate,
-            late=late,
-            floor=floor,
+            problem=problem, channel=channel, estimator=estimator, rate=rate, late=late, floor=floor
         )
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
@@ -163,11 +158,7 @@ class Tsallis(Armed):
 _SOURCE = "Zimmert, Seldin 2021, Algorithm 1; Zheng et al. 2020, Algorithm 1"
 
 _register = partial(register, kind=Tsallis, source=_SOURCE, home="chance")
-_register(
-    "tsallis",
-    heard=Tsallis.of,
-    summary="Tsallis-INF with reduced variance: for chance and adversaries alike",
-)
+_register("tsallis", summary="Tsallis-INF with reduced variance: for chance and adversaries alike")
 _register(
     "tsallis-iw",
     heard=partial(Tsallis.of, estimator="importance"),

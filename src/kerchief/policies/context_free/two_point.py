@@ -119,10 +119,6 @@ class TwoPoint(OnDomain):
         share = 1 - self.radius / self.domain.inner
         return State(point=self.domain.project(state.point - step * gradient, share))
 
-    def recommend(self, state: State) -> Array:
-        """The point it stands at."""
-        return state.point
-
 
 def _radius(problem: ContextFreeProblem) -> float:
     """Log T / T of the inner radius: so small that it costs O(log T) in all."""
@@ -149,11 +145,7 @@ _register = partial(
     actions="domain",
     home="quadratic",
 )
-_register(
-    "two-point",
-    heard=TwoPoint.of,
-    summary="convex losses: descent on one protected slope a user, √T",
-)
+_register("two-point", summary="convex losses: descent on one protected slope a user, √T")
 _register(
     "two-point-strong",
     heard=TwoPoint.strong,

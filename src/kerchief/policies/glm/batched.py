@@ -3,14 +3,8 @@
 With noise on the sums of shuffled cohorts this is the shuffle private bandit of S. Sarmasarkar,
 "Private generalized linear contextual bandits", 2026, Algorithm 1; without any it is B-GLinCB (A.
 Sawarni, N. Das, S. Barman and G. Sinha, "Generalized linear bandits with limited adaptivity",
-NeurIPS 2024) with one design for all batches. `batched.md` says what is proved and what is tuned.
-
-Time is cut into batches at public times. Each device rules out the arms that the estimate of some
-earlier batch leaves no hope for, scales the others by the root of their weight w(x), the slope of
-the link at a first estimate, and draws from a near-optimal design over them. When a batch ends, its
-users' matrix Σ w x xᵀ is released, and then an estimate that is fitted to them alone, in the metric
-of that matrix. Those who come after the last batch play the best of what is left: nobody learns
-from them.
+NeurIPS 2024) with one design for all batches. `batched.md` has the algorithm and says what is
+proved and what is tuned.
 
 A fit asks every device of its batch for several gradients, so they must stay online until their
 batch is over and fitted. `glm` needs nothing of the kind.
@@ -87,11 +81,7 @@ class State:
 class Model:
     """The billboard: one confidence set per batch, and how many batches are over.
 
-    Attributes:
-        estimate: one row per batch.
-        shape: one matrix per batch: ⟨x, θ⟩ is known up to `width` times the root of xᵀ shape x.
-        width: one number per batch.
-        known: how many of them are real.
+    There ⟨x, θ⟩ is known up to `width` times the root of xᵀ shape x.
     """
 
     estimate: Array
@@ -119,7 +109,6 @@ class Batched(Batchwise):
         rough: how much wider the first set is, whose weights know nothing of the parameter.
         doubt: how much less an arm weighs that the first set knows badly: an exponent.
         confidence: theory mode: the failure probability ζ.
-        mode: `theory` or `tuned`; privacy does not depend on it.
     """
 
     curvature: Gram = static()
@@ -156,14 +145,9 @@ class Batched(Batchwise):
         >>> Batched.of(facts).curvature.batches
         (300, 750, 1875, 4687, 11717)
 
-        Args:
-            problem: the public bounds; its link is the model.
-            mode: the radius that is proved, or the documented multipliers.
-            batches: how many users have come when each batch ends; by default a few, growing.
-            minimizer: how a fit is made; by default few steps in the metric of the matrix, which
-                have no proved bound, and in theory mode averaged descent, which has one.
-            clip: tuned: bound on one user's gradient, in units of the longest there is.
-            changes: numbers in place of the mode's own.
+        By default batches grow, and fits take a few steps in the metric of the matrix, which have
+        no proved bound, or in theory mode averaged descent, which has one. When tuned, `clip`
+        bounds a gradient in units of the longest; `changes` are numbers in place of the mode's own.
         """
         link, largest_score = link_named(problem.link), problem.radius * problem.norm
         spread = problem.high - problem.low

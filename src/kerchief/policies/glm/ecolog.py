@@ -39,24 +39,15 @@ from kerchief.core.online import nearest
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import or_default
-from kerchief.policies import ellipsoid
 from kerchief.policies.ellipsoid import State, Totals
-from kerchief.policies.glm.increments import Increments
+from kerchief.policies.glm.increments import Increments, Model
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["ECOLog", "Model"]
+__all__ = ["ECOLog"]
 
 _LOGISTIC = link_named("logistic")
 # With the least ridge that is allowed each step divides the error by six, with the default by 20.
 _STEPS = 8
-
-
-@struct
-class Model(ellipsoid.Model):
-    """The billboard, θ and W with it, in float64, for the next step starts from it."""
-
-    gram: Array
 
 
 @struct
@@ -86,10 +77,8 @@ class ECOLog(Totals):
     mode: Mode = static()
 
     @classmethod
-    def of(
-        cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
-    ) -> ECOLog:
-        """Build it from public facts alone; by default exploration is 1 in theory, 0.2 tuned."""
+    def of(cls, problem: Problem, *, mode: Mode = "tuned") -> ECOLog:
+        """Build it from public facts alone."""
         if problem.link != "logistic":
             raise InvalidValue(
                 f"the link is {problem.link!r}; ecolog is for 'logistic' rewards alone: choose "
@@ -109,7 +98,7 @@ class ECOLog(Totals):
             radius=problem.radius,
             ridge=ridge,
             chance=0.02,
-            exploration=or_default("exploration", exploration, 1.0 if mode == "theory" else 0.2),
+            exploration=1.0 if mode == "theory" else 0.2,
             mode=mode,
         )
 

@@ -32,9 +32,8 @@ from kerchief.core.online import nearest
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import or_default
-from kerchief.policies import ellipsoid
 from kerchief.policies.ellipsoid import State, Totals
+from kerchief.policies.glm import increments
 from kerchief.policies.glm.increments import Increments
 from kerchief.policies.registry import Mode, register
 
@@ -42,11 +41,10 @@ __all__ = ["GLOC", "Model"]
 
 
 @struct
-class Model(ellipsoid.Model):
-    """The billboard, θ' and V with it, in float64, for the next step starts from it."""
+class Model(increments.Model):
+    """The billboard, with θ'."""
 
     iterate: Array
-    gram: Array
 
 
 @struct
@@ -55,7 +53,6 @@ class GLOC(Totals):
 
     Attributes:
         query: the sums it asks for: x xᵀ, and the steps of θ', of Σ ⟨x, θ'⟩ x and of B.
-        link: μ, by its name.
         low: least reward.
         high: greatest reward.
         radius: bound on the norm of the parameter.
@@ -86,10 +83,8 @@ class GLOC(Totals):
     mode: Mode = static()
 
     @classmethod
-    def of(
-        cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
-    ) -> GLOC:
-        """Build it from public facts alone; by default exploration is 1 in theory, 0.03 tuned."""
+    def of(cls, problem: Problem, *, mode: Mode = "tuned") -> GLOC:
+        """Build it from public facts alone."""
         link, scores = link_named(problem.link), problem.radius * problem.norm
         flattest, rewards = 1 / link.kappa(scores), problem.high - problem.low
         # θ' stays in the ball, its score is at most `scores`, and ‖x‖ in V⁻¹ is at most one.
@@ -106,7 +101,7 @@ class GLOC(Totals):
             flattest=flattest,
             spread=link.steepest(scores) ** 2 if mode == "theory" else rewards / 2,
             confidence=0.02,
-            exploration=or_default("exploration", exploration, 1.0 if mode == "theory" else 0.03),
+            exploration=1.0 if mode == "theory" else 0.03,
             mode=mode,
         )
 

@@ -4,17 +4,13 @@ Zheng et al. 2020 ("Locally differentially private (contextual) bandits learning
 Algorithm 3, Theorems 9 and 10) put noise on GLOC (Jun et al. 2017): an iterate θ' descends along
 the users' gradients, and θ̂ is the ridge regression on the scores z = ⟨x, θ'⟩ that it gave to the
 arms played. Here a device sends two blocks, x xᵀ and e x with e = μ(z) - y cut to a public bound,
-for the third of the paper, z x, is redundant: the server knows θ', and a noisy x xᵀ times θ' is an
-unbiased report of z x with no more noise than one of its own would have.
-
-Two learners move θ':
+as the third of the paper, z x, can be had from the first. Two learners move θ':
 
 * `glm-descent`: gradient descent with steps 2S/√(t v), v a bound on a noisy gradient's mean square.
   Steps of 1/√T, as printed, make the learner's regret linear in the variance of the noise;
 * `glm-newton`: steps in the metric of the regularized matrix, which is closer to GLOC.
 
-`local_descent.md` derives the width of theory mode with all constants, which replaces an order of
-magnitude in the paper and a step of its proof that is asserted there. The paper's own version is
+`local_descent.md` derives the width of theory mode with all constants. The paper's own version is
 `glm-local@paper`.
 """
 
@@ -48,12 +44,9 @@ Learner: TypeAlias = Literal["descent", "newton"]
 
 @struct
 class State(ellipsoid.State):
-    """The latest release, and what became of it.
+    """The latest release, θ', and the sum of z x, rebuilt from the released matrices.
 
-    Attributes:
-        iterate: θ'.
-        moment: the sum of z x, rebuilt from the released matrices.
-        growth: the part of the bound on the iterate's regret that its own steps add up to.
+    Growth is the part of the bound on the iterate's regret that its own steps add up to.
     """
 
     iterate: Array
@@ -73,9 +66,7 @@ class LocalDescent(Totals):
     """An upper bound from an ellipsoid that a noisy online learner's regret bounds.
 
     Attributes:
-        query: the sums it asks for, of a x xᵀ and of e x.
         learner: how the iterate moves.
-        link: how a score becomes an expected reward.
         radius: S, bound on the norm of the parameter.
         flattest: k, the least slope over all scores.
         spread: sub-Gaussian constant of the rewards.
@@ -84,7 +75,6 @@ class LocalDescent(Totals):
         damping: tuned mode: how much of the noise's expected spectral norm joins the ridge.
         exploration: multiplier of the width; 0 is greedy.
         confidence: theory mode: the failure probability α.
-        mode: `theory` or `tuned`; privacy does not depend on it.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
     ...                   link="logistic")

@@ -31,46 +31,31 @@ from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
+from kerchief.core.validate import between
 from kerchief.policies import ellipsoid
 from kerchief.policies.ellipsoid import Totals, posted
+from kerchief.policies.glm.increments import ArmSum
 from kerchief.policies.glm.local_descent import Model
-from kerchief.policies.registry import Mode, Terms, register
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["PrintedDescent", "State", "ThreeBlocks", "printed_deviation"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ThreeBlocks:
+class ThreeBlocks(ArmSum):
     """The sums of x xᵀ, z x and e x over users, each in units of its own bound.
 
-    A record's weight is z.
-
-    Attributes:
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        score: z is clipped to this size.
-        slope: e is clipped to this size.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
+    A record's weight is z. It is clipped to the size of `score`, and e to that of `slope`.
     """
 
-    dim: int
-    norm: float
     score: float
     slope: float
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
+        super().__post_init__()
         between("score", self.score, 1e-9, 1e18, closed=True)
         between("slope", self.slope, 1e-9, 1e9, closed=True)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @property
     def size(self) -> int:
@@ -90,13 +75,8 @@ class ThreeBlocks:
         return math.sqrt(8)
 
     @property
-    def center(self) -> float:
-        """The centre of a ball that holds every statistic."""
-        return 0.0
-
-    @property
     def radius(self) -> float:
-        """Its radius: one block each, of length one."""
+        """One block each, of length one."""
         return math.sqrt(3)
 
     def encode(self, record: Example) -> Array:
@@ -129,8 +109,6 @@ class PrintedDescent(Totals):
     """Algorithm 3 with its printed step, ridge and width.
 
     Attributes:
-        query: the three sums it asks for.
-        link: how a score becomes an expected reward.
         radius: bound on the norm of the parameter.
         flattest: k, the least slope over all scores.
         largest: C, the greatest expected reward, in size.
@@ -192,12 +170,12 @@ def printed_deviation(epsilon: float, delta: float) -> float:
 
 
 _FAILURE = 0.05
-# What stands for no promise.
-_NONE = Terms(epsilon=math.inf, delta=_FAILURE)
 
 
 @double_precision
-def _promised(problem: Problem, *, mode: Mode, terms: Terms = _NONE) -> PrintedDescent:
+def _promised(
+    problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = _FAILURE
+) -> PrintedDescent:
     """The algorithm for a promise, which sets its ridge and its width."""
     link, largest_score = link_named(problem.link), problem.radius * problem.norm
     least, most = (float(link.mean(jnp.float64(z))) for z in (-largest_score, largest_score))
@@ -213,7 +191,7 @@ def _promised(problem: Problem, *, mode: Mode, terms: Terms = _NONE) -> PrintedD
         flattest=1 / link.kappa(largest_score),
         largest=max(abs(least), abs(most)),
         step=1 / math.sqrt(problem.horizon),
-        deviation=printed_deviation(terms.epsilon, terms.delta),
+        deviation=printed_deviation(epsilon, delta),
         log=math.log(2 * problem.horizon / _FAILURE),
     )
 

@@ -38,7 +38,6 @@ class OnlineGLM(Ellipsoid, Totals):
 
     Attributes:
         query: the sums it asks for; the matrix comes in units of the steepest slope.
-        link: how a score becomes an expected reward.
         steepest: bound on μ' over all scores, which scales weights into [0, 1].
         flattest: the least μ' over all scores; theory mode alone needs it.
         bend: theory mode: bound on the error of one linearization.

@@ -3,13 +3,7 @@
 Without noise this is RS-GLinCB (A. Sawarni, N. Das, S. Barman and G. Sinha, "Generalized linear
 bandits with limited adaptivity", NeurIPS 2024). With noise from a trusted curator it is the jointly
 private bandit of S. Sarmasarkar, "Private generalized linear contextual bandits", 2026, Algorithm
-2, repaired; `rare_switching.md` has the theorem and its proof. The repair, in short:
-
-* when a fit is made depends on released matrices alone. The paper refits at once when a user's own
-  context asks for exploration, which tells everyone that it did;
-* the weights in the matrix are clipped, so that no good event is needed for privacy;
-* step sizes come from released matrices, never from how many users explored;
-* all users pay for all releases in one ledger, with the sensitivity of replacement.
+2, repaired; `rare_switching.md` has the theorem, its proof and what is repaired.
 
 Every user plays the best upper bound from the last fit. A new fit is made when the released matrix
 has grown by a factor in some direction: O(d log T) times, and never more often than was paid for.
@@ -47,10 +41,10 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.ellipsoid import hopeful, lengths, posted
+from kerchief.policies.ellipsoid import Fit, hopeful, lengths, posted
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Anchor", "Model", "PostedFit", "RarelySwitching", "State"]
+__all__ = ["Anchor", "Model", "RarelySwitching", "State"]
 
 Growth: TypeAlias = Literal["direction", "volume"]
 Weighing: TypeAlias = Literal["slope", "flat"]
@@ -77,25 +71,11 @@ class State:
 
 
 @struct
-class PostedFit:
-    """What the billboard says of one fit: the estimate, and the inverse of a matrix."""
-
-    estimate: Array
-    inverse: Array
-
-
-@struct
 class Model:
-    """The billboard: the last fit with its own matrix; under Criterion I the other with V.
+    """The billboard: the fit that is played, under Criterion I the other, which rules out arms."""
 
-    Attributes:
-        fit: the estimate that is played, and how well it is known.
-        warm: the estimate that rules out arms, likewise.
-        width: of the confidence set around the first.
-    """
-
-    fit: PostedFit
-    warm: PostedFit | None
+    fit: Fit
+    warm: Fit | None
     width: Array
 
 
@@ -146,18 +126,8 @@ class RarelySwitching(Policy):
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", explore: bool = False
     ) -> RarelySwitching:
-        """Build the private bandit from public facts alone.
-
-        Args:
-            problem: the public bounds; its link is the model.
-            mode: the constants of `rare_switching.md`, or the documented multipliers.
-            explore: whether Criterion I is on.
-        """
-        link, dim, largest_score = (
-            link_named(problem.link),
-            problem.dim,
-            problem.radius * problem.norm,
-        )
+        """Build the private bandit from public facts alone, with Criterion I on or off."""
+        link, dim = link_named(problem.link), problem.dim
         constants = _theory(problem) if mode == "theory" else _TUNED
         loss = GLMLoss.of(
             problem,
@@ -171,7 +141,7 @@ class RarelySwitching(Policy):
             loss=loss,
             warm=dataclasses.replace(loss, fits=max(1, loss.fits // 2)) if explore else None,
             radius=problem.radius,
-            steepest=link.steepest(largest_score),
+            steepest=link.steepest(problem.radius * problem.norm),
             growth="direction",
             weighing="slope",
             **constants,
@@ -197,8 +167,8 @@ class RarelySwitching(Policy):
 
     def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
         """The matrices always; a fit when its matrix has outgrown the last one."""
-        wanted: dict[str, Array | bool] = {"curvature": True}
-        wanted["fit"] = self._outgrown(state, "fit", self.factor)
+        fit = self._outgrown(state, "fit", self.factor)
+        wanted: dict[str, Array | bool] = {"curvature": True, "fit": fit}
         if self.warm is not None:
             wanted["warm"] = self._outgrown(state, "warm", self.warm_factor)
         return wanted
@@ -270,7 +240,7 @@ class RarelySwitching(Policy):
     def _upper(self, model: Model, x: Array) -> Array:
         return x @ model.fit.estimate + model.width * lengths(x, model.fit.inverse)
 
-    def _explores(self, warm: PostedFit, arms: Arms) -> Array:
+    def _explores(self, warm: Fit, arms: Arms) -> Array:
         """Criterion I, on the device: the user's own arms against the public matrix."""
         spread = lengths(arms.features, warm.inverse)
         return (jnp.where(arms.allowed, spread, 0) ** 2 >= self.threshold).any()
@@ -291,10 +261,10 @@ class RarelySwitching(Policy):
     def _anchor(self, state: State, name: str) -> Anchor:
         return state.fit if name == "fit" else state.warm
 
-    def _posted(self, state: State, name: str, gram: Array) -> PostedFit:
+    def _posted(self, state: State, name: str, gram: Array) -> Fit:
         inverted = inverse(self._positive(state, name, gram))
         estimate = self._anchor(state, name).estimate
-        return posted(PostedFit(estimate=estimate, inverse=inverted))
+        return posted(Fit(estimate=estimate, inverse=inverted))
 
     def _positive(self, state: State, name: str, gram: Array) -> Array:
         """With the ridge, and with eigenvalues floored where noise may have made them negative."""

@@ -43,10 +43,10 @@ from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
-from kerchief.policies.ellipsoid import lengths, posted
+from kerchief.policies.ellipsoid import Fit, lengths, posted
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["GLMUCB", "Model", "State"]
+__all__ = ["GLMUCB", "State"]
 
 _CONFIDENCE = 0.02
 
@@ -61,14 +61,6 @@ class State:
 
 
 @struct
-class Model:
-    """The billboard: the estimate and V⁻¹."""
-
-    estimate: Array
-    inverse: Array
-
-
-@struct
 class GLMUCB(Policy):
     """The mean under the estimate plus a width in the inverse of V.
 
@@ -77,7 +69,7 @@ class GLMUCB(Policy):
         loss: what is fitted to all users.
         radius: bound on the norm of the parameter.
         ridge: λ, of the matrix and of the fit.
-        width: ρ(t) is this times √ln(t + 1).
+        width: ρ(t) is this times √ln(t + 1); when tuned, it is the range of rewards times 0.3.
         factor: how much the volume of V must grow for a new fit.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
@@ -97,11 +89,7 @@ class GLMUCB(Policy):
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
     ) -> GLMUCB:
-        """Build it from public facts alone.
-
-        The width is the theorem's or, when tuned, the range of rewards, times `exploration`: by
-        default 1 in theory and 0.3 when tuned.
-        """
+        """Build it from public facts alone; by default exploration is 1 in theory, 0.3 tuned."""
         ridge, factor = float(problem.dim), 1.1
         if mode == "theory":
             default, unit = 1.0, _theory_width(problem, ridge)
@@ -158,12 +146,12 @@ class GLMUCB(Policy):
         """After every round: widths are those of the latest matrix."""
         return True
 
-    def publish(self, state: State) -> Model:
+    def publish(self, state: State) -> Fit:
         """The estimate, and how well each direction is known."""
         inverted = inverse(self._matrix(state.total))
-        return posted(Model(estimate=state.estimate, inverse=inverted))
+        return posted(Fit(estimate=state.estimate, inverse=inverted))
 
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+    def act(self, model: Fit, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm whose mean may be the greatest."""
         x = arms.features
         means = link_named(self.loss.link).mean(x @ model.estimate)
@@ -171,7 +159,7 @@ class GLMUCB(Policy):
         width = self.width * jnp.sqrt(jnp.log(clock.round + 2.0))
         return jnp.argmax(jnp.where(arms.allowed, means + width * length, -jnp.inf))
 
-    def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+    def record(self, model: Fit, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The features of the arm played, and its reward."""
         played = Example(features=arms.features[action], reward=reward)
         return {"gram": played, "fit": played}

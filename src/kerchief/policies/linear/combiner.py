@@ -3,14 +3,12 @@
 After the Private Bandits Combiner, Algorithm 2 of "Improved rate for Locally Differentially Private
 Linear Bandits" (TMLR submission), itself after Cutkosky, Das and Purohit 2020 (Cutkosky et al.
 2020, "Upper confidence bounds for combining stochastic bandits"). All learners pose the same query,
-so a user sends one report whoever was followed, and the index of that learner is a function of
-reports that were sent before. As printed the constants never let it look at a second learner
-(`combiner@paper`; proof in `combiner.md`).
+so a user sends one report whoever was followed. As printed the constants never let it look at a
+second learner (`combiner@paper`; proof in `combiner.md`).
 
 The working one balances instead (Pacchiano, Dann, Gentile and Bartlett 2020, Pacchiano et al. 2020,
 "Regret bound balancing and elimination for model selection"): it follows the learner that has been
-followed least, and drops one whose rewards show that it is worse. Every learner learns from every
-report, as losses do not depend on who chose the arm.
+followed least, and drops one whose rewards show that it is worse.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from kerchief.policies.linear.online import OnlineLinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
 from kerchief.policies.linear.pairs import PairLinUCB, ReleasedTotal
 from kerchief.policies.refresh import Patient
-from kerchief.policies.registry import Mode, Terms, register
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Combiner", "Constants", "Model", "PrintedCombiner", "State", "printed_constants"]
 
@@ -45,12 +43,8 @@ _FAILURE = 0.01
 class State:
     """The memory of a bandit over bandits; rows are learners.
 
-    Attributes:
-        posted: whom users follow now.
-        plays: how many users followed each.
-        rewards: the sum of their reported rewards.
-        shortfall: how far rewards fell below the mean of those before, in all.
-        active: who may still be followed.
+    Whom users follow now, how many followed each, the sum of their reported rewards, how far these
+    fell below the mean of those before, in all, and who may still be followed.
     """
 
     seen: ReleasedTotal
@@ -188,11 +182,7 @@ class Combiner(Patient):
 class Constants:
     """What Theorem 4.1 asks for, one number per learner.
 
-    Attributes:
-        eigenvalues: λ_i, the guesses of the least eigenvalue.
-        regrets: L_i.
-        powers: α_i.
-        offsets: R_i/T, which are taken off the upper bounds of rewards.
+    The guesses λ_i of the least eigenvalue, L_i, α_i, and R_i/T, which the scores are reduced by.
     """
 
     eigenvalues: tuple[float, ...]
@@ -243,11 +233,7 @@ def _factor(power: float) -> float:
 class PrintedCombiner(Combiner):
     """Algorithm 2 with the constants of its theorem; only the learner that was followed learns.
 
-    Attributes:
-        regrets: L_i.
-        powers: α_i.
-        offsets: R_i/T.
-        horizon: T.
+    The numbers are L_i, α_i, R_i/T (`Constants`) and T.
     """
 
     regrets: tuple[float | Array, ...]
@@ -256,7 +242,9 @@ class PrintedCombiner(Combiner):
     horizon: float | Array
 
     @classmethod
-    def promised(cls, problem: Problem, epsilon: float, delta: float) -> PrintedCombiner:
+    def promised(
+        cls, problem: Problem, epsilon: float = 1.0, delta: float = 0.1, *, mode: Mode = "theory"
+    ) -> PrintedCombiner:
         """The rule for a promise: Algorithm 9 and several of Algorithm 1, with their guesses."""
         between("epsilon", epsilon, 1e-9, 1e9, closed=True)
         constants = printed_constants(problem.horizon, problem.dim, epsilon)
@@ -313,14 +301,6 @@ class PrintedCombiner(Combiner):
         return state.rewards / plays + bonus - jnp.array(self.offsets)
 
 
-# What stands for no promise.
-_NONE = Terms(epsilon=1.0, delta=0.1)
-
-
-def _promised(problem: Problem, *, mode: Mode, terms: Terms = _NONE) -> PrintedCombiner:
-    return PrintedCombiner.promised(problem, terms.epsilon, terms.delta)
-
-
 register(
     "combiner",
     Combiner,
@@ -337,7 +317,7 @@ register(
     "Cutkosky et al. 2020",
     trusts=("none", "local"),
     home=None,
-    promised=_promised,
+    promised=PrintedCombiner.promised,
     noises={"local": "gaussian"},
     deployable=False,
 )

@@ -4,22 +4,9 @@ The same functions are ridge LinUCB (OFUL; Abbasi-Yadkori, Pál and Szepesvári 
 the released sums carry no noise, and locally private LinUCB (Zheng, Cai, Huang, Li and Wang 2020,
 Algorithm 5) when every user randomizes the report, and jointly private LinUCB (Shariff and Sheffet
 2018, Algorithm 1) when a trusted curator releases every prefix of the sums. The policy sees the
-noise level of the total and nothing else of the protection.
-
-Two places where noise changes the mathematics, both functions of public numbers:
-
-* a noisy Gram matrix may be indefinite, so the regularizer grows with the noise and the eigenvalues
-  are floored (`publish`);
-* the confidence width pays for the noise in the matrix and in the vector (`_theory_width`). The
-  width printed in the paper has a factor d ln T that its own proof does not need, and a bound on
-  the noise vector that fails about half of the time; `linucb.md` derives the one used here.
-
-`linucb@paper` has the regularizer 2Υ and the width that Zheng et al. print, for study:
-
-    2σ√(d ln T) + (√(3Υ) + σ√(dt/Υ)) d ln T,    Υ = σ√t (4√d + 2 ln(2T/α)),
-
-where σ is the deviation of one report. Here σ√t is what a release states, so the noise is what the
-promise needs and not what the paper prints. No run of usable length learns with it.
+noise level of the total and nothing else of the protection: a noisy matrix may be indefinite, so
+the regularizer grows with the noise and eigenvalues are floored, and the width pays for the noise.
+Proof note, also against the width that Zheng et al. print: `linucb.md`.
 """
 
 from __future__ import annotations
@@ -88,7 +75,17 @@ class LinUCB(Ellipsoid, Totals):
 
 @struct
 class PaperLinUCB(LinUCB):
-    """LinUCB by the rules that Zheng et al. 2020 print; `log_horizon` is ln T."""
+    """LinUCB by the rules that Zheng et al. 2020 print, for study: not for deployment.
+
+    The regularizer is 2Υ and the width is
+
+        2σ√(d ln T) + (√(3Υ) + σ√(dt/Υ)) d ln T,    Υ = σ√t (4√d + 2 ln(2T/α)),
+
+    where σ is the deviation of one report; σ√t is what a release states, so the noise is enough.
+
+    Attributes:
+        log_horizon: ln T.
+    """
 
     log_horizon: float | Array
 

@@ -5,15 +5,8 @@ submission), itself after the conversion of Abbasi-Yadkori, Pál and Szepesvári
 et al. 2012, Theorem 1). Every user reports x̃ = x + noise and ỹ = y + noise. An online learner moves
 θ_t against the gradient of the loss (⟨x̃, θ⟩ - ỹ)² - σ² ‖θ‖², whose mean is that of (⟨x, θ⟩ - y)²
 up to a constant; the estimate, V⁻¹ Σ x̃ x̃ᵀ θ_t with V = I + Σ x̃ x̃ᵀ, is a mean of its points.
-
-Where we differ, all in `online.md`, which also says which of the theorems do not hold:
-
-* the noise is that of the whole pair, and σ² is read off the releases;
-* a shared coordinate of the arms is public and gets no noise, and rewards are centred there;
-* gradient descent is the learner by default. Maler (Wang et al. 2020) is `online-linucb-maler`;
-* where strong convexity is wanted, a ridge joins the loss in place of more noise on x;
-* theory mode has the width that holds for certain; the tuned one is b (1 + 15 σ), and no bonus is
-  above what the bounds on arms and parameter allow.
+Gradient descent is the learner by default; Maler (Wang et al. 2020) is `online-linucb-maler`.
+`online.md` says what is proved, what is repaired and which of the paper's theorems do not hold.
 """
 
 from __future__ import annotations
@@ -44,14 +37,9 @@ __all__ = ["Model", "OnlineLinUCB", "State", "descent"]
 
 @struct
 class State:
-    """The learner's memory.
+    """The latest release, the online learner's memory, Σ x̃ x̃ᵀ, Σ x̃ x̃ᵀ θ_t and a distance.
 
-    Attributes:
-        seen: the latest release.
-        learner: of the online learner.
-        gram: Σ x̃ x̃ᵀ.
-        moment: Σ x̃ x̃ᵀ θ_t.
-        distance: Σ ‖x̃‖² (‖θ_t‖ + S)², a bound on how far the points may be from the truth.
+    That is Σ ‖x̃‖² (‖θ_t‖ + S)², a bound on how far the points may be from the truth.
     """
 
     seen: ReleasedTotal
@@ -73,7 +61,6 @@ class OnlineLinUCB(Patient, Optimist):
     """Optimism around the points of an online learner.
 
     Attributes:
-        query: the report it asks for.
         learner: what moves the points.
         radius: S, bound on the norm of the parameter, and of the ball that the points are in.
         regularizer: of V.
@@ -82,7 +69,6 @@ class OnlineLinUCB(Patient, Optimist):
         ceiling: the most that a bonus may be, in units of what bounds on arms and parameter allow.
         patience: how rarely models are posted, see `ever_rarer`.
         length: how many rounds the learner is told of.
-        mode: `theory` or `tuned`; privacy does not depend on it.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> OnlineLinUCB.of(problem, mode="tuned").learner
@@ -107,22 +93,18 @@ class OnlineLinUCB(Patient, Optimist):
         problem: Problem,
         *,
         mode: Mode = "tuned",
-        learner: Callable[[float], Learner] | None = None,
+        learner: Callable[..., Learner] | None = None,
         exploration: float | None = None,
     ) -> Self:
-        """Build it from public facts alone.
+        """Build it from public facts alone; by default exploration is 1 in theory, 2 tuned.
 
-        Args:
-            problem: the public bounds.
-            mode: the width that holds for certain, or the documented multiplier.
-            learner: makes the online learner for a ball; gradient descent by default.
-            exploration: multiplier of the width; by default 1 in theory and 2 when tuned.
+        `learner` makes the online learner for a `radius`; gradient descent by default.
         """
         query = Pair.of(problem)
         radius = shifted(query, problem, mode)
         return cls(
             query=query,
-            learner=(learner or descent)(radius),
+            learner=(learner or descent)(radius=radius),
             radius=radius,
             regularizer=1.0,
             ridge=0.0,
@@ -196,17 +178,12 @@ def descent(radius: float) -> Descent:
 
 
 def _maler(problem: Problem, *, mode: Mode) -> OnlineLinUCB:
-    def learner(radius: float) -> Maler:
-        return Maler(radius=radius, rates=grid_size(problem.horizon))
-
-    return OnlineLinUCB.of(problem, mode=mode, learner=learner, exploration=1.0)
+    maler = partial(Maler, rates=grid_size(problem.horizon))
+    return OnlineLinUCB.of(problem, mode=mode, learner=maler, exploration=1.0)
 
 
-def _anytime(problem: Problem, *, mode: Mode) -> OnlineLinUCB:
-    def learner(radius: float) -> Doubling:
-        return Doubling(learner=descent(radius))
-
-    return OnlineLinUCB.of(problem, mode=mode, learner=learner, exploration=1.0)
+def _doubling(radius: float) -> Doubling:
+    return Doubling(learner=descent(radius))
 
 
 _SOURCE = "Improved rate for Locally Differentially Private Linear Bandits, Algorithm"
@@ -224,7 +201,7 @@ _register(
 )
 _register(
     "online-linucb-anytime",
-    make=_anytime,
+    make=partial(OnlineLinUCB.of, learner=_doubling, exploration=1.0),
     summary="optimism around gradient descent that begins anew in epochs that double",
     source=f"{_SOURCE} 9, repaired",
 )

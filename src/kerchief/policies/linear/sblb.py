@@ -27,7 +27,7 @@ from kerchief.core.validate import positive, whole
 from kerchief.policies.ellipsoid import Model, Optimist, posted
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.refresh import Batchwise
-from kerchief.policies.registry import Mode, Terms, register
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["SBLB", "Mended"]
 
@@ -51,7 +51,6 @@ class SBLB(Batchwise, Optimist):
     """Optimism with the constants of Garcelon et al. 2022; sums come halved, as they code them.
 
     Attributes:
-        query: the sums it asks for, when a batch ends.
         radius: bound S on the norm of the parameter.
         spread: sub-Gaussian constant of the rewards.
         regularizer: λ.
@@ -144,8 +143,10 @@ class Mended(LinUCB):
         return cls(**(vars(made) | {"query": query, "damping": 1.0}))
 
 
-def _promised(problem: Problem, *, mode: Mode, terms: Terms | None = None) -> Mended:
-    return Mended.of(problem, mode=mode, epsilon=math.inf if terms is None else terms.epsilon)
+def _promised(
+    problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = 0.0
+) -> Mended:
+    return Mended.of(problem, mode=mode, epsilon=epsilon)
 
 
 def _log_det(matrix: Array) -> Array:

@@ -34,7 +34,7 @@ __all__ = ["OnlineGLM"]
 
 @struct
 class OnlineGLM(Ellipsoid, Totals):
-    """Optimism around a one-pass Newton estimate.
+    """An `Ellipsoid` around a one-pass Newton estimate.
 
     Attributes:
         query: the sums it asks for; the matrix comes in units of the steepest slope.

@@ -29,7 +29,7 @@ __all__ = ["LinUCB", "PaperLinUCB"]
 
 @struct
 class LinUCB(Ellipsoid, Totals):
-    """Optimism over an ellipsoid around a (noisy) ridge estimate.
+    """Optimism over an ellipsoid around a (noisy) ridge estimate, with the numbers of `Ellipsoid`.
 
     >>> from kerchief.core.contracts import Arms, Clock, Outlook
     >>> from kerchief.core.random import Stream

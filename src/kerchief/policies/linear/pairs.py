@@ -73,7 +73,7 @@ class State:
 
 @struct
 class PairLinUCB(Ellipsoid):
-    """Optimism over an ellipsoid around a regression with errors in the variables.
+    """An `Ellipsoid` around a regression with errors in the variables.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> PairLinUCB.of(problem, mode="tuned").queries["pair"].size

@@ -19,13 +19,12 @@ from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.queries import Loss
 from kerchief.core.random import POLICY, Stream
 from kerchief.policies import POLICIES, Terms
-from kerchief.policies.context_free.armed import Counts
+from kerchief.policies.context_free.base import Counts
 from kerchief.policies.context_free.best_arm import Halving, HalvingState, LilUCB
 from kerchief.policies.context_free.elimination import State as Surviving
 from kerchief.policies.context_free.elimination import SuccessiveElimination
-from kerchief.policies.context_free.kl_ucb import KLUCB, coin_divergence, least_mean
 from kerchief.policies.context_free.tsallis import State, Tsallis, tsallis_weights
-from kerchief.policies.context_free.ucb import UCB
+from kerchief.policies.context_free.ucb import KLUCB, UCB, coin_divergence, least_mean
 
 GAME = ContextFreeProblem(horizon=1000, low=0.0, high=1.0, arms=3)
 CLEAR = Channel.clear(low=0.0, high=1.0)

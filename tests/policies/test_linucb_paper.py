@@ -9,7 +9,7 @@ import pytest
 
 from kerchief.core.contracts import Outlook, Release
 from kerchief.core.problems import Problem
-from kerchief.policies.linear.linucb_paper import PaperLinUCB
+from kerchief.policies.linear.linucb import PaperLinUCB
 
 FACTS = Problem(dim=4, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=10_000)
 

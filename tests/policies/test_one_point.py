@@ -21,8 +21,8 @@ from kerchief.core.random import POLICY, REWARD, WORLD, Stream
 from kerchief.environments.context_free_convex import Absolute, Linear, Quadratic
 from kerchief.policies import POLICIES, Terms
 from kerchief.policies.context_free.base import LOSS
-from kerchief.policies.context_free.domain import Anywhere, BestSeen
 from kerchief.policies.context_free.one_point import OnePoint, State
+from kerchief.policies.yardsticks import Anywhere, BestSeen
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
 from kerchief.roles.arrange import arrange

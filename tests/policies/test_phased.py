@@ -24,8 +24,8 @@ from kerchief.core.problems import PopulationProblem
 from kerchief.core.queries import UnitBall
 from kerchief.policies import POLICIES
 from kerchief.policies.phased.elimination import Elimination, State
-from kerchief.policies.phased.uniform import UniformPopulation
 from kerchief.policies.registry import Mode
+from kerchief.policies.yardsticks import UniformPopulation
 from kerchief.privacy import Trust
 
 Floats = NDArray[np.float64]

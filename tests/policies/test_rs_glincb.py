@@ -14,7 +14,7 @@ from scipy import special  # type: ignore[import-untyped]
 from kerchief.core.contracts import Environment, Policy, Tree
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
-from kerchief.policies.glm.rs_glincb import rs_glincb
+from kerchief.policies.glm.rare_switching_paper import rs_glincb
 from kerchief.simulation import Run
 
 Floats = NDArray[np.float64]

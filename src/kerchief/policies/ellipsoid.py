@@ -1,20 +1,36 @@
-"""What bandits share that are optimistic over an ellipsoid around a (noisy) regression estimate."""
+"""What bandits share that are optimistic over an ellipsoid around a (noisy) estimate."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypeVar
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Release
+from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.linalg import floored, inverse
-from kerchief.core.queries import Regression
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.refresh import ever_rarer
+from kerchief.policies.refresh import Patient
+from kerchief.policies.registry import Mode
 
-__all__ = ["Ellipsoid", "Model", "State", "lengths"]
+__all__ = [
+    "Ellipsoid",
+    "Fit",
+    "Model",
+    "Optimist",
+    "State",
+    "Totals",
+    "hopeful",
+    "lengths",
+    "posted",
+    "shifted",
+]
+
+T = TypeVar("T")
 
 
 @struct
@@ -28,77 +44,149 @@ class State:
 
 
 @struct
-class Model:
-    """The billboard: the estimate, the inverse matrix and the width of the confidence set."""
+class Fit:
+    """What a billboard says of an estimate: itself, and the inverse of its matrix."""
 
     estimate: Array
     inverse: Array
+
+
+@struct
+class Model(Fit):
+    """The billboard: the estimate, the inverse matrix and the width of the confidence set."""
+
     width: Array
 
 
-class Ellipsoid(Policy):
-    """The learner and the choice of an arm; what is reported, and the widths, are the bandit's own.
+class Optimist(Policy):
+    """One running total of what users report, and the arm with the highest upper bound."""
 
-    Attributes:
-        query: the sums it asks for.
-        exploration: multiplier of the width; 0 is greedy.
-        patience: a new model is posted every 2^k rounds, the largest such number that is at most
-            patience * round, or every round while that is below 1.
-    """
-
-    query: Regression
-    exploration: float | Array
-    patience: float | Array
+    question: ClassVar[str] = "moments"
+    """The name of the one query."""
+    query: BoundedSum
 
     @property
-    def queries(self) -> Mapping[str, Regression]:
-        """One: the running totals of a matrix and a vector."""
-        return {"moments": self.query}
+    def queries(self) -> Mapping[str, BoundedSum]:
+        """One: a running total."""
+        return {self.question: self.query}
+
+    def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        """The allowed arm with the highest upper confidence bound."""
+        x = arms.features
+        upper = self._values(model, x) + model.width * lengths(x, model.inverse)
+        return jnp.argmax(jnp.where(arms.allowed, upper, -jnp.inf))
+
+    def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        """The features of the arm played, and its reward."""
+        return {self.question: Example(features=arms.features[action], reward=reward)}
+
+    def _values(self, model: Tree, x: Array) -> Array:
+        """What arms are worth by the estimate."""
+        values: Array = x @ model.estimate
+        return values
+
+
+class Totals(Optimist):
+    """A learner that keeps the latest total and nothing else, unless it says otherwise."""
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Before any user: empty sums."""
+        """Before any user: an empty total."""
         return State(
             total=jnp.zeros(self.query.size, jnp.float64),
             count=jnp.int32(0),
             noise=jnp.float64(0),
-            noisy=outlook["moments"].noisy,
+            noisy=outlook[self.question].noisy,
         )
 
-    def update(self, state: State, name: str, release: Release) -> State:
+    def update(self, state: Tree, name: str, release: Release) -> State:
         """The release is a running total: it replaces the old one."""
         return State(
             total=release.total, count=release.count, noise=release.noise, noisy=state.noisy
         )
 
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, as one more user matters ever less."""
-        return ever_rarer(clock, self.patience)
 
-    def publish(self, state: State) -> Model:
-        """Solve the regularized normal equations and set the width."""
-        gram, moment = self.query.split(state.total)
-        ridge, floor, width = self._widths(state)
-        matrix = self._scale() * gram + ridge * jnp.eye(self.query.dim)
-        inverted = inverse(floored(matrix, floor) if state.noisy else matrix)
-        return Model(
-            estimate=(inverted @ moment).astype(jnp.float32),
-            inverse=inverted.astype(jnp.float32),
-            width=(self.exploration * width).astype(jnp.float32),
+@struct
+class Ellipsoid(Patient, Optimist):
+    """Regularized regression; what is reported, and the widths, are the bandit's own.
+
+    Attributes:
+        regularizer: ridge λ without noise.
+        radius: bound on the norm of the parameter.
+        spread: sub-Gaussian constant of the rewards.
+        exploration: multiplier of the width; 0 is the greedy policy.
+        damping: tuned mode: how much of the noise's expected size joins the regularizer.
+        confidence: theory mode: the failure probability α.
+        patience: how rarely models are posted, see `ever_rarer`.
+        mode: `theory` or `tuned`; privacy does not depend on it.
+    """
+
+    query: Any = static()
+    regularizer: float | Array
+    radius: float | Array
+    spread: float | Array
+    exploration: float | Array
+    damping: float | Array
+    confidence: float | Array
+    patience: float | Array
+    mode: Mode = static()
+
+    @classmethod
+    def _built(
+        cls, query: Any, problem: Problem, *, mode: Mode, exploration: float, damping: float
+    ) -> Self:
+        return cls(
+            query=query,
+            regularizer=1.0,
+            radius=shifted(query, problem, mode),
+            spread=(problem.high - problem.low) / 2,
+            exploration=exploration,
+            damping=damping,
+            confidence=0.05,
+            patience=0.01,
+            mode=mode,
         )
 
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """The allowed arm with the highest upper confidence bound."""
-        x = arms.features
-        upper = x @ model.estimate + model.width * lengths(x, model.inverse)
-        return jnp.argmax(jnp.where(arms.allowed, upper, -jnp.inf))
+    def publish(self, state: Tree) -> Model:
+        """Solve the regularized normal equations and set the width."""
+        gram, moment = self._sums(state)
+        rule = self._theory_width if self.mode == "theory" else self._tuned_width
+        ridge, floor, width = rule(state)
+        matrix = gram + ridge * jnp.eye(self.query.dim)
+        inverted = inverse(floored(matrix, floor) if state.noisy else matrix)
+        return posted(
+            Model(estimate=inverted @ moment, inverse=inverted, width=self.exploration * width)
+        )
 
-    def _scale(self) -> float | Array:
-        """What a unit of the matrix in the sums stands for."""
-        return 1.0
+    def _sums(self, state: Tree) -> tuple[Array, Array]:
+        """The matrix and the vector of the normal equations, from a total of both."""
+        gram, moment = self.query.split(state.total)
+        return gram, moment
 
-    def _widths(self, state: State) -> tuple[Array, Array, Array]:
-        """Regularizer, eigenvalue floor and width for this much noise."""
+    def _theory_width(self, state: Tree) -> tuple[Array, Array, Array]:
+        """Regularizer, eigenvalue floor and width for this much noise, as proved."""
         raise NotImplementedError
+
+    def _tuned_width(self, state: Tree) -> tuple[Array, Array, Array]:
+        """The same with documented multipliers, chosen on unreported seeds."""
+        raise NotImplementedError
+
+
+def shifted(query: Any, problem: Problem, mode: Mode) -> float:
+    """Bound on the parameter, which centred rewards shift along the coordinate that arms share."""
+    centred = mode == "theory" and problem.constant != 0.0
+    return problem.radius + (abs(query.offset / problem.constant) if centred else 0.0)
+
+
+def posted(model: T) -> T:
+    """A model as it is posted: its numbers in float32."""
+    made: T = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), model)
+    return made
+
+
+def hopeful(kept: Array, score: Array, width: Array) -> Array:
+    """Those of the arms kept so far whose upper bound reaches the best lower one: at least one."""
+    best = jnp.where(kept, score - width, -jnp.inf).max()
+    return kept & (score + width >= best)
 
 
 def lengths(x: Array, inverted: Array) -> Array:

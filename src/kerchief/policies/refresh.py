@@ -1,14 +1,17 @@
-"""How often a bandit posts a new model, in public time."""
+"""When a bandit learns and posts a new model, in public time."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Clock
+from kerchief.core.batches import ends_now
+from kerchief.core.contracts import Clock, Policy, Tree
 
-__all__ = ["ever_rarer"]
+__all__ = ["Batchwise", "Patient", "ever_rarer"]
 
 
 def ever_rarer(clock: Clock, patience: float | Array) -> Array:
@@ -24,3 +27,25 @@ def ever_rarer(clock: Clock, patience: float | Array) -> Array:
     now = clock.round + 1
     gap = jnp.maximum(1, (patience * now).astype(jnp.int32))
     return now % (1 << (31 - jax.lax.clz(gap))) == 0
+
+
+class Patient(Policy):
+    """A bandit that posts models ever more rarely; `patience` says how (`ever_rarer`)."""
+
+    patience: float | Array
+
+    def refreshes(self, clock: Clock) -> Array | bool:
+        """Ever more rarely, as one more user matters ever less."""
+        return ever_rarer(clock, self.patience)
+
+
+class Batchwise(Policy):
+    """A bandit that asks, learns and posts when a batch ends; its queries say when that is."""
+
+    def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
+        """Everything, when a batch ends."""
+        return dict.fromkeys(self.queries, self.refreshes(clock))
+
+    def refreshes(self, clock: Clock) -> Array | bool:
+        """When a batch ends."""
+        return ends_now(next(iter(self.queries.values())).batches, clock)

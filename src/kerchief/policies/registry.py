@@ -7,28 +7,25 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from kerchief.core.channel import Channel
-from kerchief.core.contracts import Policy
+from kerchief.core.contracts import Feedback, Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
 
-__all__ = ["POLICIES", "AnyPolicy", "Make", "Mode", "PolicyEntry", "Terms", "register"]
+__all__ = ["POLICIES", "AnyPolicy", "Mode", "PolicyEntry", "Terms", "register"]
 
 Mode: TypeAlias = Literal["theory", "tuned"]
 AnyPolicy: TypeAlias = Policy | PhasePolicy
-Make: TypeAlias = Callable[[Any, Mode], AnyPolicy]
+Factory: TypeAlias = Callable[..., AnyPolicy]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Terms:
     """What a bandit may know of its protection before the first user; all of it public.
 
-    Attributes:
-        epsilon: of the promise.
-        delta: of the promise.
-        channel: what single reports will be like, for a bandit that hears them.
+    The channel says what single reports will be like, for a bandit that hears them.
     """
 
     epsilon: float
@@ -59,7 +56,7 @@ class PolicyEntry:
         deployable: whether people's data may be given to it; a paper's own version is for study.
     """
 
-    make: Make
+    make: Callable[[Any, Mode], AnyPolicy]
     kinds: tuple[type, ...]
     summary: str
     source: str
@@ -75,11 +72,7 @@ class PolicyEntry:
 
     @double_precision
     def build(self, problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> Any:
-        """The policy, one of `kinds`, for the terms of a promise or for none.
-
-        Raises:
-            InvalidValue: it does not play problems of this kind.
-        """
+        """The policy, one of `kinds`, for the terms of a promise or for none."""
         if not self.plays(problem):
             kinds = " or ".join(kind.__name__ for kind in self.problems)
             raise InvalidValue(
@@ -111,60 +104,60 @@ _ANSWERED: Mapping[type[AnyProblem], tuple[str, ...]] = {
     PopulationProblem: ("none", "local", "shuffle", "central"),
     ContextFreeProblem: ("none", "local"),
 }
+_POSED: Mapping[Feedback, type[AnyProblem]] = {
+    "totals": Problem,
+    "phases": PopulationProblem,
+    "reports": ContextFreeProblem,
+}
 
 
 def register(
     name: str,
-    make: Make | None = None,
-    kind: type | tuple[type, ...] = (),
+    kind: type[AnyPolicy] | tuple[type[AnyPolicy], ...],
+    make: Factory | None = None,
     *,
     summary: str,
     source: str,
-    problem: type[AnyProblem] | tuple[type[AnyProblem], ...] = Problem,
+    problems: tuple[type[AnyProblem], ...] = (),
     actions: str | tuple[str, ...] = "arms",
     aim: Literal["regret", "best arm"] = "regret",
-    trusts: tuple[str, ...] = _ALL,
-    parent: str | None = None,
+    trusts: tuple[str, ...] = (),
     home: str | None = "linear",
-    promised: Callable[[Any, Mode, Terms], AnyPolicy] | None = None,
-    heard: Callable[[Any, Mode, Channel], AnyPolicy] | None = None,
+    promised: Factory | None = None,
+    heard: Factory | None = None,
     noises: Mapping[str, str] | None = None,
     deployable: bool = True,
 ) -> None:
     """Enter a bandit under its name, beside its definition; see `PolicyEntry` for the facts.
 
-    Args:
-        name: the word of `--policy`.
-        make: builds it; where `heard` is given, it is not needed.
-        kind: the class or the classes that it builds.
-        summary: one line for listings.
-        source: the paper, algorithm and theorem, or the textbook.
-        problem: the kind or the kinds of problems that it takes.
-        actions: what it chooses from.
-        aim: what it is for.
-        trusts: under which it may run.
-        parent: the non-private bandit; itself if None.
-        home: its own world.
-        promised: builds it from the terms.
-        heard: builds it for what single reports will be like.
-        noises: the words of its own noise, by trust.
-        deployable: whether people's data may be given to it.
+    It is built by `make(problem, mode=...)`; by `promised(problem, mode=..., epsilon=...,
+    delta=...)`, without the last two where nothing is promised; or by `heard(problem, mode=...,
+    channel=...)` for what single reports will be like. Without any of them the class's own `of`
+    makes it, and is told the channel where it hears reports.
+
+    By default it takes the kind of problem that goes with its feedback, and runs under every trust
+    under which such problems are answered.
     """
-    if heard is not None:
-        make, promised = _unheard(heard), _heard(heard)
-    assert make is not None
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    first: Any = kinds[0]
+    if heard is None and make is None and first.feedback == "reports":
+        heard = first.of
+    factory = make or promised or heard or first.of
+    built = _told(factory, promised=promised is not None, heard=heard is not None)
+    problems = problems or (_POSED[first.feedback],)
+    answered = {trust for one in problems for trust in _ANSWERED[one]}
     entry = PolicyEntry(
-        make=make,
-        kinds=kind if isinstance(kind, tuple) else (kind,),
+        make=built,
+        kinds=kinds,
         summary=summary,
         source=source,
-        problems=problem if isinstance(problem, tuple) else (problem,),
+        problems=problems,
         actions=actions if isinstance(actions, tuple) else (actions,),
         aim=aim,
-        trusts=trusts,
-        parent=parent or name,
+        trusts=trusts or tuple(trust for trust in _ALL if trust in answered),
+        parent=name,
         home=home,
-        promised=promised,
+        promised=built if promised or heard else None,
         noises=noises or {},
         deployable=deployable,
     )
@@ -176,23 +169,19 @@ def actions_of(problem: AnyProblem) -> str:
     return "arms" if problem.arms else "domain"
 
 
-def _unheard(heard: Callable[[Any, Mode, Channel], AnyPolicy]) -> Make:
-    """Reports that are the losses themselves."""
+def _told(factory: Factory, *, promised: bool, heard: bool) -> Factory:
+    """A factory, called with the problem, the mode and perhaps the terms in this order.
 
-    def make(problem: ContextFreeProblem, mode: Mode) -> AnyPolicy:
-        return heard(problem, mode, Channel.clear(low=problem.low, high=problem.high))
+    Without the channel of any terms, reports are the losses themselves.
+    """
+
+    def make(problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> AnyPolicy:
+        told: dict[str, Any] = {}
+        if heard:
+            clear = Channel.clear(low=problem.low, high=problem.high)
+            told = {"channel": (terms and terms.channel) or clear}
+        elif promised and terms is not None:
+            told = {"epsilon": terms.epsilon, "delta": terms.delta}
+        return factory(problem, mode=mode, **told)
 
     return make
-
-
-def _heard(
-    heard: Callable[[Any, Mode, Channel], AnyPolicy],
-) -> Callable[[Any, Mode, Terms], AnyPolicy]:
-    """Reports through the channel of the terms, where it is known already."""
-
-    def promised(problem: ContextFreeProblem, mode: Mode, terms: Terms) -> AnyPolicy:
-        if terms.channel is None:
-            return _unheard(heard)(problem, mode)
-        return heard(problem, mode, terms.channel)
-
-    return promised

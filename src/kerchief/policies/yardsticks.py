@@ -8,37 +8,42 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.channel import Channel
-from kerchief.core.contracts import Arms, BoundedSum, Clock, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Release, Tree
+from kerchief.core.convex import Domain
+from kerchief.core.phases import PhasePolicy
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
+from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
-from kerchief.core.struct import struct
-from kerchief.policies.context_free.domain import Anywhere, BestSeen
+from kerchief.core.struct import static, struct
+from kerchief.policies.context_free.base import ContextFree, OnDomain
 from kerchief.policies.context_free.ucb import UCB
-from kerchief.policies.context_free.uniform import UniformArms
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.phased.elimination import Elimination
-from kerchief.policies.phased.uniform import UniformPopulation
-from kerchief.policies.registry import AnyPolicy, Mode, Terms, register
+from kerchief.policies.registry import AnyPolicy, Mode, register
 
-__all__ = ["Uniform"]
+__all__ = ["Anywhere", "BestSeen", "Uniform", "UniformArms", "UniformPopulation"]
 
 
-@struct
-class Uniform(Policy):
-    """Choose among the allowed arms with equal chances.
-
-    >>> Uniform().queries
-    {}
-    """
+class AsksNobody(Policy):
+    """Play that needs no private data and learns nothing."""
 
     @property
-    def queries(self) -> Mapping[str, BoundedSum]:
-        """None: it needs no private data."""
+    def queries(self) -> Mapping[str, Loss]:
+        """None."""
         return {}
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         """Nothing to remember."""
         return ()
+
+
+@struct
+class Uniform(AsksNobody):
+    """Choose among the allowed arms with equal chances.
+
+    >>> Uniform().queries
+    {}
+    """
 
     def update(self, state: Tree, name: str, release: Release) -> Tree:
         """Never called, as there are no queries."""
@@ -58,7 +63,86 @@ class Uniform(Policy):
         return {}
 
 
-def _uniform(problem: AnyProblem, mode: Mode) -> AnyPolicy:
+@struct
+class UniformPopulation(PhasePolicy):
+    """Play all actions equally often."""
+
+    problem: PopulationProblem = static()
+
+    def finish(self, features: Array, state: Tree) -> Array:
+        """Equal shares."""
+        return jnp.full(self.problem.arms, 1 / self.problem.arms)
+
+
+@struct
+class UniformArms(AsksNobody, ContextFree):
+    """Propose arms with equal chances."""
+
+    def propose(self, state: Tree, round: Array, stream: Stream) -> Array:
+        """Any arm."""
+        place = (stream.uniform(1)[0] * self.problem.arms).astype(jnp.int32)
+        return jnp.minimum(place, self.problem.arms - 1)
+
+    def recommend(self, state: Tree) -> Array:
+        """An arm like any other."""
+        return jnp.asarray(0, jnp.int32)
+
+
+@struct
+class Anywhere(AsksNobody, OnDomain):
+    """Propose random points: uniform on a ball; on other sets see `anywhere`."""
+
+    def propose(self, state: Tree, round: Array, stream: Stream) -> Array:
+        """Any point."""
+        return anywhere(self.domain, stream)[None]
+
+    def recommend(self, state: Tree) -> Array:
+        """A point like any other."""
+        return self.domain.center()
+
+
+@struct
+class LeastReport:
+    """The point whose report was least, and that report."""
+
+    point: Array
+    least: Array
+
+
+@struct
+class BestSeen(OnDomain):
+    """Try random points for a tenth of all rounds, then play the one whose report was least.
+
+    The greedy yardstick: it trusts single reports, and never tries again.
+    """
+
+    def init(self, outlook: Mapping[str, Outlook]) -> LeastReport:
+        """Nothing was seen."""
+        return LeastReport(point=self.domain.center(), least=jnp.asarray(jnp.inf))
+
+    def propose(self, state: LeastReport, round: Array, stream: Stream) -> Array:
+        """A random point, or the best one seen."""
+        return jnp.where(self._trying(round), anywhere(self.domain, stream), state.point)[None]
+
+    def learn(self, state: LeastReport, action: Array, report: Array, round: Array) -> LeastReport:
+        """Keep the point, if its report is the least so far; later reports change nothing."""
+        better = (report[0] < state.least) & self._trying(round)
+        return LeastReport(
+            point=jnp.where(better, action[0], state.point),
+            least=jnp.where(better, report[0], state.least),
+        )
+
+    def _trying(self, round: Array) -> Array:
+        return round < max(1, self.problem.horizon // 10)
+
+
+def anywhere(domain: Domain, stream: Stream) -> Array:
+    """A uniform point of the ball around a set, projected onto the set."""
+    far = domain.outer * stream.split(1).uniform(1)[0].astype(jnp.float64) ** (1 / domain.rank)
+    return domain.project(domain.center() + far * domain.direction(stream))
+
+
+def _uniform(problem: AnyProblem, *, mode: Mode) -> AnyPolicy:
     match problem:
         case PopulationProblem():
             return UniformPopulation(problem=problem)
@@ -67,37 +151,34 @@ def _uniform(problem: AnyProblem, mode: Mode) -> AnyPolicy:
     return Uniform()
 
 
-def _greedy(problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> AnyPolicy:
+def _greedy(problem: AnyProblem, *, mode: Mode, channel: Channel) -> AnyPolicy:
     match problem:
         case PopulationProblem():
             return Elimination.of(problem, mode=mode, width=0.0)
         case ContextFreeProblem(arms=0):
             return BestSeen(problem=problem)
         case ContextFreeProblem():
-            clear = Channel.clear(low=problem.low, high=problem.high)
-            channel = None if terms is None else terms.channel
-            return UCB.of(problem, mode=mode, channel=channel or clear, width=0.0)
+            return UCB.of(problem, mode=mode, channel=channel, width=0.0)
     return LinUCB.of(problem, mode=mode, exploration=0.0)
 
 
 register(
     "uniform",
-    _uniform,
     (Uniform, UniformPopulation, UniformArms, Anywhere),
+    _uniform,
     summary="choose among all actions with equal chances, and ask nobody",
     source="the yardstick of every comparison",
-    problem=(Problem, PopulationProblem, ContextFreeProblem),
+    problems=(Problem, PopulationProblem, ContextFreeProblem),
     actions=("arms", "domain"),
     trusts=("none",),
     home=None,
 )
 register(
     "greedy",
-    _greedy,
     (LinUCB, Elimination, UCB, BestSeen),
     summary="choose what looks best so far, and never explore",
     source="the yardstick of every comparison",
-    problem=(Problem, PopulationProblem, ContextFreeProblem),
+    problems=(Problem, PopulationProblem, ContextFreeProblem),
     actions=("arms", "domain"),
-    promised=_greedy,
+    heard=_greedy,
 )

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from kerchief.policies.context_free import (
-    barrier,
-    best_arm,
-    domain,
-    elimination,
-    kl_ucb,
-    one_point,
-    tsallis,
-    two_point,
-    ucb,
-    uniform,
-)
-
-__all__ = [
-    "barrier",
-    "best_arm",
-    "domain",
-    "elimination",
-    "kl_ucb",
-    "one_point",
-    "tsallis",
-    "two_point",
-    "ucb",
-    "uniform",
-]
+from kerchief.policies.context_free import barrier as barrier
+from kerchief.policies.context_free import best_arm as best_arm
+from kerchief.policies.context_free import elimination as elimination
+from kerchief.policies.context_free import one_point as one_point
+from kerchief.policies.context_free import tsallis as tsallis
+from kerchief.policies.context_free import two_point as two_point
+from kerchief.policies.context_free import ucb as ucb

@@ -26,7 +26,7 @@ from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
-from kerchief.policies.context_free.domain import OnDomain, domain_of
+from kerchief.policies.context_free.base import OnDomain, domain_of
 from kerchief.policies.context_free.one_point import taken_in
 from kerchief.policies.registry import Mode, register
 
@@ -40,12 +40,9 @@ _MARGIN = 1e-6
 
 @struct
 class State:
-    """What the learner keeps, in coordinates of the set's span.
+    """Where it stands, in coordinates of the set's span from the center, and the mean report.
 
-    Attributes:
-        place: where it stands, from the center.
-        pull: step times the sum of gradient estimates, less growth times the sum of places.
-        mean: the mean report so far.
+    Its pull is step times the sum of gradient estimates, less growth times the sum of places.
     """
 
     place: Array
@@ -81,13 +78,7 @@ class Barrier(OnDomain):
     def smooth(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
         """For smooth convex losses: the radius is (2√2 d v √(ν log T / T) / (3 β R²))^⅓.
 
-        Args:
-            problem: the public facts.
-            mode: whether reports must have the light tails that the theorem asks for.
-            channel: what reports will be like.
-
-        Raises:
-            InvalidValue: the problem has no domain or no smoothness, or the tails are too heavy.
+        In theory mode reports must have the light tails that the theorem asks for.
         """
         if mode == "theory":
             channel.need_light("one-point-smooth")
@@ -102,14 +93,7 @@ class Barrier(OnDomain):
     def strong(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
         """For smooth and strongly convex losses: the step is √((ν + 3β/2α) log T / 2T) / (d v).
 
-        Args:
-            problem: the public facts.
-            mode: whether reports must have the light tails that the theorem asks for.
-            channel: what reports will be like.
-
-        Raises:
-            InvalidValue: the problem has no domain, smoothness or strong convexity, or the tails
-                are too heavy.
+        In theory mode reports must have the light tails that the theorem asks for.
         """
         if mode == "theory":
             channel.need_light("one-point-strong")
@@ -173,33 +157,21 @@ class Barrier(OnDomain):
         return self.domain.basis().T @ (inside - self.domain.center())
 
 
-def _smooth(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> Barrier:
-    return Barrier.smooth(problem, mode=mode, channel=channel)
-
-
-def _strong(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> Barrier:
-    return Barrier.strong(problem, mode=mode, channel=channel)
-
-
 register(
     "one-point-smooth",
-    heard=_smooth,
-    kind=Barrier,
+    Barrier,
+    heard=Barrier.smooth,
     summary="smooth convex losses: ellipsoids of a barrier, T^(2/3)",
     source="Saha, Tewari 2011; Zheng et al. 2020, Algorithm 1, Corollary 4",
-    problem=ContextFreeProblem,
     actions="domain",
-    trusts=("none", "local"),
     home="quadratic",
 )
 register(
     "one-point-strong",
-    heard=_strong,
-    kind=Barrier,
+    Barrier,
+    heard=Barrier.strong,
     summary="smooth and strongly convex losses: ellipsoids that shrink, √T",
     source="Hazan, Levy 2014; Zheng et al. 2020, Algorithm 1, Corollary 4",
-    problem=ContextFreeProblem,
     actions="domain",
-    trusts=("none", "local"),
     home="quadratic",
 )

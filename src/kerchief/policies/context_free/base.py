@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Feedback, Policy, Release, Tree
+from kerchief.core.channel import Channel
+from kerchief.core.contracts import Arms, Clock, Feedback, Outlook, Policy, Release, Tree
+from kerchief.core.convex import Domain
+from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
-__all__ = ["LOSS", "ContextFree"]
+__all__ = ["LOSS", "Armed", "ContextFree", "Counting", "Counts", "OnDomain", "arms_of", "domain_of"]
 
 LOSS = "loss"
 """The name of the one query."""
@@ -30,9 +34,6 @@ class ContextFree(Policy):
 
     A member of this family says how it proposes, what it learns and what it recommends; the rest of
     the contract is here. Whatever the learner knows is public, so the model is its state.
-
-    Attributes:
-        problem: the public facts.
     """
 
     problem: ContextFreeProblem = static()
@@ -75,3 +76,81 @@ class ContextFree(Policy):
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """Device: the answer, where one is asked for."""
         return {name: self.answer(action, reward) for name in self.queries}
+
+
+@struct
+class Armed(ContextFree):
+    """A bandit on finitely many arms; the channel says what reports will be like."""
+
+    channel: Channel
+
+    def __post_init__(self) -> None:
+        """Refuse a problem without arms: it is static, so no tracer ever stands for it."""
+        arms_of(self.problem)
+
+
+@struct
+class Counts:
+    """How often each arm was played, and the sum of its reports."""
+
+    pulls: Array
+    total: Array
+
+    @property
+    def means(self) -> Array:
+        """The mean report of each arm; 0 without any."""
+        return self.total / jnp.maximum(self.pulls, 1)
+
+
+@struct
+class Counting(Armed):
+    """A bandit that keeps counts and sums of reports."""
+
+    def init(self, outlook: Mapping[str, Outlook]) -> Counts:
+        """No reports yet."""
+        zero = jnp.zeros(self.problem.arms, jnp.float64)
+        return Counts(pulls=zero, total=zero)
+
+    def learn(self, state: Tree, action: Array, report: Array, round: Array) -> Counts:
+        """Count the report to its arm."""
+        mine = jnp.arange(self.problem.arms) == action
+        return Counts(pulls=state.pulls + mine, total=state.total + mine * report)
+
+    def recommend(self, state: Tree) -> Array:
+        """The arm with the least mean report; arms that were never played come last."""
+        return jnp.argmin(jnp.where(state.pulls > 0, state.means, jnp.inf)).astype(jnp.int32)
+
+
+@struct
+class OnDomain(ContextFree):
+    """A bandit on a convex set."""
+
+    @property
+    def domain(self) -> Domain:
+        """Where it plays."""
+        return domain_of(self.problem)
+
+    def recommend(self, state: Tree) -> Array:
+        """The point it stands at."""
+        point: Array = state.point
+        return point
+
+
+def arms_of(problem: ContextFreeProblem) -> int:
+    """The number of a problem's arms, which must not be points of a domain."""
+    if problem.domain is not None:
+        raise InvalidValue(
+            "the problem has a domain and no arms, and this bandit plays arms; choose a problem "
+            "with arms, or a bandit for domains such as one-point"
+        )
+    return problem.arms
+
+
+def domain_of(problem: ContextFreeProblem) -> Domain:
+    """The set of a problem's actions, which must not be arms."""
+    if problem.domain is None:
+        raise InvalidValue(
+            f"the problem has {problem.arms} arms and no domain, and this bandit plays points of a "
+            "convex set; choose a problem with a domain, or a bandit for arms such as ucb"
+        )
+    return problem.domain

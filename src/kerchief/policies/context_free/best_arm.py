@@ -11,20 +11,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Self
 
 import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.channel import Channel
-from kerchief.core.contracts import Clock, Outlook
+from kerchief.core.contracts import Clock, Outlook, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import between
-from kerchief.policies.context_free.armed import Counting, Counts, arms_of
-from kerchief.policies.context_free.base import LOSS
+from kerchief.policies.context_free.base import LOSS, Counting, Counts, arms_of
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["Halving", "HalvingState", "LilUCB", "Stage"]
@@ -34,11 +34,11 @@ __all__ = ["Halving", "HalvingState", "LilUCB", "Stage"]
 class Stopping(Counting):
     """A bandit that asks until it knows enough."""
 
-    def due(self, state: Counts, clock: Clock) -> Mapping[str, Array | bool]:
+    def due(self, state: Tree, clock: Clock) -> Mapping[str, Array | bool]:
         """Reports, as long as it goes on."""
         return {LOSS: ~self.stopped(state)}
 
-    def stopped(self, state: Counts) -> Array:
+    def stopped(self, state: Tree) -> Array:
         """Whether nothing more is asked."""
         raise NotImplementedError
 
@@ -77,37 +77,21 @@ class LilUCB(Stopping):
         channel: Channel,
         failure: float = 0.05,
     ) -> Self:
-        """Build it from public facts alone.
+        """Build it from public facts alone; `failure` is the chance that the answer is wrong.
 
-        Args:
-            problem: the public facts.
-            mode: the parameters of the theorem, or the heuristic ones.
-            channel: what reports will be like.
-            failure: with which chance the answer may be wrong.
-
-        Raises:
-            InvalidValue: in theory mode, the reports are not sub-Gaussian.
+        In theory mode, reports that are not sub-Gaussian are refused.
         """
         between("failure", failure, 0.0, 1.0)
-        if mode == "tuned":
-            return cls(
-                problem=problem,
-                channel=channel,
-                wide=1.5,
-                slack=1.0,
-                delta=failure / 5,
-                share=1 + 10 / arms_of(problem),
-            )
-        channel.need_light("lil-ucb")
-        slack, beta = 1.01, 1.0
-        constant = (1 + slack) / (slack - 1) * (1 / math.log(slack)) ** slack
+        wide, slack, delta, share = 1.5, 1.0, failure / 5, 1 + 10 / arms_of(problem)
+        if mode == "theory":
+            channel.need_light("lil-ucb")
+            slack, beta = 1.01, 1.0
+            constant = (1 + slack) / (slack - 1) * (1 / math.log(slack)) ** slack
+            wide = (1 + beta) * (1 + math.sqrt(slack - 1))
+            delta = (math.sqrt(1 + failure) - 1) ** 2 / (4 * constant)
+            share = ((2 + beta) / beta) ** 2
         return cls(
-            problem=problem,
-            channel=channel,
-            wide=(1 + beta) * (1 + math.sqrt(slack - 1)),
-            slack=slack,
-            delta=(math.sqrt(1 + failure) - 1) ** 2 / (4 * constant),
-            share=((2 + beta) / beta) ** 2,
+            problem=problem, channel=channel, wide=wide, slack=slack, delta=delta, share=share
         )
 
     def propose(self, state: Counts, round: Array, stream: Stream) -> Array:
@@ -130,13 +114,7 @@ class LilUCB(Stopping):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage of halving, all of it public.
-
-    Attributes:
-        first: the round in which it begins.
-        arms: how many arms are played in it, in turns.
-        pulls: how often each of them is.
-    """
+    """A stage of halving: from which round on how many arms are played, in turns, how often."""
 
     first: int
     arms: int
@@ -172,11 +150,7 @@ class Halving(Stopping):
 
     @classmethod
     def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
-        """Build it from public facts alone; there is nothing to tune.
-
-        Raises:
-            InvalidValue: the horizon is too short to play every arm once per stage.
-        """
+        """Build it from public facts alone; every arm must fit in once per stage."""
         built = cls(problem=problem, channel=channel)
         if built.stages[0].pulls < 1:
             least = problem.arms * len(built.stages)
@@ -200,19 +174,18 @@ class Halving(Stopping):
 
     def init(self, outlook: Mapping[str, Outlook]) -> HalvingState:
         """No reports yet, and all arms are alike."""
-        counts, order = super().init(outlook), jnp.arange(self.problem.arms, dtype=jnp.int32)
-        return HalvingState(
-            pulls=counts.pulls, total=counts.total, order=order, over=jnp.bool_(False)
-        )
+        order = jnp.arange(self.problem.arms, dtype=jnp.int32)
+        return HalvingState(**vars(super().init(outlook)), order=order, over=jnp.bool_(False))
 
     def propose(self, state: HalvingState, round: Array, stream: Stream) -> Array:
         """The survivors of the last stage in turns."""
         first, arms = self._now(round)
         return state.order[(round - first) % arms]
 
-    def learn(self, state: Counts, action: Array, report: Array, round: Array) -> HalvingState:
+    def learn(
+        self, state: HalvingState, action: Array, report: Array, round: Array
+    ) -> HalvingState:
         """Count the report; where a stage ends, order its arms and begin anew."""
-        assert isinstance(state, HalvingState)
         now = super().learn(state, action, report, round)
         ends = (round + 1 == jnp.array([stage.last for stage in self.stages])).any()
         # Arms that the stage did not play keep their places behind it.
@@ -226,51 +199,32 @@ class Halving(Stopping):
             over=round + 1 >= self.stages[-1].last,
         )
 
-    def stopped(self, state: Counts) -> Array:
+    def stopped(self, state: HalvingState) -> Array:
         """Whether all stages are over."""
-        assert isinstance(state, HalvingState)
         return state.over
 
-    def recommend(self, state: Counts) -> Array:
+    def recommend(self, state: HalvingState) -> Array:
         """The best of the last stage."""
-        assert isinstance(state, HalvingState)
         return state.order[0]
 
     def _now(self, round: Array) -> tuple[Array, Array]:
         """Where the present stage begins, and how many arms it plays."""
-        begun = (round >= jnp.array([stage.first for stage in self.stages])).sum() - 1
         firsts = jnp.array([stage.first for stage in self.stages], jnp.int32)
         arms = jnp.array([stage.arms for stage in self.stages], jnp.int32)
+        begun = (round >= firsts).sum() - 1
         return firsts[begun], arms[begun]
 
 
-def _lil(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> LilUCB:
-    return LilUCB.of(problem, mode=mode, channel=channel)
-
-
-def _halving(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> Halving:
-    return Halving.of(problem, mode=mode, channel=channel)
-
-
-register(
+_register = partial(register, aim="best arm", home="counted")
+_register(
     "lil-ucb",
-    heard=_lil,
-    kind=LilUCB,
+    LilUCB,
     summary="ask until the best arm is known but for a fixed chance of failure",
     source="Jamieson, Malloy, Nowak, Bubeck 2014; Zheng et al. 2020, Theorem 12",
-    problem=ContextFreeProblem,
-    aim="best arm",
-    trusts=("none", "local"),
-    home="counted",
 )
-register(
+_register(
     "halving",
-    heard=_halving,
-    kind=Halving,
+    Halving,
     summary="sequential halving: the best arm from a fixed number of users",
     source="Karnin, Koren, Somekh 2013; Zheng et al. 2020, Algorithm 1",
-    problem=ContextFreeProblem,
-    aim="best arm",
-    trusts=("none", "local"),
-    home="counted",
 )

@@ -18,7 +18,7 @@ from kerchief.core.contracts import Outlook
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.policies.context_free.armed import Counting, Counts
+from kerchief.policies.context_free.base import Counting, Counts
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["State", "SuccessiveElimination"]
@@ -53,15 +53,9 @@ class SuccessiveElimination(Counting):
 
     @classmethod
     def of(cls, problem: ContextFreeProblem, *, mode: Mode = "tuned", channel: Channel) -> Self:
-        """Build it from public facts alone.
+        """Build it from public facts alone; widths are the theorem's or chosen on seed 1000.
 
-        Args:
-            problem: the public facts.
-            mode: widths of the theorem, or the documented ones, chosen on seed 1000.
-            channel: what reports will be like.
-
-        Raises:
-            InvalidValue: in theory mode, the reports are not sub-Gaussian.
+        In theory mode, reports that are not sub-Gaussian are refused.
         """
         if mode == "tuned":
             return cls(problem=problem, channel=channel, width=0.6, union=float(problem.arms))
@@ -71,17 +65,14 @@ class SuccessiveElimination(Counting):
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """No reports yet, and every arm survives."""
-        counts = super().init(outlook)
-        alive = jnp.ones(self.problem.arms, bool)
-        return State(pulls=counts.pulls, total=counts.total, alive=alive)
+        return State(**vars(super().init(outlook)), alive=jnp.ones(self.problem.arms, bool))
 
     def propose(self, state: State, round: Array, stream: Stream) -> Array:
         """The survivor that was played least; of several, the first."""
         return jnp.argmin(jnp.where(state.alive, state.pulls, jnp.inf)).astype(jnp.int32)
 
-    def learn(self, state: Counts, action: Array, report: Array, round: Array) -> State:
+    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
         """Count the report, then drop every arm whose best case is above another's worst."""
-        assert isinstance(state, State)
         now = super().learn(state, action, report, round)
         pulls = jnp.maximum(now.pulls, 1)
         level = self.width * jnp.log(self.union * pulls**2)
@@ -89,26 +80,18 @@ class SuccessiveElimination(Counting):
         known = now.pulls > 0
         worst = jnp.where(known & state.alive, now.means + width, jnp.inf)
         alive = state.alive & ~(known & (now.means - width > worst.min()))
-        return State(pulls=now.pulls, total=now.total, alive=alive)
+        return State(**vars(now), alive=alive)
 
-    def recommend(self, state: Counts) -> Array:
+    def recommend(self, state: State) -> Array:
         """The survivor with the least mean report."""
-        assert isinstance(state, State)
         known = state.alive & (state.pulls > 0)
         return jnp.argmin(jnp.where(known, state.means, jnp.inf)).astype(jnp.int32)
 
 
-def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> SuccessiveElimination:
-    return SuccessiveElimination.of(problem, mode=mode, channel=channel)
-
-
 register(
     "successive-elimination",
-    heard=_make,
-    kind=SuccessiveElimination,
+    SuccessiveElimination,
     summary="play the survivors in turns, and drop what is clearly worse",
     source="Even-Dar, Mannor, Mansour 2006; Zheng et al. 2020, Algorithm 1",
-    problem=ContextFreeProblem,
-    trusts=("none", "local"),
     home="chance",
 )

@@ -19,7 +19,7 @@ from kerchief.core.contracts import Outlook
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.policies.context_free.domain import OnDomain, domain_of
+from kerchief.policies.context_free.base import OnDomain, domain_of
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["OnePoint", "State"]
@@ -55,16 +55,8 @@ class OnePoint(OnDomain):
     step: float | Array
 
     @classmethod
-    def of(cls, problem: ContextFreeProblem, *, channel: Channel) -> Self:
-        """The radius, √(R d v / ((2 + R/r) G)) / T^¼, and the step that make the bound least.
-
-        Args:
-            problem: the public facts.
-            channel: what reports will be like.
-
-        Raises:
-            InvalidValue: the problem has no domain.
-        """
+    def of(cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel) -> Self:
+        """The radius, √(R d v / ((2 + R/r) G)) / T^¼, and the step that make the bound least."""
         domain = domain_of(problem)
         length = domain.rank * float(channel.spread)
         bias = (2 + domain.outer / domain.inner) * problem.lipschitz
@@ -92,28 +84,17 @@ class OnePoint(OnDomain):
             mean=taken_in(self.problem, state.mean, report[0], round),
         )
 
-    def recommend(self, state: State) -> Array:
-        """The point it stands at."""
-        return state.point
-
 
 def taken_in(problem: ContextFreeProblem, mean: Array, report: Array, round: Array) -> Array:
     """The mean of all reports after one more, and of one at the midpoint, within the bounds."""
     return jnp.clip(mean + (report - mean) / (round + 2), problem.low, problem.high)
 
 
-def _make(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> OnePoint:
-    return OnePoint.of(problem, channel=channel)
-
-
 register(
     "one-point",
-    heard=_make,
-    kind=OnePoint,
+    OnePoint,
     summary="convex losses: descent on losses from a small sphere, T^(3/4)",
     source="Flaxman, Kalai, McMahan 2005; Zheng et al. 2020, Algorithm 1",
-    problem=ContextFreeProblem,
     actions="domain",
-    trusts=("none", "local"),
     home="quadratic",
 )

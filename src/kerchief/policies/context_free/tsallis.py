@@ -21,7 +21,7 @@ from kerchief.core.contracts import Outlook
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.context_free.armed import Armed
+from kerchief.policies.context_free.base import Armed
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["Estimator", "State", "Tsallis", "tsallis_weights"]
@@ -33,16 +33,12 @@ _STEPS = 6
 
 
 def tsallis_weights(losses: Array, rate: Array | float) -> Array:
-    """The weights 4 / (η (Lᵢ - x))² that sum to one, for x below the least loss.
+    """The weights 4 / (η (Lᵢ - x))² that sum to one, for x below the least cumulative loss.
 
     With y = η (min L - x) and dᵢ = η (Lᵢ - min L) the sum is S(y) = Σ 4 / (y + dᵢ)². Newton's
     method is applied to S^(-1/2) - 1, which is increasing, and concave since it is a power mean of
     order -2 of the y + dᵢ. So from y = 2, where S ≥ 1, it climbs to the root and never beyond; for
     equal losses it is there after one step.
-
-    Args:
-        losses: cumulative losses L, in float64.
-        rate: the learning rate η.
 
     >>> tsallis_weights(jnp.zeros(4), 0.5).tolist()
     [0.25, 0.25, 0.25, 0.25]
@@ -104,35 +100,18 @@ class Tsallis(Armed):
         that it takes to know something about every arm, and then a quarter more of a rate. They
         keep a theorem, with other constants (`tsallis.md`).
 
-        Args:
-            problem: the public facts.
-            mode: the rate of the theorem, or the documented one.
-            channel: what reports will be like.
-            estimator: how a report becomes an estimate.
-
-        Raises:
-            InvalidValue: variance is to be reduced for reports without bounds.
+        Variance can be reduced only for reports within bounds.
         """
         reduced = estimator == "reduced-variance"
         if reduced:
             channel.need_bounds("tsallis")
-        theory = 4.0 if reduced else 2.0
-        if mode == "theory":
-            return cls(
-                problem=problem,
-                channel=channel,
-                estimator=estimator,
-                rate=theory,
-                late=0.0,
-                floor=1.0,
-            )
+        rate, floor = 4.0 if reduced else 2.0, 1.0
+        late: float | Array = 0.0
+        if mode == "tuned":
+            late = 40 * problem.arms * (2 * channel.spread / problem.width) ** 2
+            rate, floor = 1.25 * rate, 0.25
         return cls(
-            problem=problem,
-            channel=channel,
-            estimator=estimator,
-            rate=1.25 * theory,
-            late=40 * problem.arms * (2 * channel.spread / problem.width) ** 2,
-            floor=0.25,
+            problem=problem, channel=channel, estimator=estimator, rate=rate, late=late, floor=floor
         )
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
@@ -176,35 +155,12 @@ class Tsallis(Armed):
         return (report - self.problem.low) / (2 * self.channel.spread)
 
 
-def _make(
-    problem: ContextFreeProblem,
-    mode: Mode,
-    channel: Channel,
-    *,
-    estimator: Estimator = "reduced-variance",
-) -> Tsallis:
-    return Tsallis.of(problem, mode=mode, channel=channel, estimator=estimator)
-
-
 _SOURCE = "Zimmert, Seldin 2021, Algorithm 1; Zheng et al. 2020, Algorithm 1"
 
-register(
-    "tsallis",
-    heard=_make,
-    kind=Tsallis,
-    summary="Tsallis-INF with reduced variance: for chance and adversaries alike",
-    source=_SOURCE,
-    problem=ContextFreeProblem,
-    trusts=("none", "local"),
-    home="chance",
-)
-register(
+_register = partial(register, kind=Tsallis, source=_SOURCE, home="chance")
+_register("tsallis", summary="Tsallis-INF with reduced variance: for chance and adversaries alike")
+_register(
     "tsallis-iw",
-    heard=partial(_make, estimator="importance"),
-    kind=Tsallis,
+    heard=partial(Tsallis.of, estimator="importance"),
     summary="Tsallis-INF with importance weights alone, also for reports without bounds",
-    source=_SOURCE,
-    problem=ContextFreeProblem,
-    trusts=("none", "local"),
-    home="chance",
 )

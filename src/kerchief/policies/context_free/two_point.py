@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Self
 
 import jax.numpy as jnp
@@ -24,8 +25,7 @@ from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
-from kerchief.policies.context_free.base import LOSS
-from kerchief.policies.context_free.domain import OnDomain, domain_of
+from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["State", "TwoPoint"]
@@ -62,23 +62,17 @@ class TwoPoint(OnDomain):
     growth: float | Array
 
     @classmethod
-    def of(cls, problem: ContextFreeProblem, *, channel: Channel) -> Self:
-        """Steps for convex losses that know the noise: R / (d v √T).
-
-        Raises:
-            InvalidValue: the problem has no domain.
-        """
+    def of(cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel) -> Self:
+        """Steps for convex losses that know the noise: R / (d v √T)."""
         domain = domain_of(problem)
         firmness = math.sqrt(problem.horizon) * _length(problem, channel) / domain.outer
         return cls(problem=problem, radius=_radius(problem), firmness=firmness, growth=0.0)
 
     @classmethod
-    def strong(cls, problem: ContextFreeProblem, *, channel: Channel) -> Self:
-        """Steps for strongly convex losses that know the noise: 1 / (α(t + t₀)).
-
-        Raises:
-            InvalidValue: the problem has no domain or no strong convexity.
-        """
+    def strong(
+        cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel
+    ) -> Self:
+        """Steps for strongly convex losses that know the noise: 1 / (α(t + t₀))."""
         domain, curve = domain_of(problem), positive("convexity", problem.convexity)
         noisy = _length(problem, channel) / (curve * domain.outer)
         # t₀(T + t₀) = (d v / αR)² T: the least bound on regret.
@@ -87,17 +81,13 @@ class TwoPoint(OnDomain):
         return cls(problem=problem, radius=_radius(problem), firmness=curve * first, growth=curve)
 
     @classmethod
-    def paper(cls, problem: ContextFreeProblem) -> Self:
+    def paper(cls, problem: ContextFreeProblem, *, mode: Mode = "theory") -> Self:
         """The paper's steps for convex losses, whatever the noise: 1 / √T."""
-        return cls(
-            problem=problem,
-            radius=_radius(problem),
-            firmness=math.sqrt(problem.horizon),
-            growth=0.0,
-        )
+        firmness = math.sqrt(problem.horizon)
+        return cls(problem=problem, radius=_radius(problem), firmness=firmness, growth=0.0)
 
     @classmethod
-    def strong_paper(cls, problem: ContextFreeProblem) -> Self:
+    def strong_paper(cls, problem: ContextFreeProblem, *, mode: Mode = "theory") -> Self:
         """The paper's steps for strongly convex losses, whatever the noise: 1 / (αt)."""
         curve = positive("convexity", problem.convexity)
         return cls(problem=problem, radius=_radius(problem), firmness=0.0, growth=curve)
@@ -129,10 +119,6 @@ class TwoPoint(OnDomain):
         share = 1 - self.radius / self.domain.inner
         return State(point=self.domain.project(state.point - step * gradient, share))
 
-    def recommend(self, state: State) -> Array:
-        """The point it stands at."""
-        return state.point
-
 
 def _radius(problem: ContextFreeProblem) -> float:
     """Log T / T of the inner radius: so small that it costs O(log T) in all."""
@@ -152,65 +138,26 @@ def _length(problem: ContextFreeProblem, channel: Channel) -> float:
     return rank * math.sqrt(most**2 / rank + noise)
 
 
-def _convex(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> TwoPoint:
-    return TwoPoint.of(problem, channel=channel)
-
-
-def _strong(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> TwoPoint:
-    return TwoPoint.strong(problem, channel=channel)
-
-
-def _convex_paper(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> TwoPoint:
-    return TwoPoint.paper(problem)
-
-
-def _strong_paper(problem: ContextFreeProblem, mode: Mode, channel: Channel) -> TwoPoint:
-    return TwoPoint.strong_paper(problem)
-
-
-_SOURCE = "Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 2, Theorem 6"
-
-register(
-    "two-point",
-    heard=_convex,
+_register = partial(
+    register,
     kind=TwoPoint,
-    summary="convex losses: descent on one protected slope a user, √T",
-    source=_SOURCE,
-    problem=ContextFreeProblem,
+    source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 2, Theorem 6",
     actions="domain",
-    trusts=("none", "local"),
     home="quadratic",
 )
-register(
+_register("two-point", summary="convex losses: descent on one protected slope a user, √T")
+_register(
     "two-point-strong",
-    heard=_strong,
-    kind=TwoPoint,
+    heard=TwoPoint.strong,
     summary="strongly convex losses: the same with falling steps, log T",
-    source=_SOURCE,
-    problem=ContextFreeProblem,
-    actions="domain",
-    trusts=("none", "local"),
-    home="quadratic",
 )
-register(
+_register(
     "two-point@paper",
-    heard=_convex_paper,
-    kind=TwoPoint,
+    make=TwoPoint.paper,
     summary="convex losses: the paper's steps, which do not know the noise",
-    source=_SOURCE,
-    problem=ContextFreeProblem,
-    actions="domain",
-    trusts=("none", "local"),
-    home="quadratic",
 )
-register(
+_register(
     "two-point-strong@paper",
-    heard=_strong_paper,
-    kind=TwoPoint,
+    make=TwoPoint.strong_paper,
     summary="strongly convex losses: the paper's steps, which do not know the noise",
-    source=_SOURCE,
-    problem=ContextFreeProblem,
-    actions="domain",
-    trusts=("none", "local"),
-    home="quadratic",
 )

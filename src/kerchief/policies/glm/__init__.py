@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from kerchief.policies.glm import (
-    batched,
-    batched_paper,
-    ecolog,
-    gloc,
-    greedy_descent,
-    local_descent,
-    local_paper,
-    online,
-    rare_switching,
-    rare_switching_paper,
-    rs_glincb,
-    ucb,
-)
-
-__all__ = [
-    "batched",
-    "batched_paper",
-    "ecolog",
-    "gloc",
-    "greedy_descent",
-    "local_descent",
-    "local_paper",
-    "online",
-    "rare_switching",
-    "rare_switching_paper",
-    "rs_glincb",
-    "ucb",
-]
+from kerchief.policies.glm import batched as batched
+from kerchief.policies.glm import batched_paper as batched_paper
+from kerchief.policies.glm import ecolog as ecolog
+from kerchief.policies.glm import gloc as gloc
+from kerchief.policies.glm import greedy_descent as greedy_descent
+from kerchief.policies.glm import local_descent as local_descent
+from kerchief.policies.glm import local_paper as local_paper
+from kerchief.policies.glm import online as online
+from kerchief.policies.glm import rare_switching as rare_switching
+from kerchief.policies.glm import rare_switching_paper as rare_switching_paper
+from kerchief.policies.glm import ucb as ucb

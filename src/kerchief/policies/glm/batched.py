@@ -3,14 +3,8 @@
 With noise on the sums of shuffled cohorts this is the shuffle private bandit of S. Sarmasarkar,
 "Private generalized linear contextual bandits", 2026, Algorithm 1; without any it is B-GLinCB (A.
 Sawarni, N. Das, S. Barman and G. Sinha, "Generalized linear bandits with limited adaptivity",
-NeurIPS 2024) with one design for all batches. `batched.md` says what is proved and what is tuned.
-
-Time is cut into batches at public times. Each device rules out the arms that the estimate of some
-earlier batch leaves no hope for, scales the others by the root of their weight w(x), the slope of
-the link at a first estimate, and draws from a near-optimal design over them. When a batch ends, its
-users' matrix Σ w x xᵀ is released, and then an estimate that is fitted to them alone, in the metric
-of that matrix. Those who come after the last batch play the best of what is left: nobody learns
-from them.
+NeurIPS 2024) with one design for all batches. `batched.md` has the algorithm and says what is
+proved and what is tuned.
 
 A fit asks every device of its batch for several gradients, so they must stay online until their
 batch is over and fitted. `glm` needs nothing of the kind.
@@ -26,14 +20,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import ends_now, growing
+from kerchief.core.batches import growing
 from kerchief.core.contracts import (
     Arms,
     Clock,
     Example,
     Minimizer,
     Outlook,
-    Policy,
     Query,
     Released,
     Start,
@@ -50,8 +43,9 @@ from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import increasing, positive
-from kerchief.policies.ellipsoid import lengths
+from kerchief.policies.ellipsoid import hopeful, lengths, posted
 from kerchief.policies.glm.radius import Facts, distance, excess
+from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["Batched", "Model", "State", "Told", "survivors"]
@@ -61,12 +55,8 @@ __all__ = ["Batched", "Model", "State", "Told", "survivors"]
 class Told:
     """What each batch has told; the rows of batches to come are zeros.
 
-    Attributes:
-        gram: its matrix, in units of the steepest slope.
-        shake: deviation of the noise on each entry of the matrix.
-        estimate: its fit.
-        jitter: deviation of the noise on its gradient sums.
-        users: how many there were.
+    Its matrix, in units of the steepest slope, and the deviation of the noise on each entry; its
+    fit, and the deviation of the noise on its gradient sums; and how many users there were.
     """
 
     gram: Array
@@ -91,11 +81,7 @@ class State:
 class Model:
     """The billboard: one confidence set per batch, and how many batches are over.
 
-    Attributes:
-        estimate: one row per batch.
-        shape: one matrix per batch: ⟨x, θ⟩ is known up to `width` times the root of xᵀ shape x.
-        width: one number per batch.
-        known: how many of them are real.
+    There ⟨x, θ⟩ is known up to `width` times the root of xᵀ shape x.
     """
 
     estimate: Array
@@ -105,7 +91,7 @@ class Model:
 
 
 @struct
-class Batched(Policy):
+class Batched(Batchwise):
     """Elimination by every earlier batch, and a design over what is left.
 
     Attributes:
@@ -123,7 +109,6 @@ class Batched(Policy):
         rough: how much wider the first set is, whose weights know nothing of the parameter.
         doubt: how much less an arm weighs that the first set knows badly: an exponent.
         confidence: theory mode: the failure probability ζ.
-        mode: `theory` or `tuned`; privacy does not depend on it.
     """
 
     curvature: Gram = static()
@@ -160,14 +145,9 @@ class Batched(Policy):
         >>> Batched.of(facts).curvature.batches
         (300, 750, 1875, 4687, 11717)
 
-        Args:
-            problem: the public bounds; its link is the model.
-            mode: the radius that is proved, or the documented multipliers.
-            batches: how many users have come when each batch ends; by default a few, growing.
-            minimizer: how a fit is made; by default few steps in the metric of the matrix, which
-                have no proved bound, and in theory mode averaged descent, which has one.
-            clip: tuned: bound on one user's gradient, in units of the longest there is.
-            changes: numbers in place of the mode's own.
+        By default batches grow, and fits take a few steps in the metric of the matrix, which have
+        no proved bound, or in theory mode averaged descent, which has one. When tuned, `clip`
+        bounds a gradient in units of the longest; `changes` are numbers in place of the mode's own.
         """
         link, largest_score = link_named(problem.link), problem.radius * problem.norm
         spread = problem.high - problem.low
@@ -220,11 +200,6 @@ class Batched(Policy):
             noisy=outlook["curvature"].noisy,
         )
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """Both, when a batch ends."""
-        now = ends_now(self.curvature.batches, clock)
-        return {"curvature": now, "fit": now}
-
     def request(self, state: State, name: str) -> Start | None:
         """Begin at the last estimate, in the metric of the batch's own matrix."""
         if name == "curvature":
@@ -253,10 +228,6 @@ class Batched(Policy):
         )
         return dataclasses.replace(state, batch=now + 1, told=told)
 
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """When a batch ends."""
-        return ends_now(self.curvature.batches, clock)
-
     def publish(self, state: State) -> Model:
         """The confidence set of every batch."""
         inverted = jax.vmap(inverse)(self._matrices(state))
@@ -264,12 +235,8 @@ class Batched(Policy):
         # What noise on the last gradient sum adds to the covariance of an estimate.
         shape = inverted + jitter[:, None, None] * (inverted @ inverted)
         widths = (self.exploration * self._widths(state)).at[0].multiply(self.rough)
-        return Model(
-            estimate=state.told.estimate.astype(jnp.float32),
-            shape=shape.astype(jnp.float32),
-            width=widths.astype(jnp.float32),
-            known=state.batch,
-        )
+        numbers = posted({"estimate": state.told.estimate, "shape": shape, "width": widths})
+        return Model(**numbers, known=state.batch)
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """One of the arms that may be the best, drawn from a design; at last the best of them."""
@@ -344,8 +311,7 @@ def survivors(model: Model, arms: Arms) -> Array:
     for batch in range(model.estimate.shape[0]):
         score = x @ model.estimate[batch]
         width = model.width[batch] * lengths(x, model.shape[batch])
-        best = jnp.max(jnp.where(kept, score - width, -jnp.inf))
-        kept = kept & ((score + width >= best) | (batch >= model.known))
+        kept = kept & (hopeful(kept, score, width) | (batch >= model.known))
     return kept
 
 
@@ -400,13 +366,8 @@ def _theory(problem: Problem, batches: int) -> dict[str, float]:
     }
 
 
-def _make(problem: Problem, mode: Mode) -> Batched:
-    return Batched.of(problem, mode=mode)
-
-
 register(
     "glm-batched",
-    _make,
     Batched,
     summary="a design over the arms that the fits of all earlier batches leave",
     source="Sarmasarkar 2026, Algorithm 1, repaired",

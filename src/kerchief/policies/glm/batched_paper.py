@@ -4,17 +4,12 @@
 γ = 30RS√(d log T) and λ = 20Rd log T, in theory mode. `glm-batched@paper` is Algorithm 1 of
 Sarmasarkar 2026 with its own optimizer, Algorithm 7: projected descent, plain and averaged, with as
 many steps as a study allows. Both cut time by the published recursion, α, α√τ₁, α√τ₂, ... with
-α = T^(1/(2 − 2^(2−M))) and M about log log T batches. The first is also α: the theorem's own,
-(Aα)^(2/3) with A = e^(3S) √κ γ² d², is longer than any horizon below 10⁹ for d = 3 and S = 2.
+α = T^(1/(2 − 2^(2−M))) and M about log log T batches; the theorem's own first batch is longer than
+any horizon below 10⁹ for d = 3 and S = 2.
 
 With these widths nothing is ruled out in any run of less than a million rounds or so. So when
-tuned both keep the recursion, the weights and the optimizer, and have widths of order one.
-
-Where we differ: those after the last batch play the best estimate, where the letter has them
-explore on (with widths that rule out nothing, that is nearly all of what these versions gain over
-uniform play); one near-optimal design for all batches, where the parent learns a better one from
-half of each batch; κ is the public bound over all scores; an accountant in place of closed forms
-that are thousands of times as noisy; and weights are clipped, so that privacy needs no good event.
+tuned both keep the recursion, the weights and the optimizer, and have widths of order one. Where
+else we differ: `batched.md`, section 5.
 """
 
 from __future__ import annotations
@@ -47,7 +42,7 @@ def recursion(horizon: int) -> tuple[int, ...]:
     return tuple(end for end in ends if 0 < end < horizon)
 
 
-def _published(problem: Problem, mode: Mode) -> Batched:
+def _published(problem: Problem, *, mode: Mode) -> Batched:
     """The parent's constants, or widths of order one."""
     batches = recursion(problem.horizon)
     if mode == "tuned":
@@ -60,7 +55,7 @@ def _published(problem: Problem, mode: Mode) -> Batched:
     )
 
 
-def _private(problem: Problem, mode: Mode) -> Batched:
+def _private(problem: Problem, *, mode: Mode) -> Batched:
     """Algorithm 1 with Algorithm 7; clipping at the longest gradient, as published."""
     longest = problem.norm * (problem.high - problem.low)
     plain = GradientDescent(steps=_STEPS, radius=problem.radius, clip=longest)
@@ -70,8 +65,8 @@ def _private(problem: Problem, mode: Mode) -> Batched:
 
 register(
     "b-glincb",
-    _published,
     Batched,
+    _published,
     summary="a design over the arms that all earlier batches leave, without privacy",
     source="Sawarni et al. 2024, B-GLinCB",
     trusts=("none",),
@@ -79,8 +74,8 @@ register(
 )
 register(
     "glm-batched@paper",
-    _private,
     Batched,
+    _private,
     summary="glm-batched with the published batches and plain noisy descent",
     source="Sarmasarkar 2026, Algorithms 1 and 7",
     trusts=("none", "shuffle"),

@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Example, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.linalg import inverse
 from kerchief.core.links import link_named
@@ -37,14 +38,12 @@ from kerchief.core.minimizers import repeat
 from kerchief.core.online import nearest
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features
-from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import or_default
-from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.glm.increments import Increments
+from kerchief.policies.ellipsoid import State, Totals
+from kerchief.policies.glm.increments import Increments, Model
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["ECOLog", "Model", "State"]
+__all__ = ["ECOLog"]
 
 _LOGISTIC = link_named("logistic")
 # With the least ridge that is allowed each step divides the error by six, with the default by 20.
@@ -52,32 +51,7 @@ _STEPS = 8
 
 
 @struct
-class State:
-    """The learner's memory: the sums so far, and over how many users."""
-
-    total: Array
-    count: Array
-
-
-@struct
-class Model:
-    """The billboard, in float64, for the next step starts from it.
-
-    Attributes:
-        estimate: θ.
-        gram: W.
-        inverse: W⁻¹.
-        width: of the confidence set around the estimate.
-    """
-
-    estimate: Array
-    gram: Array
-    inverse: Array
-    width: Array
-
-
-@struct
-class ECOLog(Policy):
+class ECOLog(Totals):
     """An upper bound from an ellipsoid whose width the data themselves set.
 
     Attributes:
@@ -90,14 +64,11 @@ class ECOLog(Policy):
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
     ...                   link="logistic")
-    >>> policy = ECOLog.of(problem, mode="tuned")
-    >>> model = policy.publish(policy.init({}))
-    >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([False, True, True]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
+    >>> ECOLog.of(problem, mode="theory").ridge
+    10.0
     """
 
+    question: ClassVar[str] = "steps"
     query: Increments = static()
     radius: float | Array
     ridge: float | Array
@@ -106,16 +77,8 @@ class ECOLog(Policy):
     mode: Mode = static()
 
     @classmethod
-    def of(
-        cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
-    ) -> ECOLog:
-        """Build it from public facts alone.
-
-        Args:
-            problem: the public bounds; its link must be the logistic one.
-            mode: the published constants, or the documented multiplier.
-            exploration: multiplier of the width; by default 1 in theory and 0.2 when tuned.
-        """
+    def of(cls, problem: Problem, *, mode: Mode = "tuned") -> ECOLog:
+        """Build it from public facts alone."""
         if problem.link != "logistic":
             raise InvalidValue(
                 f"the link is {problem.link!r}; ecolog is for 'logistic' rewards alone: choose "
@@ -125,7 +88,6 @@ class ECOLog(Policy):
         # Each problem moves θ by at most ‖x‖/λ and its score by at most ‖x‖²/λ. So the losses at θ⁺
         # and at θ̄ differ by at most 2‖x‖²/λ, and ‖θ⁺ - θ̄‖²/2 in the norm of W is no more.
         growth = (4 * (1 + problem.radius) + 2) * problem.norm**2 / ridge
-        default = 1.0 if mode == "theory" else 0.2
         return cls(
             query=Increments(
                 dim=problem.dim,
@@ -136,22 +98,9 @@ class ECOLog(Policy):
             radius=problem.radius,
             ridge=ridge,
             chance=0.02,
-            exploration=or_default("exploration", exploration, default),
+            exploration=1.0 if mode == "theory" else 0.2,
             mode=mode,
         )
-
-    @property
-    def queries(self) -> Mapping[str, Increments]:
-        """One: the running totals of all steps."""
-        return {"steps": self.query}
-
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Before any user: empty sums."""
-        return State(total=jnp.zeros(self.query.size, jnp.float64), count=jnp.int32(0))
-
-    def update(self, state: State, name: str, release: Release) -> State:
-        """The release is a running total: it replaces the old one."""
-        return State(total=release.total, count=release.count)
 
     def publish(self, state: State) -> Model:
         """The estimate, and the confidence set around it."""
@@ -164,14 +113,9 @@ class ECOLog(Policy):
             width=self.exploration * self._width(steps[-1], state.count),
         )
 
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """The allowed arm with the greatest upper bound."""
-        x = arms.features
-        length = lengths(x, model.inverse)
-        value = x @ model.estimate
-        if self.mode == "theory":
-            value = _LOGISTIC.mean(value)
-        return jnp.argmax(jnp.where(arms.allowed, value + model.width * length, -jnp.inf))
+    def _values(self, model: Model, x: Array) -> Array:
+        score = x @ model.estimate
+        return _LOGISTIC.mean(score) if self.mode == "theory" else score
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """Solve both problems, and report the step and what it adds to the other sums."""
@@ -210,13 +154,8 @@ def _loss(score: Array, reward: Array) -> Array:
     return _LOGISTIC.integral(score) - reward * score
 
 
-def _ecolog(problem: Problem, mode: Mode) -> ECOLog:
-    return ECOLog.of(problem, mode=mode)
-
-
 register(
     "ecolog",
-    _ecolog,
     ECOLog,
     summary="optimism around an online estimate for logistic rewards, made of sums alone",
     source="Faury et al. 2022, ada-OFU-ECOLog",

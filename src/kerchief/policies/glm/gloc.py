@@ -20,59 +20,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Example, Tree
 from kerchief.core.linalg import inverse
 from kerchief.core.links import link_named
 from kerchief.core.online import nearest
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features
-from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import or_default
-from kerchief.policies.ellipsoid import lengths
+from kerchief.policies.ellipsoid import State, Totals
+from kerchief.policies.glm import increments
 from kerchief.policies.glm.increments import Increments
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["GLOC", "Model", "State"]
+__all__ = ["GLOC", "Model"]
 
 
 @struct
-class State:
-    """The learner's memory: the sums so far."""
-
-    total: Array
-
-
-@struct
-class Model:
-    """The billboard, in float64, for the next step starts from it.
-
-    Attributes:
-        iterate: θ'.
-        gram: V.
-        inverse: V⁻¹.
-        estimate: θ̂.
-        width: of the confidence set around it.
-    """
+class Model(increments.Model):
+    """The billboard, with θ'."""
 
     iterate: Array
-    gram: Array
-    inverse: Array
-    estimate: Array
-    width: Array
 
 
 @struct
-class GLOC(Policy):
+class GLOC(Totals):
     """An upper bound from an ellipsoid that an online learner's regret bounds.
 
     Attributes:
         query: the sums it asks for: x xᵀ, and the steps of θ', of Σ ⟨x, θ'⟩ x and of B.
-        link: μ, by its name.
         low: least reward.
         high: greatest reward.
         radius: bound on the norm of the parameter.
@@ -85,14 +65,11 @@ class GLOC(Policy):
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
     ...                   link="logistic")
-    >>> policy = GLOC.of(problem, mode="tuned")
-    >>> model = policy.publish(policy.init({}))
-    >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([False, True, True]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
+    >>> GLOC.of(problem, mode="tuned").spread
+    0.5
     """
 
+    question: ClassVar[str] = "steps"
     query: Increments = static()
     link: str = static()
     low: float | Array
@@ -106,21 +83,12 @@ class GLOC(Policy):
     mode: Mode = static()
 
     @classmethod
-    def of(
-        cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
-    ) -> GLOC:
-        """Build it from public facts alone.
-
-        Args:
-            problem: the public bounds.
-            mode: the published constants, or the documented multiplier.
-            exploration: multiplier of the width; by default 1 in theory and 0.03 when tuned.
-        """
+    def of(cls, problem: Problem, *, mode: Mode = "tuned") -> GLOC:
+        """Build it from public facts alone."""
         link, scores = link_named(problem.link), problem.radius * problem.norm
         flattest, rewards = 1 / link.kappa(scores), problem.high - problem.low
         # θ' stays in the ball, its score is at most `scores`, and ‖x‖ in V⁻¹ is at most one.
         stride = math.hypot(2 * problem.radius, scores * problem.norm, rewards**2 / (2 * flattest))
-        default = 1.0 if mode == "theory" else 0.03
         return cls(
             query=Increments(
                 dim=problem.dim, norm=problem.norm, steps=2 * problem.dim + 1, stride=stride
@@ -133,22 +101,9 @@ class GLOC(Policy):
             flattest=flattest,
             spread=link.steepest(scores) ** 2 if mode == "theory" else rewards / 2,
             confidence=0.02,
-            exploration=or_default("exploration", exploration, default),
+            exploration=1.0 if mode == "theory" else 0.03,
             mode=mode,
         )
-
-    @property
-    def queries(self) -> Mapping[str, Increments]:
-        """One: the running totals of all steps."""
-        return {"steps": self.query}
-
-    def init(self, outlook: Mapping[str, Outlook]) -> State:
-        """Before any user: empty sums."""
-        return State(total=jnp.zeros(self.query.size, jnp.float64))
-
-    def update(self, state: State, name: str, release: Release) -> State:
-        """The release is a running total: it replaces the old one."""
-        return State(total=release.total)
 
     def publish(self, state: State) -> Model:
         """Where the iterate is, and the confidence set around θ̂."""
@@ -164,15 +119,10 @@ class GLOC(Policy):
             width=self.exploration * self._width(growth[0]),
         )
 
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """The allowed arm with the greatest upper bound."""
-        x = arms.features
-        length = lengths(x, model.inverse)
+    def _values(self, model: Model, x: Array) -> Array:
         if self.mode == "theory":
-            value = link_named(self.link).mean(x @ model.iterate)
-        else:
-            value = x @ model.estimate
-        return jnp.argmax(jnp.where(arms.allowed, value + model.width * length, -jnp.inf))
+            return link_named(self.link).mean(x @ model.iterate)
+        return x @ model.estimate
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """Take the Newton step, and report it with what it adds to the other sums."""
@@ -196,13 +146,8 @@ class GLOC(Policy):
         return jnp.sqrt(1 + 4 * bound / self.flattest + 8 * ratio**2 * tail)
 
 
-def _gloc(problem: Problem, mode: Mode) -> GLOC:
-    return GLOC.of(problem, mode=mode)
-
-
 register(
     "gloc",
-    _gloc,
     GLOC,
     summary="optimism around an online Newton step, made of sums alone",
     source="Jun et al. 2017, GLOC, Theorems 1 to 3",

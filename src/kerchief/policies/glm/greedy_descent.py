@@ -6,11 +6,8 @@ reward could have,
 
     (y - μ(z)) / m(z)  ·  v / ‖v‖,        v = x less most of its part along θ.
 
-The vector lies in the unit ball whatever the reward, without any clipping of honest users, and its
-mean vanishes at the true parameter whatever v is: v is an instrument, and its length carries noise
-but no information that privacy would let through. So every report is as long as its bound, and
-points where the ranking of arms is still open. The learner takes steps that shrink like 1/t, and
-devices play the arm that looks best, with a bonus for long arms that fades as the iterate settles.
+The learner takes steps that shrink like 1/t, and devices play the arm that looks best, with a bonus
+for long arms that fades as the iterate settles.
 
 The scheme, one private gradient per user and greedy play, is that of Han et al. 2021 ("Generalized
 linear bandits with local differential privacy", NeurIPS), who prove a √T rate where contexts are
@@ -21,48 +18,29 @@ says where greedy play fails: on one fixed set of arms nothing is promised.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Release, Tree
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import MOST_DIM, between, increasing, or_default, plain, whole
+from kerchief.core.validate import or_default
+from kerchief.policies.ellipsoid import Optimist, posted
+from kerchief.policies.glm.increments import ArmSum
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["GreedyDescent", "Model", "State", "Surprises"]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Surprises:
-    """The sum of e v over users: a surprise e between -1 and 1 and a direction v.
-
-    Attributes:
-        dim: length of v.
-        norm: v is scaled into the ball of this radius.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
-    """
-
-    dim: int
-    norm: float
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
+class Surprises(ArmSum):
+    """The sum of e v over users: a surprise e between -1 and 1 and a direction v, scaled like x."""
 
     @property
     def size(self) -> int:
@@ -79,13 +57,8 @@ class Surprises:
         return 2 * self.norm
 
     @property
-    def center(self) -> float:
-        """The centre of the ball that holds every statistic."""
-        return 0.0
-
-    @property
     def radius(self) -> float:
-        """Its radius."""
+        """That of the ball that holds every statistic."""
         return self.norm
 
     def encode(self, record: Example) -> Array:
@@ -106,24 +79,17 @@ class State:
 
 @struct
 class Model:
-    """The billboard.
-
-    Attributes:
-        iterate: θ, at which devices take their scores.
-        doubt: how much of the first uncertainty about it is left, from 1 down to 0.
-    """
+    """The billboard: θ, and how much of the first doubt about it is left, from 1 down to 0."""
 
     iterate: Array
     doubt: Array
 
 
 @struct
-class GreedyDescent(Policy):
+class GreedyDescent(Optimist):
     """Greedy play on an iterate that descends by one short private report per user.
 
     Attributes:
-        query: the sums it asks for.
-        link: how a score becomes an expected reward.
         radius: S, bound on the norm of the parameter.
         low: least reward.
         high: greatest reward.
@@ -131,18 +97,14 @@ class GreedyDescent(Policy):
         caution: multiplier of the number of users that pass before steps shrink.
         focus: how much of an arm's part along the iterate a report leaves out, from 0 to 1.
         exploration: multiplier of the bonus; 0 is greedy.
-        mode: `theory` or `tuned`; privacy does not depend on it.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
     ...                   link="logistic")
-    >>> policy = GreedyDescent.of(problem)
-    >>> model = policy.publish(policy.init({"surprises": Outlook(noisy=False)}))
-    >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([False, True, True]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
+    >>> GreedyDescent.of(problem, mode="theory").focus
+    0.0
     """
 
+    question: ClassVar[str] = "surprises"
     query: Surprises = static()
     link: str = static()
     radius: float | Array
@@ -163,24 +125,19 @@ class GreedyDescent(Policy):
         diversity: float | None = None,
         **changes: float,
     ) -> GreedyDescent:
-        """Build it from public facts alone.
+        """Build it from public facts alone; `changes` are numbers in place of the mode's own.
 
-        Args:
-            problem: the public bounds; its link is the model.
-            mode: the assumptions and constants of the theorem, or the documented multipliers.
-            diversity: how much arms that are played vary in every direction, as a part of the
-                squared norm; by default 1/(4d) in theory, and 0.3/d of the norm when tuned.
-            changes: numbers in place of the mode's own.
+        `diversity` says how much arms that are played vary in every direction, as a part of the
+        squared norm; by default it is 1/(4d) in theory, and 0.3/d of the norm when tuned.
         """
         link, largest_score = link_named(problem.link), problem.radius * problem.norm
         spread = problem.high - problem.low
         if mode == "theory":
-            part = or_default("diversity", diversity, 1 / (4 * problem.dim))
+            numbers, part = _THEORY, or_default("diversity", diversity, 1 / (4 * problem.dim))
             slope = 1 / (link.kappa(largest_score) * spread)
         else:
-            part = or_default("diversity", diversity, _DIVERSITY / problem.dim)
+            numbers, part = _TUNED, or_default("diversity", diversity, _DIVERSITY / problem.dim)
             slope = 2 * link.steepest(largest_score) / spread
-        numbers = _THEORY if mode == "theory" else _TUNED
         return cls(
             query=Surprises(dim=problem.dim, norm=problem.norm),
             link=problem.link,
@@ -190,11 +147,6 @@ class GreedyDescent(Policy):
             mode=mode,
             **({"pull": slope * part * problem.norm} | numbers | changes),
         )
-
-    @property
-    def queries(self) -> Mapping[str, Surprises]:
-        """One: the running total of all reports."""
-        return {"surprises": self.query}
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Before any user: an iterate of zero."""
@@ -218,10 +170,8 @@ class GreedyDescent(Policy):
 
     def publish(self, state: State) -> Model:
         """The iterate, and how far it may still be off."""
-        return Model(
-            iterate=state.iterate.astype(jnp.float32),
-            doubt=jnp.sqrt(state.start / (state.start + state.count)).astype(jnp.float32),
-        )
+        doubt = jnp.sqrt(state.start / (state.start + state.count))
+        return posted(Model(iterate=state.iterate, doubt=doubt))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm with the greatest score, and a bonus for its length."""
@@ -252,13 +202,8 @@ _TUNED = {"caution": 2.0, "focus": 0.6, "exploration": 0.6}
 _THEORY = {"caution": 1.0, "focus": 0.0, "exploration": 1.0}
 
 
-def _make(problem: Problem, mode: Mode) -> GreedyDescent:
-    return GreedyDescent.of(problem, mode=mode)
-
-
 register(
     "glm-greedy",
-    _make,
     GreedyDescent,
     summary="greedy play on a descent by one short report a user, for diverse contexts",
     source="after Han et al. 2021; see also Li et al. 2024",

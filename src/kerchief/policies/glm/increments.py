@@ -18,33 +18,33 @@ from numpy.typing import NDArray
 from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.queries import Gram, clip_features, finite
+from kerchief.core.struct import struct
 from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
+from kerchief.policies import ellipsoid
 
-__all__ = ["Increments"]
+__all__ = ["ArmSum", "Increments", "Model"]
+
+
+@struct
+class Model(ellipsoid.Model):
+    """The billboard, in float64 and with the matrix, for the next step starts from it."""
+
+    gram: Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Increments:
-    """The sums of w x xᵀ and of the users' steps, as one flat vector.
-
-    A record's weight is the row (w, steps).
+class ArmSum:
+    """A sum over users of a bounded statistic of the arm played, x.
 
     Attributes:
         dim: length of x.
-        norm: x is scaled into the ball of this radius; w is clipped to [0, 1].
-        steps: how many numbers one user's steps consist of.
-        stride: steps are scaled into the ball of this radius, which no honest step leaves.
-        balance: the steps count as if they were at most this times `norm`² long: less of it, less
-            noise on the matrix.
+        norm: x is scaled into the ball of this radius.
         importance: the part of the privacy budget, relative to the policy's other queries.
         batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
     norm: float
-    steps: int
-    stride: float
-    balance: float = 0.05
     importance: float = 1.0
     batches: tuple[int, ...] = ()
 
@@ -53,11 +53,38 @@ class Increments:
         plain(self)
         whole("dim", self.dim, high=MOST_DIM)
         between("norm", self.norm, 1e-9, 1e9, closed=True)
+        between("importance", self.importance, 1e-9, 1e9, closed=True)
+        increasing("batches", self.batches)
+
+    @property
+    def center(self) -> float | NDArray[np.float64]:
+        """The centre of a ball that holds every statistic."""
+        return 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Increments(ArmSum):
+    """The sums of w x xᵀ, w clipped to [0, 1], and of the users' steps, as one flat vector.
+
+    A record's weight is the row (w, steps).
+
+    Attributes:
+        steps: how many numbers one user's steps consist of.
+        stride: steps are scaled into the ball of this radius, which no honest step leaves.
+        balance: the steps count as if they were at most this times `norm`² long: less of it, less
+            noise on the matrix.
+    """
+
+    steps: int
+    stride: float
+    balance: float = 0.05
+
+    def __post_init__(self) -> None:
+        """Check the bounds: privacy rests on them."""
+        super().__post_init__()
         whole("steps", self.steps, high=MOST_DIM)
         between("stride", self.stride, 1e-9, 1e18, closed=True)
         between("balance", self.balance, 1e-9, 1e9, closed=True)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @property
     def size(self) -> int:

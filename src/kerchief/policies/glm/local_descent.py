@@ -4,17 +4,13 @@ Zheng et al. 2020 ("Locally differentially private (contextual) bandits learning
 Algorithm 3, Theorems 9 and 10) put noise on GLOC (Jun et al. 2017): an iterate θ' descends along
 the users' gradients, and θ̂ is the ridge regression on the scores z = ⟨x, θ'⟩ that it gave to the
 arms played. Here a device sends two blocks, x xᵀ and e x with e = μ(z) - y cut to a public bound,
-for the third of the paper, z x, is redundant: the server knows θ', and a noisy x xᵀ times θ' is an
-unbiased report of z x with no more noise than one of its own would have.
-
-Two learners move θ':
+as the third of the paper, z x, can be had from the first. Two learners move θ':
 
 * `glm-descent`: gradient descent with steps 2S/√(t v), v a bound on a noisy gradient's mean square.
   Steps of 1/√T, as printed, make the learner's regret linear in the variance of the noise;
 * `glm-newton`: steps in the metric of the regularized matrix, which is closer to GLOC.
 
-`local_descent.md` derives the width of theory mode with all constants, which replaces an order of
-magnitude in the paper and a step of its proof that is asserted there. The paper's own version is
+`local_descent.md` derives the width of theory mode with all constants. The paper's own version is
 `glm-local@paper`.
 """
 
@@ -22,12 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import ClassVar, Literal, TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Example, Outlook, Release, Tree
 from kerchief.core.linalg import floored, inverse
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
@@ -35,9 +32,9 @@ from kerchief.core.online import nearest
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
-from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.ellipsoid import lengths
+from kerchief.policies import ellipsoid
+from kerchief.policies.ellipsoid import Totals, posted
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["Learner", "LocalDescent", "Model", "State"]
@@ -46,53 +43,30 @@ Learner: TypeAlias = Literal["descent", "newton"]
 
 
 @struct
-class State:
-    """The learner's memory.
+class State(ellipsoid.State):
+    """The latest release, θ', and the sum of z x, rebuilt from the released matrices.
 
-    Attributes:
-        total: the latest release.
-        count: how many users it speaks about.
-        noise: deviation of its noise.
-        iterate: θ'.
-        moment: the sum of z x, rebuilt from the released matrices.
-        growth: the part of the bound on the iterate's regret that its own steps add up to.
-        noisy: whether releases carry noise.
+    Growth is the part of the bound on the iterate's regret that its own steps add up to.
     """
 
-    total: Array
-    count: Array
-    noise: Array
     iterate: Array
     moment: Array
     growth: Array
-    noisy: bool = static()
 
 
 @struct
-class Model:
-    """The billboard: where devices take gradients, and the confidence set.
-
-    Attributes:
-        iterate: θ'.
-        estimate: θ̂.
-        inverse: of the regularized matrix.
-        width: of the confidence set around the estimate.
-    """
+class Model(ellipsoid.Model):
+    """The billboard: the confidence set around θ̂, and θ', where devices take gradients."""
 
     iterate: Array
-    estimate: Array
-    inverse: Array
-    width: Array
 
 
 @struct
-class LocalDescent(Policy):
+class LocalDescent(Totals):
     """An upper bound from an ellipsoid that a noisy online learner's regret bounds.
 
     Attributes:
-        query: the sums it asks for, of a x xᵀ and of e x.
         learner: how the iterate moves.
-        link: how a score becomes an expected reward.
         radius: S, bound on the norm of the parameter.
         flattest: k, the least slope over all scores.
         spread: sub-Gaussian constant of the rewards.
@@ -101,18 +75,14 @@ class LocalDescent(Policy):
         damping: tuned mode: how much of the noise's expected spectral norm joins the ridge.
         exploration: multiplier of the width; 0 is greedy.
         confidence: theory mode: the failure probability α.
-        mode: `theory` or `tuned`; privacy does not depend on it.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
     ...                   link="logistic")
-    >>> policy = LocalDescent.of(problem)
-    >>> model = policy.publish(policy.init({"gradients": Outlook(noisy=False)}))
-    >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([False, True, True]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
+    >>> LocalDescent.of(problem).query.high
+    0.5
     """
 
+    question: ClassVar[str] = "gradients"
     query: Regression = static()
     learner: Learner = static()
     link: str = static()
@@ -136,20 +106,15 @@ class LocalDescent(Policy):
         mode: Mode = "tuned",
         **changes: float,
     ) -> LocalDescent:
-        """Build it from public facts alone.
-
-        Args:
-            problem: the public bounds; its link is the model.
-            learner: how the iterate moves.
-            mode: the width that is proved, or the documented multipliers.
-            changes: numbers in place of the mode's own.
-        """
+        """Build it from public facts alone; `changes` are numbers in place of the mode's own."""
         link, largest_score = link_named(problem.link), problem.radius * problem.norm
         # In theory no gradient is cut; a tuned bandit cuts what surprises more than at score 0.
-        farthest = largest_score if mode == "theory" else 0.0
+        proved = mode == "theory"
+        farthest = largest_score if proved else 0.0
         least, most = (float(link.mean(jnp.float64(z))) for z in (-farthest, farthest))
         bound = max(problem.high - least, most - problem.low)
-        numbers = _THEORY if mode == "theory" else _TUNED[learner]
+        flattest = 1 / link.kappa(largest_score) if proved else link.flattest(largest_score)
+        numbers = _THEORY if proved else _TUNED
         return cls(
             query=Regression(
                 dim=problem.dim,
@@ -161,32 +126,18 @@ class LocalDescent(Policy):
             learner=learner,
             link=problem.link,
             radius=problem.radius,
-            flattest=1 / link.kappa(largest_score)
-            if mode == "theory"
-            else link.flattest(largest_score),
+            flattest=flattest,
             spread=(problem.high - problem.low) / 2,
             confidence=0.05,
             mode=mode,
             **({"regularizer": problem.norm**2} | numbers | changes),
         )
 
-    @property
-    def queries(self) -> Mapping[str, Regression]:
-        """One: the running totals of a matrix and a gradient."""
-        return {"gradients": self.query}
-
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Before any user: empty sums, and an iterate of zero."""
         zero = jnp.zeros(self.query.dim, jnp.float64)
-        return State(
-            total=jnp.zeros(self.query.size, jnp.float64),
-            count=jnp.int32(0),
-            noise=jnp.float64(0),
-            iterate=zero,
-            moment=zero,
-            growth=jnp.float64(0),
-            noisy=outlook["gradients"].noisy,
-        )
+        empty = vars(super().init(outlook))
+        return State(**empty, iterate=zero, moment=zero, growth=jnp.float64(0))
 
     def update(self, state: State, name: str, release: Release) -> State:
         """What the totals have grown by: scores for the regression, a gradient for the iterate."""
@@ -195,13 +146,10 @@ class LocalDescent(Policy):
         step = self._newton if self.learner == "newton" else self._descent
         iterate, growth = step(state, release, gradient, count)
         return State(
-            total=release.total,
-            count=release.count,
-            noise=release.noise,
+            **vars(super().update(state, name, release)),
             iterate=iterate,
             moment=state.moment + matrix @ state.iterate,
             growth=state.growth + growth,
-            noisy=state.noisy,
         )
 
     def publish(self, state: State) -> Model:
@@ -209,18 +157,14 @@ class LocalDescent(Policy):
         count = jnp.asarray(state.count).astype(jnp.float64)
         ridge, least = self._ridge(count, state.noise)
         inverted = inverse(self._matrix(state.total, ridge, least, noisy=state.noisy))
-        return Model(
-            iterate=state.iterate.astype(jnp.float32),
-            estimate=(inverted @ state.moment).astype(jnp.float32),
-            inverse=inverted.astype(jnp.float32),
-            width=(self.exploration * self._width(state, count)).astype(jnp.float32),
+        return posted(
+            Model(
+                estimate=inverted @ state.moment,
+                inverse=inverted,
+                width=self.exploration * self._width(state, count),
+                iterate=state.iterate,
+            )
         )
-
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """The allowed arm with the highest upper confidence bound."""
-        x = arms.features
-        upper = x @ model.estimate + model.width * lengths(x, model.inverse)
-        return jnp.argmax(jnp.where(arms.allowed, upper, -jnp.inf))
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The arm played, and the slope of its loss at the posted iterate."""
@@ -307,23 +251,11 @@ class LocalDescent(Policy):
 # Chosen on the seeds of tuning, never on those of a report.
 _BALANCE = 1.2
 _THEORY = {"stride": 1.0, "damping": 0.0, "exploration": 1.0}
-_TUNED: dict[Learner, dict[str, float]] = {
-    "descent": {"stride": 1.0, "damping": 1.0, "exploration": 0.6},
-    "newton": {"stride": 1.0, "damping": 1.0, "exploration": 0.6},
-}
-
-
-def _descent(problem: Problem, mode: Mode) -> LocalDescent:
-    return LocalDescent.of(problem, mode=mode)
-
-
-def _newton(problem: Problem, mode: Mode) -> LocalDescent:
-    return LocalDescent.of(problem, learner="newton", mode=mode)
+_TUNED = {"stride": 1.0, "damping": 1.0, "exploration": 0.6}
 
 
 register(
     "glm-descent",
-    _descent,
     LocalDescent,
     summary="optimism around gradient descent on private gradients",
     source="after Zheng et al. 2020, Algorithm 3",
@@ -332,8 +264,8 @@ register(
 )
 register(
     "glm-newton",
-    _newton,
     LocalDescent,
+    partial(LocalDescent.of, learner="newton"),
     summary="optimism around a noisy online Newton step on private gradients",
     source="after Zheng et al. 2020, Algorithm 3, and Jun et al. 2017",
     trusts=("none", "local"),

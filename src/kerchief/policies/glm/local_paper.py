@@ -18,57 +18,44 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Example, Outlook, Release, Tree
 from kerchief.core.linalg import floored, inverse, smat, svec, svec_size
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
-from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
-from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.registry import Mode, Terms, register
+from kerchief.core.validate import between
+from kerchief.policies import ellipsoid
+from kerchief.policies.ellipsoid import Totals, posted
+from kerchief.policies.glm.increments import ArmSum
+from kerchief.policies.glm.local_descent import Model
+from kerchief.policies.registry import Mode, register
 
-__all__ = ["Model", "PrintedDescent", "State", "ThreeBlocks", "printed_deviation"]
+__all__ = ["PrintedDescent", "State", "ThreeBlocks", "printed_deviation"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ThreeBlocks:
+class ThreeBlocks(ArmSum):
     """The sums of x xᵀ, z x and e x over users, each in units of its own bound.
 
-    A record's weight is z.
-
-    Attributes:
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        score: z is clipped to this size.
-        slope: e is clipped to this size.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
+    A record's weight is z. It is clipped to the size of `score`, and e to that of `slope`.
     """
 
-    dim: int
-    norm: float
     score: float
     slope: float
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the bounds: privacy rests on them."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
+        super().__post_init__()
         between("score", self.score, 1e-9, 1e18, closed=True)
         between("slope", self.slope, 1e-9, 1e9, closed=True)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @property
     def size(self) -> int:
@@ -88,13 +75,8 @@ class ThreeBlocks:
         return math.sqrt(8)
 
     @property
-    def center(self) -> float:
-        """The centre of a ball that holds every statistic."""
-        return 0.0
-
-    @property
     def radius(self) -> float:
-        """Its radius: one block each, of length one."""
+        """One block each, of length one."""
         return math.sqrt(3)
 
     def encode(self, record: Example) -> Array:
@@ -116,32 +98,17 @@ class ThreeBlocks:
 
 
 @struct
-class State:
-    """The learner's memory: the latest release, and the iterate."""
+class State(ellipsoid.State):
+    """The latest release, and the iterate."""
 
-    total: Array
-    count: Array
     iterate: Array
-    noisy: bool = static()
 
 
 @struct
-class Model:
-    """The billboard: where devices take gradients, and the confidence set."""
-
-    iterate: Array
-    estimate: Array
-    inverse: Array
-    width: Array
-
-
-@struct
-class PrintedDescent(Policy):
+class PrintedDescent(Totals):
     """Algorithm 3 with its printed step, ridge and width.
 
     Attributes:
-        query: the three sums it asks for.
-        link: how a score becomes an expected reward.
         radius: bound on the norm of the parameter.
         flattest: k, the least slope over all scores.
         largest: C, the greatest expected reward, in size.
@@ -150,6 +117,7 @@ class PrintedDescent(Policy):
         log: ln(2T/α).
     """
 
+    question: ClassVar[str] = "blocks"
     query: ThreeBlocks = static()
     link: str = static()
     radius: float | Array
@@ -159,29 +127,16 @@ class PrintedDescent(Policy):
     deviation: float | Array
     log: float | Array
 
-    @property
-    def queries(self) -> Mapping[str, ThreeBlocks]:
-        """One: the running totals of three blocks."""
-        return {"blocks": self.query}
-
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Before any user: empty sums, and an iterate of zero."""
-        return State(
-            total=jnp.zeros(self.query.size, jnp.float64),
-            count=jnp.int32(0),
-            iterate=jnp.zeros(self.query.dim, jnp.float64),
-            noisy=outlook["blocks"].noisy,
-        )
+        zero = jnp.zeros(self.query.dim, jnp.float64)
+        return State(**vars(super().init(outlook)), iterate=zero)
 
     def update(self, state: State, name: str, release: Release) -> State:
         """One step along the newest gradient."""
         gradient = self.query.split(release.total - state.total)[2]
-        return State(
-            total=release.total,
-            count=release.count,
-            iterate=into_ball(state.iterate - self.step * gradient, self.radius),
-            noisy=state.noisy,
-        )
+        moved = into_ball(state.iterate - self.step * gradient, self.radius)
+        return State(**vars(super().update(state, name, release)), iterate=moved)
 
     def publish(self, state: State) -> Model:
         """The regression of the scores, with the printed ridge and width."""
@@ -192,18 +147,10 @@ class PrintedDescent(Policy):
         matrix = gram + ridge * jnp.eye(self.query.dim)
         inverted = inverse(floored(matrix, 0.1 * ridge) if state.noisy else matrix)
         square = self.largest * self.deviation / self.flattest * jnp.sqrt(self.query.dim * count)
-        return Model(
-            iterate=state.iterate.astype(jnp.float32),
-            estimate=(inverted @ moment).astype(jnp.float32),
-            inverse=inverted.astype(jnp.float32),
-            width=jnp.sqrt(square).astype(jnp.float32),
+        estimate, width = inverted @ moment, jnp.sqrt(square)
+        return posted(
+            Model(estimate=estimate, inverse=inverted, width=width, iterate=state.iterate)
         )
-
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """The allowed arm with the highest upper confidence bound."""
-        x = arms.features
-        upper = x @ model.estimate + model.width * lengths(x, model.inverse)
-        return jnp.argmax(jnp.where(arms.allowed, upper, -jnp.inf))
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The arm played, its score at the posted iterate, and the slope of its loss there."""
@@ -222,8 +169,13 @@ def printed_deviation(epsilon: float, delta: float) -> float:
     return 6 * math.sqrt(2 * math.log(3.75 / delta)) / epsilon
 
 
+_FAILURE = 0.05
+
+
 @double_precision
-def _promised(problem: Problem, mode: Mode, terms: Terms) -> PrintedDescent:
+def _promised(
+    problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = _FAILURE
+) -> PrintedDescent:
     """The algorithm for a promise, which sets its ridge and its width."""
     link, largest_score = link_named(problem.link), problem.radius * problem.norm
     least, most = (float(link.mean(jnp.float64(z))) for z in (-largest_score, largest_score))
@@ -239,21 +191,13 @@ def _promised(problem: Problem, mode: Mode, terms: Terms) -> PrintedDescent:
         flattest=1 / link.kappa(largest_score),
         largest=max(abs(least), abs(most)),
         step=1 / math.sqrt(problem.horizon),
-        deviation=printed_deviation(terms.epsilon, terms.delta),
+        deviation=printed_deviation(epsilon, delta),
         log=math.log(2 * problem.horizon / _FAILURE),
     )
 
 
-def _make(problem: Problem, mode: Mode) -> PrintedDescent:
-    """The algorithm without a promise: that of an epsilon without bound."""
-    return _promised(problem, mode, Terms(epsilon=math.inf, delta=_FAILURE))
-
-
-_FAILURE = 0.05
-
 register(
     "glm-local@paper",
-    _make,
     PrintedDescent,
     summary="a locally private GLM bandit with printed step, ridge and width, and true noise",
     source="Zheng et al. 2020, Algorithm 3",

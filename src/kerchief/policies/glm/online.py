@@ -26,55 +26,32 @@ from kerchief.core.links import link_named
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.struct import static, struct
-from kerchief.policies.ellipsoid import Ellipsoid, Model, State
+from kerchief.policies.ellipsoid import Ellipsoid, Model, State, Totals
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["OnlineGLM"]
 
 
 @struct
-class OnlineGLM(Ellipsoid):
-    """Optimism around a one-pass Newton estimate.
+class OnlineGLM(Ellipsoid, Totals):
+    """An `Ellipsoid` around a one-pass Newton estimate.
 
     Attributes:
         query: the sums it asks for; the matrix comes in units of the steepest slope.
-        link: how a score becomes an expected reward.
-        radius: bound on the norm of the parameter.
         steepest: bound on μ' over all scores, which scales weights into [0, 1].
         flattest: the least μ' over all scores; theory mode alone needs it.
         bend: theory mode: bound on the error of one linearization.
-        spread: sub-Gaussian constant of the rewards.
-        regularizer: ridge λ without noise.
-        exploration: multiplier of the width; 0 is greedy.
-        damping: tuned mode: how much of the noise's expected spectral norm joins the ridge.
-        confidence: theory mode: the failure probability α.
-        patience: a new model is posted every 2^k rounds, the largest such number that is at most
-            patience * round, or every round while that is below 1.
-        mode: `theory` or `tuned`; privacy does not depend on it.
     """
 
     query: Regression = static()
     link: str = static()
-    radius: float | Array
     steepest: float | Array
     flattest: float | Array
     bend: float | Array
-    spread: float | Array
-    regularizer: float | Array
-    exploration: float | Array
-    damping: float | Array
-    confidence: float | Array
-    patience: float | Array
-    mode: Mode = static()
 
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned") -> OnlineGLM:
-        """Build it from public facts alone.
-
-        Args:
-            problem: the public bounds; its link is the model.
-            mode: a width that is proved, or the documented multipliers.
-        """
+        """Build it from public facts alone."""
         link, largest_score = link_named(problem.link), problem.radius * problem.norm
         steepest, span = link.steepest(largest_score), problem.high - problem.low
         # Around score 0 no response is cut; around others a tuned bandit cuts surprising ones.
@@ -115,18 +92,22 @@ class OnlineGLM(Ellipsoid):
         response = reward - link.mean(score) + slope * score
         return {"moments": Example(features=x, reward=response, weight=slope / self.steepest)}
 
-    def _scale(self) -> float | Array:
-        """The matrix comes in units of the steepest slope."""
-        return self.steepest
+    def _sums(self, state: State) -> tuple[Array, Array]:
+        gram, moment = self.query.split(state.total)
+        return self.steepest * gram, moment
 
-    def _widths(self, state: State) -> tuple[Array, Array, Array]:
-        """Regularizer, eigenvalue floor and width for this much noise."""
+    def _matrix_noise(self, noise: Array) -> Array:
+        """The matrix was sent in other units than the vector."""
+        return self.steepest / self.query.balance * noise
+
+    def _tuned_width(self, state: State) -> tuple[Array, Array, Array]:
         dim, noise = self.query.dim, state.noise
-        # The matrix was sent in other units than the vector.
-        matrix_noise = self.steepest / self.query.balance * noise
-        if self.mode == "tuned":
-            ridge = self.regularizer + self.damping * matrix_noise * jnp.sqrt(2.0 * dim)
-            return ridge, 0.1 * ridge, jnp.sqrt(1 + dim * noise**2 / ridge)
+        ridge = self.regularizer + self.damping * self._matrix_noise(noise) * jnp.sqrt(2.0 * dim)
+        return ridge, 0.1 * ridge, jnp.sqrt(1 + dim * noise**2 / ridge)
+
+    def _theory_width(self, state: State) -> tuple[Array, Array, Array]:
+        """The width of `online.md`."""
+        dim, noise, matrix_noise = self.query.dim, state.noise, self._matrix_noise(state.noise)
         tail = jnp.sqrt(2 * jnp.log(6 * (state.count + 1.0) ** 2 / self.confidence))
         shake, stir = matrix_noise * (jnp.sqrt(2.0 * dim) + tail), noise * (dim**0.5 + tail)
         ridge, least = self.regularizer + 2 * shake, self.regularizer + shake
@@ -140,13 +121,8 @@ class OnlineGLM(Ellipsoid):
         return ridge, least, kappa * (sampling + bent) + bias + stir / jnp.sqrt(least)
 
 
-def _make(problem: Problem, mode: Mode) -> OnlineGLM:
-    return OnlineGLM.of(problem, mode=mode)
-
-
 register(
     "glm",
-    _make,
     OnlineGLM,
     summary="optimism around a one-pass Newton estimate for a generalized linear model",
     source="ours; the setting is that of Sarmasarkar 2026",

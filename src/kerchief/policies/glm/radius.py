@@ -48,11 +48,7 @@ def distance(facts: Facts, estimate: Array, excess: Array) -> Array:
     Γ = √λ (S + 1/2R) + 2Rψ/√λ bounds the gradient at the truth (Faury et al. 2020), with
     ψ = d log 2 + log 1/ζ + d/2 log(1 + nL/(dλ)); what the loss curves at least along the way is
     1/c of what it does at the truth, c = 2 + M‖x‖(S + ‖θ̂‖). So D²/c ≤ ν + DΓ.
-
-    Args:
-        facts: the public numbers.
-        estimate: θ̂, one row per batch.
-        excess: ν, how far the loss at θ̂ may be above that at the truth.
+    Here ν, `excess`, is how far the loss at θ̂ may be above that at the truth.
     """
     spread, ridge, dim = facts.spread, facts.ridge, facts.dim
     grown = facts.users * facts.steepest * facts.norm**2 / (dim * ridge)

@@ -3,13 +3,7 @@
 Without noise this is RS-GLinCB (A. Sawarni, N. Das, S. Barman and G. Sinha, "Generalized linear
 bandits with limited adaptivity", NeurIPS 2024). With noise from a trusted curator it is the jointly
 private bandit of S. Sarmasarkar, "Private generalized linear contextual bandits", 2026, Algorithm
-2, repaired; `rare_switching.md` has the theorem and its proof. The repair, in short:
-
-* when a fit is made depends on released matrices alone. The paper refits at once when a user's own
-  context asks for exploration, which tells everyone that it did;
-* the weights in the matrix are clipped, so that no good event is needed for privacy;
-* step sizes come from released matrices, never from how many users explored;
-* all users pay for all releases in one ledger, with the sensitivity of replacement.
+2, repaired; `rare_switching.md` has the theorem, its proof and what is repaired.
 
 Every user plays the best upper bound from the last fit. A new fit is made when the released matrix
 has grown by a factor in some direction: O(d log T) times, and never more often than was paid for.
@@ -22,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal, TypeAlias
 
 import jax.numpy as jnp
@@ -46,10 +41,10 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.policies.ellipsoid import lengths
+from kerchief.policies.ellipsoid import Fit, hopeful, lengths, posted
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Anchor", "Model", "PostedFit", "RarelySwitching", "State"]
+__all__ = ["Anchor", "Model", "RarelySwitching", "State"]
 
 Growth: TypeAlias = Literal["direction", "volume"]
 Weighing: TypeAlias = Literal["slope", "flat"]
@@ -76,25 +71,11 @@ class State:
 
 
 @struct
-class PostedFit:
-    """What the billboard says of one fit: the estimate, and the inverse of a matrix."""
-
-    estimate: Array
-    inverse: Array
-
-
-@struct
 class Model:
-    """The billboard: the last fit with its own matrix; under Criterion I the other with V.
+    """The billboard: the fit that is played, under Criterion I the other, which rules out arms."""
 
-    Attributes:
-        fit: the estimate that is played, and how well it is known.
-        warm: the estimate that rules out arms, likewise.
-        width: of the confidence set around the first.
-    """
-
-    fit: PostedFit
-    warm: PostedFit | None
+    fit: Fit
+    warm: Fit | None
     width: Array
 
 
@@ -145,18 +126,8 @@ class RarelySwitching(Policy):
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", explore: bool = False
     ) -> RarelySwitching:
-        """Build the private bandit from public facts alone.
-
-        Args:
-            problem: the public bounds; its link is the model.
-            mode: the constants of `rare_switching.md`, or the documented multipliers.
-            explore: whether Criterion I is on.
-        """
-        link, dim, largest_score = (
-            link_named(problem.link),
-            problem.dim,
-            problem.radius * problem.norm,
-        )
+        """Build the private bandit from public facts alone, with Criterion I on or off."""
+        link, dim = link_named(problem.link), problem.dim
         constants = _theory(problem) if mode == "theory" else _TUNED
         loss = GLMLoss.of(
             problem,
@@ -170,7 +141,7 @@ class RarelySwitching(Policy):
             loss=loss,
             warm=dataclasses.replace(loss, fits=max(1, loss.fits // 2)) if explore else None,
             radius=problem.radius,
-            steepest=link.steepest(largest_score),
+            steepest=link.steepest(problem.radius * problem.norm),
             growth="direction",
             weighing="slope",
             **constants,
@@ -196,8 +167,8 @@ class RarelySwitching(Policy):
 
     def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
         """The matrices always; a fit when its matrix has outgrown the last one."""
-        wanted: dict[str, Array | bool] = {"curvature": True}
-        wanted["fit"] = self._outgrown(state, "fit", self.factor)
+        fit = self._outgrown(state, "fit", self.factor)
+        wanted: dict[str, Array | bool] = {"curvature": True, "fit": fit}
         if self.warm is not None:
             wanted["warm"] = self._outgrown(state, "warm", self.warm_factor)
         return wanted
@@ -243,8 +214,7 @@ class RarelySwitching(Policy):
         if model.warm is None:
             return jnp.argmax(jnp.where(allowed, self._upper(model, x), -jnp.inf))
         spread, rough = lengths(x, model.warm.inverse), x @ model.warm.estimate
-        known = jnp.where(allowed, rough - self.warm_width * spread, -jnp.inf).max()
-        kept = allowed & (rough + self.warm_width * spread >= known)
+        kept = hopeful(allowed, rough, self.warm_width * spread)
         best = jnp.argmax(jnp.where(kept, self._upper(model, x), -jnp.inf))
         widest = jnp.argmax(jnp.where(allowed, spread, -jnp.inf))
         return jnp.where(self._explores(model.warm, arms), widest, best)
@@ -270,7 +240,7 @@ class RarelySwitching(Policy):
     def _upper(self, model: Model, x: Array) -> Array:
         return x @ model.fit.estimate + model.width * lengths(x, model.fit.inverse)
 
-    def _explores(self, warm: PostedFit, arms: Arms) -> Array:
+    def _explores(self, warm: Fit, arms: Arms) -> Array:
         """Criterion I, on the device: the user's own arms against the public matrix."""
         spread = lengths(arms.features, warm.inverse)
         return (jnp.where(arms.allowed, spread, 0) ** 2 >= self.threshold).any()
@@ -291,12 +261,10 @@ class RarelySwitching(Policy):
     def _anchor(self, state: State, name: str) -> Anchor:
         return state.fit if name == "fit" else state.warm
 
-    def _posted(self, state: State, name: str, gram: Array) -> PostedFit:
+    def _posted(self, state: State, name: str, gram: Array) -> Fit:
         inverted = inverse(self._positive(state, name, gram))
         estimate = self._anchor(state, name).estimate
-        return PostedFit(
-            estimate=estimate.astype(jnp.float32), inverse=inverted.astype(jnp.float32)
-        )
+        return posted(Fit(estimate=estimate, inverse=inverted))
 
     def _positive(self, state: State, name: str, gram: Array) -> Array:
         """With the ridge, and with eigenvalues floored where noise may have made them negative."""
@@ -355,17 +323,8 @@ def _theory(problem: Problem, failure: float = 0.05) -> dict[str, float]:
     }
 
 
-def _plain(problem: Problem, mode: Mode) -> RarelySwitching:
-    return RarelySwitching.of(problem, mode=mode)
-
-
-def _explorer(problem: Problem, mode: Mode) -> RarelySwitching:
-    return RarelySwitching.of(problem, mode=mode, explore=True)
-
-
 register(
     "glm-rare",
-    _plain,
     RarelySwitching,
     summary="few private fits, made when the released matrix has grown",
     source="Sarmasarkar 2026, Algorithm 2, repaired",
@@ -374,8 +333,8 @@ register(
 )
 register(
     "glm-rare-explore",
-    _explorer,
     RarelySwitching,
+    partial(RarelySwitching.of, explore=True),
     summary="glm-rare with Criterion I: users whose arms are badly known explore",
     source="Sarmasarkar 2026, Algorithm 2, repaired",
     trusts=("none", "joint"),

@@ -43,10 +43,10 @@ from kerchief.core.queries import Gram
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
-from kerchief.policies.ellipsoid import lengths
+from kerchief.policies.ellipsoid import Fit, lengths, posted
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["GLMUCB", "Model", "State"]
+__all__ = ["GLMUCB", "State"]
 
 _CONFIDENCE = 0.02
 
@@ -61,14 +61,6 @@ class State:
 
 
 @struct
-class Model:
-    """The billboard: the estimate and V⁻¹."""
-
-    estimate: Array
-    inverse: Array
-
-
-@struct
 class GLMUCB(Policy):
     """The mean under the estimate plus a width in the inverse of V.
 
@@ -77,17 +69,13 @@ class GLMUCB(Policy):
         loss: what is fitted to all users.
         radius: bound on the norm of the parameter.
         ridge: λ, of the matrix and of the fit.
-        width: ρ(t) is this times √ln(t + 1).
+        width: ρ(t) is this times √ln(t + 1); when tuned, it is the range of rewards times 0.3.
         factor: how much the volume of V must grow for a new fit.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
     ...                   link="logistic")
-    >>> policy = GLMUCB.of(problem, mode="tuned")
-    >>> model = policy.publish(policy.init({}))
-    >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([False, True, True]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
+    >>> GLMUCB.of(problem, mode="tuned").width
+    0.3
     """
 
     gram: Gram = static()
@@ -101,13 +89,7 @@ class GLMUCB(Policy):
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
     ) -> GLMUCB:
-        """Build it from public facts alone.
-
-        Args:
-            problem: the public bounds.
-            mode: the width from the theorem, or a multiple of the range of rewards.
-            exploration: multiplier of either; by default 1 in theory and 0.3 when tuned.
-        """
+        """Build it from public facts alone; by default exploration is 1 in theory, 0.3 tuned."""
         ridge, factor = float(problem.dim), 1.1
         if mode == "theory":
             default, unit = 1.0, _theory_width(problem, ridge)
@@ -164,14 +146,12 @@ class GLMUCB(Policy):
         """After every round: widths are those of the latest matrix."""
         return True
 
-    def publish(self, state: State) -> Model:
+    def publish(self, state: State) -> Fit:
         """The estimate, and how well each direction is known."""
-        return Model(
-            estimate=state.estimate.astype(jnp.float32),
-            inverse=inverse(self._matrix(state.total)).astype(jnp.float32),
-        )
+        inverted = inverse(self._matrix(state.total))
+        return posted(Fit(estimate=state.estimate, inverse=inverted))
 
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
+    def act(self, model: Fit, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm whose mean may be the greatest."""
         x = arms.features
         means = link_named(self.loss.link).mean(x @ model.estimate)
@@ -179,7 +159,7 @@ class GLMUCB(Policy):
         width = self.width * jnp.sqrt(jnp.log(clock.round + 2.0))
         return jnp.argmax(jnp.where(arms.allowed, means + width * length, -jnp.inf))
 
-    def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+    def record(self, model: Fit, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The features of the arm played, and its reward."""
         played = Example(features=arms.features[action], reward=reward)
         return {"gram": played, "fit": played}
@@ -199,13 +179,8 @@ def _theory_width(problem: Problem, ridge: float) -> float:
     return 2 * ratio * rewards * spread * math.sqrt(2 * problem.dim * tail)
 
 
-def _glm_ucb(problem: Problem, mode: Mode) -> GLMUCB:
-    return GLMUCB.of(problem, mode=mode)
-
-
 register(
     "glm-ucb",
-    _glm_ucb,
     GLMUCB,
     summary="optimism on the mean around a penalized likelihood estimate",
     source="Filippi et al. 2010, GLM-UCB",

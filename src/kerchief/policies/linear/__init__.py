@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from kerchief.policies.linear import (
-    combiner,
-    elimination,
-    linucb,
-    linucb_paper,
-    online,
-    online_paper,
-    pairs,
-    sblb,
-)
-
-__all__ = [
-    "combiner",
-    "elimination",
-    "linucb",
-    "linucb_paper",
-    "online",
-    "online_paper",
-    "pairs",
-    "sblb",
-]
+from kerchief.policies.linear import combiner as combiner
+from kerchief.policies.linear import elimination as elimination
+from kerchief.policies.linear import linucb as linucb
+from kerchief.policies.linear import online as online
+from kerchief.policies.linear import online_paper as online_paper
+from kerchief.policies.linear import pairs as pairs
+from kerchief.policies.linear import sblb as sblb

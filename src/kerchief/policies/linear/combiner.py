@@ -3,14 +3,12 @@
 After the Private Bandits Combiner, Algorithm 2 of "Improved rate for Locally Differentially Private
 Linear Bandits" (TMLR submission), itself after Cutkosky, Das and Purohit 2020 (Cutkosky et al.
 2020, "Upper confidence bounds for combining stochastic bandits"). All learners pose the same query,
-so a user sends one report whoever was followed, and the index of that learner is a function of
-reports that were sent before. As printed the constants never let it look at a second learner
-(`combiner@paper`; proof in `combiner.md`).
+so a user sends one report whoever was followed. As printed the constants never let it look at a
+second learner (`combiner@paper`; proof in `combiner.md`).
 
 The working one balances instead (Pacchiano, Dann, Gentile and Bartlett 2020, Pacchiano et al. 2020,
 "Regret bound balancing and elimination for model selection"): it follows the learner that has been
-followed least, and drops one whose rewards show that it is worse. Every learner learns from every
-report, as losses do not depend on who chose the arm.
+followed least, and drops one whose rewards show that it is worse.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ from kerchief.core.validate import between
 from kerchief.policies.linear.online import OnlineLinUCB
 from kerchief.policies.linear.online_paper import PrintedLinUCB
 from kerchief.policies.linear.pairs import PairLinUCB, ReleasedTotal
-from kerchief.policies.refresh import ever_rarer
-from kerchief.policies.registry import Mode, Terms, register
+from kerchief.policies.refresh import Patient
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Combiner", "Constants", "Model", "PrintedCombiner", "State", "printed_constants"]
 
@@ -45,14 +43,8 @@ _FAILURE = 0.01
 class State:
     """The memory of a bandit over bandits; rows are learners.
 
-    Attributes:
-        seen: the latest release.
-        learners: their own memories.
-        posted: whom users follow now.
-        plays: how many users followed each.
-        rewards: the sum of their reported rewards.
-        shortfall: how far rewards fell below the mean of those before, in all.
-        active: who may still be followed.
+    Whom users follow now, how many followed each, the sum of their reported rewards, how far these
+    fell below the mean of those before, in all, and who may still be followed.
     """
 
     seen: ReleasedTotal
@@ -73,7 +65,7 @@ class Model:
 
 
 @struct
-class Combiner(Policy):
+class Combiner(Patient):
     """Regret balancing over learners with the same query.
 
     A learner is dropped when its mean reward, plus c √(v/n) on either side and plus what its regret
@@ -84,8 +76,7 @@ class Combiner(Policy):
         spread: deviation of a reward, at most.
         caution: c.
         slowness: r, the same for all learners.
-        patience: the index and the models are posted every 2^k rounds, the largest such number that
-            is at most patience * round, or every round while that is below 1.
+        patience: how rarely the index and the models are posted, see `ever_rarer`.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> policy = Combiner.of(problem)
@@ -119,15 +110,15 @@ class Combiner(Policy):
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Nobody was followed yet; the first will be."""
-        count = len(self.learners)
+        nobody = jnp.zeros(len(self.learners), jnp.float64)
         return State(
             seen=ReleasedTotal.nothing(self.queries["pair"]),
             learners=tuple(learner.init(outlook) for learner in self.learners),
             posted=jnp.int32(0),
-            plays=jnp.zeros(count, jnp.float64),
-            rewards=jnp.zeros(count, jnp.float64),
-            shortfall=jnp.zeros(count, jnp.float64),
-            active=jnp.ones(count, bool),
+            plays=nobody,
+            rewards=nobody,
+            shortfall=nobody,
+            active=jnp.ones(len(self.learners), bool),
         )
 
     def update(self, state: State, name: str, release: Release) -> State:
@@ -135,14 +126,13 @@ class Combiner(Policy):
         latest, seen = state.seen.next(self.queries["pair"], release)
         followed = jnp.arange(len(self.learners)) == state.posted
         mean = state.rewards / jnp.maximum(1.0, state.plays)
-        counted = State(
+        counted = dataclasses.replace(
+            state,
             seen=seen,
             learners=self._learned(state, name, release),
-            posted=state.posted,
             plays=state.plays + followed,
             rewards=state.rewards + followed * latest.reward,
             shortfall=state.shortfall + followed * (mean - latest.reward),
-            active=state.active,
         )
         tested = dataclasses.replace(counted, active=self._active(counted))
         # The index that is posted now is for the users until the next posting, and so is this one.
@@ -150,10 +140,6 @@ class Combiner(Policy):
         score = jnp.where(tested.active, self._score(tested), -jnp.inf)
         chosen = jnp.argmax(score).astype(jnp.int32)
         return dataclasses.replace(tested, posted=jnp.where(due, chosen, state.posted))
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, as one more user matters ever less."""
-        return ever_rarer(clock, self.patience)
 
     def publish(self, state: State) -> Model:
         """All models, and whom to follow."""
@@ -196,11 +182,7 @@ class Combiner(Policy):
 class Constants:
     """What Theorem 4.1 asks for, one number per learner.
 
-    Attributes:
-        eigenvalues: λ_i, the guesses of the least eigenvalue.
-        regrets: L_i.
-        powers: α_i.
-        offsets: R_i/T, which are taken off the upper bounds of rewards.
+    The guesses λ_i of the least eigenvalue, L_i, α_i, and R_i/T, which the scores are reduced by.
     """
 
     eigenvalues: tuple[float, ...]
@@ -251,11 +233,7 @@ def _factor(power: float) -> float:
 class PrintedCombiner(Combiner):
     """Algorithm 2 with the constants of its theorem; only the learner that was followed learns.
 
-    Attributes:
-        regrets: L_i.
-        powers: α_i.
-        offsets: R_i/T.
-        horizon: T.
+    The numbers are L_i, α_i, R_i/T (`Constants`) and T.
     """
 
     regrets: tuple[float | Array, ...]
@@ -264,7 +242,9 @@ class PrintedCombiner(Combiner):
     horizon: float | Array
 
     @classmethod
-    def promised(cls, problem: Problem, epsilon: float, delta: float) -> PrintedCombiner:
+    def promised(
+        cls, problem: Problem, epsilon: float = 1.0, delta: float = 0.1, *, mode: Mode = "theory"
+    ) -> PrintedCombiner:
         """The rule for a promise: Algorithm 9 and several of Algorithm 1, with their guesses."""
         between("epsilon", epsilon, 1e-9, 1e9, closed=True)
         constants = printed_constants(problem.horizon, problem.dim, epsilon)
@@ -321,22 +301,8 @@ class PrintedCombiner(Combiner):
         return state.rewards / plays + bonus - jnp.array(self.offsets)
 
 
-def _combiner(problem: Problem, mode: Mode) -> Combiner:
-    return Combiner.of(problem, mode=mode)
-
-
-def _printed(problem: Problem, mode: Mode) -> PrintedCombiner:
-    """The rule without a promise: that of epsilon one."""
-    return PrintedCombiner.promised(problem, 1.0, 0.1)
-
-
-def _printed_for(problem: Problem, mode: Mode, terms: Terms) -> PrintedCombiner:
-    return PrintedCombiner.promised(problem, terms.epsilon, terms.delta)
-
-
 register(
     "combiner",
-    _combiner,
     Combiner,
     summary="follows whichever learner on noisy pairs turns out better",
     source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2, "
@@ -345,14 +311,13 @@ register(
 )
 register(
     "combiner@paper",
-    _printed,
     PrintedCombiner,
     summary="the Private Bandits Combiner with the paper's constants, which never explore",
     source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 2; "
     "Cutkosky et al. 2020",
     trusts=("none", "local"),
     home=None,
-    promised=_printed_for,
+    promised=PrintedCombiner.promised,
     noises={"local": "gaussian"},
     deployable=False,
 )

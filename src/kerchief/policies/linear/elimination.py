@@ -10,26 +10,25 @@ and hold under any such rule of choice. Proof note: `elimination.md`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
-import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import ends_now, growing
+from kerchief.core.batches import growing
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.design import near_optimal
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.policies.ellipsoid import Model, State, lengths
+from kerchief.policies.ellipsoid import Model, hopeful, lengths
 from kerchief.policies.linear.linucb import LinUCB
+from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["Elimination"]
 
 
 @struct
-class Elimination(LinUCB):
+class Elimination(Batchwise, LinUCB):
     """LinUCB's confidence set; arms that it rules out are not played, the others by design.
 
     After phased elimination: T. Lattimore and C. Szepesvari, "Bandit Algorithms", 2020, chapter 22.
@@ -49,36 +48,15 @@ class Elimination(LinUCB):
         query = dataclasses.replace(made.query, batches=batches)
         return cls(**(vars(made) | {"query": query}))
 
-    def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
-        """The totals, when a batch ends."""
-        return {"moments": ends_now(self.query.batches, clock)}
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """When a batch ends."""
-        return ends_now(self.query.batches, clock)
-
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """One of the arms that may be the best, drawn from a design over them."""
-        return near_optimal(arms.features, survivors(model, arms)).draw(stream)
-
-
-def survivors(model: Model, arms: Arms) -> Array:
-    """The allowed arms whose upper bound reaches the best lower one: at least one."""
-    score, width = (
-        arms.features @ model.estimate,
-        model.width * lengths(arms.features, model.inverse),
-    )
-    best = jnp.max(jnp.where(arms.allowed, score - width, -jnp.inf))
-    return arms.allowed & (score + width >= best)
-
-
-def _elimination(problem: Problem, mode: Mode) -> Elimination:
-    return Elimination.of(problem, mode=mode)
+        x = arms.features
+        score, width = x @ model.estimate, model.width * lengths(x, model.inverse)
+        return near_optimal(x, hopeful(arms.allowed, score, width)).draw(stream)
 
 
 register(
     "elimination",
-    _elimination,
     Elimination,
     summary="a near-optimal design over the arms that a confidence set leaves, in batches",
     source="ours, after phased elimination; Lattimore, Szepesvari 2020, chapter 22",

@@ -5,26 +5,20 @@ submission), itself after the conversion of Abbasi-Yadkori, Pál and Szepesvári
 et al. 2012, Theorem 1). Every user reports x̃ = x + noise and ỹ = y + noise. An online learner moves
 θ_t against the gradient of the loss (⟨x̃, θ⟩ - ỹ)² - σ² ‖θ‖², whose mean is that of (⟨x, θ⟩ - y)²
 up to a constant; the estimate, V⁻¹ Σ x̃ x̃ᵀ θ_t with V = I + Σ x̃ x̃ᵀ, is a mean of its points.
-
-Where we differ, all in `online.md`, which also says which of the theorems do not hold:
-
-* the noise is that of the whole pair, and σ² is read off the releases;
-* a shared coordinate of the arms is public and gets no noise, and rewards are centred there;
-* gradient descent is the learner by default. Maler (Wang et al. 2020) is `online-linucb-maler`;
-* where strong convexity is wanted, a ridge joins the loss in place of more noise on x;
-* theory mode has the width that holds for certain; the tuned one is b (1 + 15 σ), and no bonus is
-  above what the bounds on arms and parameter allow.
+Gradient descent is the learner by default; Maler (Wang et al. 2020) is `online-linucb-maler`.
+`online.md` says what is proved, what is repaired and which of the paper's theorems do not hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Self
+from functools import partial
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Outlook, Release, Tree
 from kerchief.core.linalg import inverse
 from kerchief.core.online import Descent, Doubling, Learner, Maler, grid_size
 from kerchief.core.pairs import Pair
@@ -32,9 +26,10 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
-from kerchief.policies.ellipsoid import lengths
-from kerchief.policies.linear.pairs import ReleasedTotal, Report, shift_of
-from kerchief.policies.refresh import ever_rarer
+from kerchief.policies import ellipsoid
+from kerchief.policies.ellipsoid import Optimist, lengths, posted, shifted
+from kerchief.policies.linear.pairs import ReleasedTotal, Report
+from kerchief.policies.refresh import Patient
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["Model", "OnlineLinUCB", "State", "descent"]
@@ -42,14 +37,9 @@ __all__ = ["Model", "OnlineLinUCB", "State", "descent"]
 
 @struct
 class State:
-    """The learner's memory.
+    """The latest release, the online learner's memory, Σ x̃ x̃ᵀ, Σ x̃ x̃ᵀ θ_t and a distance.
 
-    Attributes:
-        seen: the latest release.
-        learner: of the online learner.
-        gram: Σ x̃ x̃ᵀ.
-        moment: Σ x̃ x̃ᵀ θ_t.
-        distance: Σ ‖x̃‖² (‖θ_t‖ + S)², a bound on how far the points may be from the truth.
+    That is Σ ‖x̃‖² (‖θ_t‖ + S)², a bound on how far the points may be from the truth.
     """
 
     seen: ReleasedTotal
@@ -60,41 +50,32 @@ class State:
 
 
 @struct
-class Model:
-    """The billboard: estimate, inverse matrix, width, and the most that a bonus may be."""
+class Model(ellipsoid.Model):
+    """The billboard, with the most that a bonus may be."""
 
-    estimate: Array
-    inverse: Array
-    width: Array
     cap: Array
 
 
 @struct
-class OnlineLinUCB(Policy):
+class OnlineLinUCB(Patient, Optimist):
     """Optimism around the points of an online learner.
 
     Attributes:
-        query: the report it asks for.
         learner: what moves the points.
         radius: S, bound on the norm of the parameter, and of the ball that the points are in.
         regularizer: of V.
         ridge: weight of ‖θ‖² in the loss.
         exploration: multiplier b of the width, which is b (1 + 15 σ) in tuned mode.
         ceiling: the most that a bonus may be, in units of what bounds on arms and parameter allow.
-        patience: a new model is posted every 2^k rounds, the largest such number that is at most
-            patience * round, or every round while that is below 1.
+        patience: how rarely models are posted, see `ever_rarer`.
         length: how many rounds the learner is told of.
-        mode: `theory` or `tuned`; privacy does not depend on it.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
-    >>> policy = OnlineLinUCB.of(problem, mode="tuned")
-    >>> model = policy.publish(policy.init({"pair": Outlook(noisy=False)}))
-    >>> arms = Arms(features=jnp.eye(3, 2) * 0.5, allowed=jnp.array([False, True, True]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
+    >>> OnlineLinUCB.of(problem, mode="tuned").learner
+    Descent(radius=1.0, pace=25.0)
     """
 
+    question: ClassVar[str] = "pair"
     query: Pair = static()
     learner: Learner
     radius: float | Array
@@ -112,37 +93,27 @@ class OnlineLinUCB(Policy):
         problem: Problem,
         *,
         mode: Mode = "tuned",
-        learner: Callable[[float], Learner] | None = None,
+        learner: Callable[..., Learner] | None = None,
         exploration: float | None = None,
     ) -> Self:
-        """Build it from public facts alone.
+        """Build it from public facts alone; by default exploration is 1 in theory, 2 tuned.
 
-        Args:
-            problem: the public bounds.
-            mode: the width that holds for certain, or the documented multiplier.
-            learner: makes the online learner for a ball; gradient descent by default.
-            exploration: multiplier of the width; by default 1 in theory and 2 when tuned.
+        `learner` makes the online learner for a `radius`; gradient descent by default.
         """
         query = Pair.of(problem)
-        radius = problem.radius + (shift_of(query, problem) if mode == "theory" else 0.0)
-        default = 1.0 if mode == "theory" else 2.0
+        radius = shifted(query, problem, mode)
         return cls(
             query=query,
-            learner=(learner or descent)(radius),
+            learner=(learner or descent)(radius=radius),
             radius=radius,
             regularizer=1.0,
             ridge=0.0,
-            exploration=or_default("exploration", exploration, default),
+            exploration=or_default("exploration", exploration, 1.0 if mode == "theory" else 2.0),
             ceiling=1.0,
             patience=0.01,
             length=float(problem.horizon),
             mode=mode,
         )
-
-    @property
-    def queries(self) -> Mapping[str, Pair]:
-        """One: the running total of features and rewards."""
-        return {"pair": self.query}
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Before any user: the learner at zero, empty sums."""
@@ -175,32 +146,20 @@ class OnlineLinUCB(Policy):
         x, slope = report.features, report.features @ point - report.reward
         return 2 * slope * x - 2 * (report.variance * self.query.noisy - self.ridge) * point
 
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, as one more user matters ever less."""
-        return ever_rarer(clock, self.patience)
-
     def publish(self, state: State) -> Model:
         """The mean of the learner's points, and the ellipsoid around it."""
         inverted = inverse(state.gram + self.regularizer * jnp.eye(self.query.dim))
         estimate = inverted @ state.moment
         width = self.exploration * self._width(state)
         allowed = self.query.norm * (jnp.linalg.norm(estimate) + self.radius)
-        return Model(
-            estimate=estimate.astype(jnp.float32),
-            inverse=inverted.astype(jnp.float32),
-            width=jnp.asarray(width, jnp.float32),
-            cap=(self.ceiling * allowed).astype(jnp.float32),
-        )
+        cap = self.ceiling * allowed
+        return posted(Model(estimate=estimate, inverse=inverted, width=width, cap=cap))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm with the highest upper confidence bound."""
         x = arms.features
         bonus = jnp.minimum(model.width * lengths(x, model.inverse), model.cap)
         return jnp.argmax(jnp.where(arms.allowed, x @ model.estimate + bonus, -jnp.inf))
-
-    def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """The features of the arm played, and its reward."""
-        return {"pair": Example(features=arms.features[action], reward=reward)}
 
     def _curvature(self, variance: Array) -> Array:
         """What E ‖x̃‖² gives for the loss, at most."""
@@ -218,51 +177,31 @@ def descent(radius: float) -> Descent:
     return Descent(radius=radius, pace=25.0)
 
 
-def _online(problem: Problem, mode: Mode) -> OnlineLinUCB:
-    return OnlineLinUCB.of(problem, mode=mode)
+def _maler(problem: Problem, *, mode: Mode) -> OnlineLinUCB:
+    maler = partial(Maler, rates=grid_size(problem.horizon))
+    return OnlineLinUCB.of(problem, mode=mode, learner=maler, exploration=1.0)
 
 
-def _maler(problem: Problem, mode: Mode) -> OnlineLinUCB:
-    def learner(radius: float) -> Maler:
-        return Maler(radius=radius, rates=grid_size(problem.horizon))
-
-    return OnlineLinUCB.of(problem, mode=mode, learner=learner, exploration=1.0)
+def _doubling(radius: float) -> Doubling:
+    return Doubling(learner=descent(radius))
 
 
-def _anytime(problem: Problem, mode: Mode) -> OnlineLinUCB:
-    def learner(radius: float) -> Doubling:
-        return Doubling(learner=descent(radius))
-
-    return OnlineLinUCB.of(problem, mode=mode, learner=learner, exploration=1.0)
-
-
-for _name, _make, _summary, _source in (
-    (
-        "online-linucb",
-        _online,
-        "optimism around the points of gradient descent on noisy pairs",
-        "Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1, repaired; "
-        "Abbasi-Yadkori et al. 2012, Theorem 1",
-    ),
-    (
-        "online-linucb-maler",
-        _maler,
-        "optimism around the points of Maler on noisy pairs",
-        "Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1, repaired; "
-        "Maler: Wang et al. 2020",
-    ),
-    (
-        "online-linucb-anytime",
-        _anytime,
-        "optimism around gradient descent that begins anew in epochs that double",
-        "Improved rate for Locally Differentially Private Linear Bandits, Algorithm 9, repaired",
-    ),
-):
-    register(
-        _name,
-        _make,
-        OnlineLinUCB,
-        summary=_summary,
-        source=_source,
-        trusts=("none", "local"),
-    )
+_SOURCE = "Improved rate for Locally Differentially Private Linear Bandits, Algorithm"
+_register = partial(register, kind=OnlineLinUCB, trusts=("none", "local"))
+_register(
+    "online-linucb",
+    summary="optimism around the points of gradient descent on noisy pairs",
+    source=f"{_SOURCE} 1, repaired; Abbasi-Yadkori et al. 2012, Theorem 1",
+)
+_register(
+    "online-linucb-maler",
+    make=_maler,
+    summary="optimism around the points of Maler on noisy pairs",
+    source=f"{_SOURCE} 1, repaired; Maler: Wang et al. 2020",
+)
+_register(
+    "online-linucb-anytime",
+    make=partial(OnlineLinUCB.of, learner=_doubling, exploration=1.0),
+    summary="optimism around gradient descent that begins anew in epochs that double",
+    source=f"{_SOURCE} 9, repaired",
+)

@@ -4,11 +4,9 @@
 with Maler as in its appendix, the gradient bound G of Corollary C.1, and the width √(M + K) of
 Lemma 3.3, with M and the sum of ‖θ_t - θ*‖² bounded as in Theorem C.2. Hidden constants are 1.
 
-What is *not* taken over is the noise: the printed one is too little for the pair (`privacy.printed`
-says how much), so `protect` gives the promise its true noise. Nor is the extra noise ζ on x, which
-the paper adds where it takes the least eigenvalue for small: a ridge in the loss has the same mean
-gradient. The least eigenvalue must be known; it is taken to be 1/d, the greatest that vectors of
-norm one allow.
+Not taken over is the noise, which is too little for the pair (`privacy.printed` says how much), and
+the extra noise ζ on x where the least eigenvalue is taken for small: a ridge in the loss has the
+same mean gradient. That eigenvalue must be known; by default it is the greatest possible, 1/d.
 """
 
 from __future__ import annotations
@@ -18,15 +16,15 @@ import math
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.online import Doubling, Learner, Maler, grid_size
+from kerchief.core.online import Doubling, Maler, grid_size
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import Problem
 from kerchief.core.struct import struct
 from kerchief.core.validate import between
 from kerchief.policies.linear.online import OnlineLinUCB, State
-from kerchief.policies.registry import Mode, Terms, register
+from kerchief.policies.registry import Mode, register
 
-__all__ = ["PrintedLinUCB", "printed_gradient_bound", "printed_learner", "printed_square"]
+__all__ = ["PrintedLinUCB", "printed_gradient_bound", "printed_square"]
 
 _FAILURE = 0.01
 # No bonus is ever so large.
@@ -34,21 +32,16 @@ _NO_CEILING = 1e30
 
 
 def printed_gradient_bound(
-    *, std: float, perturbation: float, radius: float, horizon: int, failure: float = _FAILURE
+    *, std: float, perturbation: float, radius: float, horizon: int
 ) -> float:
     """G of Corollary C.1, with its universal constant at 1.
 
-    Args:
-        std: σ, of the noise that Algorithm 1 prints.
-        perturbation: Δ², of the extra noise on x.
-        radius: D.
-        horizon: T.
-        failure: α.
+    Here `std` is σ of the printed noise, `perturbation` Δ² of the extra noise on x, and `radius` D.
 
     >>> round(printed_gradient_bound(std=0.4495, perturbation=0.0, radius=1.0, horizon=20000), 1)
     54.5
     """
-    log, extra, d = math.log(2 * horizon / failure), math.sqrt(perturbation), radius
+    log, extra, d = math.log(2 * horizon / _FAILURE), math.sqrt(perturbation), radius
     linear = 2 * d * std + 2 * std + d * extra + extra
     square = 2 * d * extra**2 + 4 * d * extra * std + 2 * extra * std
     square += 2 * d * std**2 + 2 * std**2 + d * std**2
@@ -56,7 +49,7 @@ def printed_gradient_bound(
 
 
 def printed_square(
-    *, steepest: float, convexity: float, radius: float, horizon: int, failure: float = _FAILURE
+    *, steepest: float, convexity: float, radius: float, horizon: int
 ) -> tuple[float, float]:
     """The bounds of Theorem C.2 on the learner's regret, and on Σ ‖θ_t - θ*‖².
 
@@ -66,7 +59,7 @@ def printed_square(
     """
     g, mu = steepest, convexity
     learning = 2 * math.log(math.sqrt(3) * (0.5 * math.log2(horizon) + 3)) + 1 + math.log(horizon)
-    tail = g**2 * math.log(1 / failure)
+    tail = g**2 * math.log(1 / _FAILURE)
     regret = (40 * g * radius + 18 * g**2 / mu) * learning + 32 * tail / mu
     square = (80 * g * radius / mu + 36 * g**2 / mu**2) * learning + 64 * tail / mu**2
     return regret, square
@@ -96,22 +89,19 @@ class PrintedLinUCB(OnlineLinUCB):
     def promised(
         cls,
         problem: Problem,
-        epsilon: float,
-        delta: float,
+        epsilon: float = math.inf,
+        delta: float = 0.1,
         *,
+        mode: Mode = "theory",
         least: float | None = None,
         threshold: float | None = None,
         anytime: bool = False,
     ) -> PrintedLinUCB:
-        """The rule for a promise.
+        """The rule for a promise, or for none; there is nothing to tune.
 
-        Args:
-            problem: the public bounds.
-            epsilon: of the promise; infinite for none.
-            delta: of the promise.
-            least: the least eigenvalue of E x xᵀ; by default 1/d.
-            threshold: below it, x gets extra noise of that variance; by default T^(-1/4).
-            anytime: whether the learner begins anew in epochs that double, as in Algorithm 9.
+        `least` is the least eigenvalue of E x xᵀ, by default 1/d. Not above the threshold, by
+        default T^(-1/4), x gets extra noise of that variance. With `anytime` the learner begins
+        anew in epochs that double, as in Algorithm 9.
         """
         horizon, radius = problem.horizon, problem.radius
         between("epsilon", epsilon, 1e-9, math.inf, closed=True)
@@ -127,9 +117,10 @@ class PrintedLinUCB(OnlineLinUCB):
         regret, square = printed_square(
             steepest=steepest, convexity=2 * (low + extra), radius=radius, horizon=horizon
         )
+        maler = Maler(radius=radius, newton=0.5, rates=grid_size(horizon))
         return cls(
             query=Pair(dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high),
-            learner=printed_learner(radius, horizon, anytime=anytime),
+            learner=Doubling(learner=maler) if anytime else maler,
             radius=radius,
             regularizer=1.0,
             ridge=extra,
@@ -159,30 +150,14 @@ class PrintedLinUCB(OnlineLinUCB):
         return jnp.sqrt(self.regret + drift + noise**2 * self.log + spill)
 
 
-def printed_learner(radius: float, horizon: int, *, anytime: bool) -> Learner:
-    """Maler as the paper's appendix has it, begun once or in epochs that double."""
-    maler = Maler(radius=radius, newton=0.5, rates=grid_size(horizon))
-    return Doubling(learner=maler) if anytime else maler
-
-
-def _make(problem: Problem, mode: Mode) -> PrintedLinUCB:
-    """The rule without a promise: that of an epsilon without bound."""
-    return PrintedLinUCB.promised(problem, math.inf, 0.1)
-
-
-def _promised(problem: Problem, mode: Mode, terms: Terms) -> PrintedLinUCB:
-    return PrintedLinUCB.promised(problem, terms.epsilon, terms.delta)
-
-
 register(
     "online-linucb@paper",
-    _make,
     PrintedLinUCB,
     summary="online LinUCB with the paper's widths and bounds, and noise that is enough",
     source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1",
     trusts=("none", "local"),
     home=None,
-    promised=_promised,
+    promised=PrintedLinUCB.promised,
     noises={"local": "gaussian"},
     deployable=False,
 )

@@ -11,21 +11,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import ends_now, growing
-from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.batches import growing
+from kerchief.core.contracts import Outlook, Release
 from kerchief.core.linalg import floored, inverse
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
-from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import positive, whole
-from kerchief.policies.ellipsoid import Model, lengths
+from kerchief.policies.ellipsoid import Model, Optimist, posted
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.registry import Mode, Terms, register
+from kerchief.policies.refresh import Batchwise
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["SBLB", "Mended"]
 
@@ -45,11 +47,10 @@ class Held:
 
 
 @struct
-class SBLB(Policy):
+class SBLB(Batchwise, Optimist):
     """Optimism with the constants of Garcelon et al. 2022; sums come halved, as they code them.
 
     Attributes:
-        query: the sums it asks for, when a batch ends.
         radius: bound S on the norm of the parameter.
         spread: sub-Gaussian constant of the rewards.
         regularizer: λ.
@@ -66,8 +67,8 @@ class SBLB(Policy):
     confidence: float | Array
 
     @classmethod
-    def of(cls, problem: Problem, *, switching: bool) -> SBLB:
-        """Build it from public facts alone."""
+    def of(cls, problem: Problem, *, mode: Mode = "theory", switching: bool) -> SBLB:
+        """Build it from public facts alone; there is nothing to tune."""
         length = min(_PRINTED, whole("horizon", problem.horizon, high=_PRINTED * _MOST_BATCHES))
         query = dataclasses.replace(
             Regression.of(problem), batches=tuple(range(length, problem.horizon + 1, length))
@@ -81,11 +82,6 @@ class SBLB(Policy):
             confidence=0.05,
         )
 
-    @property
-    def queries(self) -> Mapping[str, Regression]:
-        """One: the running totals of a matrix and a vector."""
-        return {"moments": self.query}
-
     def init(self, outlook: Mapping[str, Outlook]) -> Held:
         """Before any user: the regularizer alone."""
         dim = self.query.dim
@@ -93,10 +89,6 @@ class SBLB(Policy):
         return Held(
             matrix=start * jnp.eye(dim), vector=jnp.zeros(dim), width=jnp.float64(0), floor=start
         )
-
-    def due(self, state: Held, clock: Clock) -> Mapping[str, Array | bool]:
-        """The totals, when a batch ends."""
-        return {"moments": ends_now(self.query.batches, clock)}
 
     def update(self, state: Held, name: str, release: Release) -> Held:
         """Hold the new sums if their determinant has grown enough."""
@@ -106,37 +98,13 @@ class SBLB(Policy):
         matrix = gram / 2 + 2 * ridge * jnp.eye(dim)
         grown = _log_det(matrix) >= jnp.log1p(self.growth) + _log_det(state.matrix)
         new = Held(matrix=matrix, vector=moment / 2, width=width, floor=0.1 * ridge)
-        take = grown | (self.growth < 0)
-        pick = jnp.where
-        return Held(
-            matrix=pick(take, new.matrix, state.matrix),
-            vector=pick(take, new.vector, state.vector),
-            width=pick(take, new.width, state.width),
-            floor=pick(take, new.floor, state.floor),
-        )
-
-    def refreshes(self, clock: Clock) -> Array | bool:
-        """When a batch ends."""
-        return ends_now(self.query.batches, clock)
+        held: Held = jax.tree.map(partial(jnp.where, grown | (self.growth < 0)), new, state)
+        return held
 
     def publish(self, state: Held) -> Model:
         """The estimate; eigenvalues are floored, as noise may make some negative."""
         inverted = inverse(floored(state.matrix, state.floor))
-        return Model(
-            estimate=(inverted @ state.vector).astype(jnp.float32),
-            inverse=inverted.astype(jnp.float32),
-            width=state.width.astype(jnp.float32),
-        )
-
-    def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
-        """The allowed arm with the highest upper confidence bound."""
-        x = arms.features
-        upper = x @ model.estimate + model.width * lengths(x, model.inverse)
-        return jnp.argmax(jnp.where(arms.allowed, upper, -jnp.inf))
-
-    def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """The features of the arm played, and its reward."""
-        return {"moments": Example(features=arms.features[action], reward=reward)}
+        return posted(Model(estimate=inverted @ state.vector, inverse=inverted, width=state.width))
 
     def _widths(self, count: Array, noise: Array) -> tuple[Array, Array]:
         """Equations (8) and (7), with the noise that a release states in place of √t/((1−p)√m)."""
@@ -165,14 +133,7 @@ class Mended(LinUCB):
         exploration: float | None = None,
         epsilon: float = math.inf,
     ) -> Mended:
-        """Build it from public facts alone.
-
-        Args:
-            problem: the public bounds.
-            mode: see `LinUCB.of`; when tuned, the damping is 1.
-            exploration: see `LinUCB.of`.
-            epsilon: of the promise, for the length of the first batch.
-        """
+        """Build it as `LinUCB.of` does, with a damping of 1; epsilon is that of the promise."""
         epsilon = positive("epsilon", epsilon, infinite=True)
         made = LinUCB.of(problem, mode=mode, exploration=exploration)
         longer = min(5.0, max(1.0, (problem.dim + 2) / (10 * epsilon)))
@@ -182,12 +143,10 @@ class Mended(LinUCB):
         return cls(**(vars(made) | {"query": query, "damping": 1.0}))
 
 
-def _mended(problem: Problem, mode: Mode) -> Mended:
-    return Mended.of(problem, mode=mode)
-
-
-def _promised(problem: Problem, mode: Mode, terms: Terms) -> Mended:
-    return Mended.of(problem, mode=mode, epsilon=terms.epsilon)
+def _promised(
+    problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = 0.0
+) -> Mended:
+    return Mended.of(problem, mode=mode, epsilon=epsilon)
 
 
 def _log_det(matrix: Array) -> Array:
@@ -196,33 +155,24 @@ def _log_det(matrix: Array) -> Array:
     return jnp.where(sign > 0, log, -jnp.inf)
 
 
-def _switching(problem: Problem, mode: Mode) -> SBLB:
-    return SBLB.of(problem, switching=True)
-
-
-def _always(problem: Problem, mode: Mode) -> SBLB:
-    return SBLB.of(problem, switching=False)
-
-
 register(
     "sblb",
-    _mended,
     Mended,
     summary="shuffle-batched linear bandit: LinUCB on batches that grow",
     source="Garcelon et al. 2022, repaired",
     trusts=("none", "shuffle"),
     promised=_promised,
 )
-for _name, _make, _which in (
-    ("sblb@paper", _switching, "as the determinant says"),
-    ("sblb-fixed@paper", _always, "after every batch"),
+for _name, _algorithm, _switching, _when in (
+    ("sblb@paper", 1, True, "as the determinant says"),
+    ("sblb-fixed@paper", 4, False, "after every batch"),
 ):
     register(
         _name,
-        _make,
         SBLB,
-        summary=f"LinUCB with the paper's widths and batches, and a new model {_which}",
-        source=f"Garcelon et al. 2022, Algorithm {1 if _make is _switching else 4}",
+        partial(SBLB.of, switching=_switching),
+        summary=f"LinUCB with the paper's widths and batches, and a new model {_when}",
+        source=f"Garcelon et al. 2022, Algorithm {_algorithm}",
         trusts=("none", "shuffle"),
         home=None,
         deployable=False,

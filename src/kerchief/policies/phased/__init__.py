@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kerchief.policies.phased import elimination, uniform
+from kerchief.policies.phased import elimination
 
-__all__ = ["elimination", "uniform"]
+__all__ = ["elimination"]

@@ -10,14 +10,9 @@ another client's: a client plays one action, which is public, and is asked for t
 The sum of the rewards of each action is released, with noise of its own.
 
 The same functions are the non-private bandit and its central, shuffle and local versions: the
-policy sees the noise level of the mean answer and nothing else of the protection. Where it departs
-from the paper, all from public numbers (`elimination.md`):
-
-* widths are the exact covariance of the estimate in place of a bound on it;
-* a client who saw a whole phase sends its averages or its own least-squares estimate, whichever
-  needs less noise;
-* phases whose width could not separate any two actions are not played;
-* once no release is to come, or one action is left, the action that looks best is played.
+policy sees the noise level of the mean answer and nothing else of the protection. `elimination.md`
+has the proofs, and says where it departs from the paper: exact widths, the cheaper of two ways to
+answer, phases that are not played, and what is played at last.
 """
 
 from __future__ import annotations
@@ -68,8 +63,6 @@ class Elimination(PhasePolicy):
     """Elimination in phases on near-optimal designs.
 
     Attributes:
-        query: what clients are asked for.
-        problem: the public facts.
         width: z, how many standard deviations an action must lag to be dropped; 0 is greedy.
         growth: α, phase l asks ⌈2^(αl)⌉ clients.
         clients: how many every phase asks, if above 0, whatever the growth (DPE-FixedU).
@@ -111,16 +104,7 @@ class Elimination(PhasePolicy):
         clients: int = 0,
         once: bool = False,
     ) -> Self:
-        """Build it from public facts alone.
-
-        Args:
-            problem: the public facts.
-            mode: widths from the theorem, or the documented multipliers.
-            rule: our widths, or the paper's.
-            width: z in place of the mode's.
-            clients: asks so many in every phase, if above 0.
-            once: whether every round is another client's.
-        """
+        """Build it from public facts alone; `width` is z in place of the mode's."""
         theory = mode == "theory"
         usual = _union_width(problem) if theory else 4.75
         return cls(
@@ -148,10 +132,8 @@ class Elimination(PhasePolicy):
     def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
         """All phases that fit before the horizon if no play is rounded up, clients numbered.
 
-        Where every round is another client's, all that fit even if every play is rounded up.
-
-        Raises:
-            InvalidValue: the population is too small to ask everyone at most once.
+        Where every round is another client's, all that fit even if every play is rounded up. A
+        population that is too small to ask everyone at most once is refused.
         """
         number = 1 if self.rule == "paper" else self._start(noise)
         phases: list[Phase] = []
@@ -372,39 +354,21 @@ def _worst(survivors: Array, way: _Way) -> Array:
     return ((survivors @ way[1]) ** 2).sum(1).max()
 
 
-def _eliminate(
-    problem: PopulationProblem,
-    mode: Mode,
-    *,
-    rule: Rule = "exact",
-    clients: int = 0,
-    once: bool = False,
-) -> Elimination:
-    return Elimination.of(problem, mode=mode, rule=rule, clients=clients, once=once)
-
-
-_register = partial(
-    register,
-    kind=Elimination,
-    problem=PopulationProblem,
-    trusts=("none", "local", "shuffle", "central"),
-    home="population",
-)
+_register = partial(register, kind=Elimination, home="population")
 _register(
     "dpe",
-    _eliminate,
     summary="phased elimination with exact public widths and the cheaper way to answer",
     source="Li, Zhou, Ji 2022, Algorithm 1",
 )
 _register(
     "dpe-fixed-u",
-    partial(_eliminate, clients=210),
+    make=partial(Elimination.of, clients=210),
     summary="phased elimination with equally many clients in every phase",
     source="Li, Zhou, Ji 2022, section 7",
 )
 _register(
     "dpe@paper",
-    partial(_eliminate, rule="paper"),
+    make=partial(Elimination.of, rule="paper"),
     summary="phased elimination by the paper's widths and schedule, with true noise",
     source="Li, Zhou, Ji 2022, Algorithm 1",
     noises={"local": "gaussian"},
@@ -412,13 +376,13 @@ _register(
 )
 _register(
     "pe",
-    partial(_eliminate, once=True),
+    make=partial(Elimination.of, once=True),
     summary="phased elimination where every round is another client's, with exact widths",
     source="Li, Zhou, Ji 2022, Algorithm 3",
 )
 _register(
     "pe@paper",
-    partial(_eliminate, rule="paper", once=True),
+    make=partial(Elimination.of, rule="paper", once=True),
     summary="every round another client's, by the paper's widths and schedule, with true noise",
     source="Li, Zhou, Ji 2022, Algorithm 3",
     noises={"local": "gaussian"},

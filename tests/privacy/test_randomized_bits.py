@@ -329,6 +329,10 @@ class TestBatch:
         event = bits_keep(500.0, 1e-6, users=10, bits=1, sensitivity=1.0, dimension=1)
         assert event.keep == 1 - KEEP_UNIT
 
+    def test_laws_too_far_apart_for_floats_are_priced_without_a_warning(self) -> None:
+        event = bits_keep(1000.0, 1e-5, users=2, bits=64, sensitivity=1.5, dimension=1)
+        assert bits_epsilon(event, 1e-5) <= 1000.0
+
     def test_an_impossible_promise_is_refused(self) -> None:
         with pytest.raises(InvalidValue, match="orders up to"):
             bits_keep(1e-3, 1e-12, users=2, bits=1, sensitivity=1.0, dimension=1)

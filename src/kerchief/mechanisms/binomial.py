@@ -358,5 +358,5 @@ def _margin(m: float, grid_sensitivity: float, dimension: int) -> float:
     event = events.Binomial(
         sensitivity=grid_sensitivity, scale=math.ceil(m * grid_sensitivity), dimension=dimension
     )
-    stretch, shift, _ = binomial_slack(event)
+    stretch, shift, *_ = binomial_slack(event)
     return 2 * (shift * m + stretch) + 1e-6

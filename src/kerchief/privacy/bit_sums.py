@@ -127,7 +127,9 @@ def _costs(problem: Floats, bits: int, keep: float, tail: float) -> Floats:
 def _moments(after: Floats, before: Floats, tail: float) -> Iterator[Floats]:
     """For every order α, the sums of after^α before^(1−α), row by row, without the tails."""
     inside = _bulk(after, (1 - 4 * _SPARE) * tail)
-    logs = np.log(np.where(inside, after, 1.0)) - np.log(np.where(inside, before, 1.0))
+    with np.errstate(divide="ignore"):
+        # Where the law before is too small for any float, the ratio is endless: the safe side.
+        logs = np.log(np.where(inside, after, 1.0)) - np.log(np.where(inside, before, 1.0))
     terms, step, gap, last = np.where(inside, after, 0.0), np.ones_like(logs), 0.0, 1.0
     for order in ORDERS:
         with np.errstate(over="ignore"):

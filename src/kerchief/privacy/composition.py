@@ -251,9 +251,10 @@ def _slack(counts: Counts) -> Slack:
     """What discrete noise costs beyond the continuous noise that it stands for."""
     parts = [slack(event, n) for event, n in counts if isinstance(event, DiscreteGaussian)]
     parts += [binomial_slack(event, n) for event, n in counts if isinstance(event, Binomial)]
-    stretch, shift, tail = (math.fsum(part[i] for part in parts) for i in range(3))
+    stretch, shift, tail, outside = (math.fsum(part[i] for part in parts) for i in range(4))
     # The weights of coins come before the tails of all discrete Gaussians (`binomial.md`).
-    return Slack(stretch=stretch, shift=shift, tail=tail * math.exp(min(stretch, 700.0)))
+    tail *= math.exp(min(stretch, 700.0))
+    return Slack(stretch=stretch, shift=shift, tail=tail, outside=outside)
 
 
 def _continuous(counts: Counts, precision: float, pure: float) -> tuple[Curve, ...]:

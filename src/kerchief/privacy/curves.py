@@ -141,7 +141,8 @@ class SlackCurve:
 
     def epsilon(self, delta: float) -> float:
         """Return an ε at which `delta` is kept, or infinity where the tail alone is above δ."""
-        stretch, shift, tail = self.slack
+        stretch, shift, tail, outside = self.slack
+        delta -= outside
         if not math.isfinite(shift) or delta <= 0:
             return math.inf
         first = self.continuous.epsilon(delta * math.exp(-stretch)) + shift
@@ -155,6 +156,7 @@ class SlackCurve:
 
     def delta(self, epsilon: float) -> float:
         """Return the theorem's right-hand side, at most 1."""
-        stretch, shift, tail = self.slack
+        stretch, shift, tail, outside = self.slack
         body = self.continuous.delta(epsilon - shift) if math.isfinite(shift) else 1.0
-        return min(1.0, body * math.exp(min(stretch, 700.0)) + tail * math.exp(min(epsilon, 700.0)))
+        rare = tail * math.exp(min(epsilon, 700.0)) + outside
+        return min(1.0, body * math.exp(min(stretch, 700.0)) + rare)

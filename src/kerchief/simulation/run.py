@@ -17,7 +17,7 @@ from kerchief.core.contracts import Environment, Policy, Stops
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
-from kerchief.core.problems import AnyProblem
+from kerchief.core.problems import AnyProblem, ContextFreeProblem
 from kerchief.environments.population import Population
 from kerchief.policies import AnyPolicy
 from kerchief.privacy.guarantee import Guarantee
@@ -239,6 +239,14 @@ def _check_fit(
             f"{type(policy).__name__} hears {policy.feedback} and the world is a "
             f"{type(environment).__name__}; bandits that hear phases play in a Population"
         )
+    if policy.feedback == "reports":
+        posed = environment.problem(horizon)
+        if not isinstance(posed, ContextFreeProblem):
+            raise InvalidValue(
+                f"{type(policy).__name__} hears reports and the world poses a "
+                f"{type(posed).__name__}, where users' choices are private; "
+                "play it in a world that poses a ContextFreeProblem"
+            )
     built: AnyProblem | None = getattr(policy, "problem", None)
     if built is not None and built.horizon != horizon:
         raise InvalidValue(

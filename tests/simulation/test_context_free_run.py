@@ -281,7 +281,7 @@ def test_reports_are_refused_where_users_choose_in_private() -> None:
     world = make_environment(dim=2, arms=4)
     assert isinstance(world.problem(50), Problem)
     ledger = MemoryLedger(promise(4.0))
-    with pytest.raises(InvalidValue, match="UCB hears reports.* a Problem.* a ContextFreeProblem"):
+    with pytest.raises(InvalidValue, match=r"UCB hears reports.* a Problem.* a ContextFreeProblem"):
         run("ucb", horizon=50, environment=world, ledger=ledger)
     assert ledger.receipts == ()
 

@@ -17,7 +17,7 @@ from jax import Array
 
 from kerchief.core.contracts import Gradient, Start
 from kerchief.core.linalg import inverse
-from kerchief.core.validate import MOST_ROUNDS, between, plain, whole
+from kerchief.core.validate import usual
 
 __all__ = ["GradientDescent", "PreconditionedSteps", "into_ball", "newton", "repeat"]
 
@@ -60,9 +60,7 @@ class PreconditionedSteps:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        plain(self)
-        whole("steps", self.steps, high=MOST_ROUNDS)
-        between("radius", self.radius, 1e-9, 1e9, closed=True)
+        usual(self)
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
         """Take the steps."""
@@ -96,10 +94,7 @@ class GradientDescent:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        plain(self)
-        whole("steps", self.steps, high=MOST_ROUNDS)
-        between("radius", self.radius, 1e-9, 1e9, closed=True)
-        between("clip", self.clip, 1e-9, 1e18, closed=True)
+        usual(self)
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
         """Take the steps and return the mean of the points at which gradients were taken."""

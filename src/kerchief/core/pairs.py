@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example
 from kerchief.core.problems import Problem
-from kerchief.core.queries import clip_features, finite
-from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
+from kerchief.core.queries import Posed, clip_features, finite
+from kerchief.core.validate import between, whole
 
 __all__ = ["Pair"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pair:
+class Pair(Posed):
     """The sum of (x, b y) over users, as one flat vector.
 
     Under local trust a total is released after every user, and the difference of two totals is one
@@ -39,8 +39,6 @@ class Pair:
             more on y.
         constant: the value of the last coordinate where all arms share it: it is public, so it is
             written and not reported. 0 for none.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
@@ -50,23 +48,14 @@ class Pair:
     offset: float = 0.0
     balance: float = 1.0
     constant: float = 0.0
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
+        """Check the bounds."""
+        super().__post_init__()
         # What is left of the norm is then at least a thousandth of it.
         most = (1 - 1e-6) * self.norm
         shared = between("constant", self.constant, -most, most, closed=True)
-        whole("dim", self.dim, low=2 if shared else 1, high=MOST_DIM)
-        between("low", self.low, -1e9, 1e9, closed=True)
-        between("high", self.high, self.low, 1e9, closed=True)
-        between("offset", self.offset, -1e9, 1e9, closed=True)
-        between("balance", self.balance, 1e-9, 1e9, closed=True)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
+        whole("dim", self.dim, low=2 if shared else 1)
 
     @classmethod
     def of(cls, problem: Problem, *, balance: float = 1.0) -> Pair:

@@ -15,9 +15,9 @@ from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
-from kerchief.core.validate import MOST_DIM, at_least, between, increasing, plain, whole
+from kerchief.core.validate import at_least, usual, whole
 
-__all__ = ["Gram", "Loss", "Regression", "UnitBall", "clip_features", "finite"]
+__all__ = ["Gram", "Loss", "Posed", "Regression", "UnitBall", "clip_features", "finite"]
 
 
 def finite(value: Array) -> Array:
@@ -41,7 +41,24 @@ def clip_features(features: Array, norm: float) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Regression:
+class Posed:
+    """What every query here has; all its bounds are checked, since privacy rests on them.
+
+    Attributes:
+        importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: how many users have come when each batch ends; none where any times will do.
+    """
+
+    importance: float = 1.0
+    batches: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        usual(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Regression(Posed):
     """The sum of (a w x xᵀ, y x) over users, as one flat isometric vector.
 
     Attributes:
@@ -53,8 +70,6 @@ class Regression:
             that hold a constant coordinate, and for links whose mean at score 0 is not 0.
         balance: a, how much the matrix counts beside the vector: less of it, less noise on both.
         weighted: whether w is the record's own weight, clipped to [0, 1]; otherwise it is 1.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
@@ -64,20 +79,6 @@ class Regression:
     offset: float = 0.0
     balance: float = 1.0
     weighted: bool = False
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
-        between("low", self.low, -1e9, 1e9, closed=True)
-        between("high", self.high, self.low, 1e9, closed=True)
-        between("offset", self.offset, -1e9, 1e9, closed=True)
-        between("balance", self.balance, 1e-9, 1e9, closed=True)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @classmethod
     def of(cls, problem: Problem) -> Regression:
@@ -184,7 +185,7 @@ class Regression:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Gram:
+class Gram(Posed):
     """The sums of w₁ x xᵀ, w₂ x xᵀ, ... over users, as one flat isometric vector.
 
     The weights of one user are clipped to w ≥ 0 with Euclidean norm at most 1. So a user who is in
@@ -194,24 +195,11 @@ class Gram:
         dim: length of x.
         norm: x is scaled into the ball of this radius.
         groups: number of weights.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
     norm: float
     groups: int = 1
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
-        whole("groups", self.groups, high=MOST_DIM)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @property
     def size(self) -> int:
@@ -273,14 +261,8 @@ def _multiple(factor: float, dim: int) -> NDArray[np.float64]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Loss:
-    """The sum over users of one number in an interval.
-
-    Attributes:
-        low: the number is clipped to at least this.
-        high: the number is clipped to at most this.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: none: there is one report per round.
+class Loss(Posed):
+    """The sum over users of one number, clipped to an interval; there is one report per round.
 
     >>> Loss(low=0.0, high=1.0).encode(jnp.array(7.0)).tolist()
     [1.0]
@@ -288,17 +270,11 @@ class Loss:
 
     low: float
     high: float
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        between("low", self.low, -1e9, 1e9, closed=True)
-        between("high", self.high, self.low, 1e9, closed=True)
+        """Check the bounds, and that there is room between them."""
+        super().__post_init__()
         at_least("high - low", self.high - self.low, 1e-9)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @classmethod
     def of(cls, problem: ContextFreeProblem) -> Self:
@@ -331,29 +307,21 @@ class Loss:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class UnitBall:
-    """The sum over clients of a vector in the unit ball.
+class UnitBall(Posed):
+    """The sum over clients of a vector in the unit ball, of length `size`.
 
-    Attributes:
-        size: length of the vector.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: none here: the phases, and with them the cohorts, depend on the noise level.
+    It has no batches: the phases, and with them the cohorts, depend on the noise level.
 
-    >>> import jax.numpy as jnp
     >>> UnitBall(size=2).encode(jnp.array([0.0, 2.0])).tolist()
     [0.0, 1.0]
     """
 
     size: int
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the values."""
-        plain(self)
+        super().__post_init__()
         whole("size", self.size, high=2**24)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @property
     def sensitivity(self) -> float:

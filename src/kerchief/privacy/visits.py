@@ -18,19 +18,8 @@ from dataclasses import replace
 
 from kerchief.core.errors import InvalidValue, UnsupportedEvent
 from kerchief.core.validate import whole
-from kerchief.privacy.events import (
-    Binomial,
-    Composed,
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    Laplace,
-    NonPrivate,
-    Nothing,
-    RandomizedResponse,
-    Repeated,
-    Zcdp,
-)
+from kerchief.privacy import events
+from kerchief.privacy.events import Event
 
 __all__ = ["visited"]
 
@@ -53,22 +42,22 @@ def visited(event: Event, *, visits: int, apart: bool) -> Event:
         raise InvalidValue(f"event is a {type(event).__name__}; it must be an event")
     visits = whole("visits", visits, high=_MOST_VISITS)
     if apart:
-        return Repeated(event=event, count=visits)
+        return events.Repeated(event=event, count=visits)
     match event:
-        case Nothing() | NonPrivate():
+        case events.Nothing() | events.NonPrivate():
             return event
-        case Gaussian() | Laplace():
+        case events.Gaussian() | events.Laplace():
             return replace(event, noise_multiplier=event.noise_multiplier / visits)
-        case DiscreteGaussian() | Binomial():
+        case events.DiscreteGaussian() | events.Binomial():
             return replace(event, sensitivity=event.sensitivity * visits)
-        case RandomizedResponse():
+        case events.RandomizedResponse():
             return replace(event, epsilon=event.epsilon * visits)
-        case Zcdp():
+        case events.Zcdp():
             # Bun and Steinke 2016, proposition 1.9.
             return replace(event, rho=event.rho * visits**2)
-        case Repeated():
+        case events.Repeated():
             return replace(event, event=visited(event.event, visits=visits, apart=False))
-        case Composed():
+        case events.Composed():
             parts = (visited(part, visits=visits, apart=False) for part in event.events)
             return replace(event, events=tuple(parts))
     if visits == 1:

@@ -130,11 +130,7 @@ Released: TypeAlias = Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """What a policy may know about a query's answers before the first of them.
-
-    Attributes:
-        noisy: whether the answers carry noise at all (how much, each release says).
-    """
+    """What a policy may know about a query's answers before the first of them."""
 
     noisy: bool
 

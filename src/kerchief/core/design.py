@@ -83,22 +83,17 @@ class _Start:
 def near_optimal(
     features: Array, allowed: Array, *, factor: float = 2.0, most_steps: int | None = None
 ) -> Design:
-    """A design with leverage at most `factor` times the rank, on few arms.
+    """A design with leverage at most `factor` times the rank, on few arms, one in each row.
 
     Khachiyan's (1996) ascent on log det V(π), stopped early, after a start in the manner of Kumar
     and Yıldırım (2005): pivoted Gram-Schmidt in place of their random directions. It draws nothing.
     If no arm is allowed, all weights are zero; if all features are, the first allowed arm has all.
+    What is not finite counts as zero. With fewer than `enough_steps`, the default, leverage may be
+    above factor · rank, and says so.
 
     >>> made = near_optimal(jnp.array([[3.0, 0.0], [0.0, 2.0], [1.0, 1.0]]), jnp.ones(3, bool))
     >>> made.weights.tolist(), int(made.rank)
     ([0.5, 0.5, 0.0], 2)
-
-    Args:
-        features: one arm per row, in any units. What is not finite counts as zero.
-        allowed: which arms count.
-        factor: how far from optimal the design may be, above one.
-        most_steps: to stop earlier; then leverage may be above factor · rank, and says so. The
-            default is `enough_steps`, which never binds.
     """
     between("factor", factor, 1.001, 1e6, closed=True)
     aim = factor * (1 - _SLACK)

@@ -28,10 +28,7 @@ class Link:
     The constants are functions of a public bound on the scores' size, the largest score.
 
     Attributes:
-        name: the word on the command line.
-        summary: what an expected reward is.
         mean: the expected reward of a score.
-        slope: the derivative of `mean`.
         integral: a convex function whose derivative is `mean`: what a (quasi-)likelihood pays for a
             score z and a reward r is integral(z) - r z.
         rewards: the least and the greatest reward, if scores lie between two bounds.
@@ -51,11 +48,7 @@ class Link:
     self_concordance: Constant
 
     def kappa(self, largest_score: float) -> float:
-        """The κ of the literature, 1 / flattest (host only).
-
-        Raises:
-            InvalidValue: the link is so flat or so steep up to the largest score that floats end.
-        """
+        """The κ of the literature, 1 / flattest (host only)."""
         least, most = self.flattest(largest_score), self.steepest(largest_score)
         if least < 1e-300 or not math.isfinite(most):
             raise InvalidValue(

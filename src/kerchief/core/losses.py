@@ -20,18 +20,10 @@ __all__ = ["GLMLoss"]
 class GLMLoss(Posed):
     """The negative quasi-log-likelihood b(⟨x, θ⟩) − y ⟨x, θ⟩ of a generalized linear model.
 
-    A row is (x, y); its gradient (μ(⟨x, θ⟩) − y) x is scaled down to `clip` where it is longer, so
-    that replacing one user moves a sum of gradients by at most 2 clip, at any point whatever.
-
-    Attributes:
-        link: μ, by its name.
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        low: y is clipped to at least this.
-        high: y is clipped to at most this.
-        clip: bound on the length of one user's gradient.
-        fits: the most fits that may be asked for.
-        minimizer: how gradient sums become a minimizer.
+    A row is (x, y), x scaled into the ball of radius `norm` and y clipped to [low, high]. Its
+    gradient (μ(⟨x, θ⟩) − y) x, μ being the link, is scaled down to `clip` where it is longer, so
+    that replacing one user moves a sum of gradients by at most 2 clip, at any point whatever. At
+    most so many `fits` may be asked for.
     """
 
     link: str

@@ -49,10 +49,6 @@ class PreconditionedSteps:
 
     Where the metric is close to the loss's curvature every step is nearly Newton's, so two or three
     suffice, and each spends noise on one gradient sum alone.
-
-    Attributes:
-        steps: how many.
-        radius: of the ball.
     """
 
     steps: int
@@ -84,7 +80,6 @@ class GradientDescent:
 
     Attributes:
         steps: J, how many gradient sums are taken.
-        radius: of the ball that the minimizer is sought in.
         clip: L, the bound on one user's gradient.
     """
 

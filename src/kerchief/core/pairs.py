@@ -30,10 +30,6 @@ class Pair(Posed):
     user's report.
 
     Attributes:
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        low: y is clipped to at least this.
-        high: y is clipped to at most this.
         offset: subtracted from y after clipping; for arms that hold a constant coordinate.
         balance: b, how much the reward counts beside the features: less of it, less noise on x and
             more on y.

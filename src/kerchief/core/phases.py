@@ -99,10 +99,9 @@ class PhasePolicy(Protocol):
         return 0
 
     def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
-        """Before the first client: all phases that may be played, with fresh clients in each.
+        """All phases that may be played, from the noise on the mean of so many answers.
 
-        Args:
-            noise: standard deviation, on each coordinate, of the mean of so many answers.
+        They are settled before the first client; in each fresh clients are asked.
         """
         return ()
 
@@ -123,13 +122,7 @@ class PhasePolicy(Protocol):
     ) -> Tree:
         """Learner: take in the mean answers of all groups, side by side. Draws nothing.
 
-        Args:
-            features: the public actions.
-            state: what it knew.
-            asked: what was asked.
-            phase: when.
-            mean: the mean answers.
-            noise: standard deviation of the noise on each number of `mean`.
+        The noise is the standard deviation on each number of `mean`.
         """
         raise TypeError("this bandit asks nobody")
 

@@ -23,10 +23,6 @@ def double_precision(thing: T) -> T:
     program that uses kerchief keeps its own. A class has its constructor, its calls and its public
     methods and properties wrapped.
 
-    Raises:
-        TypeError: the function yields, and would leave the mode on between its steps; decorate
-            what it calls.
-
     >>> import jax.numpy as jnp
     >>> @double_precision
     ... def third() -> jax.Array:

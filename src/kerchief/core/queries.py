@@ -62,10 +62,6 @@ class Regression(Posed):
     """The sum of (a w x xᵀ, y x) over users, as one flat isometric vector.
 
     Attributes:
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        low: y is clipped to at least this.
-        high: y is clipped to at most this.
         offset: subtracted from y after clipping. An offset shifts the regression: it is for arms
             that hold a constant coordinate, and for links whose mean at score 0 is not 0.
         balance: a, how much the matrix counts beside the vector: less of it, less noise on both.
@@ -188,13 +184,10 @@ class Regression(Posed):
 class Gram(Posed):
     """The sums of w₁ x xᵀ, w₂ x xᵀ, ... over users, as one flat isometric vector.
 
-    The weights of one user are clipped to w ≥ 0 with Euclidean norm at most 1. So a user who is in
-    one of several groups, with a whole weight there, costs no more than a user of a single group.
-
-    Attributes:
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        groups: number of weights.
+    The vector x, of length `dim`, is scaled into the ball of radius `norm`, and the weights of one
+    user, one for each of the groups, are clipped to w ≥ 0 with Euclidean norm at most 1. So a user
+    who is in one of several groups, with a whole weight there, costs no more than one of a single
+    group.
     """
 
     dim: int

@@ -164,9 +164,6 @@ def plain(checked: object) -> None:
 
     For `__post_init__`: a narrow NumPy number rounds or overflows where bounds are multiplied, and
     JSON has no word for it.
-
-    Raises:
-        InvalidValue: it is no dataclass.
     """
     if not dataclasses.is_dataclass(checked) or isinstance(checked, type):
         raise InvalidValue(f"a {type(checked).__name__} has no fields; give a dataclass")

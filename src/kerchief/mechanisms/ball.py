@@ -34,9 +34,6 @@ class BallReport:
 def spread_out(center: float | NDArray[np.float64], size: int) -> tuple[float, ...]:
     """The ball's center, one number per coordinate.
 
-    Raises:
-        InvalidValue: its length is not the size, or a number in it is not finite.
-
     >>> spread_out(0.5, 2)
     (0.5, 0.5)
     """

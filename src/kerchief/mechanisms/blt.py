@@ -35,7 +35,6 @@ class BLT(RoundedFactor):
     five digits for the shortest streams, below the tree's from two vectors on.
 
     Attributes:
-        horizon: the length of the stream.
         buffers: how many fading sums there are, 2 to `MAX_BUFFERS`.
 
     >>> factor = BLT.of(horizon=1000)
@@ -58,9 +57,6 @@ class BLT(RoundedFactor):
         """With about one buffer for each factor of ten in the horizon.
 
         That brings the noise within 0.4 % of the square root's.
-
-        Raises:
-            InvalidValue: the horizon is out of its bound.
         """
         digits = len(str(whole("horizon", horizon, high=cls.longest) - 1))
         return cls(horizon=horizon, buffers=min(max(2, digits), MAX_BUFFERS))
@@ -114,7 +110,6 @@ class _Recursion(NamedTuple):
     """How sums of exact seed vectors go on, one row for each sum.
 
     Attributes:
-        decays: how much of each sum is left a step later; the first is a plain sum.
         weights: how the sums before a place are mixed for the noise there.
         limits: how large a sum may become, in scales of a seed vector.
         error: how far the mixture can be from that of real numbers, likewise.

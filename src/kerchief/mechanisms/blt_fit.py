@@ -49,10 +49,6 @@ class Fit:
 def fit(horizon: int, buffers: int) -> Fit:
     """Return the factor whose worst noise over the horizon, at a fixed cost, is least.
 
-    Args:
-        horizon: the length of the stream.
-        buffers: how many roots of each kind.
-
     >>> factor = fit(1000, 4)
     >>> len(factor.decays), round(factor.column_norm, 2)
     (4, 1.81)
@@ -77,9 +73,6 @@ def fit_of(gaps: Numbers, horizon: int) -> Fit:
 
     The decays are rounded first and their gaps taken anew (an exact difference from one half on):
     the column norm is that of the very numbers that the stream will use.
-
-    Raises:
-        InvalidValue: the gaps do not grow strictly within (0, 1).
 
     >>> fit_of(np.array([0.25, 0.5]), 2)
     Fit(base=0.5, weights=(0.5,), decays=(0.5,), column_norm=1.0307764064044151)
@@ -122,11 +115,6 @@ def row_norm(factor: Fit, count: Any, library: Any) -> Any:
     """The norm of row `count` of B: the noise on that prefix, per unit of a seed's deviation.
 
     Exact up to rounding: a closed form with a few dozen exponentials, no table.
-
-    Args:
-        factor: of the stream.
-        count: of vectors, as float64, one number or many.
-        library: NumPy or `jax.numpy`, whichever has made the count.
 
     >>> float(row_norm(fit_of(np.array([0.25, 0.5]), 2), np.array(2.0), np))
     1.25

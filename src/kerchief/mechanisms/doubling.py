@@ -42,15 +42,7 @@ def lengths(horizon: int, first: int) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Epochs:
-    """What each epoch's noise is made of, one row for each epoch, at seeds of deviation 1.
-
-    Attributes:
-        decays: how much of each sum is left a step later; the first is a plain sum.
-        weights: how the sums are mixed, with columns of norm 1 on the other side.
-        amplitudes: with `rates`, the variance within an epoch (`blt_fit.modes`).
-        rates: likewise.
-        before: the variance that the finished epochs have left.
-    """
+    """What each epoch's noise is made of, one row for each epoch, at seeds of deviation 1."""
 
     decays: Floats
     weights: Floats
@@ -87,7 +79,6 @@ class Doubling(Factor):
 
     Attributes:
         horizon: the most places that may be paid for; the noise does not depend on it.
-        first: the length of the first epoch.
 
     >>> Doubling(horizon=5000).row_norm(jnp.array([1024, 1025, 5000]), jnp).round(2).tolist()
     [3.27, 3.77, 5.99]

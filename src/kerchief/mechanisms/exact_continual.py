@@ -46,10 +46,6 @@ class ExactContinualNoise:
         The whole stream costs `event()` if every vector was rounded by `prepare`: see
         `exact_continual.md`.
 
-    Attributes:
-        factor: how seeds are mixed over time.
-        seeds: the noise of a seed vector, for each of the factor's parts; all on one grid.
-
     >>> from kerchief.mechanisms.blt import BLT
     >>> noise = ExactContinualNoise.matching(
     ...     BLT.of(horizon=1000), noise_multiplier=1.0, sensitivity=1.0, dimension=3
@@ -76,17 +72,7 @@ class ExactContinualNoise:
     def matching(
         cls, factor: Factor, *, noise_multiplier: float, sensitivity: float, dimension: int
     ) -> ExactContinualNoise:
-        """The noise with which the stream costs no more than one Gaussian of this multiplier.
-
-        Args:
-            factor: as in the attribute.
-            noise_multiplier: of the Gaussian release that the stream may cost.
-            sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
-            dimension: the length of the vectors.
-
-        Raises:
-            InvalidValue: a value is out of its bound, or no scale that the sampler has is enough.
-        """
+        """The noise with which the stream costs no more than one Gaussian of this multiplier."""
         asked = {"noise_multiplier": noise_multiplier, "sensitivity": sensitivity}
         seeds = tuple(part.seed(**asked, dimension=dimension) for part in factor.parts)
         return cls(factor=factor, seeds=seeds)
@@ -121,11 +107,7 @@ class ExactContinualNoise:
         return self.seeds[0].grid
 
     def prepare(self, vector: Vector) -> Floats:
-        """Round a vector to the grid, and see that as many of them as may come fit a float64.
-
-        Raises:
-            InvalidValue: the vector does not fit the grid.
-        """
+        """Round a vector to the grid, and see that as many of them as may come fit a float64."""
         rounded: Floats = self.seeds[0].prepare(vector, None)
         most = _MOST_STEPS * self.grid / self.factor.capacity
         if not (np.abs(rounded) < most).all():
@@ -141,11 +123,6 @@ class ExactContinualNoise:
         """The noise on the prefix that ends with this vector, and the next state.
 
         Where a part ends, the noise that its last place had is kept for good.
-
-        Args:
-            state: what the step before gave, or `open`.
-            round: the place of the vector in the stream, from 0.
-            stream: a source of bytes for tests; None for the operating system's.
 
         Raises:
             CapacityExceeded: the stream is over, or the noise is larger than the proof covers,

@@ -36,11 +36,9 @@ class ExactGaussian:
     """Round a vector to the grid 2**-grid_bits and add `scale` grid steps of discrete noise.
 
     Attributes:
-        grid_bits: The grid is 2**-grid_bits.
-        scale: The noise's parameter σ, in grid steps.
-        sensitivity: How far apart, in the Euclidean norm, one person can move the vector, before
+        scale: the noise's parameter σ, in grid steps.
+        sensitivity: how far apart, in the Euclidean norm, one person can move the vector, before
             rounding and in exact arithmetic.
-        dimension: The length of the vector.
 
     Formal guarantees:
         `event` states the cost of one `add` with its default source, if the vector is the float64
@@ -78,17 +76,9 @@ class ExactGaussian:
     ) -> ExactGaussian:
         """Choose the grid and the scale that stand in for a continuous Gaussian.
 
-        Args:
-            noise_multiplier: The Gaussian's standard deviation over its sensitivity.
-            sensitivity: As in the attribute.
-            dimension: As in the attribute.
-
         Returns:
             A mechanism with at least that multiplier over its own, rounded sensitivity; its
             standard deviation is about 1e-5 above the Gaussian's.
-
-        Raises:
-            InvalidValue: A value is out of its bound, or no scale up to `MAX_SCALE` is enough.
 
         >>> noise = ExactGaussian.matching(4.0, 1.0, 3)
         >>> noise.grid_bits, noise.scale
@@ -121,16 +111,7 @@ class ExactGaussian:
     def add(
         self, vector: Sequence[float] | NDArray[np.float64], stream: Randomness | None = None
     ) -> NDArray[np.float64]:
-        """Return the vector, rounded to the grid, plus noise: exact multiples of the grid.
-
-        Args:
-            vector: `dimension` finite float64 numbers, below 2**53 grid steps.
-            stream: A source of bytes for tests and simulation; else the operating system's.
-
-        Raises:
-            InvalidValue: The vector has another shape or type, or a number that is not finite or
-                too large for the grid.
-        """
+        """The vector, rounded to the grid, plus noise: exact multiples of the grid."""
         if stream is not None and not callable(stream):
             raise InvalidValue(f"stream is {stream!r}; it must be a source of bytes, or None")
         steps = self._to_grid(vector)

@@ -29,17 +29,8 @@ def sample_discrete_gaussian(
 ) -> NDArray[np.int64]:
     """Draw whole numbers y with probability exactly proportional to exp(-y² / (2 scale²)).
 
-    Args:
-        scale: The parameter σ of the law, 1 to `MAX_SCALE`; the standard deviation to within 1e-6.
-        size: How many independent draws.
-        randomness: Gives n independent uniform bytes when called with n. Anything but the default
-            is for tests and simulation.
-
-    Returns:
-        The draws, as int64.
-
-    Raises:
-        InvalidValue: The scale or the size is out of its bound, or the source gave too few bytes.
+    The scale, up to `MAX_SCALE`, is the standard deviation to within 1e-6. A source of bytes that
+    is not the default is for tests and simulation.
 
     Formal guarantees:
         Exact if the bytes are uniform and independent; whole-number arithmetic only, and no
@@ -64,14 +55,6 @@ def sample_discrete_laplace(
     scale: int, size: int, *, randomness: Randomness = os.urandom
 ) -> NDArray[np.int64]:
     """Draw whole numbers y with probability exactly proportional to exp(-|y| / scale).
-
-    Args:
-        scale: 1 to `MAX_SCALE`.
-        size: How many independent draws.
-        randomness: As for `sample_discrete_gaussian`, whose proposals these are.
-
-    Raises:
-        InvalidValue: The scale or the size is out of its bound, or the source gave too few bytes.
 
     >>> draws = sample_discrete_laplace(4, 1000)
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)

@@ -55,21 +55,13 @@ class Factor(abc.ABC):
 
     @abc.abstractmethod
     def step(self, state: Array, round: Array, seed: Array) -> tuple[Array, Array]:
-        """The noise on the prefix that ends here, and the next state, in compiled code.
-
-        Args:
-            state: what the step before gave.
-            round: the place in the stream, from 0.
-            seed: the seed vector of this place.
-        """
+        """The noise on the prefix that ends here, and the next state, in compiled code."""
 
     @abc.abstractmethod
     def row_norm(self, count: Any, library: Any) -> Any:
         """The norm of row `count` of B: the noise on that prefix, for seeds of deviation 1.
 
-        Args:
-            count: of vectors, one number or many.
-            library: NumPy or `jax.numpy`, whichever has made the count.
+        The library is NumPy or `jax.numpy`, whichever has made the count: one number or many.
         """
 
     @property
@@ -122,8 +114,4 @@ class Part(Factor):
 
     @abc.abstractmethod
     def seed(self, *, noise_multiplier: float, sensitivity: float, dimension: int) -> ExactGaussian:
-        """The seeds with which a stream costs no more than one Gaussian of this multiplier.
-
-        Raises:
-            InvalidValue: a value is out of its bound, or no scale that the sampler has is enough.
-        """
+        """The seeds with which a stream costs no more than one Gaussian of this multiplier."""

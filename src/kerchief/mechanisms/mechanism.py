@@ -9,9 +9,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.privacy.events import Event
+from kerchief.privacy.events import Event, NonPrivate
 
-__all__ = ["Mechanism", "Twinned", "Vector", "exact_twin", "float64_vector"]
+__all__ = ["Mechanism", "Simulated", "Twinned", "Vector", "exact_twin", "float64_vector"]
 
 # A JAX array in simulation, a NumPy one in deployment.
 Vector: TypeAlias = Any
@@ -44,16 +44,31 @@ class Mechanism(Protocol):
         """What one `add` costs."""
 
 
+class Simulated:
+    """Noise in floating point: for simulation only, and not private where it is switched off."""
+
+    idealized: ClassVar[bool] = True
+
+    std: float | Array
+
+    def prepare(self, vector: Vector, stream: object = None) -> Vector:
+        """What a user adds to a sum that gets this noise: the vector itself."""
+        return vector
+
+    def event(self) -> Event:
+        """What the noise really added costs; without noise there is no privacy."""
+        return NonPrivate() if float(self.std) == 0.0 else self._price()
+
+    def _price(self) -> Event:
+        raise NotImplementedError
+
+
 @runtime_checkable
 class Twinned(Protocol):
     """Simulated noise, which knows its own twin for deployment."""
 
     def exact(self, dimension: int) -> Mechanism:
-        """The same guarantee, from an exact sampler and the operating system's randomness.
-
-        Args:
-            dimension: the length of the vectors; noise that knows it does without.
-        """
+        """The same guarantee, from an exact sampler and the operating system's randomness."""
 
 
 def exact_twin(noise: Mechanism, dimension: int) -> Mechanism:
@@ -65,11 +80,7 @@ def exact_twin(noise: Mechanism, dimension: int) -> Mechanism:
 
 
 def float64_vector(vector: Any, size: int) -> NDArray[np.float64]:
-    """The vector, as exact mechanisms take it.
-
-    Raises:
-        InvalidValue: it has another shape or type.
-    """
+    """The vector, as exact mechanisms take it."""
     array = np.asarray(vector)
     if array.shape != (size,) or array.dtype != np.float64:
         raise InvalidValue(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +27,7 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, plain, whole
 from kerchief.mechanisms.ball import BallReport
 from kerchief.mechanisms.exact_integers import UNITS, Randomness, word
-from kerchief.mechanisms.mechanism import float64_vector
+from kerchief.mechanisms.mechanism import Simulated, float64_vector
 from kerchief.privacy import events
 
 __all__ = ["ExactOneBit", "OneBit"]
@@ -39,21 +39,29 @@ _HALF = UNITS // 2
 _GUARD = 2.0**-40
 
 
+class _Coin(BallReport):
+    """What both kinds of coin have."""
+
+    std: Any
+
+    @property
+    def subgaussian(self) -> float:
+        """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
+        return float(self.std)
+
+
 @struct
-class OneBit(BallReport):
+class OneBit(_Coin, Simulated):
     """Replace a number within `radius` of `center` by center ± std, right on average.
 
     Formal guarantees:
         With real numbers, one report is ε-differentially private, tanh(ε/2) = radius/std, whatever
-        the number: see `one_bit.md`. The coin is floating point with a published seed, so
-        `idealized` is True and only simulation may use it; `ExactOneBit` is the twin for
-        deployment.
+        the number: see `one_bit.md`. The coin is floating point with a published seed, so only
+        simulation may use it; `ExactOneBit` is the twin for deployment.
 
     Attributes:
         std: how far from the center both reports are: a bound on the report's deviation, which is
             √(std² − (y − center)²) at y, and its sub-Gaussian constant. 0 is no noise.
-        center: the center of the interval.
-        radius: half of its length.
 
     >>> noise = OneBit.of(epsilon=1.0, center=0.5, radius=0.5)
     >>> round(noise.std, 4), noise.reports == (0.5 - noise.std, 0.5 + noise.std)
@@ -62,19 +70,13 @@ class OneBit(BallReport):
     1.0
     """
 
-    idealized: ClassVar[bool] = True
-
     std: float | Array
     center: float = static()
     radius: float = static()
 
     @classmethod
     def of(cls, *, epsilon: float, center: float, radius: float) -> OneBit:
-        """The coin that keeps epsilon: never more than it, and less by a part in 2**31 at most.
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
+        """The coin that keeps epsilon: never more than it, and less by a part in 2**31 at most."""
         epsilon = at_least("epsilon", epsilon, _LEAST_EPSILON)
         center = between("center", center, -1e18, 1e18, closed=True)
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
@@ -85,11 +87,6 @@ class OneBit(BallReport):
         """The two reports that there are."""
         return self.center - float(self.std), self.center + float(self.std)
 
-    @property
-    def subgaussian(self) -> float:
-        """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
-        return float(self.std)
-
     def add(self, vector: Array, stream: Stream) -> Array:
         """One of the two reports, for a vector of one number."""
         place = jnp.clip(finite((vector - self.center) / self.radius), -1, 1)
@@ -98,19 +95,13 @@ class OneBit(BallReport):
         side = jnp.where(stream.uniform(1) <= chance, 1.0, -1.0)
         return jnp.where(self.std > 0, self.center + self.std * side, vector)
 
-    def event(self) -> events.Event:
-        """What one report costs; a coin that can be certain protects nothing."""
-        bias = self.radius / float(self.std) if float(self.std) > 0 else 1.0
-        if bias >= 1:
-            return events.NonPrivate()
-        return events.RandomizedResponse(epsilon=2 * math.atanh(bias) * (1 + _GUARD / 16))
+    def _price(self) -> events.Event:
+        """A coin that can be certain protects nothing."""
+        bias = self.radius / float(self.std)
+        return _cost(bias) if bias < 1 else events.NonPrivate()
 
     def exact(self, dimension: int | None = None) -> ExactOneBit:
-        """The twin for deployment: the same chances, in whole units.
-
-        Raises:
-            InvalidValue: there is no noise, or too little for any privacy.
-        """
+        """The twin for deployment: the same chances, in whole units."""
         if float(self.std) <= self.radius:
             raise InvalidValue(
                 f"std is {float(self.std)}; it must be above the radius, {self.radius}: build it "
@@ -121,13 +112,11 @@ class OneBit(BallReport):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactOneBit(BallReport):
+class ExactOneBit(_Coin):
     """The same report with an exact coin: a word of the operating system below a whole number.
 
     Attributes:
         bias: how far from one half the chance is at the ends of the interval, in units of 2**-32.
-        center: the center of the interval.
-        radius: half of its length.
 
     Formal guarantees:
         With the default source every report is ε-differentially private for the ε of `event`,
@@ -170,23 +159,10 @@ class ExactOneBit(BallReport):
         rounded = round(self.center / self.grid) * self.grid
         return rounded - self.std, rounded + self.std
 
-    @property
-    def subgaussian(self) -> float:
-        """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
-        return self.std
-
     def add(
         self, vector: NDArray[np.float64], stream: Randomness | None = None
     ) -> NDArray[np.float64]:
-        """One of the two reports, for a vector of one number; what is not finite is the center.
-
-        Args:
-            vector: one number in float64.
-            stream: a source of bytes for tests; else the operating system's.
-
-        Raises:
-            InvalidValue: the vector has another shape or type.
-        """
+        """One of the two reports, for a vector of one number; what is not finite is the center."""
         place = (float(float64_vector(vector, 1)[0]) - self.center) / self.radius
         place = min(1.0, max(-1.0, place)) if math.isfinite(place) else 0.0
         # Rounded towards one half, so that no chance is more extreme than `bias` says.
@@ -195,8 +171,7 @@ class ExactOneBit(BallReport):
 
     def event(self) -> events.RandomizedResponse:
         """What one report costs."""
-        epsilon = 2 * math.atanh(self.bias / _HALF) * (1 + _GUARD / 16)
-        return events.RandomizedResponse(epsilon=epsilon)
+        return _cost(self.bias / _HALF)
 
     @property
     def _far(self) -> float:
@@ -205,6 +180,10 @@ class ExactOneBit(BallReport):
     @property
     def _steps(self) -> int:
         return round(self._far / self.grid)
+
+
+def _cost(bias: float) -> events.RandomizedResponse:
+    return events.RandomizedResponse(epsilon=2 * math.atanh(bias) * (1 + _GUARD / 16))
 
 
 def _bias(epsilon: float) -> int:

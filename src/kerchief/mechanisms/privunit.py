@@ -10,8 +10,6 @@ noise is the same in all directions.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +20,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
 from kerchief.mechanisms.ball import BallReport, beside, lifted, spread_out
+from kerchief.mechanisms.mechanism import Simulated
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
@@ -30,7 +29,7 @@ __all__ = ["PrivUnitG"]
 
 
 @struct
-class PrivUnitG(BallReport):
+class PrivUnitG(BallReport, Simulated):
     """Report a normal vector, more often from beyond a threshold along the statistic.
 
     The statistic is centred, scaled into the unit ball and lifted to the unit sphere of one more
@@ -45,15 +44,11 @@ class PrivUnitG(BallReport):
 
     Attributes:
         std: standard deviation of a report in every direction; 0 is no noise.
-        center: the ball's center.
-        radius: the ball's radius.
 
     >>> noise = PrivUnitG.of(epsilon=1.0, center=0.0, radius=2**0.5, size=3)
     >>> round(noise.std, 3), round(noise.event().epsilon, 6)
     (3.558, 1.0)
     """
-
-    idealized: ClassVar[bool] = True
 
     std: float | Array
     center: tuple[float, ...] = static()
@@ -63,11 +58,7 @@ class PrivUnitG(BallReport):
     def of(
         cls, *, epsilon: float, center: float | NDArray[np.float64], radius: float, size: int
     ) -> PrivUnitG:
-        """The noise with which a report is ε-private (less noise beyond ε = 30 is not drawn).
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
+        """The noise with which a report is ε-private (less noise beyond ε = 30 is not drawn)."""
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
         return cls(std=radius * unit_noise(epsilon), center=spread_out(center, size), radius=radius)
 
@@ -78,10 +69,7 @@ class PrivUnitG(BallReport):
         drawn = beside(unit, self._along(stream.split(1)), stream)
         return jnp.where(self.std > 0, center + self.std * drawn[:-1], vector)
 
-    def event(self) -> events.Event:
-        """What one report costs; without noise there is no privacy."""
-        if float(self.std) == 0.0:
-            return events.NonPrivate()
+    def _price(self) -> events.Event:
         return events.RandomizedResponse(epsilon=unit_epsilon(self.radius / float(self.std)))
 
     def exact(self, dimension: int | None = None) -> ExactShortlist:

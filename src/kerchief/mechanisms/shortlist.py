@@ -30,7 +30,7 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, real_array, whole
 from kerchief.mechanisms.ball import BallReport, beside, lifted, spread_out
 from kerchief.mechanisms.exact_integers import UNITS, Randomness, below, word
-from kerchief.mechanisms.mechanism import float64_vector
+from kerchief.mechanisms.mechanism import Simulated, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 
@@ -49,7 +49,7 @@ _special: Any = importlib.import_module("scipy.special")
 
 
 @struct
-class Shortlist(BallReport):
+class Shortlist(BallReport, Simulated):
     """Report a candidate times a constant, simulated without drawing the other candidates.
 
     Along the statistic the reported candidate is an order statistic of normal numbers, across it
@@ -63,17 +63,11 @@ class Shortlist(BallReport):
         std: the greatest standard deviation of a report in any direction; 0 is no noise.
         factor: what a candidate is multiplied by.
         chance: p, with which one of the best is reported: a multiple of 2**-32.
-        center: the center of the ball that the statistics lie in.
-        radius: its radius.
-        candidates: how many there are.
-        listed: how many of them are the best.
 
     >>> noise = Shortlist.of(epsilon=1.0, center=0.0, radius=2**0.5, size=3)
     >>> noise.candidates, noise.listed, round(noise.std, 2), round(noise.event().epsilon, 6)
     (256, 88, 3.57, 1.0)
     """
-
-    idealized: ClassVar[bool] = True
 
     std: float | Array
     factor: float | Array
@@ -85,11 +79,7 @@ class Shortlist(BallReport):
 
     @classmethod
     def of(cls, *, epsilon: float, center: float | Floats, radius: float, size: int) -> Shortlist:
-        """As few candidates as come within a hundredth of the least noise (65536 at the most).
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
+        """As few candidates as come within a hundredth of the least noise (65536 at the most)."""
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
         candidates, listed, units = _design(between("epsilon", epsilon, 1e-6, 1e9, closed=True))
         mean, deviation = _moments(candidates, listed, units)
@@ -110,9 +100,8 @@ class Shortlist(BallReport):
         drawn = beside(unit, self._along(stream.split(1)), stream)
         return jnp.where(self.std > 0, center + self.factor * drawn[:-1], vector)
 
-    def event(self) -> events.Event:
-        """What one report costs; without noise there is no privacy."""
-        return events.NonPrivate() if float(self.std) == 0.0 else self.exact().event()
+    def _price(self) -> events.Event:
+        return self.exact().event()
 
     def exact(self, dimension: int | None = None) -> ExactShortlist:
         """The twin for deployment."""
@@ -142,12 +131,7 @@ class Shortlist(BallReport):
 class ExactShortlist(BallReport):
     """Draw the candidates, rank them, toss an exact coin, choose exactly evenly.
 
-    Attributes:
-        units: the chance that one of the best is reported, in units of 2**-32.
-        center: the center of the ball that the statistics lie in.
-        radius: its radius.
-        candidates: how many are drawn for every report.
-        listed: how many of them are the best.
+    The chance that one of the `listed` best is reported is `units` of 2**-32.
 
     Formal guarantees:
         With the default source every report is ε-differentially private for the ε of `event`,
@@ -192,15 +176,7 @@ class ExactShortlist(BallReport):
         return 2.0 ** (math.frexp(self.std)[1] - 26)
 
     def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
-        """A report: one candidate, scaled and written on the grid.
-
-        Args:
-            vector: the statistic, in float64; what is not finite counts as the center.
-            stream: a source of bytes for tests; else the operating system's.
-
-        Raises:
-            InvalidValue: the vector has another shape or type.
-        """
+        """One candidate, scaled and on the grid; what is not finite counts as the center."""
         size, source = len(self.center), stream or os.urandom
         array = float64_vector(vector, size)
         drawn = _candidates(self.candidates, size + 1, source)

@@ -34,14 +34,8 @@ _LEFT_OUT = 1e-40
 def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
     """Return a δ(ε) that every shuffled batch of ε₀-locally private reports keeps.
 
-    Args:
-        epsilon: ε of the permuted batch.
-        local_epsilon: ε₀ of each report.
-        reports: number of reports in the batch, each by another user.
-
-    Returns:
-        E max(0, (e^ε₀ − e^ε) A − (e^(ε₀+ε) − 1) B) / n, where each of n reports is, independently,
-        counted in A or in B with probability 1/(e^ε₀ + 1) each, rounded up.
+    It is E max(0, (e^ε₀ − e^ε) A − (e^(ε₀+ε) − 1) B) / n, rounded up, where each of n reports is,
+    independently, counted in A or in B with probability 1/(e^ε₀ + 1) each.
 
     >>> shuffled_delta(1.0, 1.0, 10)
     0.0
@@ -69,11 +63,6 @@ def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
 
 def shuffled_epsilon(local_epsilon: float, reports: int, delta: float) -> float:
     """Return the least ε known for a shuffled batch; ε₀ itself where nothing is gained.
-
-    Args:
-        local_epsilon: ε₀ of each report.
-        reports: number of reports in the batch, each by another user.
-        delta: δ of the permuted batch.
 
     >>> round(shuffled_epsilon(1.0, 1000, 1e-6), 3), shuffled_epsilon(4.0, 10, 1e-6) <= 4.0
     (0.149, True)

@@ -35,9 +35,6 @@ def binomial_law(trials: int, chance: float) -> tuple[int, Floats]:
     They are products of ratios, away from the mode, so that their relative error is a few units in
     the last place per step, however small they are. What is left out is rarer than 1e-44.
 
-    Returns:
-        The first outcome, and the probabilities of it and of those that follow.
-
     >>> first, law = binomial_law(2, 0.5)
     >>> first, law.tolist()
     (0, [0.25, 0.5, 0.25])
@@ -91,15 +88,10 @@ def others(users: int, bits: int, keep: float) -> Iterator[Floats]:
 def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float, ...]:
     """Bound, for every order, the Rényi divergence over the square of the shift of a coordinate.
 
-    Args:
-        users: size of the batch.
-        bits: bits per user and coordinate.
-        keep: the keep parameter a.
-        tail: outcomes of this probability are left out.
-
     Returns:
-        c with D_α ≤ c t², for one coordinate that codes, on average, t ones more or t ones less,
-        if both averages are multiples of 1/`fineness(bits)`, whatever all other bits are.
+        c with D_α ≤ c t² outside rare outcomes, for one coordinate that codes, on average, t ones
+        more or t ones less, if both averages are multiples of 1/`fineness(bits)`, whatever all
+        other bits are.
     """
     worst = np.zeros(len(ORDERS))
     for problem in others(users, bits, keep):

@@ -79,17 +79,7 @@ _MOST_COMPOSED = 2**20
 
 
 def epsilon_at(events: Iterable[Event], delta: float) -> float:
-    """Return the least ε we can prove for all the events together at this δ.
-
-    Args:
-        events: what happened to one user's data, in any order.
-        delta: δ in [0, 1).
-
-    Returns:
-        ε ≥ 0; infinity if nothing can be promised at this δ.
-
-    Raises:
-        UnsupportedEvent: an event that no accountant here can price.
+    """Return the least ε ≥ 0 we can prove for all events on one user's data, or infinity.
 
     >>> round(epsilon_at([Gaussian(noise_multiplier=3.7306)], 1e-5), 4)
     1.0
@@ -130,16 +120,7 @@ def discrete_gaussian_noise_multiplier(
 ) -> float:
     """Return the least scale / sensitivity for `count` discrete Gaussian releases, slack included.
 
-    Args:
-        epsilon: ε of all the releases together.
-        delta: δ of all the releases together.
-        scale: scale of the noise in grid units.
-        dimension: number of coordinates of one release.
-        count: how many releases.
-
-    Returns:
-        The multiplier of each release; the sensitivity in grid units is then at most
-        scale / multiplier.
+    The scale is that of the noise, in grid units, and the dimension that of one release.
 
     >>> round(discrete_gaussian_noise_multiplier(1.0, 1e-5, scale=2**20, dimension=10), 4)
     3.7306
@@ -165,9 +146,6 @@ def to_dp_event(event: Event) -> Any:
     mechanisms have no exact word there and become the zCDP that they satisfy (so an accountant
     of privacy loss distributions refuses them and a Rényi accountant reads an upper bound). Sums of
     coins are not zCDP and have no word at all.
-
-    Raises:
-        UnsupportedEvent: the event has no translation.
 
     >>> to_dp_event(Gaussian(noise_multiplier=2.0))
     GaussianDpEvent(noise_multiplier=2.0)

@@ -93,10 +93,8 @@ def loss_distributions() -> Any:
 def loss_accountant(grid: float, *, special: bool) -> Any:
     """Return dp_accounting's accountant of privacy losses on a grid.
 
-    Args:
-        grid: the distance between two losses.
-        special: whether sensitivities are replacement distances already, as ours are; otherwise a
-            Gaussian's is taken to be half of one.
+    Where `special`, sensitivities are replacement distances already, as ours are; otherwise a
+    Gaussian's is taken to be half of one.
     """
     module = importlib.import_module("dp_accounting.pld.pld_privacy_accountant")
     relations = importlib.import_module("dp_accounting").NeighboringRelation

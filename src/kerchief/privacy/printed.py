@@ -28,12 +28,8 @@ def printed_epsilon(epsilon: float, delta: float, reward_range: float) -> float:
     """What the pair (x, y) with that noise spends at the same δ: exact, by the Gaussian curve.
 
     One release of a vector with isotropic noise: features in the unit ball are up to 2 apart,
-    rewards up to `reward_range`, and so pairs up to √(4 + range²).
-
-    Args:
-        epsilon: what the paper says is spent.
-        delta: at this δ.
-        reward_range: how far apart two rewards can be: 2 for |y| ≤ 1; 0 for the features alone.
+    rewards up to `reward_range` (2 for |y| ≤ 1; 0 for the features alone), and so pairs up to
+    √(4 + range²).
 
     >>> [round(printed_epsilon(e, 1e-5, 2.0), 3) for e in (1.0, 10.0)]
     [1.098, 16.096]

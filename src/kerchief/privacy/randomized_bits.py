@@ -143,20 +143,9 @@ def bits_keep(
 ) -> RandomizedBits:
     """Find the least noise with which one batch's sums are (ε, δ)-private.
 
-    Args:
-        epsilon: ε of one batch; a user is in one batch only.
-        delta: δ of one batch.
-        users: number of users in the batch.
-        bits: bits per user and coordinate.
-        sensitivity: how far apart two vectors can be, in the Euclidean norm.
-        dimension: number of coordinates.
-
     Returns:
         A description with a keep parameter that was itself tried. Its ε is at least 0.999 of the
         one asked for, or a keep parameter larger by 0.2 % was tried and told too much.
-
-    Raises:
-        InvalidValue: even the smallest keep parameter tells more than was promised.
 
     >>> event = bits_keep(1.0, 1e-5, users=200, bits=4, sensitivity=1.0, dimension=1)
     >>> 0.6 < event.keep < 0.9 and bits_epsilon(event, 1e-5) <= 1.0
@@ -209,12 +198,8 @@ def paper_local_epsilon(keep: float, *, bits: int, dimension: int) -> float:
 def local_epsilon(keep: float, *, bits: int, dimension: int, taxicab: float) -> float:
     """Return a bound on ε of one user's randomized bits, seen by themselves.
 
-    Args:
-        keep: the keep parameter a.
-        bits: bits per coordinate.
-        dimension: number of coordinates.
-        taxicab: the largest ‖f‖₁ of a record; for (r x, the lower half of x xᵀ) with ‖x‖ ≤ 1 and
-            |r| ≤ 1 in d dimensions it is √d + (d + 1)/2.
+    `taxicab` is the largest ‖f‖₁ of a record; for (r x, the lower half of x xᵀ) with ‖x‖ ≤ 1 and
+    |r| ≤ 1 in d dimensions it is √d + (d + 1)/2.
 
     Formal guarantees:
         `randomized_bits.md`, theorem 1.
@@ -256,17 +241,8 @@ def batch_length(
     """Return the batch length that the paper's theorem 5 asks for, by its equation (3).
 
     It is kept to show what it costs: `randomized_bits.md`, section 5, says why no such length is
-    needed.
-
-    Args:
-        epsilon: ε over all batches.
-        delta: the paper's δ₀.
-        horizon: T.
-        dim: d, the length of a feature vector.
-        keep: a, one less the paper's p.
-        bits: m.
-        printed: whether the equation is read as printed, with 1 − 2p where its derivation has
-            2 − 2p.
+    needed. `delta` is the paper's δ₀, and `keep` one less its p. As `printed`, the equation has
+    1 − 2p where its derivation has 2 − 2p.
 
     >>> batch_length(1.0, 1e-5, horizon=20_000, dim=2, keep=1 / 9, printed=True)
     371

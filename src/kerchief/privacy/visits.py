@@ -28,16 +28,7 @@ _MOST_VISITS = 10_000
 
 
 def visited(event: Event, *, visits: int, apart: bool) -> Event:
-    """What an event costs a user who takes part in it so often.
-
-    Args:
-        event: what one visit is.
-        visits: k, how often the user comes.
-        apart: whether every visit gets noise of its own, as under local trust.
-
-    Raises:
-        UnsupportedEvent: nothing is known about several records of one user in such an event.
-    """
+    """What an event costs a user who takes part so often; `apart`: each visit has its own noise."""
     if not isinstance(event, Event):
         raise InvalidValue(f"event is a {type(event).__name__}; it must be an event")
     visits = whole("visits", visits, high=_MOST_VISITS)

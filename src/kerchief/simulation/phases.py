@@ -100,13 +100,7 @@ class PhaseReplicate:
     """A bandit between two phases, its world and what it has lost.
 
     Attributes:
-        replicate: its number.
-        world: the truth.
-        state: what the learner knows.
         last: what was released last, one total per group of clients.
-        rounds: how many rounds were played.
-        regret: what they lost.
-        done: whether no further phase is played.
         releases: how many phases were played to the end.
         reals: how many numbers each client of the last phase sent; 0 if nobody was asked.
     """

@@ -47,9 +47,6 @@ class Recorder:
 
     Attributes:
         progress: called with "compiling" or "playing" and the rounds done so far.
-        done: how many rounds are done.
-        seconds: time played, without compilation.
-        compile_seconds: time spent compiling.
     """
 
     progress: Progress

@@ -23,8 +23,7 @@ from kerchief.privacy import (
 )
 from kerchief.privacy.binomial import binomial_renyi, binomial_slack, log_ratios
 from kerchief.privacy.composition import delta_at, epsilon_at
-from kerchief.privacy.curves import GaussianCurve, RenyiCurve, SlackCurve
-from kerchief.privacy.renyi import ORDERS
+from kerchief.privacy.curves import ORDERS, GaussianCurve, RenyiCurve, SlackCurve
 from kerchief.privacy.vector_sum import scalar_sum, vector_sum
 
 Floats = NDArray[np.float64]

@@ -111,12 +111,9 @@ class Start:
 
 @struct
 class Fitted:
-    """An approximate minimizer of the loss over all users so far.
+    """An approximate minimizer of the loss over all users so far, of whom there are `count`.
 
-    Attributes:
-        point: where the fit ended.
-        count: how many users it speaks about (public).
-        noise: standard deviation of the noise on each coordinate of a gradient sum (public).
+    The noise is the standard deviation on each coordinate of a gradient sum. Both are public.
     """
 
     point: Array
@@ -130,7 +127,7 @@ Released: TypeAlias = Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """What a policy may know about a query's answers before the first of them."""
+    """What is known about answers before the first: whether they are noisy (each says how much)."""
 
     noisy: bool
 

@@ -17,8 +17,7 @@ from jax import Array
 
 from kerchief.core.validate import whole
 from kerchief.mechanisms.blt_fit import Fit, fit, row_norm
-from kerchief.mechanisms.factor import Floats
-from kerchief.mechanisms.rounded_factor import FAR, UNIT, RoundedFactor
+from kerchief.mechanisms.factor import FAR, UNIT, Floats, RoundedFactor
 
 __all__ = ["BLT", "MAX_BUFFERS"]
 

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.mechanisms.factor import Factor, Floats
+from kerchief.mechanisms.factor import FAR, Factor, Floats
 from kerchief.mechanisms.mechanism import Mechanism, Vector
-from kerchief.mechanisms.rounded_factor import FAR
 from kerchief.privacy import events
 
 __all__ = ["ExactContinualNoise", "GridNoise"]

@@ -8,6 +8,7 @@ NeurIPS 2020, Algorithms 1 to 3, with whole arrays in place of single draws. Pro
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,15 +41,8 @@ def sample_discrete_gaussian(
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
-    whole("scale", scale, high=MAX_SCALE)
-    whole("size", size, low=0)
-    found = [np.empty(0, dtype=np.int64)]
-    missing = size
-    while missing > 0:
-        # More than 0.48 are accepted on average; the 16 more make a second round rare.
-        found.append(_round(scale, min(missing * 9 // 4 + 16, _MAX_ROUND), randomness))
-        missing -= found[-1].size
-    return np.concatenate(found)[:size]
+    # More than 0.48 of all tries are accepted on average.
+    return _gathered(_gaussian_round, scale, size, randomness, quarters=9)
 
 
 def sample_discrete_laplace(
@@ -60,26 +54,41 @@ def sample_discrete_laplace(
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
+    return _gathered(_laplace_round, scale, size, randomness, quarters=7)
+
+
+def _gathered(
+    draw: Callable[[int, int, Randomness], NDArray[np.int64]],
+    scale: int,
+    size: int,
+    source: Randomness,
+    *,
+    quarters: int,
+) -> NDArray[np.int64]:
+    """Rounds of tries, so many quarters of what is missing, and 16 more: a second one is rare."""
     whole("scale", scale, high=MAX_SCALE)
-    whole("size", size, low=0)
+    missing = whole("size", size, low=0)
     found = [np.empty(0, dtype=np.int64)]
-    missing = size
     while missing > 0:
-        tries = min(missing * 7 // 4 + 16, _MAX_ROUND)
-        low, high, negative = _proposals(scale, tries, randomness)
-        signed = np.where(negative, -1, 1) * (low + scale * high)
-        found.append(signed[~(negative & (signed == 0))])
+        found.append(draw(scale, min(missing * quarters // 4 + 16, _MAX_ROUND), source))
         missing -= found[-1].size
     return np.concatenate(found)[:size]
 
 
-def _round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
+def _gaussian_round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
     """Make proposals and return those that were accepted, in order."""
     low, high, negative = _proposals(scale, tries, source)
     size = low + scale * high
     keep: NDArray[np.bool_] = _accepts(low, high, scale, source) & ~(negative & (size == 0))
     signed: NDArray[np.int64] = np.where(negative, -size, size)
     return signed[keep]
+
+
+def _laplace_round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
+    """Make proposals and return them, but for negative zeros."""
+    low, high, negative = _proposals(scale, tries, source)
+    signed: NDArray[np.int64] = np.where(negative, -1, 1) * (low + scale * high)
+    return signed[~(negative & (signed == 0))]
 
 
 def _proposals(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -39,19 +39,8 @@ _HALF = UNITS // 2
 _GUARD = 2.0**-40
 
 
-class _Coin(BallReport):
-    """What both kinds of coin have."""
-
-    std: Any
-
-    @property
-    def subgaussian(self) -> float:
-        """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
-        return float(self.std)
-
-
 @struct
-class OneBit(_Coin, Simulated):
+class OneBit(BallReport, Simulated):
     """Replace a number within `radius` of `center` by center ± std, right on average.
 
     Formal guarantees:
@@ -87,6 +76,11 @@ class OneBit(_Coin, Simulated):
         """The two reports that there are."""
         return self.center - float(self.std), self.center + float(self.std)
 
+    @property
+    def subgaussian(self) -> float:
+        """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
+        return float(self.std)
+
     def add(self, vector: Array, stream: Stream) -> Array:
         """One of the two reports, for a vector of one number."""
         place = jnp.clip(finite((vector - self.center) / self.radius), -1, 1)
@@ -112,7 +106,7 @@ class OneBit(_Coin, Simulated):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactOneBit(_Coin):
+class ExactOneBit(BallReport):
     """The same report with an exact coin: a word of the operating system below a whole number.
 
     Attributes:

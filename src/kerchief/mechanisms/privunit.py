@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
-from kerchief.mechanisms.ball import BallReport, beside, lifted, spread_out
-from kerchief.mechanisms.mechanism import Simulated
+from kerchief.mechanisms.ball import SidedReport, spread_out, upper_normal
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
@@ -29,7 +28,7 @@ __all__ = ["PrivUnitG"]
 
 
 @struct
-class PrivUnitG(BallReport, Simulated):
+class PrivUnitG(SidedReport):
     """Report a normal vector, more often from beyond a threshold along the statistic.
 
     The statistic is centred, scaled into the unit ball and lifted to the unit sphere of one more
@@ -62,13 +61,6 @@ class PrivUnitG(BallReport, Simulated):
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
         return cls(std=radius * unit_noise(epsilon), center=spread_out(center, size), radius=radius)
 
-    def add(self, vector: Array, stream: Stream) -> Array:
-        """The report."""
-        center = jnp.asarray(self.center)
-        unit = lifted(vector, center, self.radius)
-        drawn = beside(unit, self._along(stream.split(1)), stream)
-        return jnp.where(self.std > 0, center + self.std * drawn[:-1], vector)
-
     def _price(self) -> events.Event:
         return events.RandomizedResponse(epsilon=unit_epsilon(self.radius / float(self.std)))
 
@@ -84,13 +76,11 @@ class PrivUnitG(BallReport, Simulated):
             size=len(self.center),
         ).exact()
 
-    def _along(self, stream: Stream) -> Array:
+    def along(self, stream: Stream) -> Array:
         """A normal number, above the threshold with probability p, by its tail probability."""
         threshold = self.radius / jnp.asarray(self.std)
         tail = jax.scipy.stats.norm.sf(threshold)
         density = jax.scipy.stats.norm.pdf(threshold)
         chance = tail * (1 + threshold * (1 - tail) / density)
         coin, place = stream.uniform(2).astype(jnp.float64)
-        place = place * (1 - 2.0**-25)
-        upper = jnp.where(coin <= chance, tail * place, tail + (1 - tail) * place)
-        return -jax.scipy.special.ndtri(upper)
+        return upper_normal(coin, place, chance, tail, tail)

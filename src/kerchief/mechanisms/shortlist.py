@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -28,9 +27,9 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, real_array, whole
-from kerchief.mechanisms.ball import BallReport, beside, lifted, spread_out
+from kerchief.mechanisms.ball import BallReport, SidedReport, spread_out, upper_normal
 from kerchief.mechanisms.exact_integers import UNITS, Randomness, below, word
-from kerchief.mechanisms.mechanism import Simulated, float64_vector
+from kerchief.mechanisms.mechanism import float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 
@@ -49,7 +48,7 @@ _special: Any = importlib.import_module("scipy.special")
 
 
 @struct
-class Shortlist(BallReport, Simulated):
+class Shortlist(SidedReport):
     """Report a candidate times a constant, simulated without drawing the other candidates.
 
     Along the statistic the reported candidate is an order statistic of normal numbers, across it
@@ -93,12 +92,10 @@ class Shortlist(BallReport, Simulated):
             listed=listed,
         )
 
-    def add(self, vector: Array, stream: Stream) -> Array:
-        """The report."""
-        center = jnp.asarray(self.center)
-        unit = lifted(vector, center, self.radius)
-        drawn = beside(unit, self._along(stream.split(1)), stream)
-        return jnp.where(self.std > 0, center + self.factor * drawn[:-1], vector)
+    @property
+    def length(self) -> float | Array:
+        """The factor of a candidate."""
+        return self.factor
 
     def _price(self) -> events.Event:
         return self.exact().event()
@@ -113,7 +110,7 @@ class Shortlist(BallReport, Simulated):
             listed=self.listed,
         )
 
-    def _along(self, stream: Stream) -> Array:
+    def along(self, stream: Stream) -> Array:
         """How far along the statistic the reported candidate lies.
 
         Given the first score that is not among the best, those are independent above it; given the
@@ -122,9 +119,7 @@ class Shortlist(BallReport, Simulated):
         coin, place, where = stream.uniform(3).astype(jnp.float64)
         number = jnp.minimum((where * _PLACES).astype(jnp.int32), _PLACES - 1)
         best, others = jnp.asarray(_cuts(self.candidates, self.listed))[:, number]
-        place = place * (1 - 2.0**-25)
-        upper = jnp.where(coin <= self.chance, best * place, others + (1 - others) * place)
-        return -jax.scipy.special.ndtri(upper)
+        return upper_normal(coin, place, self.chance, best, others)
 
 
 @dataclass(frozen=True, kw_only=True)

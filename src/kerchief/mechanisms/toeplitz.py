@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from kerchief.mechanisms.factor import Floats
-from kerchief.mechanisms.rounded_factor import FAR, UNIT, RoundedFactor
+from kerchief.mechanisms.factor import FAR, UNIT, Floats, RoundedFactor
 
 __all__ = ["SqrtToeplitz", "coefficients"]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kerchief.core.validate import at_least, between, positive, whole
 from kerchief.privacy.bit_sums import binomial_law
 from kerchief.privacy.external import beta_tail
-from kerchief.privacy.search import least
+from kerchief.privacy.search import least_epsilon
 
 __all__ = ["shuffled_delta", "shuffled_epsilon", "unshuffled_epsilon"]
 
@@ -69,9 +69,7 @@ def shuffled_epsilon(local_epsilon: float, reports: int, delta: float) -> float:
     """
     local_epsilon = positive("local_epsilon", local_epsilon)
     delta = between("delta", delta, 0.0, 1.0)
-    if shuffled_delta(0.0, local_epsilon, reports) <= delta:
-        return 0.0
-    found = least(lambda epsilon: shuffled_delta(epsilon, local_epsilon, reports) <= delta)
+    found = least_epsilon(lambda epsilon: shuffled_delta(epsilon, local_epsilon, reports), delta)
     return min(found, local_epsilon)
 
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from kerchief.core.validate import whole
 from kerchief.privacy import discrete_slack
+from kerchief.privacy.curves import ORDERS, Renyi
 from kerchief.privacy.discrete_slack import Slack
 from kerchief.privacy.events import Binomial, DiscreteGaussian
-from kerchief.privacy.renyi import ORDERS, Renyi
 
 __all__ = ["WINDOW", "binomial_renyi", "binomial_slack", "log_ratios"]
 

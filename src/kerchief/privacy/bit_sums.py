@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.privacy.renyi import ORDERS
+from kerchief.privacy.curves import ORDERS
 
 __all__ = ["binomial_law", "fineness", "others", "shift_costs"]
 

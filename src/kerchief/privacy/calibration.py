@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import at_least, between, positive
 from kerchief.privacy.external import erfcx, ndtr
-from kerchief.privacy.search import least
+from kerchief.privacy.search import least, least_epsilon
 
 __all__ = [
     "bun_steinke_epsilon",
@@ -59,9 +60,7 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
     1.0
     """
     delta = between("delta", delta, 0.0, 1.0)
-    if gaussian_delta(0.0, noise_multiplier) <= delta:
-        return 0.0
-    return least(lambda epsilon: gaussian_delta(epsilon, noise_multiplier) <= delta)
+    return least_epsilon(lambda epsilon: gaussian_delta(epsilon, noise_multiplier), delta)
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
@@ -102,9 +101,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     1.0
     """
     delta = between("delta", delta, 0.0, 1.0)
-    if zcdp_delta(rho, 0.0) <= delta:
-        return 0.0
-    return least(lambda epsilon: zcdp_delta(rho, epsilon) <= delta)
+    return least_epsilon(partial(zcdp_delta, rho), delta)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:

@@ -27,9 +27,12 @@ from kerchief.privacy.curves import (
     GaussianCurve,
     LossCurve,
     PureCurve,
+    Renyi,
     RenyiCurve,
     SlackCurve,
     ZcdpCurve,
+    renyi_of_rho,
+    renyi_sum,
 )
 from kerchief.privacy.discrete_slack import Slack, slack
 from kerchief.privacy.events import (
@@ -48,7 +51,6 @@ from kerchief.privacy.events import (
 )
 from kerchief.privacy.external import LossDistribution, dp_events, loss_distributions
 from kerchief.privacy.randomized_bits import RandomizedBits, bits_renyi
-from kerchief.privacy.renyi import Renyi, renyi_of_rho, renyi_sum
 from kerchief.privacy.search import least
 
 __all__ = [
@@ -244,25 +246,20 @@ def _continuous(counts: Counts, precision: float, pure: float) -> tuple[Curve, .
     grid = max(_GRID, span / _MOST_POINTS)
     parts = [_losses(event, grid).self_compose(n) for event, n in counts if _pure(event)]
     if precision:
-        parts.append(_gaussian_losses(precision, grid))
+        parts.append(_losses(Gaussian(noise_multiplier=precision**-0.5), grid))
     return (LossCurve(losses=reduce(lambda whole, part: whole.compose(part), parts)),)
 
 
 def _losses(event: Event, grid: float) -> LossDistribution:
-    module, epsilon = loss_distributions(), _pure(event)
+    module, step = loss_distributions(), {"value_discretization_interval": grid}
     losses: LossDistribution
-    if isinstance(event, Laplace):
-        losses = module.from_laplace_mechanism(1 / epsilon, value_discretization_interval=grid)
+    if isinstance(event, Gaussian):
+        losses = module.from_gaussian_mechanism(event.noise_multiplier, **step)
+    elif isinstance(event, Laplace):
+        losses = module.from_laplace_mechanism(1 / _pure(event), **step)
     else:
-        lie = 2.0 * math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
-        losses = module.from_randomized_response(lie, 2, value_discretization_interval=grid)
-    return losses
-
-
-def _gaussian_losses(precision: float, grid: float) -> LossDistribution:
-    losses: LossDistribution = loss_distributions().from_gaussian_mechanism(
-        precision**-0.5, value_discretization_interval=grid
-    )
+        odds = math.exp(-_pure(event))
+        losses = module.from_randomized_response(2.0 * odds / (1.0 + odds), 2, **step)
     return losses
 
 

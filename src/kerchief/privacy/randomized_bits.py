@@ -24,9 +24,8 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
 from kerchief.privacy.bit_sums import fineness, shift_costs
 from kerchief.privacy.calibration import pure_rho, zcdp_rho
-from kerchief.privacy.curves import RenyiCurve
+from kerchief.privacy.curves import ORDERS, Renyi, RenyiCurve
 from kerchief.privacy.events import Event
-from kerchief.privacy.renyi import ORDERS, Renyi
 
 __all__ = [
     "GRID",

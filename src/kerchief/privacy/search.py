@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kerchief.core.errors import InvalidValue
 
-__all__ = ["least"]
+__all__ = ["least", "least_epsilon"]
 
 _SMALLEST = 1e-300
 
@@ -32,3 +32,12 @@ def least(ok: Callable[[float], bool]) -> float:
     while low < (midpoint := low + (high - low) / 2.0) < high:
         low, high = (low, midpoint) if ok(midpoint) else (midpoint, high)
     return high
+
+
+def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
+    """Return the least ε ≥ 0 at which a privacy curve δ(ε) keeps this δ, found as `least` does.
+
+    >>> least_epsilon(lambda epsilon: 0.5 - epsilon, 0.25), least_epsilon(lambda epsilon: 0.1, 0.25)
+    (0.25, 0.0)
+    """
+    return 0.0 if curve(0.0) <= delta else least(lambda epsilon: curve(epsilon) <= delta)

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from kerchief.privacy import DiscreteGaussian, delta_at, epsilon_at, gaussian_delta, slack
+from kerchief.privacy import DiscreteGaussian, delta_at, epsilon_at, gaussian_delta
+from kerchief.privacy.discrete_slack import slack
 
 
 def law(scale: int, shift: int, reach: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

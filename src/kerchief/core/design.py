@@ -1,9 +1,7 @@
 """Near-optimal designs: how often to play which arm so that every arm is learned about evenly.
 
 Kiefer and Wolfowitz (1960): among all distributions over a finite set of rank r, the least possible
-maximum of xᵀV(π)⁻¹x over the set, with V(π) = Σ π(x) x xᵀ, is r. `near_optimal` comes within a
-factor of that with few arms. All is for one arm set; `jax.vmap` it over many. Proofs in
-`design.md`.
+maximum of xᵀV(π)⁻¹x over the set, with V(π) = Σ π(x) x xᵀ, is r. Proofs in `design.md`.
 """
 
 from __future__ import annotations

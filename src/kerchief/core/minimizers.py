@@ -73,14 +73,10 @@ class PreconditionedSteps:
 class GradientDescent:
     """Projected gradient descent with a fixed step, averaged: Sarmasarkar 2026, Lemma U.4.
 
-    The step D/√(2J(n²L² + B²)), with D the ball's diameter and B² the noise's mean square length,
-    balances the two terms of the textbook bound. The lemma wants about n²ρ/d steps, which no data
-    set of interest allows; with J steps the excess loss is at most √2 D √((n²L² + B²)/J) in
-    expectation, up to the ridge (proof in `privatizers/fits.md`, section 5).
-
-    Attributes:
-        steps: J, how many gradient sums are taken.
-        clip: L, the bound on one user's gradient.
+    The step D/√(2J(n²L² + B²)), with D the ball's diameter, L the bound on one user's gradient and
+    B² the noise's mean square length, balances the two terms of the textbook bound. The lemma wants
+    about n²ρ/d steps, which no data set of interest allows; with J steps the excess loss is at most
+    √2 D √((n²L² + B²)/J) in expectation, up to the ridge (`privatizers/fits.md`, section 5).
     """
 
     steps: int

@@ -1,12 +1,9 @@
 """Online learners: a point in a ball that moves with every gradient.
 
-Each is a frozen description and pure functions of a state: `begin`, `point` and `step`. How large
-gradients are is told with every step, as the noise in them becomes known with the first report.
-
-Maler (Wang, Lu and Zhang 2020, "Adaptivity and optimality: a universal algorithm for online convex
-optimization") runs a convex expert, and for a grid of rates η an expert for strongly convex and one
-for exp-concave losses; each is judged by its own surrogate of the loss, and the point is their mean
-with weights that are exponential in those.
+Each is a frozen description and pure functions of a state. Maler (Wang, Lu and Zhang 2020,
+"Adaptivity and optimality: a universal algorithm for online convex optimization") runs a convex
+expert, and for a grid of rates η an expert for strongly convex and one for exp-concave losses; each
+is judged by its own surrogate of the loss, and the point is their mean with exponential weights.
 """
 
 from __future__ import annotations

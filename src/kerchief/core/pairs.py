@@ -75,10 +75,9 @@ class Pair(Posed):
 
     @property
     def sensitivity(self) -> float:
-        """Exact diameter of the statistics under replacement.
+        """Exact diameter of the statistics under replacement, √(4ℓ² + b² W²): see `pairs.md`.
 
-        Features lie in a ball of radius ℓ = √(L² - c²) and rewards in an interval of length W, free
-        of each other: √(4ℓ² + b² W²). Proof in `pairs.md`.
+        Features lie in a ball of radius ℓ = √(L² - c²) and rewards in an interval of length W.
 
         >>> round(Pair(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
         5.0

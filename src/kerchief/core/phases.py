@@ -47,16 +47,12 @@ class Asked:
 
     Attributes:
         atoms: for each group, the actions that its clients see, by number.
-        pulls: for each group, how often a client of it sees each of them; 0 for those that only
-            fill up.
+        pulls: for each group, how often a client sees each of them; 0 for those that only fill up.
         plays: how often each of them is played.
         users: how many clients each group has.
-        encoder: for each group, a matrix from a client's average rewards to its vector in the unit
-            ball.
-        decoder: matrix from the mean vectors of all groups, side by side, to an estimate of the
-            common parameter.
-        inverse: inverse of V = Σ T(x) x xᵀ, on the span of the actions that survive, where T is how
-            often x is played.
+        encoder: for each group, from a client's average rewards to its vector in the unit ball.
+        decoder: from the mean vectors of all groups, side by side, to the common parameter.
+        inverse: of V = Σ T(x) x xᵀ on the span of the surviving actions, with T plays of x.
         span: projection onto that span.
         reals: how many numbers a client sends.
     """

@@ -1,11 +1,9 @@
 """Randomness for simulation: one counter-based generator, addressed rather than split.
 
-Every number is a pure function of its address (seed, replicate, stream, round, part), so a policy
-that draws more never shifts the world another policy meets. The generator is Philox-4x32 with seven
-rounds (Salmon, Moraes, Dror and Shaw 2011, the fewest that pass their whole battery), because
-deriving JAX keys inside the loop costs more than a bandit's own arithmetic. It is *not*
-cryptographic: deployment draws its noise from the operating system
-(`mechanisms.exact_gaussian`).
+Every number is a pure function of its address (seed, replicate, stream, round, part). The generator
+is Philox-4x32 with seven rounds (Salmon, Moraes, Dror and Shaw 2011, the fewest that pass their
+whole battery), because deriving JAX keys inside the loop costs more than a bandit's arithmetic. It
+is *not* cryptographic: deployment draws its noise from the operating system.
 """
 
 from __future__ import annotations

@@ -29,12 +29,9 @@ class BLT(RoundedFactor):
     """A few buffers that fade at different speeds: the default, for every horizon.
 
     A seed vector drawn i steps ago enters the noise with weight base + Σ_j weights_j decays_j^i, so
-    a running sum and one fading sum for each buffer are all that has to be remembered. The worst
-    prefix has the least noise among factors of constant memory: equal to the square root's up to
-    five digits for the shortest streams, below the tree's from two vectors on.
-
-    Attributes:
-        buffers: how many fading sums there are, 2 to `MAX_BUFFERS`.
+    a running sum and one fading sum for each of the 2 to `MAX_BUFFERS` buffers are all that has to
+    be remembered. The worst prefix has the least noise among factors of constant memory: equal to
+    the square root's up to five digits for the shortest streams, below the tree's from two on.
 
     >>> factor = BLT.of(horizon=1000)
     >>> round(factor.column_norm * float(factor.row_norm(1000, np)), 2)

@@ -1,8 +1,7 @@
 """Noise for every prefix sum from exact seeds on a grid: the deployed twin of `continual`.
 
-Each place draws one exact discrete Gaussian vector, in whole grid steps. The noise on a prefix is
-the newest vector plus the factor's mixture of the earlier ones, rounded to whole steps. So every
-prefix that is released is a whole number of grid steps. Proof note: `exact_continual.md`.
+Each place draws one exact discrete Gaussian vector. The noise on a prefix is the newest one plus
+the factor's mixture of the earlier ones, rounded to whole steps. Proof note: `exact_continual.md`.
 """
 
 from __future__ import annotations

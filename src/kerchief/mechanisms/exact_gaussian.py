@@ -1,9 +1,8 @@
 """Discrete Gaussian noise, sampled exactly: the deployed twin of the Gaussian.
 
 Noise drawn in floating point has a law that no proof covers. Here the statistic is rounded to a
-grid, the noise is a whole number of grid steps whose law is exactly the discrete Gaussian
-(`exact_sampler`), and the bits come from the operating system's cryptographic generator. Proof
-note: `exact_gaussian.md`.
+grid, and the noise is a whole number of grid steps with exactly the discrete Gaussian law, from
+the operating system's cryptographic generator. Proof note: `exact_gaussian.md`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One bit for a number in an interval: the best local report of a single bounded number.
 
-The device tosses a coin whose bias is the number's place in the interval, kept away from certainty,
-and sends the coin. Read as one of two far points, it is right on average. `OneBit` is for
-simulation, `ExactOneBit` for deployment. Proof note: `one_bit.md`.
+The device tosses a coin whose bias is the number's place in the interval, kept away from certainty.
+Read as one of two far points, the coin is right on average. Proof note: `one_bit.md`.
 
 After J. Duchi, M. Jordan, M. Wainwright, "Minimax optimal procedures for locally private
 estimation", JASA 2018, section 3.2.
@@ -109,8 +108,7 @@ class OneBit(BallReport, Simulated):
 class ExactOneBit(BallReport):
     """The same report with an exact coin: a word of the operating system below a whole number.
 
-    Attributes:
-        bias: how far from one half the chance is at the ends of the interval, in units of 2**-32.
+    At the ends of the interval its chance is `bias` units of 2**-32 away from one half.
 
     Formal guarantees:
         With the default source every report is ε-differentially private for the ε of `event`,

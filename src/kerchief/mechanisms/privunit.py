@@ -4,8 +4,7 @@
 uses `mechanisms.shortlist.ExactShortlist`, which has nearly the same law. Note: `privunit.md`.
 
 H. Asi, V. Feldman, K. Talwar, "Optimal algorithms for mean estimation under local differential
-privacy", ICML 2022, section 4: there for unit vectors; here for balls, at the threshold where the
-noise is the same in all directions.
+privacy", ICML 2022, section 4: there for unit vectors.
 """
 
 from __future__ import annotations
@@ -33,16 +32,12 @@ class PrivUnitG(SidedReport):
 
     The statistic is centred, scaled into the unit ball and lifted to the unit sphere of one more
     dimension. Along it the report is a normal number that is above the threshold γ = radius/std
-    with probability p instead of q; across it, the report is plain normal noise. The lift is
-    dropped.
+    with probability p instead of q; across it, plain normal noise. The lift is dropped.
 
     Formal guarantees:
         With real numbers, one report is ε-differentially private, e^ε = p(1 − q)/((1 − p)q), and
         has mean the statistic and covariance std² I, whatever the statistic: see `privunit.md`.
-        Floating point, so `idealized` is True and only simulation may use it.
-
-    Attributes:
-        std: standard deviation of a report in every direction; 0 is no noise.
+        A std of 0 is no noise.
 
     >>> noise = PrivUnitG.of(epsilon=1.0, center=0.0, radius=2**0.5, size=3)
     >>> round(noise.std, 3), round(noise.event().epsilon, 6)

@@ -1,10 +1,8 @@
 """Randomized response on bits: a vector as coded ones, noise bit by bit, sums, and back again.
 
-A device writes each coordinate as a number of ones among m bits, rounding at random so that it is
-right on average, and replaces each bit by a fair coin with probability 1 − keep. The shuffler sums
-the bits of a batch; the analyzer takes the known bias out of the sums. `Response` does all of this
-for simulation, with two draws for each coordinate of a batch; `ExactResponse` is the twin for
-deployment, bit by bit. Proof note: `randomized_bits.md`.
+A device writes each coordinate as a number of ones among m bits, right on average, and replaces
+each bit by a fair coin with probability 1 − keep. The shuffler sums the bits of a batch; the
+analyzer takes the known bias out of the sums. Proof note: `randomized_bits.md`.
 
 After E. Garcelon, K. Chaudhuri, V. Perchet, M. Pirotta, "Privacy amplification via shuffling for
 linear contextual bandits", ALT 2022, algorithms 2 and 3.

@@ -3,10 +3,8 @@
 The device draws candidates that have nothing to do with its statistic, ranks them by how well they
 agree with it, and reports one: with probability p one of the best few, else one of the others.
 Whatever floating point does to the ranking, there are always exactly as many best ones; so the
-probabilities with which the candidates are reported are known exactly. `Shortlist` simulates the
-reports, `ExactShortlist` makes them. Proof note: `shortlist.md`.
-
-The law of the reports is nearly that of `mechanisms.privunit.PrivUnitG`, whose noise is optimal.
+probabilities of the candidates are known exactly. Their law is nearly that of `PrivUnitG`, whose
+noise is optimal. Proof note: `shortlist.md`.
 """
 
 from __future__ import annotations
@@ -52,11 +50,7 @@ class Shortlist(SidedReport):
     """Report a candidate times a constant, simulated without drawing the other candidates.
 
     Along the statistic the reported candidate is an order statistic of normal numbers, across it
-    plain normal noise.
-
-    Formal guarantees:
-        The reports of `ExactShortlist`, its twin for deployment, cost `event`. These are floating
-        point and have the same law up to a table, so `idealized` is True.
+    plain normal noise: the law of `ExactShortlist`, whose cost this states, up to a table.
 
     Attributes:
         std: the greatest standard deviation of a report in any direction; 0 is no noise.

@@ -8,25 +8,17 @@ charged before anything is released. Nothing here draws noise.
 from __future__ import annotations
 
 from kerchief.privacy.calibration import (
-    bun_steinke_epsilon,
-    bun_steinke_rho,
-    classical_gaussian_noise_multiplier,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_noise_multiplier,
-    pure_rho,
     share,
-    zcdp_delta,
-    zcdp_epsilon,
     zcdp_rho,
 )
 from kerchief.privacy.composition import (
     delta_at,
-    discrete_gaussian_noise_multiplier,
     epsilon_at,
     to_dp_event,
 )
-from kerchief.privacy.discrete_slack import Slack, slack
 from kerchief.privacy.events import (
     Binomial,
     Composed,
@@ -63,25 +55,16 @@ __all__ = [
     "RandomizedResponse",
     "Receipt",
     "Repeated",
-    "Slack",
     "Trust",
     "Zcdp",
-    "bun_steinke_epsilon",
-    "bun_steinke_rho",
-    "classical_gaussian_noise_multiplier",
     "delta_at",
-    "discrete_gaussian_noise_multiplier",
     "epsilon_at",
     "event_from_dict",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_noise_multiplier",
-    "pure_rho",
     "share",
-    "slack",
     "to_dp_event",
     "worst_case",
-    "zcdp_delta",
-    "zcdp_epsilon",
     "zcdp_rho",
 ]

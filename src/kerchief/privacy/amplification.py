@@ -1,11 +1,9 @@
 """Shuffling amplifies local privacy: what a permuted batch of locally private reports tells.
 
-A report that is ε₀-locally private by itself tells much less when nobody knows whose it is. The
-bound here holds for every such randomizer, whatever the other users hold, and is computed, not
-estimated by a closed form. Proof: `amplification.md`.
-
-Result: V. Feldman, A. McMillan, K. Talwar, "Stronger privacy amplification by shuffling for Rényi
-and approximate differential privacy", SODA 2023; the proof is our own.
+The bound holds for every ε₀-local randomizer, whatever the other users hold, and is computed, not
+estimated by a closed form. Result: V. Feldman, A. McMillan, K. Talwar, "Stronger privacy
+amplification by shuffling for Rényi and approximate differential privacy", SODA 2023; the proof is
+our own (`amplification.md`).
 """
 
 from __future__ import annotations

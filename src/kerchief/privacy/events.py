@@ -82,13 +82,10 @@ class NonPrivate(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(Event):
-    """A real vector query plus continuous Gaussian noise.
+    """A real vector query plus continuous Gaussian noise, of multiplier σ / Δ.
 
     The output is f(X) + Z, with f(X) in R^n for some n, max ‖f(X) − f(X')‖₂ ≤ Δ over
     neighbours X, X', and Z ~ N(0, σ² I_n). The query may depend on earlier outputs.
-
-    Attributes:
-        noise_multiplier: σ / Δ.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -147,13 +144,10 @@ class Binomial(_OnGrid):
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Event):
-    """A real vector query plus Laplace noise.
+    """A real vector query plus Laplace noise, of multiplier b / Δ: so it is (Δ/b)-private.
 
     The output is f(X) + Z, with f(X) in R^n for some n, max ‖f(X) − f(X')‖₁ ≤ Δ over
     neighbours, and the Z_j independent with density exp(−|z| / b) / (2 b).
-
-    Attributes:
-        noise_multiplier: b / Δ, so that the event is (Δ/b)-differentially private.
     """
 
     kind: ClassVar[str] = "laplace"
@@ -167,9 +161,6 @@ class RandomizedResponse(Event):
     For all neighbours X, X' and all sets S: P(M(X) ∈ S) ≤ e^ε P(M(X') ∈ S). It is priced as
     the worst of its kind: binary randomized response that tells the truth with probability
     e^ε / (1 + e^ε), from which every other such mechanism can be simulated.
-
-    Attributes:
-        epsilon: ε.
     """
 
     kind: ClassVar[str] = "randomized_response"
@@ -182,9 +173,6 @@ class Zcdp(Event):
 
     For all neighbours X, X' and all orders α > 1, the Rényi divergence of order α between
     M(X) and M(X') is at most ρ α (Bun and Steinke 2016, definition 1.1).
-
-    Attributes:
-        rho: ρ.
     """
 
     kind: ClassVar[str] = "zcdp"
@@ -193,13 +181,9 @@ class Zcdp(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated(Event):
-    """The same kind of event, `count` times, each with fresh noise.
+    """The same kind of event, `count` times (0: it did not happen), each with fresh noise.
 
     Each query may depend on all earlier outputs; the parameters of the event may not.
-
-    Attributes:
-        event: what is repeated.
-        count: how many times; 0 means that it did not happen.
     """
 
     kind: ClassVar[str] = "repeated"
@@ -212,9 +196,6 @@ class Composed(Event):
     """Several events on the same data, one after another, each with fresh noise.
 
     Each query may depend on all earlier outputs; the parameters of the events may not.
-
-    Attributes:
-        events: what happened; the order does not matter to the price.
     """
 
     kind: ClassVar[str] = "composed"
@@ -223,10 +204,6 @@ class Composed(Event):
 
 def event_from_dict(data: Mapping[str, object]) -> Event:
     """Read an event back from what `to_dict` wrote.
-
-    Raises:
-        UnsupportedEvent: the kind is not known to this version.
-        CodecError: the fields are not those of the kind.
 
     >>> event_from_dict({"kind": "zcdp", "rho": 0.5})
     Zcdp(rho=0.5)

@@ -14,8 +14,7 @@ def printed_std(epsilon: float, delta: float) -> float:
     """The deviation 2√(2 ln(1.25/δ))/ε that the online bandit's paper adds to x and to y.
 
     "Improved rate for Locally Differentially Private Linear Bandits" (TMLR submission), Algorithm
-    1. It is the classical formula for a diameter of 2, used for each of the two as if it were
-    reported alone, and for every ε.
+    1: the classical formula for a diameter of 2, for each of the two as if reported alone.
 
     >>> round(printed_std(1.0, 1e-5), 2)
     9.69

@@ -1,10 +1,8 @@
 """Numbers coded as randomized bits: what one report tells, and what a batch's sums tell.
 
-A user writes every coordinate of a vector in [−1, 1]^s as m bits, about m (1 + f)/2 of them ones,
-right on average, and keeps each bit with probability a; otherwise it becomes a fair coin. Whoever
-carries the reports sees one user's bits: that is local privacy. The learner sees the sums of l
-users' bits, one sum per coordinate: that is central privacy of one batch, and it composes in
-parallel over batches, because a user is in one of them. Proofs: `randomized_bits.md`.
+Whoever carries the reports sees one user's bits: that is local privacy. The learner sees the sums
+of a batch, one per coordinate: that is central privacy, in parallel over batches, because a user
+is in one of them. Proofs: `randomized_bits.md`.
 
 After E. Garcelon, K. Chaudhuri, V. Perchet, M. Pirotta, "Privacy amplification via shuffling for
 linear contextual bandits", ALT 2022, whose own accounting is kept for comparison.
@@ -63,18 +61,11 @@ class RandomizedBits(Event):
 
     Every user holds f in [−1, 1]^s, max ‖f − f'‖₂ ≤ Δ over any two records, and codes coordinate j
     as m bits of which ⌊x⌋ or ⌊x⌋ + 1 are ones, x = m (1 + f_j)/2 on average, independently over
-    coordinates. Each bit is kept with probability a and is a fair coin otherwise. The output is,
-    for each coordinate, the sum of all bits of all users. Nobody's vector depends on the bits of
-    another user of the batch.
-
-    Attributes:
-        users: number of users in the batch.
-        bits: m, bits per user and coordinate.
-        keep: a, a multiple of `KEEP_UNIT` below 1.
-        sensitivity: Δ.
-        dimension: s.
-        tail: the probability of rare sums that is charged to δ; part of the accounting, not of the
-            mechanism.
+    coordinates. Each bit is kept with probability a, a multiple of `KEEP_UNIT`, and is a fair coin
+    otherwise. The output is, for each coordinate, the sum of all bits of all users. Nobody's vector
+    depends on the bits of another user of the batch. Here m is `bits`, a is `keep`, Δ is
+    `sensitivity` and s is `dimension`; `tail`, the probability of rare sums that is charged to δ,
+    is part of the accounting, not of the mechanism.
     """
 
     kind: ClassVar[str] = "randomized_bits"

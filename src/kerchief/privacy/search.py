@@ -37,7 +37,7 @@ def least(ok: Callable[[float], bool]) -> float:
 def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
     """Return the least ε ≥ 0 at which a privacy curve δ(ε) keeps this δ, found as `least` does.
 
-    >>> least_epsilon(lambda epsilon: 0.5 - epsilon, 0.25), least_epsilon(lambda epsilon: 0.1, 0.25)
-    (0.25, 0.0)
+    >>> round(least_epsilon(lambda epsilon: 0.5 - epsilon, 0.2), 9)
+    0.3
     """
     return 0.0 if curve(0.0) <= delta else least(lambda epsilon: curve(epsilon) <= delta)

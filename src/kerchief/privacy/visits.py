@@ -1,11 +1,9 @@
 """What a user pays who comes more than once.
 
-Every event is about users who take part once. A user who comes k times has k records, and all of
-them may be replaced together. Where each visit is a report with noise of its own (local trust), the
-k reports are k events. Where records are summed before the noise is added, the worst is that all k
-fall into one sum: then that sum moves k times as far, by the triangle inequality, and the noise is
-as if it were k times smaller. Visits to different sums cost no more than that: for Gaussians the
-squares of k inverse multipliers add up to k of them at most, against k² for one sum.
+A user who comes k times has k records, and all of them may be replaced together. Where each visit
+is a report with noise of its own (local trust), that is k events. Where records are summed before
+the noise is added, the worst is that all k fall into one sum, which then moves k times as far. For
+Gaussians the squares of k inverse multipliers add up to k in different sums, against k² in one.
 
 >>> from kerchief.privacy.events import Gaussian
 >>> visited(Gaussian(noise_multiplier=6.0), visits=3, apart=False)

@@ -1,7 +1,7 @@
-"""The words that cross rooms: what a policy may see, ask and answer.
+"""The words that cross rooms: what a policy may see, ask and answer, for one bandit.
 
 A policy poses *queries* and gets *releases*; a privatizer, which is another object, stands between
-it and the users. Everything here is for one bandit; `simulation` runs it by the thousand.
+it and the users.
 """
 
 from __future__ import annotations
@@ -208,13 +208,9 @@ class Minimizer(Protocol):
         """How many gradient sums a fit with noise takes."""
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
-        """Take that many steps.
+        """Take that many steps, each with one noisy gradient sum at a point, by its number.
 
-        Args:
-            gradient: the noisy sum at a point, in step 0, 1, ...: asked once in each.
-            start: where to begin.
-            users: how many users are summed over.
-            noise: standard deviation of the noise on each coordinate of a sum.
+        The noise is the standard deviation on each coordinate of a sum over so many users.
         """
 
 

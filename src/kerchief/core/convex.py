@@ -1,8 +1,8 @@
 """Convex sets that a learner may play on: balls, boxes and simplices.
 
-A set may be thinner than the space its points are written in: a simplex spans one dimension less.
-Directions, radii and barriers are those of the span. Points are float64, since the difference of
-two close losses is divided by a small number.
+A simplex spans one dimension less than its points are written in: directions, radii and barriers
+are those of the span. Points are float64, since the difference of two close losses is divided by a
+small number.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ class Domain(abc.ABC):
     Its barrier is self-concordant, 0 and least at the center, and grows beyond all bounds towards
     the boundary. So from any inner point all steps of length at most 1, in the norm that the
     barrier's Hessian gives there, stay in the set (Nesterov and Nemirovskii 1994). What is written
-    out here is that of a set around the origin with as many dimensions as its points.
-
-    Attributes:
-        dim: length of a point.
+    out here is for sets around the origin that span the space of their points.
     """
 
     dim: int

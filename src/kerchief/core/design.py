@@ -121,8 +121,7 @@ def _designed(features: Array, allowed: Array, aim: float, limit: int) -> Design
 def enough_steps(rank: int, factor: float) -> int:
     """A number of steps after which leverage is at most factor · rank, whatever the arms.
 
-    The start is within r ln r of the best log det, and a step at leverage c · r gains at least
-    `_gain`. While the gap is δ, c is at least exp(δ/r) (`design.md`, section 3).
+    The start is within r ln r of the best log det, and each step gains `_gain` (`design.md`).
 
     >>> [enough_steps(rank, 2.0) for rank in (1, 3, 5, 20)]
     [0, 12, 25, 133]

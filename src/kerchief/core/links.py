@@ -64,20 +64,6 @@ class Link:
         with jax.ensure_compile_time_eval():
             return float(self.mean(jnp.float64(0)))
 
-    @property
-    def low(self) -> float | None:
-        """The least reward, or None where it depends on the scores' bounds."""
-        return _finite(self.rewards(-math.inf, math.inf)[0])
-
-    @property
-    def high(self) -> float | None:
-        """The greatest reward, likewise."""
-        return _finite(self.rewards(-math.inf, math.inf)[1])
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
 
 def _exp(score: float) -> float:
     return math.exp(score) if score < 709 else math.inf
@@ -154,8 +140,6 @@ LINKS = {link.name: link for link in (_LINEAR, _LOGISTIC, _PROBIT, _POISSON)}
 def link_named(name: str) -> Link:
     """Find a link.
 
-    >>> link_named("logistic").high
-    1.0
     >>> link_named("poisson").rewards(-1.0, 1.0)
     (0.0, 3.0)
     """

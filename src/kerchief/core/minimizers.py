@@ -1,7 +1,6 @@
 """Minimizers: how sums of gradients, exact or noisy, become an estimate.
 
-They see gradient sums and public numbers alone, so whatever they do with a noisy sum is free: the
-privacy of a fit rests on the sums, and `privatizers.fits` pays for those.
+They see gradient sums and public numbers alone: `privatizers.fits` pays for those.
 """
 
 from __future__ import annotations

@@ -84,12 +84,10 @@ class Descent:
 
 @struct
 class Experts:
-    """What Maler keeps.
+    """What Maler keeps: the points of its experts, one row for each rate.
 
-    Attributes:
-        metric: the matrices of the latter.
-        weights: logarithms of the weights, up to a constant: convex, strong, concave.
-        length: how many were foreseen.
+    The concave ones have matrices (`metric`). Weights are logarithms, up to a constant: convex,
+    strong, concave. So many steps were taken, of the `length` that was foreseen.
     """
 
     convex: Array

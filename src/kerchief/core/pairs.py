@@ -1,7 +1,7 @@
 """The query behind online and errors-in-variables bandits: one user's features and reward.
 
-`Regression` asks for products, x xᵀ and y x; `Pair` asks for x and y themselves and leaves the
-products to the learner, who must then take off the noise's own square. Proof note: `pairs.md`.
+`Regression` asks for products, x xᵀ and y x; `Pair` leaves those to the learner, who must then take
+off the noise's own square. Proof note: `pairs.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A bandit for populations: what it plays, what it asks, what it makes of answers.
 
-Such a bandit knows the actions beforehand, and they are the same for all clients. So it decides
-what a whole phase shall play before the phase begins, and asks a few fresh clients at its end.
+Actions are public and the same for all clients. So it decides what a whole phase shall play before
+the phase begins, and asks a few fresh clients at its end.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -95,10 +95,8 @@ class Regression(Posed):
         """Exact diameter of the statistics under replacement.
 
         For unit x, x' with cosine c, a = 1 and |y| at most Y the squared distance is at most
-        2(1 - c²) + 2Y²(1 - c), whose maximum over c lies at c = -Y²/2 where that is above -1: then
-        the diameter is (2 + Y²)/√2, which is √4.5 for Y = 1; otherwise it is 2Y. With weights one
-        matrix may also vanish, at c = -1: then it is √(1 + 4Y²), if that is more. Proof in
-        `queries.md`.
+        2(1 - c²) + 2Y²(1 - c): so the diameter is (2 + Y²)/√2 if Y² is at most 2, else 2Y. With
+        weights one matrix may vanish: it is √(1 + 4Y²), if that is more. Proof in `queries.md`.
 
         >>> round(Regression(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
         4.5
@@ -274,10 +272,7 @@ class Loss(Posed):
         """The loss of one action."""
         return cls(low=problem.low, high=problem.high)
 
-    @property
-    def size(self) -> int:
-        """One number."""
-        return 1
+    size: ClassVar[int] = 1
 
     @property
     def sensitivity(self) -> float:
@@ -316,15 +311,12 @@ class UnitBall(Posed):
         super().__post_init__()
         whole("size", self.size, high=2**24)
 
+    center: ClassVar[float] = 0.0
+
     @property
     def sensitivity(self) -> float:
         """The diameter of the ball, which opposite vectors attain."""
         return 2.0
-
-    @property
-    def center(self) -> float:
-        """The ball's center."""
-        return 0.0
 
     @property
     def radius(self) -> float:

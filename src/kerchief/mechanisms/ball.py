@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.validate import real_array, whole
-from kerchief.mechanisms.mechanism import Simulated, Vector
+from kerchief.mechanisms.mechanism import Floats, Simulated, Vector
 
 __all__ = ["BallReport", "SidedReport", "lifted", "spread_out", "upper_normal"]
 
@@ -34,7 +33,7 @@ class BallReport:
         return vector
 
 
-def spread_out(center: float | NDArray[np.float64], size: int) -> tuple[float, ...]:
+def spread_out(center: float | Floats, size: int) -> tuple[float, ...]:
     """The ball's center, one number per coordinate.
 
     >>> spread_out(0.5, 2)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,14 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness
-from kerchief.mechanisms.mechanism import Simulated, float64_vector
+from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
 
@@ -214,34 +212,30 @@ class ExactBinomial:
         """Bits per coordinate that every device of such a cohort sends: code and coins."""
         return 2 * self.levels + self.coins(0, users)
 
-    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+    def prepare(self, vector: Floats, stream: object = None) -> Floats:
         """Round every coordinate to the grid at random, right on average to 2**-53."""
         array = float64_vector(vector, self.dimension)
         if not np.isfinite(array).all():
             raise InvalidValue("vector has an entry that is not finite; every entry must be")
-        words = np.frombuffer(_source(stream)(8 * self.dimension), dtype="<u8")
+        source = stream if callable(stream) else os.urandom
+        words = np.frombuffer(source(8 * self.dimension), dtype="<u8")
         # Below 1, in units of 2**-53: exact, and so is its sum with the fraction of a level.
         up = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
         level = array / self.step
         low = np.floor(level)
-        rounded: NDArray[np.float64] = (low + (level - low > up)) * self.step
+        rounded: Floats = (low + (level - low > up)) * self.step
         return rounded
 
     def share(
-        self,
-        vector: NDArray[np.float64],
-        *,
-        place: int,
-        users: int,
-        randomness: Randomness = os.urandom,
-    ) -> NDArray[np.float64]:
+        self, vector: Floats, *, place: int, users: int, randomness: Randomness = os.urandom
+    ) -> Floats:
         """Device: the rounded vector plus this device's own coins, centred."""
         coins = self.coins(place, users)
         own = heads(coins, self.dimension, randomness=randomness)
         # Half steps where the number is odd: exact in floating point, and whole in the total.
         return self.prepare(vector, randomness) + self.step * (own - coins / 2)
 
-    def add(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+    def add(self, vector: Floats, stream: object = None) -> Floats:
         """The total: the devices have added everything."""
         return vector
 
@@ -267,7 +261,7 @@ def deviation(noise: Binomial | ExactBinomial, users: Any, sums: Any = 1) -> Any
     return (noise.std**2 * sums + rounding) ** 0.5
 
 
-def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> NDArray[np.float64]:
+def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> Floats:
     """Toss that many fair coins for each of `size` coordinates, and count the heads.
 
     >>> bool((heads(7, 100) <= 7).all())
@@ -279,7 +273,7 @@ def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> NDAr
     data = np.frombuffer(randomness(width * size), dtype=np.uint8).reshape(size, width).copy()
     if coins % 8:
         data[:, -1] &= (1 << coins % 8) - 1
-    counted: NDArray[np.float64] = np.bitwise_count(data).sum(1, dtype=np.int64).astype(np.float64)
+    counted: Floats = np.bitwise_count(data).sum(1, dtype=np.int64).astype(np.float64)
     return counted
 
 
@@ -298,10 +292,6 @@ def _check_tosses(coins: int, size: int) -> None:
             f"the most is {_MOST_COINS // size}: ask for a larger epsilon or delta, use fewer "
             "dimensions or longer cohorts, choose shuffling 'bits', or another trust"
         )
-
-
-def _source(stream: object) -> Callable[[int], bytes]:
-    return stream if callable(stream) else os.urandom
 
 
 def _grid_sensitivity(sensitivity: float, step: float, dimension: int) -> float:

@@ -16,7 +16,7 @@ from jax import Array
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, positive
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
-from kerchief.mechanisms.factor import Factor
+from kerchief.mechanisms.factor import Factor, OfFactor
 from kerchief.mechanisms.mechanism import Simulated
 from kerchief.privacy import events
 
@@ -24,7 +24,7 @@ __all__ = ["ContinualNoise", "PrefixNoise"]
 
 
 @struct
-class ContinualNoise(Simulated):
+class ContinualNoise(OfFactor, Simulated):
     """A factor times normal seeds: the noise of simulations, and its cost, in one object.
 
     Formal guarantees:
@@ -52,25 +52,14 @@ class ContinualNoise(Simulated):
         std = multiplier * positive("sensitivity", sensitivity) * factor.column_norm
         return cls(std=std, sensitivity=sensitivity, factor=factor)
 
-    @property
-    def horizon(self) -> int:
-        """The length of the stream, fixed before it starts."""
-        return self.factor.horizon
-
-    @property
-    def column_norm(self) -> float:
-        """How much the factor amplifies one user's change."""
-        return self.factor.column_norm
-
     def open(self, size: int) -> Array:
         """The state before the first vector, for vectors of this length."""
         return jnp.zeros((self.factor.rows, size), jnp.float64)
 
     def step(self, state: Array, round: Array, stream: Any) -> tuple[Array, Array]:
-        """The noise on the prefix that ends with this vector, and the next state.
+        """The noise on the prefix that ends with this vector, and the next state, vector by vector.
 
-        Call it for every vector, in order. The caller meters the horizon and refuses what lies
-        beyond. As a second lock nothing can be read there: the noise is NaN.
+        The caller meters the horizon. As a second lock the noise beyond it is NaN.
         """
         # In float64: the prefixes of a long stream add up many seeds.
         seed = self.std * stream.normal(state.shape[1]).astype(jnp.float64)

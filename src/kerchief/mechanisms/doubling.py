@@ -85,6 +85,10 @@ class Doubling(Factor):
     """
 
     longest: ClassVar[int] = BLT.longest
+    # Every epoch's factor is scaled so that its longest column has norm 1.
+    column_norm: ClassVar[float] = 1.0
+    # What finished epochs have left, and the sums of the present one.
+    rows: ClassVar[int] = 2 + BUFFERS
 
     first: int = FIRST
 
@@ -92,16 +96,6 @@ class Doubling(Factor):
         """Check the numbers."""
         super().__post_init__()
         whole("first epoch", self.first, high=self.longest)
-
-    @property
-    def column_norm(self) -> float:
-        """Every epoch's factor is scaled so that its longest column has norm 1."""
-        return 1.0
-
-    @property
-    def rows(self) -> int:
-        """What finished epochs have left, and the sums of the present one."""
-        return 2 + BUFFERS
 
     def step(self, state: Array, round: Array, seed: Array) -> tuple[Array, Array]:
         """Step the present epoch's noise; where that epoch ends, keep its last noise for good."""

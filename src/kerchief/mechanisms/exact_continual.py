@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.mechanisms.factor import FAR, Factor, Floats
+from kerchief.mechanisms.factor import FAR, Factor, Floats, OfFactor
 from kerchief.mechanisms.mechanism import Mechanism, Vector
 from kerchief.privacy import events
 
@@ -35,7 +35,7 @@ class GridNoise(Mechanism, Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExactContinualNoise:
+class ExactContinualNoise(OfFactor):
     """A factor times exact seeds: as little noise as `continual.ContinualNoise` has.
 
     Host code on NumPy arrays.
@@ -90,16 +90,6 @@ class ExactContinualNoise:
         return self.seeds[0].sensitivity
 
     @property
-    def horizon(self) -> int:
-        """The length of the stream, fixed before it starts."""
-        return self.factor.horizon
-
-    @property
-    def column_norm(self) -> float:
-        """How much the factor amplifies one user's change, before rounding."""
-        return self.factor.column_norm
-
-    @property
     def grid(self) -> float:
         """The distance between two values that can be released."""
         return self.seeds[0].grid
@@ -118,15 +108,16 @@ class ExactContinualNoise:
         return np.zeros((1 + rows, size))
 
     def step(self, state: Vector, round: Any, stream: Any) -> tuple[Vector, Vector]:
-        """The noise on the prefix that ends with this vector, and the next state.
+        """The noise on the prefix that ends with this vector, and the next state, vector by vector.
 
-        Where a part ends, the noise that its last place had is kept for good.
-
-        Raises:
-            CapacityExceeded: the stream is over, or the noise is larger than the proof covers,
-                which has a chance below 1e-330 whatever the data.
+        Where a part ends, the noise that its last place had is kept for good. Noise larger than the
+        proof covers is refused: it has a chance below 1e-330 whatever the data.
         """
-        *finished, place = self.factor.places(self._place(round))
+        if int(round) >= self.horizon:
+            raise CapacityExceeded(
+                f"place {int(round) + 1} of a stream that was paid for {self.horizon}"
+            )
+        *finished, place = self.factor.places(int(round) + 1)
         part, own = self.factor.parts[len(finished)], self.seeds[len(finished)]
         seed = own.add(np.zeros(state.shape[1]), stream) / self.grid
         noise = state[0] + seed + np.rint(part.mix(state[1:], place))
@@ -144,13 +135,6 @@ class ExactContinualNoise:
     def event(self) -> events.Event:
         """What all the prefixes together cost."""
         return self.factor.price(*(one.event() for one in self.seeds))
-
-    def _place(self, round: Any) -> int:
-        """The place of a vector in its stream, from 1."""
-        place = int(round) + 1
-        if place > self.horizon:
-            raise CapacityExceeded(f"place {place} of a stream that was paid for {self.horizon}")
-        return place
 
     def _std_at(self, count: int) -> float:
         """Variances add: the present part's, and what each finished one has left."""

@@ -87,8 +87,9 @@ def _gaussian_round(scale: int, tries: int, source: Randomness) -> NDArray[np.in
 def _laplace_round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
     """Make proposals and return them, but for negative zeros."""
     low, high, negative = _proposals(scale, tries, source)
-    signed: NDArray[np.int64] = np.where(negative, -1, 1) * (low + scale * high)
-    return signed[~(negative & (signed == 0))]
+    signed = np.where(negative, -1, 1) * (low + scale * high)
+    kept: NDArray[np.int64] = signed[~(negative & (signed == 0))]
+    return kept
 
 
 def _proposals(

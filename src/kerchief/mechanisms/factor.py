@@ -2,8 +2,7 @@
 
 A factor is a public lower-triangular matrix B. The noise on prefix t of a stream is row t of B Z,
 with independent seed vectors Z. With A the matrix of prefix sums and C = B⁻¹ A, what is released is
-B (C x + Z): one user's change is amplified by a column of C. Theorem and proof: `continual.md` for
-normal seeds, `exact_continual.md` for exact ones.
+B (C x + Z). Proofs: `continual.md` for normal seeds, `exact_continual.md` for exact ones.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.exact_sampler import MAX_SCALE
 from kerchief.privacy import discrete_slack, events
 
-__all__ = ["FAR", "UNIT", "Factor", "Floats", "Part", "RoundedFactor", "finest_grid"]
+__all__ = ["FAR", "UNIT", "Factor", "Floats", "OfFactor", "Part", "RoundedFactor", "finest_grid"]
 
 Floats = NDArray[np.float64]
 
@@ -38,11 +37,7 @@ _MARGIN = 1e-6
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Factor(abc.ABC):
-    """A factor for streams of one length.
-
-    Attributes:
-        horizon: the length of the stream, fixed before it starts.
-    """
+    """A factor for streams of one length, the horizon, which is fixed before they start."""
 
     longest: ClassVar[int]
     """The longest stream that it can be made for."""
@@ -92,6 +87,22 @@ class Factor(abc.ABC):
     def capacity(self) -> int:
         """How many vectors can be added up on the grid of exact seeds without any rounding."""
         return 10**7
+
+
+class OfFactor:
+    """Noise that is a factor times seeds."""
+
+    factor: Factor
+
+    @property
+    def horizon(self) -> int:
+        """The length of the stream, fixed before it starts."""
+        return self.factor.horizon
+
+    @property
+    def column_norm(self) -> float:
+        """How much the factor amplifies one user's change, before rounding."""
+        return self.factor.column_norm
 
 
 class Part(Factor):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,10 +17,11 @@ from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import at_least, between, plain, whole
+from kerchief.core.validate import at_least, between, whole
+from kerchief.mechanisms.exact_gaussian import OnGrid
 from kerchief.mechanisms.exact_integers import Randomness
-from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_laplace
-from kerchief.mechanisms.mechanism import Simulated, float64_vector
+from kerchief.mechanisms.exact_sampler import sample_discrete_laplace
+from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 
 __all__ = ["ExactLaplace", "Laplace"]
@@ -81,7 +81,7 @@ class Laplace(Simulated):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactLaplace:
+class ExactLaplace(OnGrid):
     """Round a vector to the grid 2**-grid_bits and add `scale` grid steps of noise.
 
     The noise y has probability proportional to exp(−|y|/scale), in grid steps. One user can move
@@ -95,20 +95,12 @@ class ExactLaplace:
     (2.828, True)
     """
 
-    grid_bits: int
-    scale: int
     taxicab: float
-    dimension: int
-
-    idealized: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check every field."""
-        plain(self)
-        whole("grid_bits", self.grid_bits, low=-512, high=512)
-        whole("scale", self.scale, high=MAX_SCALE)
+        super().__post_init__()
         between("taxicab", self.taxicab, 1e-18, 1e18, closed=True)
-        whole("dimension", self.dimension)
 
     @classmethod
     def of(cls, *, epsilon: float, taxicab: float, dimension: int) -> ExactLaplace:
@@ -122,11 +114,6 @@ class ExactLaplace:
         return cls(grid_bits=grid_bits, scale=scale, taxicab=taxicab, dimension=dimension)
 
     @property
-    def grid(self) -> float:
-        """The distance between two values that can be released."""
-        return math.ldexp(1.0, -self.grid_bits)
-
-    @property
     def std(self) -> float:
         """The noise's standard deviation: √2 scale, a little less for a scale near 1."""
         return math.sqrt(2) * self.scale * self.grid
@@ -136,18 +123,12 @@ class ExactLaplace:
         """How far one user can move the vector, in the sum of absolute values."""
         return self.taxicab
 
-    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
-        """Round a vector to the grid."""
-        return self._to_grid(vector).astype(np.float64) * self.grid
-
-    def add(
-        self, vector: NDArray[np.float64], stream: Randomness | None = None
-    ) -> NDArray[np.float64]:
+    def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
         """The vector, on the grid, plus noise; what is not finite counts as 0."""
         steps = self._to_grid(vector)
         noise = sample_discrete_laplace(self.scale, self.dimension, randomness=stream or os.urandom)
         total = np.clip(steps + noise, -2 * _LARGEST, 2 * _LARGEST)
-        written: NDArray[np.float64] = total.astype(np.float64) * self.grid
+        written: Floats = total.astype(np.float64) * self.grid
         return written
 
     def event(self) -> events.RandomizedResponse:
@@ -155,7 +136,7 @@ class ExactLaplace:
         steps = _rounded(self.taxicab, self.grid_bits, self.dimension)
         return events.RandomizedResponse(epsilon=steps / self.scale * (1 + _GUARD / 16))
 
-    def _to_grid(self, vector: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _to_grid(self, vector: Floats) -> NDArray[np.int64]:
         array = float64_vector(vector, self.dimension)
         far = math.ldexp(_LARGEST, -self.grid_bits)
         kept = np.clip(np.where(np.isfinite(array), array, 0.0), -far, far)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from kerchief.core.errors import InvalidValue
 from kerchief.privacy.events import Event, NonPrivate
 
-__all__ = ["Mechanism", "Simulated", "Twinned", "Vector", "exact_twin", "float64_vector"]
+__all__ = ["Floats", "Mechanism", "Simulated", "Twinned", "Vector", "exact_twin", "float64_vector"]
 
 # A JAX array in simulation, a NumPy one in deployment.
 Vector: TypeAlias = Any
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class Mechanism(Protocol):
@@ -79,7 +80,7 @@ def exact_twin(noise: Mechanism, dimension: int) -> Mechanism:
     return noise.exact(dimension)
 
 
-def float64_vector(vector: Any, size: int) -> NDArray[np.float64]:
+def float64_vector(vector: Any, size: int) -> Floats:
     """The vector, as exact mechanisms take it."""
     array = np.asarray(vector)
     if array.shape != (size,) or array.dtype != np.float64:

@@ -17,7 +17,6 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import finite
@@ -26,12 +25,10 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, plain, whole
 from kerchief.mechanisms.ball import BallReport
 from kerchief.mechanisms.exact_integers import UNITS, Randomness, word
-from kerchief.mechanisms.mechanism import Simulated, float64_vector
+from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 
 __all__ = ["ExactOneBit", "OneBit"]
-
-_LEAST_EPSILON = 1e-6
 
 _HALF = UNITS // 2
 # More than all floating-point rounding between epsilon and the coin, and back.
@@ -65,10 +62,11 @@ class OneBit(BallReport, Simulated):
     @classmethod
     def of(cls, *, epsilon: float, center: float, radius: float) -> OneBit:
         """The coin that keeps epsilon: never more than it, and less by a part in 2**31 at most."""
-        epsilon = at_least("epsilon", epsilon, _LEAST_EPSILON)
+        epsilon = at_least("epsilon", epsilon, 1e-6)
         center = between("center", center, -1e18, 1e18, closed=True)
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
-        return cls(std=radius * (_HALF / _bias(epsilon)), center=center, radius=radius)
+        bias = min(math.floor(_HALF * math.tanh(epsilon / 2) * (1 - _GUARD)), _HALF - 1)
+        return cls(std=radius * (_HALF / bias), center=center, radius=radius)
 
     @property
     def reports(self) -> tuple[float, float]:
@@ -135,7 +133,7 @@ class ExactOneBit(BallReport):
     @property
     def std(self) -> float:
         """How far from the center both reports are, on the grid."""
-        return self._steps * self.grid
+        return round(self._far / self.grid) * self.grid
 
     @property
     def grid(self) -> float:
@@ -151,9 +149,7 @@ class ExactOneBit(BallReport):
         rounded = round(self.center / self.grid) * self.grid
         return rounded - self.std, rounded + self.std
 
-    def add(
-        self, vector: NDArray[np.float64], stream: Randomness | None = None
-    ) -> NDArray[np.float64]:
+    def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
         """One of the two reports, for a vector of one number; what is not finite is the center."""
         place = (float(float64_vector(vector, 1)[0]) - self.center) / self.radius
         place = min(1.0, max(-1.0, place)) if math.isfinite(place) else 0.0
@@ -169,16 +165,6 @@ class ExactOneBit(BallReport):
     def _far(self) -> float:
         return self.radius * (_HALF / self.bias)
 
-    @property
-    def _steps(self) -> int:
-        return round(self._far / self.grid)
-
 
 def _cost(bias: float) -> events.RandomizedResponse:
     return events.RandomizedResponse(epsilon=2 * math.atanh(bias) * (1 + _GUARD / 16))
-
-
-def _bias(epsilon: float) -> int:
-    """The most units of bias with which the coin is still ε-private, rounded down."""
-    bias = math.floor(_HALF * math.tanh(epsilon / 2) * (1 - _GUARD))
-    return min(bias, _HALF - 1)

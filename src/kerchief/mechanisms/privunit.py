@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
 from kerchief.mechanisms.ball import SidedReport, spread_out, upper_normal
+from kerchief.mechanisms.mechanism import Floats
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
@@ -49,9 +49,7 @@ class PrivUnitG(SidedReport):
     radius: float = static()
 
     @classmethod
-    def of(
-        cls, *, epsilon: float, center: float | NDArray[np.float64], radius: float, size: int
-    ) -> PrivUnitG:
+    def of(cls, *, epsilon: float, center: float | Floats, radius: float, size: int) -> PrivUnitG:
         """The noise with which a report is ε-private (less noise beyond ε = 30 is not drawn)."""
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
         return cls(std=radius * unit_noise(epsilon), center=spread_out(center, size), radius=radius)

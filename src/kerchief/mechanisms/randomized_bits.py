@@ -27,7 +27,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness, words
-from kerchief.mechanisms.mechanism import float64_vector
+from kerchief.mechanisms.mechanism import Floats, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.randomized_bits import GRID, KEEP_UNIT, RandomizedBits
 
@@ -192,18 +192,16 @@ class ExactResponse:
         noise = (1 - self.keep**2) / (self.bits * self.keep**2) + 1 / self.bits**2
         return self.bound * math.sqrt(self.users * noise)
 
-    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+    def prepare(self, vector: Floats, stream: object = None) -> Floats:
         """What a user adds to the batch: its report, as floating-point numbers."""
         source = stream if callable(stream) else os.urandom
         return self.report(vector, randomness=source).astype(np.float64)
 
-    def add(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+    def add(self, vector: Floats, stream: object = None) -> Floats:
         """The estimate of the sum of a batch's vectors, from its reports added up."""
         return self.total(np.rint(vector).astype(np.int64))
 
-    def report(
-        self, vector: NDArray[np.float64], *, randomness: Randomness = os.urandom
-    ) -> NDArray[np.int64]:
+    def report(self, vector: Floats, *, randomness: Randomness = os.urandom) -> NDArray[np.int64]:
         """Device: how many randomized bits of each coordinate are ones."""
         ones = self.code(vector, randomness=randomness)
         units = round(self.keep * _UNITS)
@@ -213,9 +211,7 @@ class ExactResponse:
         counted: NDArray[np.int64] = (drawn < chances).sum(1, dtype=np.int64)
         return counted
 
-    def code(
-        self, vector: NDArray[np.float64], *, randomness: Randomness = os.urandom
-    ) -> NDArray[np.int64]:
+    def code(self, vector: Floats, *, randomness: Randomness = os.urandom) -> NDArray[np.int64]:
         """Device: how many bits of each coordinate are ones before noise: it stays there.
 
         The average number is written in steps of 2**-32, and the fraction of a one is a coin of
@@ -228,7 +224,7 @@ class ExactResponse:
         coded: NDArray[np.int64] = ones + (words(self.dimension, randomness) < fraction)
         return coded
 
-    def total(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
+    def total(self, sums: NDArray[np.int64]) -> Floats:
         """As simulated."""
         above = (2 * sums - self.users * self.bits).astype(np.float64)
         return self.bound * above / (self.bits * self.keep)

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
@@ -27,13 +26,11 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, real_array, whole
 from kerchief.mechanisms.ball import BallReport, SidedReport, spread_out, upper_normal
 from kerchief.mechanisms.exact_integers import UNITS, Randomness, below, word
-from kerchief.mechanisms.mechanism import float64_vector
+from kerchief.mechanisms.mechanism import Floats, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 
 __all__ = ["ExactShortlist", "Shortlist"]
-
-Floats = NDArray[np.float64]
 
 _FEWEST, _MOST = 2**8, 2**16
 # As many candidates as come so near to the least deviation that there is.
@@ -168,7 +165,9 @@ class ExactShortlist(BallReport):
         """One candidate, scaled and on the grid; what is not finite counts as the center."""
         size, source = len(self.center), stream or os.urandom
         array = float64_vector(vector, size)
-        drawn = _candidates(self.candidates, size + 1, source)
+        # The candidates may be known to anyone: a fast generator is enough.
+        generator = np.random.default_rng(int.from_bytes(source(16), "little"))
+        drawn = generator.standard_normal((self.candidates, size + 1))
         ranked = np.argpartition(drawn @ self._unit(array), self.candidates - self.listed)
         chosen = drawn[ranked[self._position(source)], :-1]
         mean, _ = _moments(self.candidates, self.listed, self.units)
@@ -194,13 +193,6 @@ class ExactShortlist(BallReport):
         centred = np.clip(np.where(np.isfinite(centred), centred, 0.0), -1e150, 1e150)
         unit = centred / max(1.0, float(np.linalg.norm(centred)))
         return np.append(unit, math.sqrt(max(0.0, 1 - float(unit @ unit))))
-
-
-def _candidates(count: int, size: int, source: Randomness) -> Floats:
-    """Independent normal vectors, which may be known to anyone: a fast generator is enough."""
-    return np.random.default_rng(int.from_bytes(source(16), "little")).standard_normal(
-        (count, size)
-    )
 
 
 @lru_cache(maxsize=256)

@@ -56,6 +56,7 @@ class SqrtToeplitz(RoundedFactor):
 
     longest: ClassVar[int] = 20_000
     inexact: ClassVar[float] = 2.0**-28
+    limits: ClassVar[float] = FAR
 
     @property
     def column_norm(self) -> float:
@@ -78,11 +79,6 @@ class SqrtToeplitz(RoundedFactor):
     def row_norm(self, count: Any, library: Any) -> Any:
         """Exact up to rounding: from a table of partial sums, `horizon` + 1 numbers."""
         return library.sqrt(library.asarray(_energy(self.horizon))[count])
-
-    @property
-    def limits(self) -> float:
-        """Of every seed."""
-        return FAR
 
     @property
     def error(self) -> float:

@@ -1,8 +1,6 @@
 """The meaning of a privacy promise and its cost: guarantees, events, ledgers, accounting.
 
-A `Guarantee` says what is promised; an event says what a mechanism did; calibration turns a
-promise into an amount of noise; composition turns events back into a promise; a ledger is
-charged before anything is released. Nothing here draws noise.
+Nothing here draws noise.
 """
 
 from __future__ import annotations
@@ -14,11 +12,7 @@ from kerchief.privacy.calibration import (
     share,
     zcdp_rho,
 )
-from kerchief.privacy.composition import (
-    delta_at,
-    epsilon_at,
-    to_dp_event,
-)
+from kerchief.privacy.composition import delta_at, epsilon_at, to_dp_event
 from kerchief.privacy.events import (
     Binomial,
     Composed,

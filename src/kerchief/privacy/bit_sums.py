@@ -1,8 +1,8 @@
 """What one user's randomized bits tell, hidden in the sum of everybody's: a numerical bound.
 
-All bits are of two kinds: those coded as one arrive as one with probability (1 + a)/2, those coded
-as zero with probability (1 − a)/2, where a is the keep parameter. How many of the others' bits are
-of which kind is unknown, so every possibility is covered. Proofs: `randomized_bits.md`, section 3.
+Bits coded as one arrive as one with probability (1 + a)/2, those coded as zero with probability
+(1 − a)/2. How many of the others' bits are of which kind is unknown, so every possibility is
+covered. Proofs: `randomized_bits.md`, section 3.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SPARE = 2.0**-20
 
 
 def binomial_law(trials: int, chance: float) -> tuple[int, Floats]:
-    """The probabilities of a binomial law, but for outcomes that are too rare to matter.
+    """The first outcome of a binomial law, and the chances from there on that matter (1e-44).
 
-    They are products of ratios, away from the mode, so that their relative error is a few units in
-    the last place per step, however small they are. What is left out is rarer than 1e-44.
+    They are products of ratios, away from the mode: their relative error is a few units in the last
+    place per step, however small they are.
 
     >>> first, law = binomial_law(2, 0.5)
     >>> first, law.tolist()

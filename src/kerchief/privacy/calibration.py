@@ -1,7 +1,6 @@
-"""How much noise a promise costs, and what promise a noise keeps: closed forms.
+"""How much noise a promise costs, and what promise a noise keeps: closed forms (`calibration.md`).
 
-The proofs are named in `calibration.md`. Every function that answers "how much noise" rounds
-towards more noise; every function that answers "what promise" rounds towards a weaker one.
+Noise is always rounded up, and a promise towards a weaker one.
 """
 
 from __future__ import annotations

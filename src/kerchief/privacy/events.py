@@ -1,8 +1,7 @@
 """What a mechanism did, with a fixed mathematical meaning that any accountant can price.
 
-Every sensitivity here is under replacement: two data sets are neighbours when one user's
-record is replaced by any other record. Once published, the meaning of an event never changes;
-a new meaning gets a new event with a new `kind` word.
+Every sensitivity is under replacement: neighbours differ in one user's record. The meaning of an
+event never changes; a new meaning gets a new event with a new `kind` word.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""All that this room uses of scipy and dp_accounting, with types.
+"""All that this room uses of scipy and dp_accounting, with types, which neither library ships.
 
-Neither library ships type information. Loading them by name keeps the strict checker on for
-everything else, and lets dp_accounting (almost two seconds to import) wait until it is needed.
+dp_accounting (almost two seconds to import) waits until it is needed.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from kerchief.privacy.bit_sums import fineness, shift_costs
 from kerchief.privacy.calibration import pure_rho, zcdp_rho
 from kerchief.privacy.curves import ORDERS, Renyi, RenyiCurve
 from kerchief.privacy.events import Event
+from kerchief.privacy.search import least_whole
 
 __all__ = [
     "GRID",
@@ -80,7 +81,10 @@ class RandomizedBits(Event):
         """Check the values."""
         plain(self)
         _check_sizes(self.users, self.bits, self.sensitivity, self.dimension)
-        _a_keep(self.keep)
+        if between("keep", self.keep, 0.0, 1.0) % KEEP_UNIT:
+            raise InvalidValue(
+                f"keep is {self.keep}; it must be a multiple of 2**-20: round it down"
+            )
         between("tail", self.tail, 1e-15, 1.0)
 
     @property
@@ -154,10 +158,11 @@ def _kept(
     tail = delta * _TAIL_PART
 
     def tried(odds: float) -> RandomizedBits:
+        units = math.floor(math.sqrt(odds / (1 + odds)) / KEEP_UNIT)
         return RandomizedBits(
             users=users,
             bits=bits,
-            keep=_a_multiple(math.sqrt(odds / (1 + odds))),
+            keep=min(max(units, 1) * KEEP_UNIT, 1 - KEEP_UNIT),
             sensitivity=sensitivity,
             dimension=dimension,
             tail=tail,
@@ -211,11 +216,18 @@ def local_keep(epsilon: float, *, bits: int, dimension: int, taxicab: float) -> 
     """
     epsilon = positive("epsilon", epsilon)
 
-    def fits(units: int) -> bool:
+    def too_many(units: int) -> bool:
         keep = units * KEEP_UNIT
-        return local_epsilon(keep, bits=bits, dimension=dimension, taxicab=taxicab) <= epsilon
+        return keep >= 1 or epsilon < local_epsilon(
+            keep, bits=bits, dimension=dimension, taxicab=taxicab
+        )
 
-    return _last(fits, epsilon) * KEEP_UNIT
+    first = least_whole(too_many)
+    if first == 1:
+        raise InvalidValue(
+            f"epsilon is {epsilon}; no keep parameter is small enough for it: ask for a larger one"
+        )
+    return (first - 1) * KEEP_UNIT
 
 
 def batch_length(
@@ -254,14 +266,7 @@ def batch_length(
         asked += 2 * math.sqrt(2 * math.log(2 * total / delta) / length)
         return gain >= asked and length * lie >= 14 * math.log(8 * total / delta)
 
-    high = 1
-    while not long_enough(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        midpoint = (low + high) // 2
-        low, high = (low, midpoint) if long_enough(midpoint) else (midpoint, high)
-    return high
+    return least_whole(long_enough)
 
 
 def _told(keep: float, bits: int, dimension: int, half: float) -> float:
@@ -315,29 +320,6 @@ def _check_sizes(users: int, bits: int, sensitivity: float, dimension: int) -> N
     whole("dimension", dimension, high=2**24)
 
 
-def _a_keep(keep: float) -> float:
-    if between("keep", keep, 0.0, 1.0) % KEEP_UNIT:
-        raise InvalidValue(f"keep is {keep}; it must be a multiple of 2**-20: round it down")
-    return keep
-
-
-def _a_multiple(keep: float) -> float:
-    return min(max(math.floor(keep / KEEP_UNIT), 1) * KEEP_UNIT, 1 - KEEP_UNIT)
-
-
 def _log_odds(keep: float) -> float:
     keep = between("keep", keep, 0.0, 1.0)
     return math.log1p(keep) - math.log1p(-keep)
-
-
-def _last(fits: Callable[[int], bool], epsilon: float) -> int:
-    """The largest number of keep units for which `fits` holds."""
-    low, high = 0, round(1 / KEEP_UNIT)
-    while high - low > 1:
-        midpoint = (low + high) // 2
-        low, high = (midpoint, high) if fits(midpoint) else (low, midpoint)
-    if low == 0:
-        raise InvalidValue(
-            f"epsilon is {epsilon}; no keep parameter is small enough for it: ask for a larger one"
-        )
-    return low

@@ -1,9 +1,8 @@
 """The closed-form constants of the shuffled vector sum, as published: valid, and very loose.
 
-A. Cheu, M. Joseph, J. Mao, B. Peng, "Shuffle private stochastic convex optimization", ICLR 2022;
-the constants as in F. Li, X. Zhou, B. Ji, "Differentially private linear bandits with partial
-distributed feedback", WiOpt 2022, equations (22) and (60). A theorem says nothing outside its
-range, so there we refuse. What the same coins really cost is in `privacy.binomial`.
+A. Cheu, M. Joseph, J. Mao, B. Peng, ICLR 2022; the constants as in F. Li, X. Zhou, B. Ji,
+"Differentially private linear bandits with partial distributed feedback", WiOpt 2022, equations
+(22) and (60). Outside its range we refuse. What such coins really cost is in `privacy.binomial`.
 """
 
 from __future__ import annotations

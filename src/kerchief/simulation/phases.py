@@ -1,8 +1,7 @@
 """Play a bandit that goes by phases: a design, fresh clients, a release, the next design.
 
-The actions of a phase are public and the same for everyone, so nothing happens round by round: a
-run of a million rounds is some twenty phases, in each of which the clients that are asked are
-simulated one by one.
+Actions are public and the same for everyone, so nothing happens round by round: a million rounds
+are some twenty phases, in each of which the clients that are asked are simulated one by one.
 """
 
 from __future__ import annotations
@@ -30,15 +29,7 @@ from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation.recorder import Played, Recorder
 
-__all__ = [
-    "PhaseReplicate",
-    "PhaseScene",
-    "begin",
-    "learn",
-    "phases_of",
-    "play",
-    "play_phases",
-]
+__all__ = ["PhaseReplicate", "PhaseScene", "begin", "learn", "phases_of", "play", "play_phases"]
 
 Floats = NDArray[np.float64]
 
@@ -167,10 +158,8 @@ def finish(scene: PhaseScene, carry: PhaseReplicate) -> Array:
 
 def _nothing(scene: PhaseScene) -> Release:
     """What was released before the first phase: as many totals as there will be, of nobody."""
-    groups = size = 0
-    if scene.privatizer is not None:
-        policy, privatizer = scene.policy, scene.protection
-        groups, size = policy.groups, privatizer.query.size
+    privatizer = scene.privatizer
+    groups, size = (scene.policy.groups, privatizer.query.size) if privatizer else (0, 0)
     return Release(
         total=jnp.zeros((groups, size), jnp.float64),
         count=jnp.zeros(groups, jnp.int32),

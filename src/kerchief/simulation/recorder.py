@@ -52,11 +52,7 @@ class Played(Recorded):
 
 @dataclasses.dataclass(kw_only=True)
 class Recorder:
-    """Runs compiled code, times it, and tells how far it is.
-
-    Attributes:
-        progress: called with "compiling" or "playing" and the rounds done so far.
-    """
+    """Runs compiled code, times it apart from compilation, and tells how far it is."""
 
     progress: Progress
     done: int = 0

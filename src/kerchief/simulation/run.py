@@ -151,10 +151,7 @@ def _play_rounds(
 ) -> Played:
     """Play in segments of equal length, until every replicate has stopped, and read the regrets."""
     scene = Scene(
-        policy=policy,
-        privatizers=dict(privatizers),
-        environment=environment,
-        seed=jnp.uint32(seed),
+        policy=policy, privatizers=dict(privatizers), environment=environment, seed=jnp.uint32(seed)
     )
     carry: Replicate = begin(scene, replicates)
     regret: list[NDArray[np.float64]] = []

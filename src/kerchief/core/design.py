@@ -6,6 +6,7 @@ maximum of xᵀV(π)⁻¹x over the set, with V(π) = Σ π(x) x xᵀ, is r. Pro
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import TypeAlias
@@ -168,20 +169,13 @@ def _spread(x: Array, allowed: Array) -> _Start:
             frame=start.frame + (unit / length)[:, None] * back,
         )
 
-    none = _Start(
-        weights=jnp.zeros(count),
-        rank=jnp.int32(0),
-        basis=jnp.zeros((dim, dim)),
-        frame=jnp.zeros((dim, dim)),
-    )
+    empty = jnp.zeros((dim, dim))
+    none = _Start(weights=jnp.zeros(count), rank=jnp.int32(0), basis=empty, frame=empty)
     _, start = jax.lax.fori_loop(0, min(count, dim), take, (squares, none))
     first = allowed & (jnp.arange(count) == jnp.argmax(allowed))
-    return _Start(
-        weights=jnp.where(start.rank > 0, start.weights / jnp.maximum(1, start.rank), first),
-        rank=start.rank,
-        basis=start.basis,
-        frame=start.frame,
-    )
+    weights = jnp.where(start.rank > 0, start.weights / jnp.maximum(1, start.rank), first)
+    begun: _Start = dataclasses.replace(start, weights=weights)
+    return begun
 
 
 def _ascend(arms: Array, start: _Start, aim: float, limit: int) -> tuple[Array, Array]:

@@ -26,6 +26,7 @@ __all__ = ["Pair"]
 class Pair(Posed):
     """The sum of (x, b y) over users, as one flat vector.
 
+    x, of length `dim`, is scaled into the ball of radius `norm`, and y clipped to [low, high].
     Under local trust a total is released after every user, and the difference of two totals is one
     user's report.
 

@@ -61,6 +61,8 @@ class Posed:
 class Regression(Posed):
     """The sum of (a w x xᵀ, y x) over users, as one flat isometric vector.
 
+    x, of length `dim`, is scaled into the ball of radius `norm`, and y clipped to [low, high].
+
     Attributes:
         offset: subtracted from y after clipping. An offset shifts the regression: it is for arms
             that hold a constant coordinate, and for links whose mean at score 0 is not 0.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -40,9 +40,12 @@ def lengths(horizon: int, first: int) -> tuple[int, ...]:
     return tuple(first << epoch for epoch in range(epochs))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Epochs:
-    """What each epoch's noise is made of, one row for each epoch, at seeds of deviation 1."""
+class _Epochs(NamedTuple):
+    """What each epoch's noise is made of, one row for each epoch, at seeds of deviation 1.
+
+    Decays and weights are those of its sums, amplitudes and rates those of its variance
+    (`blt_fit.modes`); `before` is the variance that finished epochs have left.
+    """
 
     decays: Floats
     weights: Floats
@@ -61,13 +64,8 @@ def _epochs(horizon: int, first: int) -> _Epochs:
     base, fading, gaps = weights[:, :1], weights[:, 1:], 1.0 - decays[:, 1:]
     left = [energy(base[i], fading[i], gaps[i], span) for i, span in enumerate(spans)]
     amplitudes, rates = modes(base, fading, gaps)
-    return _Epochs(
-        decays=decays,
-        weights=weights,
-        amplitudes=amplitudes,
-        rates=rates,
-        before=np.concatenate([[0.0], np.cumsum(left)[:-1]]),
-    )
+    before = np.concatenate([[0.0], np.cumsum(left)[:-1]])
+    return _Epochs(decays, weights, amplitudes, rates, before)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

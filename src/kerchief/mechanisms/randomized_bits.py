@@ -137,15 +137,8 @@ class Response:
 
     def exact(self, dimension: int | None = None) -> ExactResponse:
         """The twin for deployment."""
-        return ExactResponse(
-            keep=float(self.keep),
-            tail=self.tail,
-            users=int(self.users),
-            bits=self.bits,
-            bound=self.bound,
-            sensitivity=self.sensitivity,
-            dimension=self.dimension,
-        )
+        numbers = {"keep": float(self.keep), "users": int(self.users)}
+        return ExactResponse(**vars(self) | numbers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,18 @@ def leaves(events: Iterable[Event]) -> Counter[Event]:
     """
     counts: Counter[Event] = Counter()
     for event in events:
-        _count(event, 1, counts)
+        match event:
+            case kinds.Repeated():
+                inner = leaves([event.event])
+                counts += Counter({one: event.count * times for one, times in inner.items()})
+            case kinds.Composed():
+                counts += leaves(event.events)
+            case kinds.Nothing():
+                pass
+            case _ if type(event) in _PRICED:
+                counts[event] += 1
+            case _:
+                raise UnsupportedEvent(f"no accountant can price {event!r}")
     return counts
 
 
@@ -129,22 +140,6 @@ def to_dp_event(event: Event) -> Any:
         case kinds.Composed():
             return words.ComposedDpEvent([to_dp_event(part) for part in event.events])
     raise UnsupportedEvent(f"no translation for {event!r}")
-
-
-def _count(event: Event, times: int, counts: Counter[Event]) -> None:
-    match event:
-        case kinds.Repeated():
-            _count(event.event, times * event.count, counts)
-        case kinds.Composed():
-            for part in event.events:
-                _count(part, times, counts)
-        case kinds.Nothing():
-            pass
-        case _ if type(event) in _PRICED:
-            if times:
-                counts[event] += times
-        case _:
-            raise UnsupportedEvent(f"no accountant can price {event!r}")
 
 
 @lru_cache(maxsize=4096)

@@ -1,17 +1,6 @@
 """Every error that kerchief raises on purpose; messages name the value, the bound and the remedy.
 
-The tree::
-
-    KerchiefError
-    ├── InvalidValue (ValueError)     a value is outside its bound
-    ├── UnknownName (LookupError)     a name is not in a registry: names the nearest ones
-    ├── BudgetExceeded                the ledger refused a charge; nothing was written
-    ├── CapacityExceeded              a mechanism was asked for more releases than it was paid for
-    ├── UnsupportedEvent              an accountant does not know an event
-    ├── CodecError (ValueError)       a message does not decode to what it claims to be
-    └── WriteFailed                   the disk takes no more; what was written before is still there
-
-and one warning, `WeakPromise` (UserWarning): a guarantee is allowed, but means little.
+All derive from `KerchiefError`, but for one warning: `WeakPromise`.
 """
 
 from __future__ import annotations

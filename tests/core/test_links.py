@@ -86,10 +86,10 @@ def test_ranges_of_rewards() -> None:
     ranges = {name: link.rewards(-2.0, 2.0) for name, link in LINKS.items()}
     unit, counts = (0.0, 1.0), (0.0, 8.0)
     assert ranges == {"linear": (-2, 2), "logistic": unit, "probit": unit, "poisson": counts}
-    fixed = {name: (link.low, link.high) for name, link in LINKS.items()}
-    assert fixed["linear"] == (None, None)
+    fixed = {name: link.rewards(-math.inf, math.inf) for name, link in LINKS.items()}
+    assert fixed["linear"] == (-math.inf, math.inf)
     assert fixed["logistic"] == fixed["probit"] == unit
-    assert fixed["poisson"] == (0.0, None)
+    assert fixed["poisson"] == (0.0, math.inf)
 
 
 def test_an_unknown_link_is_refused() -> None:

@@ -102,16 +102,23 @@ def test_the_twin_keeps_the_promise(epsilon: float, trust: str, near: float) -> 
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "dim", "reason"), [(0.005, 8, "coins"), (100.0, 2, "to epsilon inf")]
+    ("epsilon", "delta", "dim", "reason"),
+    [(0.005, 1e-6, 8, "coins"), (1.0, 1e-25, 2, "to epsilon inf")],
 )
 def test_a_twin_that_cannot_be_is_refused_with_the_reason(
-    epsilon: float, dim: int, reason: str
+    epsilon: float, delta: float, dim: int, reason: str
 ) -> None:
-    answer = calibrate(epsilon=epsilon, delta=1e-6, trust="shuffle", horizon=100, dim=dim)
+    answer = calibrate(epsilon=epsilon, delta=delta, trust="shuffle", horizon=100, dim=dim)
     assert answer.twin.refused is not None
     assert reason in answer.twin.refused
     assert answer.twin.epsilon is None
     assert json.dumps(answer.to_dict(), allow_nan=False)
+
+
+def test_coins_keep_a_generous_promise() -> None:
+    answer = calibrate(epsilon=100.0, delta=1e-6, trust="shuffle", horizon=100, dim=2)
+    assert answer.twin.epsilon is not None
+    assert 93.0 <= answer.twin.epsilon <= 100.0
 
 
 def test_other_accountings_cost_more() -> None:

@@ -44,9 +44,8 @@ from kerchief.privacy import (
     MemoryLedger,
     Repeated,
     Trust,
-    bun_steinke_rho,
-    classical_gaussian_noise_multiplier,
 )
+from kerchief.privacy.calibration import bun_steinke_rho, classical_gaussian_noise_multiplier
 from kerchief.privacy.curves import PureCurve
 from kerchief.privacy.randomized_bits import bits_keep
 from kerchief.privacy.receipts import read_ledger

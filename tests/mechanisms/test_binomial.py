@@ -122,6 +122,15 @@ def test_calibration_is_within_the_budget_and_near_the_gaussian(epsilon: float) 
     assert std <= 1.05 * m * 2.0
 
 
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
+@pytest.mark.parametrize(("dimension", "users"), [(1, 2), (15, 1000), (300, 10**6)])
+def test_no_promise_costs_more_than_was_asked(dimension: int, users: int, delta: float) -> None:
+    for epsilon in (0.01, 0.1, 1.0, 10.0, 20.0, 25.0, 30.0, 35.0, 40.0, 60.0, 80.0, 100.0):
+        m = gaussian_noise_multiplier(epsilon, delta)
+        made = Binomial.of(noise_multiplier=m, sensitivity=2.0, dimension=dimension, users=users)
+        assert 0.93 * epsilon <= epsilon_at([made.event()], delta) <= epsilon
+
+
 def test_no_noise_rounds_nothing_and_promises_nothing() -> None:
     quiet = noise(std=0.0)
     vector = jnp.array([0.3, -0.7, 1.0, -1.9])

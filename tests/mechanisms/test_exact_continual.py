@@ -33,8 +33,7 @@ from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.exact_sampler import MAX_SCALE
-from kerchief.mechanisms.factor import Factor
-from kerchief.mechanisms.rounded_factor import finest_grid
+from kerchief.mechanisms.factor import Factor, finest_grid
 from kerchief.mechanisms.toeplitz import SqrtToeplitz, coefficients
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import Gaussian, delta_at, epsilon_at, gaussian_noise_multiplier

@@ -47,7 +47,7 @@ def seeded(seed: int) -> Callable[[int], bytes]:
 @jax.jit
 def simulated(noise: Response, vectors: jax.Array) -> jax.Array:
     root = Stream.of(seed=5, replicate=0)
-    coded = jax.vmap(lambda f, t: noise.code(f, root.at(DEVICE, round=t)))(
+    coded = jax.vmap(lambda f, t: noise.prepare(f, root.at(DEVICE, round=t)))(
         vectors, jnp.arange(len(vectors))
     )
     return noise.total(noise.respond(coded.sum(0), root.at(AGGREGATOR)))
@@ -196,7 +196,7 @@ class TestCoding:
         noise = response(2, 8, 0.5, 1)
         for seed in range(20):
             stream = Stream.of(seed=seed, replicate=0)
-            assert float(noise.code(jnp.array([value]), stream)[0]) == ones
+            assert float(noise.prepare(jnp.array([value]), stream)[0]) == ones
             coded = noise.exact().code(np.array([value]), randomness=seeded(seed))
             assert coded.tolist() == [ones]
 

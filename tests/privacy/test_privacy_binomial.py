@@ -23,8 +23,7 @@ from kerchief.privacy import (
 )
 from kerchief.privacy.binomial import binomial_renyi, binomial_slack, log_ratios
 from kerchief.privacy.composition import delta_at, epsilon_at
-from kerchief.privacy.curves import GaussianCurve, RenyiCurve, SlackCurve
-from kerchief.privacy.renyi import ORDERS
+from kerchief.privacy.curves import ORDERS, GaussianCurve, RenyiCurve, SlackCurve
 from kerchief.privacy.vector_sum import scalar_sum, vector_sum
 
 Floats = NDArray[np.float64]
@@ -58,7 +57,7 @@ def comparison(event: Binomial) -> SlackCurve:
 def test_both_theorems_bound_the_exact_curve(scale: int, share: float) -> None:
     shift = max(1, round(share * scale))
     event = Binomial(sensitivity=float(shift), scale=scale, dimension=1)
-    for epsilon in (0.1, 0.5, 1.0, 3.0):
+    for epsilon in (0.1, 0.5, 1.0, 3.0, 9.0):
         true = exact_delta(scale, (shift,), epsilon)
         assert true <= comparison(event).delta(epsilon)
         assert true <= RenyiCurve(profile=binomial_renyi(event)).delta(epsilon)
@@ -69,6 +68,12 @@ def test_the_comparison_is_tight_where_coins_are_many() -> None:
     for epsilon in (0.3, 1.0):
         true = exact_delta(90, (30,), epsilon)
         assert true <= comparison(event).delta(epsilon) <= 1.1 * true
+
+
+def test_rare_sums_are_charged_once_however_large_epsilon_is() -> None:
+    event = Binomial(sensitivity=5000.0, scale=512, dimension=1)
+    assert binomial_slack(event).tail == 0.0
+    assert delta_at([event], 100.0) == pytest.approx(gaussian_delta(100.0, 0.1024), rel=0.1)
 
 
 @pytest.mark.parametrize("shifts", [(3, 4), (5, 0), (4, 4)])

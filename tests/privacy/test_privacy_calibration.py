@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 
 from kerchief.core.errors import InvalidValue
 from kerchief.privacy import (
-    bun_steinke_epsilon,
-    bun_steinke_rho,
-    classical_gaussian_noise_multiplier,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_noise_multiplier,
-    pure_rho,
     share,
+    zcdp_rho,
+)
+from kerchief.privacy.calibration import (
+    bun_steinke_epsilon,
+    bun_steinke_rho,
+    classical_gaussian_noise_multiplier,
+    pure_rho,
     zcdp_delta,
     zcdp_epsilon,
-    zcdp_rho,
 )
 
 dp_accounting: Any = importlib.import_module("dp_accounting")

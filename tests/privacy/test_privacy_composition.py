@@ -20,14 +20,14 @@ from kerchief.privacy import (
     Repeated,
     Zcdp,
     delta_at,
-    discrete_gaussian_noise_multiplier,
     epsilon_at,
     gaussian_epsilon,
     gaussian_noise_multiplier,
     share,
     to_dp_event,
-    zcdp_epsilon,
 )
+from kerchief.privacy.calibration import zcdp_epsilon
+from kerchief.privacy.composition import discrete_gaussian_noise_multiplier
 
 dp_accounting: Any = importlib.import_module("dp_accounting")
 SPECIAL = dp_accounting.NeighboringRelation.REPLACE_SPECIAL

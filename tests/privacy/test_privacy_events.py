@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
@@ -58,6 +58,7 @@ def test_round_trip_through_json(event: Event) -> None:
     assert event_from_dict(json.loads(json.dumps(event.to_dict()))) == event
 
 
+@settings(deadline=None)  # the first translation imports dp_accounting
 @given(event=events)
 def test_every_event_has_a_translation(event: Event) -> None:
     to_dp_event(event)

@@ -29,12 +29,12 @@ from kerchief.privacy import (
     Receipt,
     Repeated,
     Trust,
-    discrete_gaussian_noise_multiplier,
     epsilon_at,
     gaussian_noise_multiplier,
     share,
     worst_case,
 )
+from kerchief.privacy.composition import discrete_gaussian_noise_multiplier
 
 BUDGET = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT, rounds=100)
 ALL = Cohort(first=0, last=100)

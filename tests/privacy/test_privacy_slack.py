@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from kerchief.privacy import DiscreteGaussian, delta_at, epsilon_at, gaussian_delta, slack
+from kerchief.privacy import DiscreteGaussian, delta_at, epsilon_at, gaussian_delta
+from kerchief.privacy.discrete_slack import slack
 
 
 def law(scale: int, shift: int, reach: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -27,7 +28,8 @@ def exact_delta(scale: int, shift: int, epsilon: float) -> float:
 def test_the_bound_covers_the_exact_delta(scale: int, ratio: float, epsilon: float) -> None:
     shift = max(1, round(scale * ratio))
     event = DiscreteGaussian(sensitivity=float(shift), scale=scale, dimension=1)
-    stretch, moved, tail = slack(event)
+    stretch, moved, tail, outside = slack(event)
+    assert outside == 0.0
     smooth = gaussian_delta(epsilon - moved, scale / shift)
     bound = math.exp(stretch) * smooth + math.exp(epsilon) * tail
     exact = exact_delta(scale, shift, epsilon)

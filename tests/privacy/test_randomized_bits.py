@@ -14,6 +14,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.privacy import bit_sums, randomized_bits
 from kerchief.privacy.bit_sums import binomial_law, fineness, shift_costs
 from kerchief.privacy.calibration import gaussian_noise_multiplier
+from kerchief.privacy.curves import ORDERS, RenyiCurve
 from kerchief.privacy.randomized_bits import (
     KEEP_UNIT,
     RandomizedBits,
@@ -25,7 +26,6 @@ from kerchief.privacy.randomized_bits import (
     local_keep,
     paper_local_epsilon,
 )
-from kerchief.privacy.renyi import ORDERS, renyi_delta
 
 Floats = NDArray[np.float64]
 ROOT = math.sqrt(4.5)
@@ -290,12 +290,12 @@ class TestBatch:
             return worst
 
         for epsilon in (0.2, 0.3, 0.4, 0.5):
-            assert true(epsilon, keep) <= renyi_delta(profile, epsilon)
+            assert true(epsilon, keep) <= RenyiCurve(profile=profile).delta(epsilon)
         reached = bits_epsilon(event, 1e-5)
         assert true(reached / 1.25, keep) > 1e-5 >= true(reached, keep)
         # With noise a third too small the bound is broken: the test can fail.
         odds = keep**2 / (1 - keep**2) * 2.25
-        assert true(0.4, math.sqrt(odds / (1 + odds))) > renyi_delta(profile, 0.4)
+        assert true(0.4, math.sqrt(odds / (1 + odds))) > RenyiCurve(profile=profile).delta(0.4)
 
     @pytest.mark.parametrize(
         ("users", "bits", "keep", "epsilon"),
@@ -328,6 +328,10 @@ class TestBatch:
     def test_with_a_generous_promise_nearly_every_bit_is_kept(self) -> None:
         event = bits_keep(500.0, 1e-6, users=10, bits=1, sensitivity=1.0, dimension=1)
         assert event.keep == 1 - KEEP_UNIT
+
+    def test_laws_too_far_apart_for_floats_are_priced_without_a_warning(self) -> None:
+        event = bits_keep(1000.0, 1e-5, users=2, bits=64, sensitivity=1.5, dimension=1)
+        assert bits_epsilon(event, 1e-5) <= 1000.0
 
     def test_an_impossible_promise_is_refused(self) -> None:
         with pytest.raises(InvalidValue, match="orders up to"):

@@ -20,8 +20,10 @@ from scipy import optimize  # type: ignore[import-untyped]
 
 from kerchief.core.channel import Channel
 from kerchief.core.errors import BudgetExceeded, InvalidValue
+from kerchief.core.problems import Problem
 from kerchief.core.queries import Loss
 from kerchief.core.random import DEVICE, POLICY, REWARD, WORLD, Stream
+from kerchief.environments import make_environment
 from kerchief.environments.context_free import Alternating, ChanceArms
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.one_bit import OneBit
@@ -273,6 +275,15 @@ def test_channels_say_what_devices_do() -> None:
         channel_of(sums(aggregator=normal))
     with pytest.raises(InvalidValue, match="ExactGaussian"):
         channel_of(sums(normal).exact())
+
+
+def test_reports_are_refused_where_users_choose_in_private() -> None:
+    world = make_environment(dim=2, arms=4)
+    assert isinstance(world.problem(50), Problem)
+    ledger = MemoryLedger(promise(4.0))
+    with pytest.raises(InvalidValue, match=r"UCB hears reports.* a Problem.* a ContextFreeProblem"):
+        run("ucb", horizon=50, environment=world, ledger=ledger)
+    assert ledger.receipts == ()
 
 
 def test_what_cannot_be_played_is_refused_before_it_is_charged() -> None:

@@ -59,11 +59,7 @@ class Channel:
         return (report - self.low) / (self.high - self.low)
 
     def need_bounds(self, who: str) -> None:
-        """Refuse reports without bounds.
-
-        Raises:
-            InvalidValue: they have none.
-        """
+        """Refuse reports without bounds."""
         if not self.bounded:
             raise InvalidValue(
                 f"{who} needs reports within bounds, and these have none; let devices send one "
@@ -71,11 +67,7 @@ class Channel:
             )
 
     def need_light(self, who: str) -> None:
-        """Refuse tails that are heavier than normal ones.
-
-        Raises:
-            InvalidValue: they are.
-        """
+        """Refuse tails that are heavier than normal ones."""
         if self.heavy:
             raise InvalidValue(
                 f"the widths of {who} are proved for sub-Gaussian reports, and these have heavier "

@@ -1,7 +1,7 @@
-"""The words that cross rooms: what a policy may see, ask and answer.
+"""The words that cross rooms: what a policy may see, ask and answer, for one bandit.
 
 A policy poses *queries* and gets *releases*; a privatizer, which is another object, stands between
-it and the users. Everything here is for one bandit; `simulation` runs it by the thousand.
+it and the users.
 """
 
 from __future__ import annotations
@@ -111,12 +111,9 @@ class Start:
 
 @struct
 class Fitted:
-    """An approximate minimizer of the loss over all users so far.
+    """An approximate minimizer of the loss over all users so far, of whom there are `count`.
 
-    Attributes:
-        point: where the fit ended.
-        count: how many users it speaks about (public).
-        noise: standard deviation of the noise on each coordinate of a gradient sum (public).
+    The noise is the standard deviation on each coordinate of a gradient sum. Both are public.
     """
 
     point: Array
@@ -130,33 +127,21 @@ Released: TypeAlias = Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """What a policy may know about a query's answers before the first of them.
-
-    Attributes:
-        noisy: whether the answers carry noise at all (how much, each release says).
-    """
+    """What is known about answers before the first: whether they are noisy (each says how much)."""
 
     noisy: bool
 
 
-class BoundedSum(Protocol):
-    """A query: the sum over users of a bounded statistic, wanted as a running total."""
+class _Bounded(Protocol):
+    """What both kinds of query say."""
 
     @property
     def size(self) -> int:
-        """Length of the statistic."""
+        """Length of what one user's record is written as."""
 
     @property
     def sensitivity(self) -> float:
-        """Euclidean diameter of the statistics: how far replacing one user moves the sum."""
-
-    @property
-    def center(self) -> float | NDArray[np.float64]:
-        """A public point amid the statistics: one number for all coordinates, or one each."""
-
-    @property
-    def radius(self) -> float:
-        """Every statistic lies within this Euclidean distance of `center`."""
+        """How far, in the Euclidean norm, replacing one user moves a sum."""
 
     @property
     def importance(self) -> float:
@@ -173,36 +158,29 @@ class BoundedSum(Protocol):
         """Clip the record, always, then write it as one flat vector."""
 
 
-@runtime_checkable
-class BoundedLoss(Protocol):
-    """A query: the minimizer of a sum over users of losses whose gradients are bounded.
-
-    A user's report is a row of numbers that the aggregator keeps, and every look at the rows is
-    a sum of clipped gradients at one public point.
-    """
+class BoundedSum(_Bounded, Protocol):
+    """A query: the sum over users of a bounded statistic, wanted as a running total."""
 
     @property
-    def size(self) -> int:
-        """Length of a row."""
+    def center(self) -> float | NDArray[np.float64]:
+        """A public point amid the statistics: one number for all coordinates, or one each."""
+
+    @property
+    def radius(self) -> float:
+        """Every statistic lies within this Euclidean distance of `center`."""
+
+
+@runtime_checkable
+class BoundedLoss(_Bounded, Protocol):
+    """A query: the minimizer of a sum over users of losses whose gradients are bounded.
+
+    A user's report is a row of numbers that the aggregator keeps (all zeros have no gradient), and
+    every look at the rows is a sum of clipped gradients at one public point.
+    """
 
     @property
     def dim(self) -> int:
         """Length of a gradient."""
-
-    @property
-    def sensitivity(self) -> float:
-        """How far, in the Euclidean norm, replacing one user moves a sum of gradients."""
-
-    @property
-    def importance(self) -> float:
-        """The part of the privacy budget that it gets, relative to the policy's other queries."""
-
-    @property
-    def batches(self) -> tuple[int, ...]:
-        """How many users have come when each batch ends, for a policy that learns in batches.
-
-        Where cohorts are released, these are the cohorts; none means that any will do.
-        """
 
     @property
     def fits(self) -> int:
@@ -211,9 +189,6 @@ class BoundedLoss(Protocol):
     @property
     def minimizer(self) -> Minimizer:
         """How noisy gradient sums become an estimate."""
-
-    def encode(self, record: Tree) -> Array:
-        """Clip the record, always, then write it as one row; all zeros have no gradient."""
 
     def gradients(self, rows: Array, point: Array) -> Array:
         """The clipped gradient of each row's loss at this point."""
@@ -233,13 +208,9 @@ class Minimizer(Protocol):
         """How many gradient sums a fit with noise takes."""
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
-        """Take that many steps.
+        """Take that many steps, each with one noisy gradient sum at a point, by its number.
 
-        Args:
-            gradient: the noisy sum at a point, in step 0, 1, ...: asked once in each.
-            start: where to begin.
-            users: how many users are summed over.
-            noise: standard deviation of the noise on each coordinate of a sum.
+        The noise is the standard deviation on each coordinate of a sum over so many users.
         """
 
 

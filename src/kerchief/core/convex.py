@@ -1,17 +1,17 @@
 """Convex sets that a learner may play on: balls, boxes and simplices.
 
-A set may be thinner than the space its points are written in: a simplex spans one dimension less.
-Directions, radii and barriers are those of the span. Points are float64, since the difference of
-two close losses is divided by a small number.
+A simplex spans one dimension less than its points are written in: directions, radii and barriers
+are those of the span. Points are float64, since the difference of two close losses is divided by a
+small number.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,60 +20,76 @@ from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
-from kerchief.core.validate import MOST_DIM, between, plain, whole
+from kerchief.core.validate import MOST_DIM, usual, whole
 
 __all__ = ["Ball", "Box", "Domain", "Simplex"]
 
 
-class Domain(Protocol):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Domain(abc.ABC):
     """A convex set with a center, bounded, with an inside in its own span.
 
     Its barrier is self-concordant, 0 and least at the center, and grows beyond all bounds towards
     the boundary. So from any inner point all steps of length at most 1, in the norm that the
-    barrier's Hessian gives there, stay in the set (Nesterov and Nemirovskii 1994).
+    barrier's Hessian gives there, stay in the set (Nesterov and Nemirovskii 1994). What is written
+    out here is for sets around the origin that span the space of their points.
     """
 
-    @property
-    def dim(self) -> int:
-        """Length of a point."""
+    dim: int
+
+    def __post_init__(self) -> None:
+        """Check the size."""
+        usual(self)
 
     @property
     def rank(self) -> int:
         """Dimension of the span."""
+        return self.dim
 
     @property
+    @abc.abstractmethod
     def inner(self) -> float:
         """Radius of the largest ball around the center, within the span, that the set holds."""
 
     @property
+    @abc.abstractmethod
     def outer(self) -> float:
         """The greatest distance of a point from the center."""
 
     @property
     def nu(self) -> float:
         """Parameter ν of the barrier: its gradient is at most √ν long in its own dual norm."""
+        return float(self.dim)
 
     def center(self) -> Array:
         """Where a learner begins."""
+        return jnp.zeros(self.dim, jnp.float64)
 
     def basis(self) -> Array:
         """Orthonormal columns that span the differences of points."""
+        return jnp.eye(self.dim)
 
     def direction(self, stream: Stream) -> Array:
         """A unit vector of the span, drawn uniformly."""
+        return _unit(stream.normal(self.dim), np.eye(self.dim)[0])
 
+    @abc.abstractmethod
     def project(self, point: Array, share: Array | float = 1.0) -> Array:
         """The nearest point of the set, scaled to this share of its size around its center."""
 
+    @abc.abstractmethod
     def lowest(self, slope: Array) -> Array:
         """The point where this linear function is least."""
 
+    @abc.abstractmethod
     def barrier(self, point: Array) -> Array:
         """The barrier at an inner point."""
 
+    @abc.abstractmethod
     def barrier_gradient(self, point: Array) -> Array:
         """Its gradient."""
 
+    @abc.abstractmethod
     def barrier_hessian(self, point: Array) -> Array:
         """Its Hessian."""
 
@@ -86,26 +102,14 @@ def _unit(vector: Array, otherwise: NDArray[np.float64]) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ball:
+class Ball(Domain):
     """All points within a radius of the origin.
 
     >>> Ball(dim=2).project(jnp.array([0.0, 4.0]), 0.5).tolist()
     [0.0, 0.5]
     """
 
-    dim: int
     radius: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the size."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("radius", self.radius, 1e-9, 1e9, closed=True)
-
-    @property
-    def rank(self) -> int:
-        """All of the space."""
-        return self.dim
 
     @property
     def inner(self) -> float:
@@ -121,18 +125,6 @@ class Ball:
     def nu(self) -> float:
         """1, in any dimension."""
         return 1.0
-
-    def center(self) -> Array:
-        """The origin."""
-        return jnp.zeros(self.dim, jnp.float64)
-
-    def basis(self) -> Array:
-        """The axes."""
-        return jnp.eye(self.dim)
-
-    def direction(self, stream: Stream) -> Array:
-        """A normal vector, scaled."""
-        return _unit(stream.normal(self.dim), np.eye(self.dim)[0])
 
     def project(self, point: Array, share: Array | float = 1.0) -> Array:
         """Scale a point that is too far away."""
@@ -163,26 +155,14 @@ class Ball:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Box:
+class Box(Domain):
     """All points whose coordinates lie within `half` of 0.
 
     >>> Box(dim=2).project(jnp.array([3.0, 0.4])).tolist()
     [1.0, 0.4]
     """
 
-    dim: int
     half: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the size."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("half", self.half, 1e-9, 1e9, closed=True)
-
-    @property
-    def rank(self) -> int:
-        """All of the space."""
-        return self.dim
 
     @property
     def inner(self) -> float:
@@ -193,23 +173,6 @@ class Box:
     def outer(self) -> float:
         """Half a diagonal."""
         return self.half * math.sqrt(self.dim)
-
-    @property
-    def nu(self) -> float:
-        """1 for each coordinate."""
-        return float(self.dim)
-
-    def center(self) -> Array:
-        """The origin."""
-        return jnp.zeros(self.dim, jnp.float64)
-
-    def basis(self) -> Array:
-        """The axes."""
-        return jnp.eye(self.dim)
-
-    def direction(self, stream: Stream) -> Array:
-        """A normal vector, scaled."""
-        return _unit(stream.normal(self.dim), np.eye(self.dim)[0])
 
     def project(self, point: Array, share: Array | float = 1.0) -> Array:
         """Clip every coordinate."""
@@ -250,19 +213,17 @@ def _contrasts(dim: int) -> NDArray[np.float64]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Simplex:
+class Simplex(Domain):
     """All probability vectors of a length: points of one dimension less.
 
     >>> Simplex(dim=3).project(jnp.array([2.0, 1.0, 0.0])).tolist()
     [1.0, 0.0, 0.0]
     """
 
-    dim: int
-
     def __post_init__(self) -> None:
         """Check the length: one probability alone leaves no choice."""
-        plain(self)
         whole("dim", self.dim, low=2, high=MOST_DIM)
+        super().__post_init__()
 
     @property
     def rank(self) -> int:
@@ -278,11 +239,6 @@ class Simplex:
     def outer(self) -> float:
         """From the center to a corner."""
         return math.sqrt((self.dim - 1) / self.dim)
-
-    @property
-    def nu(self) -> float:
-        """1 for each entry."""
-        return float(self.dim)
 
     def center(self) -> Array:
         """Equal probabilities."""

@@ -1,13 +1,12 @@
 """Near-optimal designs: how often to play which arm so that every arm is learned about evenly.
 
 Kiefer and Wolfowitz (1960): among all distributions over a finite set of rank r, the least possible
-maximum of xᵀV(π)⁻¹x over the set, with V(π) = Σ π(x) x xᵀ, is r. `near_optimal` comes within a
-factor of that with few arms. All is for one arm set; `jax.vmap` it over many. Proofs in
-`design.md`.
+maximum of xᵀV(π)⁻¹x over the set, with V(π) = Σ π(x) x xᵀ, is r. Proofs in `design.md`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import TypeAlias
@@ -83,22 +82,17 @@ class _Start:
 def near_optimal(
     features: Array, allowed: Array, *, factor: float = 2.0, most_steps: int | None = None
 ) -> Design:
-    """A design with leverage at most `factor` times the rank, on few arms.
+    """A design with leverage at most `factor` times the rank, on few arms, one in each row.
 
     Khachiyan's (1996) ascent on log det V(π), stopped early, after a start in the manner of Kumar
     and Yıldırım (2005): pivoted Gram-Schmidt in place of their random directions. It draws nothing.
     If no arm is allowed, all weights are zero; if all features are, the first allowed arm has all.
+    What is not finite counts as zero. With fewer than `enough_steps`, the default, leverage may be
+    above factor · rank, and says so.
 
     >>> made = near_optimal(jnp.array([[3.0, 0.0], [0.0, 2.0], [1.0, 1.0]]), jnp.ones(3, bool))
     >>> made.weights.tolist(), int(made.rank)
     ([0.5, 0.5, 0.0], 2)
-
-    Args:
-        features: one arm per row, in any units. What is not finite counts as zero.
-        allowed: which arms count.
-        factor: how far from optimal the design may be, above one.
-        most_steps: to stop earlier; then leverage may be above factor · rank, and says so. The
-            default is `enough_steps`, which never binds.
     """
     between("factor", factor, 1.001, 1e6, closed=True)
     aim = factor * (1 - _SLACK)
@@ -128,8 +122,7 @@ def _designed(features: Array, allowed: Array, aim: float, limit: int) -> Design
 def enough_steps(rank: int, factor: float) -> int:
     """A number of steps after which leverage is at most factor · rank, whatever the arms.
 
-    The start is within r ln r of the best log det, and a step at leverage c · r gains at least
-    `_gain`. While the gap is δ, c is at least exp(δ/r) (`design.md`, section 3).
+    The start is within r ln r of the best log det, and each step gains `_gain` (`design.md`).
 
     >>> [enough_steps(rank, 2.0) for rank in (1, 3, 5, 20)]
     [0, 12, 25, 133]
@@ -176,20 +169,13 @@ def _spread(x: Array, allowed: Array) -> _Start:
             frame=start.frame + (unit / length)[:, None] * back,
         )
 
-    none = _Start(
-        weights=jnp.zeros(count),
-        rank=jnp.int32(0),
-        basis=jnp.zeros((dim, dim)),
-        frame=jnp.zeros((dim, dim)),
-    )
+    empty = jnp.zeros((dim, dim))
+    none = _Start(weights=jnp.zeros(count), rank=jnp.int32(0), basis=empty, frame=empty)
     _, start = jax.lax.fori_loop(0, min(count, dim), take, (squares, none))
     first = allowed & (jnp.arange(count) == jnp.argmax(allowed))
-    return _Start(
-        weights=jnp.where(start.rank > 0, start.weights / jnp.maximum(1, start.rank), first),
-        rank=start.rank,
-        basis=start.basis,
-        frame=start.frame,
-    )
+    weights = jnp.where(start.rank > 0, start.weights / jnp.maximum(1, start.rank), first)
+    begun: _Start = dataclasses.replace(start, weights=weights)
+    return begun
 
 
 def _ascend(arms: Array, start: _Start, aim: float, limit: int) -> tuple[Array, Array]:

@@ -1,7 +1,6 @@
-"""Small dense algebra, written unrolled so that XLA fuses it into the loop.
+"""Small dense algebra, unrolled so that XLA fuses it into the loop.
 
-One LAPACK call per round is slow inside a compiled loop; for the sizes of a bandit (up to about
-32) a few unrolled vector operations are several times faster.
+For the sizes of a bandit (up to about 32) that is several times faster than calls of LAPACK.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ def _layout(
 def svec(matrix: Array) -> Array:
     """Flatten a symmetric matrix isometrically: off-diagonals times the square root of two.
 
-    The Euclidean norm of the result is the Frobenius norm of the matrix, so isotropic noise on it
-    is exactly what a Frobenius sensitivity pays for.
+    So isotropic noise on it is exactly what a Frobenius sensitivity pays for.
 
     >>> svec(jnp.array([[1.0, 0.0], [0.0, 2.0]])).tolist()
     [1.0, 0.0, 2.0]
@@ -56,8 +54,7 @@ def smat(vector: Array, dim: int) -> Array:
 def inverse(matrix: Array) -> Array:
     """Invert a positive definite matrix by unrolled Gauss-Jordan sweeps.
 
-    No pivoting is needed for a positive definite matrix. For any other the result is meaningless:
-    pass it through `floored` first.
+    Without pivoting, so pass any other matrix through `floored` first.
 
     >>> inverse(jnp.diag(jnp.array([2.0, 4.0]))).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
@@ -80,8 +77,7 @@ def floored(matrix: Array, floor: Array) -> Array:
 def pivots(matrix: Array) -> Array:
     """The pivots of a symmetric matrix, by unrolled elimination without exchanges.
 
-    All are positive exactly for a positive definite matrix, and then their product is its
-    determinant. After one that is not positive the rest means nothing.
+    All are positive exactly for a positive definite matrix; their product is its determinant.
 
     >>> pivots(jnp.array([[2.0, 1.0], [1.0, 2.0]])).tolist()
     [2.0, 1.5]

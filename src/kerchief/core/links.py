@@ -28,10 +28,7 @@ class Link:
     The constants are functions of a public bound on the scores' size, the largest score.
 
     Attributes:
-        name: the word on the command line.
-        summary: what an expected reward is.
         mean: the expected reward of a score.
-        slope: the derivative of `mean`.
         integral: a convex function whose derivative is `mean`: what a (quasi-)likelihood pays for a
             score z and a reward r is integral(z) - r z.
         rewards: the least and the greatest reward, if scores lie between two bounds.
@@ -51,11 +48,7 @@ class Link:
     self_concordance: Constant
 
     def kappa(self, largest_score: float) -> float:
-        """The κ of the literature, 1 / flattest (host only).
-
-        Raises:
-            InvalidValue: the link is so flat or so steep up to the largest score that floats end.
-        """
+        """The κ of the literature, 1 / flattest (host only)."""
         least, most = self.flattest(largest_score), self.steepest(largest_score)
         if least < 1e-300 or not math.isfinite(most):
             raise InvalidValue(
@@ -70,20 +63,6 @@ class Link:
         """The expected reward of score 0 (host only)."""
         with jax.ensure_compile_time_eval():
             return float(self.mean(jnp.float64(0)))
-
-    @property
-    def low(self) -> float | None:
-        """The least reward, or None where it depends on the scores' bounds."""
-        return _finite(self.rewards(-math.inf, math.inf)[0])
-
-    @property
-    def high(self) -> float | None:
-        """The greatest reward, likewise."""
-        return _finite(self.rewards(-math.inf, math.inf)[1])
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _exp(score: float) -> float:
@@ -161,8 +140,6 @@ LINKS = {link.name: link for link in (_LINEAR, _LOGISTIC, _PROBIT, _POISSON)}
 def link_named(name: str) -> Link:
     """Find a link.
 
-    >>> link_named("logistic").high
-    1.0
     >>> link_named("poisson").rewards(-1.0, 1.0)
     (0.0, 3.0)
     """

@@ -11,30 +11,19 @@ from kerchief.core.contracts import Example, Minimizer, Start
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import newton
 from kerchief.core.problems import Problem
-from kerchief.core.queries import clip_features, finite
-from kerchief.core.validate import MOST_DIM, MOST_ROUNDS, between, increasing, plain, whole
+from kerchief.core.queries import Posed, clip_features, finite
 
 __all__ = ["GLMLoss"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GLMLoss:
+class GLMLoss(Posed):
     """The negative quasi-log-likelihood b(⟨x, θ⟩) − y ⟨x, θ⟩ of a generalized linear model.
 
-    A row is (x, y); its gradient (μ(⟨x, θ⟩) − y) x is scaled down to `clip` where it is longer, so
-    that replacing one user moves a sum of gradients by at most 2 clip, at any point whatever.
-
-    Attributes:
-        link: μ, by its name.
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        low: y is clipped to at least this.
-        high: y is clipped to at most this.
-        clip: bound on the length of one user's gradient.
-        fits: the most fits that may be asked for.
-        minimizer: how gradient sums become a minimizer.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
+    A row is (x, y), x scaled into the ball of radius `norm` and y clipped to [low, high]. Its
+    gradient (μ(⟨x, θ⟩) − y) x, μ being the link, is scaled down to `clip` where it is longer, so
+    that replacing one user moves a sum of gradients by at most 2 clip, at any point whatever. At
+    most so many `fits` may be asked for.
     """
 
     link: str
@@ -45,21 +34,11 @@ class GLMLoss:
     clip: float
     fits: int
     minimizer: Minimizer
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
+        """Check the bounds, and the link."""
+        super().__post_init__()
         link_named(self.link)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
-        between("low", self.low, -1e9, 1e9, closed=True)
-        between("high", self.high, self.low, 1e9, closed=True)
-        between("clip", self.clip, 1e-9, 1e18, closed=True)
-        whole("fits", self.fits, high=MOST_ROUNDS)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @classmethod
     def of(

@@ -1,7 +1,6 @@
 """Minimizers: how sums of gradients, exact or noisy, become an estimate.
 
-They see gradient sums and public numbers alone, so whatever they do with a noisy sum is free: the
-privacy of a fit rests on the sums, and `privatizers.fits` pays for those.
+They see gradient sums and public numbers alone: `privatizers.fits` pays for those.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from jax import Array
 
 from kerchief.core.contracts import Gradient, Start
 from kerchief.core.linalg import inverse
-from kerchief.core.validate import MOST_ROUNDS, between, plain, whole
+from kerchief.core.validate import usual
 
 __all__ = ["GradientDescent", "PreconditionedSteps", "into_ball", "newton", "repeat"]
 
@@ -49,10 +48,6 @@ class PreconditionedSteps:
 
     Where the metric is close to the loss's curvature every step is nearly Newton's, so two or three
     suffice, and each spends noise on one gradient sum alone.
-
-    Attributes:
-        steps: how many.
-        radius: of the ball.
     """
 
     steps: int
@@ -60,9 +55,7 @@ class PreconditionedSteps:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        plain(self)
-        whole("steps", self.steps, high=MOST_ROUNDS)
-        between("radius", self.radius, 1e-9, 1e9, closed=True)
+        usual(self)
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
         """Take the steps."""
@@ -79,15 +72,10 @@ class PreconditionedSteps:
 class GradientDescent:
     """Projected gradient descent with a fixed step, averaged: Sarmasarkar 2026, Lemma U.4.
 
-    The step D/√(2J(n²L² + B²)), with D the ball's diameter and B² the noise's mean square length,
-    balances the two terms of the textbook bound. The lemma wants about n²ρ/d steps, which no data
-    set of interest allows; with J steps the excess loss is at most √2 D √((n²L² + B²)/J) in
-    expectation, up to the ridge (proof in `privatizers/fits.md`, section 5).
-
-    Attributes:
-        steps: J, how many gradient sums are taken.
-        radius: of the ball that the minimizer is sought in.
-        clip: L, the bound on one user's gradient.
+    The step D/√(2J(n²L² + B²)), with D the ball's diameter, L the bound on one user's gradient and
+    B² the noise's mean square length, balances the two terms of the textbook bound. The lemma wants
+    about n²ρ/d steps, which no data set of interest allows; with J steps the excess loss is at most
+    √2 D √((n²L² + B²)/J) in expectation, up to the ridge (`privatizers/fits.md`, section 5).
     """
 
     steps: int
@@ -96,10 +84,7 @@ class GradientDescent:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        plain(self)
-        whole("steps", self.steps, high=MOST_ROUNDS)
-        between("radius", self.radius, 1e-9, 1e9, closed=True)
-        between("clip", self.clip, 1e-9, 1e18, closed=True)
+        usual(self)
 
     def descend(self, gradient: Gradient, start: Start, *, users: Array, noise: Array) -> Array:
         """Take the steps and return the mean of the points at which gradients were taken."""

@@ -1,12 +1,9 @@
 """Online learners: a point in a ball that moves with every gradient.
 
-Each is a frozen description and pure functions of a state: `begin`, `point` and `step`. How large
-gradients are is told with every step, as the noise in them becomes known with the first report.
-
-Maler (Wang, Lu and Zhang 2020, "Adaptivity and optimality: a universal algorithm for online convex
-optimization") runs a convex expert, and for a grid of rates η an expert for strongly convex and one
-for exp-concave losses; each is judged by its own surrogate of the loss, and the point is their mean
-with weights that are exponential in those.
+Each is a frozen description and pure functions of a state. Maler (Wang, Lu and Zhang 2020,
+"Adaptivity and optimality: a universal algorithm for online convex optimization") runs a convex
+expert, and for a grid of rates η an expert for strongly convex and one for exp-concave losses; each
+is judged by its own surrogate of the loss, and the point is their mean with exponential weights.
 """
 
 from __future__ import annotations
@@ -40,12 +37,9 @@ class Learner(Protocol):
         """Where it is now."""
 
     def step(self, state: Tree, gradient: Array, curvature: Array) -> Tree:
-        """Move.
+        """Move, by this round's gradient at the present point, which may be noisy.
 
-        Args:
-            state: before the step.
-            gradient: of this round's loss at the present point; it may be noisy.
-            curvature: how fast a gradient changes with the point, at most.
+        The curvature bounds how fast a gradient changes with the point.
         """
 
 
@@ -62,10 +56,6 @@ class Descent:
     """Gradient descent with steps a/(t + a h), h the curvature, kept within a ball.
 
     That is at most 1/h in the beginning and a/t in the end, for losses of curvature 1/a at least.
-
-    Attributes:
-        radius: of the ball.
-        pace: a.
 
     >>> learner = Descent(radius=1.0, pace=2.0)
     >>> state = learner.begin(jnp.zeros(2), 10.0)
@@ -94,16 +84,10 @@ class Descent:
 
 @struct
 class Experts:
-    """What Maler keeps.
+    """What Maler keeps: the points of its experts, one row for each rate.
 
-    Attributes:
-        convex: the point of the convex expert.
-        strong: the points of the experts for strongly convex losses, a row for each rate.
-        concave: the points of the experts for exp-concave losses.
-        metric: the matrices of the latter.
-        weights: logarithms of the weights, up to a constant: convex, strong, concave.
-        steps: how many steps were taken.
-        length: how many were foreseen.
+    The concave ones have matrices (`metric`). Weights are logarithms, up to a constant: convex,
+    strong, concave. So many steps were taken, of the `length` that was foreseen.
     """
 
     convex: Array
@@ -129,7 +113,6 @@ class Maler:
     """Maler with all of its experts; gradients are clipped to G = slack * curvature * radius.
 
     Attributes:
-        radius: of the ball, whose diameter is twice that.
         slack: how far above curvature times radius the bound on gradients is.
         newton: step of the exp-concave experts: half of min(1/(4 · 7/25), 1) is what their analysis
             asks for.
@@ -227,11 +210,7 @@ class Epoch:
 
 @struct
 class Doubling:
-    """Begins a learner anew, from where it is, after 1, 2, 4, ... steps: no horizon is needed.
-
-    Attributes:
-        learner: what is begun anew, each time with the length of its epoch.
-    """
+    """Begins a learner anew, from where it is, after 1, 2, 4, ... steps: no horizon is needed."""
 
     learner: Learner
 

@@ -1,7 +1,7 @@
 """The query behind online and errors-in-variables bandits: one user's features and reward.
 
-`Regression` asks for products, x xᵀ and y x; `Pair` asks for x and y themselves and leaves the
-products to the learner, who must then take off the noise's own square. Proof note: `pairs.md`.
+`Regression` asks for products, x xᵀ and y x; `Pair` leaves those to the learner, who must then take
+off the noise's own square. Proof note: `pairs.md`.
 """
 
 from __future__ import annotations
@@ -16,31 +16,26 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example
 from kerchief.core.problems import Problem
-from kerchief.core.queries import clip_features, finite
-from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
+from kerchief.core.queries import Posed, clip_features, finite
+from kerchief.core.validate import between, whole
 
 __all__ = ["Pair"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pair:
+class Pair(Posed):
     """The sum of (x, b y) over users, as one flat vector.
 
+    x, of length `dim`, is scaled into the ball of radius `norm`, and y clipped to [low, high].
     Under local trust a total is released after every user, and the difference of two totals is one
     user's report.
 
     Attributes:
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        low: y is clipped to at least this.
-        high: y is clipped to at most this.
         offset: subtracted from y after clipping; for arms that hold a constant coordinate.
         balance: b, how much the reward counts beside the features: less of it, less noise on x and
             more on y.
         constant: the value of the last coordinate where all arms share it: it is public, so it is
             written and not reported. 0 for none.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
@@ -50,23 +45,14 @@ class Pair:
     offset: float = 0.0
     balance: float = 1.0
     constant: float = 0.0
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
+        """Check the bounds."""
+        super().__post_init__()
         # What is left of the norm is then at least a thousandth of it.
         most = (1 - 1e-6) * self.norm
         shared = between("constant", self.constant, -most, most, closed=True)
-        whole("dim", self.dim, low=2 if shared else 1, high=MOST_DIM)
-        between("low", self.low, -1e9, 1e9, closed=True)
-        between("high", self.high, self.low, 1e9, closed=True)
-        between("offset", self.offset, -1e9, 1e9, closed=True)
-        between("balance", self.balance, 1e-9, 1e9, closed=True)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
+        whole("dim", self.dim, low=2 if shared else 1)
 
     @classmethod
     def of(cls, problem: Problem, *, balance: float = 1.0) -> Pair:
@@ -90,10 +76,9 @@ class Pair:
 
     @property
     def sensitivity(self) -> float:
-        """Exact diameter of the statistics under replacement.
+        """Exact diameter of the statistics under replacement, √(4ℓ² + b² W²): see `pairs.md`.
 
-        Features lie in a ball of radius ℓ = √(L² - c²) and rewards in an interval of length W, free
-        of each other: √(4ℓ² + b² W²). Proof in `pairs.md`.
+        Features lie in a ball of radius ℓ = √(L² - c²) and rewards in an interval of length W.
 
         >>> round(Pair(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
         5.0

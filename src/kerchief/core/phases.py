@@ -1,7 +1,7 @@
 """A bandit for populations: what it plays, what it asks, what it makes of answers.
 
-Such a bandit knows the actions beforehand, and they are the same for all clients. So it decides
-what a whole phase shall play before the phase begins, and asks a few fresh clients at its end.
+Actions are public and the same for all clients. So it decides what a whole phase shall play before
+the phase begins, and asks a few fresh clients at its end.
 """
 
 from __future__ import annotations
@@ -47,16 +47,12 @@ class Asked:
 
     Attributes:
         atoms: for each group, the actions that its clients see, by number.
-        pulls: for each group, how often a client of it sees each of them; 0 for those that only
-            fill up.
+        pulls: for each group, how often a client sees each of them; 0 for those that only fill up.
         plays: how often each of them is played.
         users: how many clients each group has.
-        encoder: for each group, a matrix from a client's average rewards to its vector in the unit
-            ball.
-        decoder: matrix from the mean vectors of all groups, side by side, to an estimate of the
-            common parameter.
-        inverse: inverse of V = Σ T(x) x xᵀ, on the span of the actions that survive, where T is how
-            often x is played.
+        encoder: for each group, from a client's average rewards to its vector in the unit ball.
+        decoder: from the mean vectors of all groups, side by side, to the common parameter.
+        inverse: of V = Σ T(x) x xᵀ on the span of the surviving actions, with T plays of x.
         span: projection onto that span.
         reals: how many numbers a client sends.
     """
@@ -99,10 +95,9 @@ class PhasePolicy(Protocol):
         return 0
 
     def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
-        """Before the first client: all phases that may be played, with fresh clients in each.
+        """All phases that may be played, from the noise on the mean of so many answers.
 
-        Args:
-            noise: standard deviation, on each coordinate, of the mean of so many answers.
+        They are settled before the first client; in each fresh clients are asked.
         """
         return ()
 
@@ -123,13 +118,7 @@ class PhasePolicy(Protocol):
     ) -> Tree:
         """Learner: take in the mean answers of all groups, side by side. Draws nothing.
 
-        Args:
-            features: the public actions.
-            state: what it knew.
-            asked: what was asked.
-            phase: when.
-            mean: the mean answers.
-            noise: standard deviation of the noise on each number of `mean`.
+        The noise is the standard deviation on each number of `mean`.
         """
         raise TypeError("this bandit asks nobody")
 

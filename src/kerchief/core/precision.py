@@ -18,14 +18,9 @@ T = TypeVar("T", bound=Callable[..., Any])
 def double_precision(thing: T) -> T:
     """Run a function, or all that a class offers, in JAX's 64-bit mode.
 
-    Sums and factorizations are kept in float64, and random words are multiplied in 64 bits; worlds
-    and models say float32. The mode holds for the calling thread and until the call returns, so a
-    program that uses kerchief keeps its own. A class has its constructor, its calls and its public
-    methods and properties wrapped.
-
-    Raises:
-        TypeError: the function yields, and would leave the mode on between its steps; decorate
-            what it calls.
+    The mode holds for the calling thread and until the call returns, so a program that uses
+    kerchief keeps its own. Of a class the constructor, its calls and its public methods and
+    properties are wrapped. A function that yields would leave the mode on: it is refused.
 
     >>> import jax.numpy as jnp
     >>> @double_precision

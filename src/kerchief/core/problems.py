@@ -54,16 +54,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
-        validate.plain(self)
-        validate.whole("dim", self.dim, high=validate.MOST_DIM)
+        validate.usual(self)
         validate.whole("arms", self.arms, high=2**24)
-        validate.whole("horizon", self.horizon, high=validate.MOST_ROUNDS)
-        validate.between("norm", self.norm, 1e-9, 1e9, closed=True)
-        validate.between("radius", self.radius, 1e-9, 1e9, closed=True)
-        validate.between("low", self.low, -1e9, 1e9, closed=True)
-        validate.between("high", self.high, self.low, 1e9, closed=True)
         validate.at_least("high - low", self.high - self.low, 1e-9)
-        validate.between("constant", self.constant, -1e9, 1e9, closed=True)
         link_named(self.link)
 
 
@@ -87,17 +80,12 @@ class PopulationProblem(Problem):
     def __post_init__(self) -> None:
         """Check the facts: noise, clipping and widths rest on them."""
         super().__post_init__()
-        validate.whole("clients", self.clients, high=validate.MOST_ROUNDS)
         validate.between("spread", self.spread, 0.0, 1e9, closed=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ContextFreeProblem:
-    """A problem without contexts, fixed before the first user arrives.
-
-    Nothing here may be read from private data. What lies beyond a bound is refused by `Bandit`, and
-    clipped by devices and in simulations; a bound that is too large costs noise. Neither costs
-    privacy.
+    """A problem without contexts, fixed before the first user arrives; see `Problem`.
 
     Attributes:
         horizon: number of rounds, and so of users.
@@ -124,10 +112,7 @@ class ContextFreeProblem:
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
-        validate.plain(self)
-        validate.whole("horizon", self.horizon, high=validate.MOST_ROUNDS)
-        validate.between("low", self.low, -1e9, 1e9, closed=True)
-        validate.between("high", self.high, self.low, 1e9, closed=True)
+        validate.usual(self)
         validate.at_least("high - low", self.high - self.low, 1e-9)
         validate.whole("arms", self.arms, low=0, high=2**24)
         if (self.arms > 0) == (self.domain is not None):

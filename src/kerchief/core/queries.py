@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,9 +15,9 @@ from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
-from kerchief.core.validate import MOST_DIM, at_least, between, increasing, plain, whole
+from kerchief.core.validate import at_least, usual, whole
 
-__all__ = ["Gram", "Loss", "Regression", "UnitBall", "clip_features", "finite"]
+__all__ = ["Gram", "Loss", "Posed", "Regression", "UnitBall", "clip_features", "finite"]
 
 
 def finite(value: Array) -> Array:
@@ -41,20 +41,33 @@ def clip_features(features: Array, norm: float) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Regression:
-    """The sum of (a w x xᵀ, y x) over users, as one flat isometric vector.
+class Posed:
+    """What every query here has; all its bounds are checked, since privacy rests on them.
 
     Attributes:
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        low: y is clipped to at least this.
-        high: y is clipped to at most this.
+        importance: the part of the privacy budget, relative to the policy's other queries.
+        batches: how many users have come when each batch ends; none where any times will do.
+    """
+
+    importance: float = 1.0
+    batches: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        usual(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Regression(Posed):
+    """The sum of (a w x xᵀ, y x) over users, as one flat isometric vector.
+
+    x, of length `dim`, is scaled into the ball of radius `norm`, and y clipped to [low, high].
+
+    Attributes:
         offset: subtracted from y after clipping. An offset shifts the regression: it is for arms
             that hold a constant coordinate, and for links whose mean at score 0 is not 0.
         balance: a, how much the matrix counts beside the vector: less of it, less noise on both.
         weighted: whether w is the record's own weight, clipped to [0, 1]; otherwise it is 1.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
@@ -64,20 +77,6 @@ class Regression:
     offset: float = 0.0
     balance: float = 1.0
     weighted: bool = False
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
-        between("low", self.low, -1e9, 1e9, closed=True)
-        between("high", self.high, self.low, 1e9, closed=True)
-        between("offset", self.offset, -1e9, 1e9, closed=True)
-        between("balance", self.balance, 1e-9, 1e9, closed=True)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @classmethod
     def of(cls, problem: Problem) -> Regression:
@@ -98,10 +97,8 @@ class Regression:
         """Exact diameter of the statistics under replacement.
 
         For unit x, x' with cosine c, a = 1 and |y| at most Y the squared distance is at most
-        2(1 - c²) + 2Y²(1 - c), whose maximum over c lies at c = -Y²/2 where that is above -1: then
-        the diameter is (2 + Y²)/√2, which is √4.5 for Y = 1; otherwise it is 2Y. With weights one
-        matrix may also vanish, at c = -1: then it is √(1 + 4Y²), if that is more. Proof in
-        `queries.md`.
+        2(1 - c²) + 2Y²(1 - c): so the diameter is (2 + Y²)/√2 if Y² is at most 2, else 2Y. With
+        weights one matrix may vanish: it is √(1 + 4Y²), if that is more. Proof in `queries.md`.
 
         >>> round(Regression(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
         4.5
@@ -184,34 +181,18 @@ class Regression:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Gram:
+class Gram(Posed):
     """The sums of w₁ x xᵀ, w₂ x xᵀ, ... over users, as one flat isometric vector.
 
-    The weights of one user are clipped to w ≥ 0 with Euclidean norm at most 1. So a user who is in
-    one of several groups, with a whole weight there, costs no more than a user of a single group.
-
-    Attributes:
-        dim: length of x.
-        norm: x is scaled into the ball of this radius.
-        groups: number of weights.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
+    The vector x, of length `dim`, is scaled into the ball of radius `norm`, and the weights of one
+    user, one for each of the groups, are clipped to w ≥ 0 with Euclidean norm at most 1. So a user
+    who is in one of several groups, with a whole weight there, costs no more than one of a single
+    group.
     """
 
     dim: int
     norm: float
     groups: int = 1
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
-        whole("groups", self.groups, high=MOST_DIM)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @property
     def size(self) -> int:
@@ -273,14 +254,8 @@ def _multiple(factor: float, dim: int) -> NDArray[np.float64]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Loss:
-    """The sum over users of one number in an interval.
-
-    Attributes:
-        low: the number is clipped to at least this.
-        high: the number is clipped to at most this.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: none: there is one report per round.
+class Loss(Posed):
+    """The sum over users of one number, clipped to an interval; there is one report per round.
 
     >>> Loss(low=0.0, high=1.0).encode(jnp.array(7.0)).tolist()
     [1.0]
@@ -288,27 +263,18 @@ class Loss:
 
     low: float
     high: float
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        between("low", self.low, -1e9, 1e9, closed=True)
-        between("high", self.high, self.low, 1e9, closed=True)
+        """Check the bounds, and that there is room between them."""
+        super().__post_init__()
         at_least("high - low", self.high - self.low, 1e-9)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @classmethod
     def of(cls, problem: ContextFreeProblem) -> Self:
         """The loss of one action."""
         return cls(low=problem.low, high=problem.high)
 
-    @property
-    def size(self) -> int:
-        """One number."""
-        return 1
+    size: ClassVar[int] = 1
 
     @property
     def sensitivity(self) -> float:
@@ -331,39 +297,28 @@ class Loss:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class UnitBall:
-    """The sum over clients of a vector in the unit ball.
+class UnitBall(Posed):
+    """The sum over clients of a vector in the unit ball, of length `size`.
 
-    Attributes:
-        size: length of the vector.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: none here: the phases, and with them the cohorts, depend on the noise level.
+    It has no batches: the phases, and with them the cohorts, depend on the noise level.
 
-    >>> import jax.numpy as jnp
     >>> UnitBall(size=2).encode(jnp.array([0.0, 2.0])).tolist()
     [0.0, 1.0]
     """
 
     size: int
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the values."""
-        plain(self)
+        super().__post_init__()
         whole("size", self.size, high=2**24)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
+
+    center: ClassVar[float] = 0.0
 
     @property
     def sensitivity(self) -> float:
         """The diameter of the ball, which opposite vectors attain."""
         return 2.0
-
-    @property
-    def center(self) -> float:
-        """The ball's center."""
-        return 0.0
 
     @property
     def radius(self) -> float:

@@ -1,15 +1,14 @@
 """Randomness for simulation: one counter-based generator, addressed rather than split.
 
-Every number is a pure function of its address (seed, replicate, stream, round, part), so a policy
-that draws more never shifts the world another policy meets. The generator is Philox-4x32 with seven
-rounds (Salmon, Moraes, Dror and Shaw 2011, the fewest that pass their whole battery), because
-deriving JAX keys inside the loop costs more than a bandit's own arithmetic. It is *not*
-cryptographic: deployment draws its noise from the operating system
-(`mechanisms.exact_gaussian`).
+Every number is a pure function of its address (seed, replicate, stream, round, part). The generator
+is Philox-4x32 with seven rounds (Salmon, Moraes, Dror and Shaw 2011, the fewest that pass their
+whole battery), because deriving JAX keys inside the loop costs more than a bandit's arithmetic. It
+is *not* cryptographic: deployment draws its noise from the operating system.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Self
 
@@ -120,26 +119,15 @@ class Stream:
 
     def at(self, stream: int, *, round: int | Array = 0, query: int = 0) -> Self:
         """The address of one stream in one round, for one query."""
-        return type(self)(
-            seed=self.seed,
-            replicate=self.replicate,
-            stream=jnp.uint32(stream + 256 * query),
-            round=jnp.asarray(round, jnp.uint32),
-            part=jnp.uint32(0),
-        )
+        number, at = jnp.uint32(stream + 256 * query), jnp.asarray(round, jnp.uint32)
+        return dataclasses.replace(self, stream=number, round=at, part=jnp.uint32(0))
 
     def split(self, part: int | Array) -> Self:
         """A further independent address, for a second draw at the same place.
 
         Parts do not nest: this sets the part, whatever it was, and part 0 is where `at` begins.
         """
-        return type(self)(
-            seed=self.seed,
-            replicate=self.replicate,
-            stream=self.stream,
-            round=self.round,
-            part=jnp.uint32(part),
-        )
+        return dataclasses.replace(self, part=jnp.uint32(part))
 
     def words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
         """Four arrays of `blocks` random 32-bit words."""

@@ -24,8 +24,7 @@ def static(**options: Any) -> Any:
 def struct(cls: type[T]) -> type[T]:
     """Make a class a frozen, keyword-only dataclass and register it as a JAX pytree.
 
-    A pytree is rebuilt with tracers inside, so its constructor must not look at values: check them
-    in a factory.
+    A pytree is rebuilt with tracers inside: check values in a factory, not in the constructor.
 
     >>> @struct
     ... class Box:

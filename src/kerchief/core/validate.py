@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,7 @@ __all__ = [
     "plain",
     "positive",
     "real_array",
+    "usual",
     "whole",
 ]
 
@@ -29,6 +31,15 @@ MOST_DIM = 2**12
 """The longest feature vector: its outer product with itself has 2**24 numbers."""
 MOST_ROUNDS = 2**31 - 1
 """The longest horizon: a round is counted by a 32-bit number."""
+
+# The bounds that fields of these names have wherever they are; those of whole numbers are whole.
+_USUAL: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("dim", "groups"), (1, MOST_DIM)),
+    **dict.fromkeys(("horizon", "clients", "fits", "steps"), (1, MOST_ROUNDS)),
+    **dict.fromkeys(("norm", "radius", "half", "balance", "importance"), (1e-9, 1e9)),
+    **dict.fromkeys(("low", "high", "offset", "constant"), (-1e9, 1e9)),
+    "clip": (1e-9, 1e18),
+}
 
 
 def _number(name: str, value: float) -> float:
@@ -131,14 +142,28 @@ def increasing(name: str, values: tuple[int, ...]) -> tuple[int, ...]:
     return wholes
 
 
+def usual(checked: Any) -> None:
+    """Check the public bounds of a frozen dataclass, by the names of its fields; see `plain`.
+
+    For `__post_init__`: `high` is at least `low`, and `batches` increase.
+    """
+    plain(checked)
+    for one in dataclasses.fields(checked):
+        value = getattr(checked, one.name)
+        low, high = _USUAL.get(one.name, (None, None))
+        if isinstance(low, int) and isinstance(high, int):
+            whole(one.name, value, low=low, high=high)
+        elif low is not None and high is not None:
+            between(one.name, value, checked.low if one.name == "high" else low, high, closed=True)
+        elif one.name == "batches":
+            increasing(one.name, value)
+
+
 def plain(checked: object) -> None:
     """Make NumPy scalars in the fields of a frozen dataclass plain numbers.
 
     For `__post_init__`: a narrow NumPy number rounds or overflows where bounds are multiplied, and
     JSON has no word for it.
-
-    Raises:
-        InvalidValue: it is no dataclass.
     """
     if not dataclasses.is_dataclass(checked) or isinstance(checked, type):
         raise InvalidValue(f"a {type(checked).__name__} has no fields; give a dataclass")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import clip_features
 from kerchief.core.random import Stream
 from kerchief.core.validate import real_array, whole
-from kerchief.mechanisms.mechanism import Vector
+from kerchief.mechanisms.mechanism import Floats, Simulated, Vector
 
-__all__ = ["BallReport", "beside", "lifted", "spread_out"]
+__all__ = ["BallReport", "SidedReport", "lifted", "spread_out", "upper_normal"]
 
 
 class BallReport:
@@ -31,11 +33,8 @@ class BallReport:
         return vector
 
 
-def spread_out(center: float | NDArray[np.float64], size: int) -> tuple[float, ...]:
+def spread_out(center: float | Floats, size: int) -> tuple[float, ...]:
     """The ball's center, one number per coordinate.
-
-    Raises:
-        InvalidValue: its length is not the size, or a number in it is not finite.
 
     >>> spread_out(0.5, 2)
     (0.5, 0.5)
@@ -46,6 +45,39 @@ def spread_out(center: float | NDArray[np.float64], size: int) -> tuple[float, .
             f"center has shape {numbers.shape}; it must be a finite number, or {size} of them"
         )
     return tuple(np.broadcast_to(numbers, (size,)).tolist())
+
+
+class SidedReport(BallReport, Simulated):
+    """A simulated report: a normal vector but for its part along the statistic, times a length."""
+
+    center: tuple[float, ...]
+
+    @property
+    def length(self) -> float | Array:
+        """What the drawn vector is multiplied by."""
+        return self.std
+
+    def along(self, stream: Stream) -> Array:
+        """How far along the statistic the drawn vector lies."""
+        raise NotImplementedError
+
+    def add(self, vector: Array, stream: Stream) -> Array:
+        """The report."""
+        center = jnp.asarray(self.center)
+        unit = lifted(vector, center, self.radius)
+        noise = stream.normal(unit.shape[0]).astype(jnp.float64)
+        drawn = noise + (self.along(stream.split(1)) - noise @ unit) * unit
+        return jnp.where(self.std > 0, center + self.length * drawn[:-1], vector)
+
+
+def upper_normal(coin: Array, place: Array, chance: Any, best: Any, others: Any) -> Array:
+    """A normal number: with this chance in the tail of probability `best`, else below `others`.
+
+    The coin and the place within that part are uniform.
+    """
+    place = place * (1 - 2.0**-25)
+    upper = jnp.where(coin <= chance, best * place, others + (1 - others) * place)
+    return -jax.scipy.special.ndtri(upper)
 
 
 def lifted(vector: Array, center: Array, radius: float) -> Array:
@@ -59,9 +91,3 @@ def lifted(vector: Array, center: Array, radius: float) -> Array:
     """
     unit = clip_features((vector - center) / radius, 1.0)
     return jnp.append(unit, jnp.sqrt(jnp.maximum(0, 1 - unit @ unit)))
-
-
-def beside(unit: Array, along: Array, stream: Stream) -> Array:
-    """A normal vector, but for its part along a unit vector, which is given."""
-    noise = stream.normal(unit.shape[0]).astype(jnp.float64)
-    return noise + (along - noise @ unit) * unit

@@ -1,9 +1,7 @@
 """Fair coins as noise: what a shuffled vector sum really adds, drawn at once or coin by coin.
 
 In the shuffle model every device adds a few coins of its own to every coordinate, and only the sum
-over a whole cohort is seen. So the noise of the sum is one binomial draw per coordinate
-(`Binomial`, for simulation), and a deployment gives every device its share of the coins
-(`ExactBinomial`). Proof note: `binomial.md`.
+over a whole cohort is seen: one binomial draw per coordinate. Proof note: `binomial.md`.
 
 Protocol: A. Cheu, M. Joseph, J. Mao, B. Peng, "Shuffle private stochastic convex optimization",
 ICLR 2022, with fair coins, a finer grid, and an accountant in place of the theorem's constants.
@@ -13,7 +11,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,14 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness
-from kerchief.mechanisms.mechanism import float64_vector
+from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
 
@@ -61,14 +57,7 @@ class Grid:
     def of(cls, *, noise_multiplier: float, sensitivity: float, dimension: int, users: int) -> Grid:
         """The grid and the coins that stand for a Gaussian of this multiplier.
 
-        Args:
-            noise_multiplier: the Gaussian's standard deviation over its sensitivity.
-            sensitivity: how far, in the Euclidean norm, one user can move the vector.
-            dimension: its length.
-            users: the most users of one sum, for whom rounding at random must not show.
-
-        Raises:
-            InvalidValue: a value is out of its bound, or more coins are needed than we draw.
+        Rounding at random must not show in a sum of at most so many `users`.
 
         >>> Grid.of(noise_multiplier=4.0, sensitivity=2.0, dimension=16, users=1000).scale
         533
@@ -87,22 +76,19 @@ class Grid:
 
 
 @struct
-class Binomial:
+class Binomial(Simulated):
     """Round to the grid at random, and add a sum of fair coins to every coordinate of the total.
 
     Formal guarantees:
         The total of vectors that went through `prepare`, once through `add`, costs `event`: see
-        `binomial.md`. The draw is floating point, so `idealized` is True and only simulation may
-        use it; `ExactBinomial` is the twin for deployment.
+        `binomial.md`. The draw is floating point, so only simulation may use it; `ExactBinomial` is
+        the twin for deployment.
 
     Attributes:
         std: standard deviation of the coins' sum on each coordinate, in the vector's own units.
         step: the distance between two values that can be reported.
         sensitivity: how far, in the Euclidean norm, one user can move the vector before rounding.
-        dimension: its length.
     """
-
-    idealized: ClassVar[bool] = True
 
     std: float | Array
     step: float | Array
@@ -129,7 +115,7 @@ class Binomial:
         """The distance between two values that can be released."""
         return float(self.step)
 
-    def prepare(self, vector: Array, stream: Stream) -> Array:
+    def prepare(self, vector: Array, stream: Any = None) -> Array:
         """Device: round every coordinate up or down to the grid, right on average."""
         up = 1 - stream.uniform(self.dimension).astype(jnp.float64)
         rounded = jnp.floor(vector / self.step + up) * self.step
@@ -142,10 +128,7 @@ class Binomial:
         heads = jax.random.binomial(stream.key(), coins, 0.5, shape=shape, dtype=jnp.float64)
         return vector + self.step * (heads - coins / 2)
 
-    def event(self) -> events.Event:
-        """What one `add` costs, with lengths in steps; without noise there is no privacy."""
-        if float(self.std) == 0.0:
-            return events.NonPrivate()
+    def _price(self) -> events.Event:
         return self.exact().event()
 
     def exact(self, dimension: int | None = None) -> ExactBinomial:
@@ -165,8 +148,6 @@ class ExactBinomial:
     Attributes:
         step: the distance between two values that can be reported, a power of two.
         scale: standard deviation of all the coins of a cohort, in steps.
-        sensitivity: how far one user can move the vector before rounding.
-        dimension: its length.
 
     >>> noise = ExactBinomial(step=0.25, scale=2, sensitivity=1.0, dimension=3)
     >>> noise.share(np.zeros(3), place=0, users=4).shape, noise.width(users=4)
@@ -224,56 +205,37 @@ class ExactBinomial:
         return self.trials // users + (place < self.trials % users)
 
     def check_tosses(self, users: int) -> None:
-        """Refuse a cohort so small that each of its devices would have to toss too many coins.
-
-        Raises:
-            InvalidValue: says what to change.
-        """
+        """Refuse a cohort so small that each of its devices would have to toss too many coins."""
         _check_tosses(self.coins(0, users), self.dimension)
 
     def width(self, users: int) -> int:
         """Bits per coordinate that every device of such a cohort sends: code and coins."""
         return 2 * self.levels + self.coins(0, users)
 
-    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
-        """Round every coordinate to the grid at random, right on average to 2**-53.
-
-        Raises:
-            InvalidValue: the vector has another shape or type, or a number that is not finite.
-        """
+    def prepare(self, vector: Floats, stream: object = None) -> Floats:
+        """Round every coordinate to the grid at random, right on average to 2**-53."""
         array = float64_vector(vector, self.dimension)
         if not np.isfinite(array).all():
             raise InvalidValue("vector has an entry that is not finite; every entry must be")
-        words = np.frombuffer(_source(stream)(8 * self.dimension), dtype="<u8")
+        source = stream if callable(stream) else os.urandom
+        words = np.frombuffer(source(8 * self.dimension), dtype="<u8")
         # Below 1, in units of 2**-53: exact, and so is its sum with the fraction of a level.
         up = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
         level = array / self.step
         low = np.floor(level)
-        rounded: NDArray[np.float64] = (low + (level - low > up)) * self.step
+        rounded: Floats = (low + (level - low > up)) * self.step
         return rounded
 
     def share(
-        self,
-        vector: NDArray[np.float64],
-        *,
-        place: int,
-        users: int,
-        randomness: Randomness = os.urandom,
-    ) -> NDArray[np.float64]:
-        """Device: the rounded vector plus this device's own coins, centred.
-
-        Args:
-            vector: the clipped statistic.
-            place: this device's number in its cohort, from 0.
-            users: size of the cohort.
-            randomness: a source of bytes, for tests; else the operating system's.
-        """
+        self, vector: Floats, *, place: int, users: int, randomness: Randomness = os.urandom
+    ) -> Floats:
+        """Device: the rounded vector plus this device's own coins, centred."""
         coins = self.coins(place, users)
         own = heads(coins, self.dimension, randomness=randomness)
         # Half steps where the number is odd: exact in floating point, and whole in the total.
         return self.prepare(vector, randomness) + self.step * (own - coins / 2)
 
-    def add(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+    def add(self, vector: Floats, stream: object = None) -> Floats:
         """The total: the devices have added everything."""
         return vector
 
@@ -287,15 +249,10 @@ class ExactBinomial:
 
 
 def deviation(noise: Binomial | ExactBinomial, users: Any, sums: Any = 1) -> Any:
-    """Standard deviation of a total's error: all coins, and the most that rounding may add.
+    """Standard deviation of the error of `sums` sums: all coins, and the most that rounding adds.
 
     Rounding at random to a grid errs by at most half a step, so its variance is at most a quarter
-    of the step's square for each report.
-
-    Args:
-        noise: the coins of one sum.
-        users: how many reports were rounded.
-        sums: how many sums, each with coins of its own, make up the total.
+    of the step's square for each of so many users.
 
     >>> deviation(ExactBinomial(step=0.5, scale=2, sensitivity=1.0, dimension=3), users=48)
     2.0
@@ -304,7 +261,7 @@ def deviation(noise: Binomial | ExactBinomial, users: Any, sums: Any = 1) -> Any
     return (noise.std**2 * sums + rounding) ** 0.5
 
 
-def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> NDArray[np.float64]:
+def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> Floats:
     """Toss that many fair coins for each of `size` coordinates, and count the heads.
 
     >>> bool((heads(7, 100) <= 7).all())
@@ -316,7 +273,7 @@ def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> NDAr
     data = np.frombuffer(randomness(width * size), dtype=np.uint8).reshape(size, width).copy()
     if coins % 8:
         data[:, -1] &= (1 << coins % 8) - 1
-    counted: NDArray[np.float64] = np.bitwise_count(data).sum(1, dtype=np.int64).astype(np.float64)
+    counted: Floats = np.bitwise_count(data).sum(1, dtype=np.int64).astype(np.float64)
     return counted
 
 
@@ -337,10 +294,6 @@ def _check_tosses(coins: int, size: int) -> None:
         )
 
 
-def _source(stream: object) -> Callable[[int], bytes]:
-    return stream if callable(stream) else os.urandom
-
-
 def _grid_sensitivity(sensitivity: float, step: float, dimension: int) -> float:
     """Bound, in steps, how far one user moves the rounded vector: one step per coordinate more.
 
@@ -358,5 +311,5 @@ def _margin(m: float, grid_sensitivity: float, dimension: int) -> float:
     event = events.Binomial(
         sensitivity=grid_sensitivity, scale=math.ceil(m * grid_sensitivity), dimension=dimension
     )
-    stretch, shift, _ = binomial_slack(event)
+    stretch, shift, *_ = binomial_slack(event)
     return 2 * (shift * m + stretch) + 1e-6

@@ -17,8 +17,7 @@ from jax import Array
 
 from kerchief.core.validate import whole
 from kerchief.mechanisms.blt_fit import Fit, fit, row_norm
-from kerchief.mechanisms.factor import Floats
-from kerchief.mechanisms.rounded_factor import FAR, UNIT, RoundedFactor
+from kerchief.mechanisms.factor import FAR, UNIT, Floats, RoundedFactor
 
 __all__ = ["BLT", "MAX_BUFFERS"]
 
@@ -30,13 +29,9 @@ class BLT(RoundedFactor):
     """A few buffers that fade at different speeds: the default, for every horizon.
 
     A seed vector drawn i steps ago enters the noise with weight base + Σ_j weights_j decays_j^i, so
-    a running sum and one fading sum for each buffer are all that has to be remembered. The worst
-    prefix has the least noise among factors of constant memory: equal to the square root's up to
-    five digits for the shortest streams, below the tree's from two vectors on.
-
-    Attributes:
-        horizon: the length of the stream.
-        buffers: how many fading sums there are, 2 to `MAX_BUFFERS`.
+    a running sum and one fading sum for each of the 2 to `MAX_BUFFERS` buffers are all that has to
+    be remembered. The worst prefix has the least noise among factors of constant memory: equal to
+    the square root's up to five digits for the shortest streams, below the tree's from two on.
 
     >>> factor = BLT.of(horizon=1000)
     >>> round(factor.column_norm * float(factor.row_norm(1000, np)), 2)
@@ -58,9 +53,6 @@ class BLT(RoundedFactor):
         """With about one buffer for each factor of ten in the horizon.
 
         That brings the noise within 0.4 % of the square root's.
-
-        Raises:
-            InvalidValue: the horizon is out of its bound.
         """
         digits = len(str(whole("horizon", horizon, high=cls.longest) - 1))
         return cls(horizon=horizon, buffers=min(max(2, digits), MAX_BUFFERS))
@@ -114,7 +106,6 @@ class _Recursion(NamedTuple):
     """How sums of exact seed vectors go on, one row for each sum.
 
     Attributes:
-        decays: how much of each sum is left a step later; the first is a plain sum.
         weights: how the sums before a place are mixed for the noise there.
         limits: how large a sum may become, in scales of a seed vector.
         error: how far the mixture can be from that of real numbers, likewise.

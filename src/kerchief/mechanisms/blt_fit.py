@@ -2,8 +2,7 @@
 
 The factor C has the generating function Π (1 - φ_j x) / Π (1 - θ_j x), with one θ and one φ for
 each buffer, 1 > θ₁ > φ₁ > θ₂ > φ₂ > ... > 0. They alternate, so every quantity below is a sum of
-positive terms, and float64 is enough for all of them. Roots near 1 are held by their gaps 1 - root.
-Privacy does not rest on the search: any alternating roots make a valid factor (`blt.md`).
+positive terms. Roots near 1 are held by their gaps 1 - root. Privacy does not rest on the search.
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ _FIRST_SPAN, _RISE_SPAN = 4.0, 1.0
 class Fit:
     """A factor as the stream needs it: b_i = base + Σ_j weights_j decays_j^i, all positive.
 
-    Attributes:
-        base: the part of a seed vector's weight that stays for ever.
-        weights: the parts that fade.
-        decays: the φ_j: how much of each part is left a step later.
-        column_norm: the norm of the first column of C, over the horizon that it was made for.
+    The column norm is that of the first column of C, over the horizon that it was made for.
     """
 
     base: float
@@ -48,10 +43,6 @@ class Fit:
 @functools.cache
 def fit(horizon: int, buffers: int) -> Fit:
     """Return the factor whose worst noise over the horizon, at a fixed cost, is least.
-
-    Args:
-        horizon: the length of the stream.
-        buffers: how many roots of each kind.
 
     >>> factor = fit(1000, 4)
     >>> len(factor.decays), round(factor.column_norm, 2)
@@ -75,11 +66,7 @@ def fit(horizon: int, buffers: int) -> Fit:
 def fit_of(gaps: Numbers, horizon: int) -> Fit:
     """Return the factor with these gaps, of θ₁, φ₁, θ₂, φ₂ and so on, for this horizon.
 
-    The decays are rounded first and their gaps taken anew (an exact difference from one half on):
-    the column norm is that of the very numbers that the stream will use.
-
-    Raises:
-        InvalidValue: the gaps do not grow strictly within (0, 1).
+    The decays are rounded first: the column norm is that of the very numbers that are used.
 
     >>> fit_of(np.array([0.25, 0.5]), 2)
     Fit(base=0.5, weights=(0.5,), decays=(0.5,), column_norm=1.0307764064044151)
@@ -119,14 +106,7 @@ def modes(base: Numbers, weights: Numbers, gaps: Numbers) -> tuple[Numbers, Numb
 
 
 def row_norm(factor: Fit, count: Any, library: Any) -> Any:
-    """The norm of row `count` of B: the noise on that prefix, per unit of a seed's deviation.
-
-    Exact up to rounding: a closed form with a few dozen exponentials, no table.
-
-    Args:
-        factor: of the stream.
-        count: of vectors, as float64, one number or many.
-        library: NumPy or `jax.numpy`, whichever has made the count.
+    """The norm of row `count` of B, exact up to rounding: see `factor.Factor.row_norm`.
 
     >>> float(row_norm(fit_of(np.array([0.25, 0.5]), 2), np.array(2.0), np))
     1.25

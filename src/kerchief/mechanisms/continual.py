@@ -1,15 +1,14 @@
 """Noise for every prefix sum of a stream, paid once for the whole stream.
 
-A stream has `horizon` vectors; replacing one user changes one of them, by at most `sensitivity` in
-the Euclidean norm. After each vector the sum so far is released, with noise that is correlated over
-time: noise on one prefix says something about the noise on the next, and so less of it is needed.
-The vectors may depend on what was released before. Noise is a factor (`factor.Factor`) times seeds:
-idealized ones here, exact ones in `exact_continual`. Theorem and proof: `continual.md`.
+Replacing one user changes one of the stream's vectors. The noise is correlated over time: noise on
+one prefix says something about the noise on the next, and so less of it is needed. The vectors may
+depend on what was released before. Noise is a factor (`factor.Factor`) times seeds: idealized ones
+here, exact ones in `exact_continual`. Theorem and proof: `continual.md`.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 from jax import Array
@@ -17,25 +16,24 @@ from jax import Array
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, positive
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
-from kerchief.mechanisms.factor import Factor
+from kerchief.mechanisms.factor import Factor, OfFactor
+from kerchief.mechanisms.mechanism import Simulated
 from kerchief.privacy import events
 
 __all__ = ["ContinualNoise", "PrefixNoise"]
 
 
 @struct
-class ContinualNoise:
+class ContinualNoise(OfFactor, Simulated):
     """A factor times normal seeds: the noise of simulations, and its cost, in one object.
 
     Formal guarantees:
         With real numbers the whole stream costs `event()`: see `continual.md`. Floating-point
-        noise, so `idealized` is True and only simulation may use it; `ExactContinualNoise` is the
-        twin for deployment.
+        noise, so only simulation may use it; `ExactContinualNoise` is the twin for deployment.
 
     Attributes:
         std: standard deviation of each coordinate of the seed vectors.
         sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
-        factor: how seeds are mixed over time.
 
     >>> from kerchief.mechanisms.tree import Tree
     >>> noise = ContinualNoise.of(Tree(horizon=15), noise_multiplier=1.0, sensitivity=2.0)
@@ -43,56 +41,25 @@ class ContinualNoise:
     (4.0, [4.0, 8.0])
     """
 
-    idealized: ClassVar[bool] = True
-
     std: float | Array
     sensitivity: float = static()
     factor: Factor = static()
 
     @classmethod
     def of(cls, factor: Factor, *, noise_multiplier: float, sensitivity: float) -> ContinualNoise:
-        """The noise with which the whole stream costs one Gaussian release of this multiplier.
-
-        Args:
-            factor: as in the attribute.
-            noise_multiplier: of that Gaussian release; 0 switches noise off.
-            sensitivity: as in the attribute.
-
-        Raises:
-            InvalidValue: the multiplier is negative, or the sensitivity is not above 0.
-        """
+        """With it the whole stream costs one Gaussian release of this multiplier; 0 is no noise."""
         multiplier = at_least("noise_multiplier", noise_multiplier, 0.0)
         std = multiplier * positive("sensitivity", sensitivity) * factor.column_norm
         return cls(std=std, sensitivity=sensitivity, factor=factor)
-
-    @property
-    def horizon(self) -> int:
-        """The length of the stream, fixed before it starts."""
-        return self.factor.horizon
-
-    @property
-    def column_norm(self) -> float:
-        """How much the factor amplifies one user's change."""
-        return self.factor.column_norm
-
-    def prepare(self, vector: Array) -> Array:
-        """What a user adds to a prefix: the vector itself."""
-        return vector
 
     def open(self, size: int) -> Array:
         """The state before the first vector, for vectors of this length."""
         return jnp.zeros((self.factor.rows, size), jnp.float64)
 
     def step(self, state: Array, round: Array, stream: Any) -> tuple[Array, Array]:
-        """The noise on the prefix that ends with this vector, and the next state.
+        """The noise on the prefix that ends with this vector, and the next state, vector by vector.
 
-        Call it for every vector, in order. The caller meters the horizon and refuses what lies
-        beyond. As a second lock nothing can be read there: the noise is NaN.
-
-        Args:
-            state: what the step before gave, or `open`.
-            round: the place of the vector in the stream, from 0.
-            stream: randomness already addressed to this round.
+        The caller meters the horizon. As a second lock the noise beyond it is NaN.
         """
         # In float64: the prefixes of a long stream add up many seeds.
         seed = self.std * stream.normal(state.shape[1]).astype(jnp.float64)
@@ -104,21 +71,12 @@ class ContinualNoise:
         norm: Array = self.factor.row_norm(count, jnp)
         return self.std * norm
 
-    def event(self) -> events.Event:
-        """What all the prefixes together cost, charged once, when the stream is opened.
-
-        It is read off the noise that is really added; without noise there is no privacy.
-        """
-        if float(self.std) == 0.0:
-            return events.NonPrivate()
+    def _price(self) -> events.Event:
+        """All the prefixes together, charged once, when the stream is opened."""
         return events.Gaussian(noise_multiplier=self._multiplier)
 
     def exact(self, dimension: int) -> ExactContinualNoise:
-        """The twin for deployment: the same factor over exact seeds, at the same cost.
-
-        Raises:
-            InvalidValue: there is no noise, or more than exact seeds can have.
-        """
+        """The twin for deployment: the same factor over exact seeds, at the same cost."""
         return ExactContinualNoise.matching(
             self.factor,
             noise_multiplier=self._multiplier,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -40,16 +40,11 @@ def lengths(horizon: int, first: int) -> tuple[int, ...]:
     return tuple(first << epoch for epoch in range(epochs))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Epochs:
+class _Epochs(NamedTuple):
     """What each epoch's noise is made of, one row for each epoch, at seeds of deviation 1.
 
-    Attributes:
-        decays: how much of each sum is left a step later; the first is a plain sum.
-        weights: how the sums are mixed, with columns of norm 1 on the other side.
-        amplitudes: with `rates`, the variance within an epoch (`blt_fit.modes`).
-        rates: likewise.
-        before: the variance that the finished epochs have left.
+    Decays and weights are those of its sums, amplitudes and rates those of its variance
+    (`blt_fit.modes`); `before` is the variance that finished epochs have left.
     """
 
     decays: Floats
@@ -69,13 +64,8 @@ def _epochs(horizon: int, first: int) -> _Epochs:
     base, fading, gaps = weights[:, :1], weights[:, 1:], 1.0 - decays[:, 1:]
     left = [energy(base[i], fading[i], gaps[i], span) for i, span in enumerate(spans)]
     amplitudes, rates = modes(base, fading, gaps)
-    return _Epochs(
-        decays=decays,
-        weights=weights,
-        amplitudes=amplitudes,
-        rates=rates,
-        before=np.concatenate([[0.0], np.cumsum(left)[:-1]]),
-    )
+    before = np.concatenate([[0.0], np.cumsum(left)[:-1]])
+    return _Epochs(decays, weights, amplitudes, rates, before)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,13 +77,16 @@ class Doubling(Factor):
 
     Attributes:
         horizon: the most places that may be paid for; the noise does not depend on it.
-        first: the length of the first epoch.
 
     >>> Doubling(horizon=5000).row_norm(jnp.array([1024, 1025, 5000]), jnp).round(2).tolist()
     [3.27, 3.77, 5.99]
     """
 
     longest: ClassVar[int] = BLT.longest
+    # Every epoch's factor is scaled so that its longest column has norm 1.
+    column_norm: ClassVar[float] = 1.0
+    # What finished epochs have left, and the sums of the present one.
+    rows: ClassVar[int] = 2 + BUFFERS
 
     first: int = FIRST
 
@@ -101,16 +94,6 @@ class Doubling(Factor):
         """Check the numbers."""
         super().__post_init__()
         whole("first epoch", self.first, high=self.longest)
-
-    @property
-    def column_norm(self) -> float:
-        """Every epoch's factor is scaled so that its longest column has norm 1."""
-        return 1.0
-
-    @property
-    def rows(self) -> int:
-        """What finished epochs have left, and the sums of the present one."""
-        return 2 + BUFFERS
 
     def step(self, state: Array, round: Array, seed: Array) -> tuple[Array, Array]:
         """Step the present epoch's noise; where that epoch ends, keep its last noise for good."""

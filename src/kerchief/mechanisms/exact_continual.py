@@ -1,8 +1,7 @@
 """Noise for every prefix sum from exact seeds on a grid: the deployed twin of `continual`.
 
-Each place draws one exact discrete Gaussian vector, in whole grid steps. The noise on a prefix is
-the newest vector plus the factor's mixture of the earlier ones, rounded to whole steps. So every
-prefix that is released is a whole number of grid steps. Proof note: `exact_continual.md`.
+Each place draws one exact discrete Gaussian vector. The noise on a prefix is the newest one plus
+the factor's mixture of the earlier ones, rounded to whole steps. Proof note: `exact_continual.md`.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.mechanisms.factor import Factor, Floats
+from kerchief.mechanisms.factor import FAR, Factor, Floats, OfFactor
 from kerchief.mechanisms.mechanism import Mechanism, Vector
-from kerchief.mechanisms.rounded_factor import FAR
 from kerchief.privacy import events
 
 __all__ = ["ExactContinualNoise", "GridNoise"]
@@ -37,7 +35,7 @@ class GridNoise(Mechanism, Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExactContinualNoise:
+class ExactContinualNoise(OfFactor):
     """A factor times exact seeds: as little noise as `continual.ContinualNoise` has.
 
     Host code on NumPy arrays.
@@ -45,10 +43,6 @@ class ExactContinualNoise:
     Formal guarantees:
         The whole stream costs `event()` if every vector was rounded by `prepare`: see
         `exact_continual.md`.
-
-    Attributes:
-        factor: how seeds are mixed over time.
-        seeds: the noise of a seed vector, for each of the factor's parts; all on one grid.
 
     >>> from kerchief.mechanisms.blt import BLT
     >>> noise = ExactContinualNoise.matching(
@@ -76,17 +70,7 @@ class ExactContinualNoise:
     def matching(
         cls, factor: Factor, *, noise_multiplier: float, sensitivity: float, dimension: int
     ) -> ExactContinualNoise:
-        """The noise with which the stream costs no more than one Gaussian of this multiplier.
-
-        Args:
-            factor: as in the attribute.
-            noise_multiplier: of the Gaussian release that the stream may cost.
-            sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
-            dimension: the length of the vectors.
-
-        Raises:
-            InvalidValue: a value is out of its bound, or no scale that the sampler has is enough.
-        """
+        """The noise with which the stream costs no more than one Gaussian of this multiplier."""
         asked = {"noise_multiplier": noise_multiplier, "sensitivity": sensitivity}
         seeds = tuple(part.seed(**asked, dimension=dimension) for part in factor.parts)
         return cls(factor=factor, seeds=seeds)
@@ -106,26 +90,12 @@ class ExactContinualNoise:
         return self.seeds[0].sensitivity
 
     @property
-    def horizon(self) -> int:
-        """The length of the stream, fixed before it starts."""
-        return self.factor.horizon
-
-    @property
-    def column_norm(self) -> float:
-        """How much the factor amplifies one user's change, before rounding."""
-        return self.factor.column_norm
-
-    @property
     def grid(self) -> float:
         """The distance between two values that can be released."""
         return self.seeds[0].grid
 
     def prepare(self, vector: Vector) -> Floats:
-        """Round a vector to the grid, and see that as many of them as may come fit a float64.
-
-        Raises:
-            InvalidValue: the vector does not fit the grid.
-        """
+        """Round a vector to the grid, and see that as many of them as may come fit a float64."""
         rounded: Floats = self.seeds[0].prepare(vector, None)
         most = _MOST_STEPS * self.grid / self.factor.capacity
         if not (np.abs(rounded) < most).all():
@@ -138,20 +108,16 @@ class ExactContinualNoise:
         return np.zeros((1 + rows, size))
 
     def step(self, state: Vector, round: Any, stream: Any) -> tuple[Vector, Vector]:
-        """The noise on the prefix that ends with this vector, and the next state.
+        """The noise on the prefix that ends with this vector, and the next state, vector by vector.
 
-        Where a part ends, the noise that its last place had is kept for good.
-
-        Args:
-            state: what the step before gave, or `open`.
-            round: the place of the vector in the stream, from 0.
-            stream: a source of bytes for tests; None for the operating system's.
-
-        Raises:
-            CapacityExceeded: the stream is over, or the noise is larger than the proof covers,
-                which has a chance below 1e-330 whatever the data.
+        Where a part ends, the noise that its last place had is kept for good. Noise larger than the
+        proof covers is refused: it has a chance below 1e-330 whatever the data.
         """
-        *finished, place = self.factor.places(self._place(round))
+        if int(round) >= self.horizon:
+            raise CapacityExceeded(
+                f"place {int(round) + 1} of a stream that was paid for {self.horizon}"
+            )
+        *finished, place = self.factor.places(int(round) + 1)
         part, own = self.factor.parts[len(finished)], self.seeds[len(finished)]
         seed = own.add(np.zeros(state.shape[1]), stream) / self.grid
         noise = state[0] + seed + np.rint(part.mix(state[1:], place))
@@ -169,13 +135,6 @@ class ExactContinualNoise:
     def event(self) -> events.Event:
         """What all the prefixes together cost."""
         return self.factor.price(*(one.event() for one in self.seeds))
-
-    def _place(self, round: Any) -> int:
-        """The place of a vector in its stream, from 1."""
-        place = int(round) + 1
-        if place > self.horizon:
-            raise CapacityExceeded(f"place {place} of a stream that was paid for {self.horizon}")
-        return place
 
     def _std_at(self, count: int) -> float:
         """Variances add: the present part's, and what each finished one has left."""

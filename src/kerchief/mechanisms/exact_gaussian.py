@@ -1,16 +1,14 @@
 """Discrete Gaussian noise, sampled exactly: the deployed twin of the Gaussian.
 
 Noise drawn in floating point has a law that no proof covers. Here the statistic is rounded to a
-grid, the noise is a whole number of grid steps whose law is exactly the discrete Gaussian
-(`exact_sampler`), and the bits come from the operating system's cryptographic generator. Proof
-note: `exact_gaussian.md`.
+grid, and the noise is a whole number of grid steps with exactly the discrete Gaussian law, from
+the operating system's cryptographic generator. Proof note: `exact_gaussian.md`.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,9 +19,10 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import between, plain, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_gaussian
+from kerchief.mechanisms.mechanism import Floats, Vector
 from kerchief.privacy import events
 
-__all__ = ["ExactGaussian"]
+__all__ = ["ExactGaussian", "OnGrid"]
 
 _MAX_GRID_BITS = 512
 # Pays, many times over, for the slack between the discrete and the continuous curve.
@@ -32,15 +31,48 @@ _LARGEST_FLOAT_INT = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactGaussian:
+class OnGrid:
+    """Exact noise: vectors are rounded to the grid 2**-grid_bits, and `scale` is in grid steps."""
+
+    grid_bits: int
+    scale: int
+    dimension: int
+
+    idealized: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        plain(self)
+        whole("grid_bits", self.grid_bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
+        whole("scale", self.scale, high=MAX_SCALE)
+        whole("dimension", self.dimension, high=2**24)
+
+    @property
+    def grid(self) -> float:
+        """The distance between two values that can be released."""
+        return math.ldexp(1.0, -self.grid_bits)
+
+    def prepare(self, vector: Vector, stream: object = None) -> Floats:
+        """Round a vector, or rows of them, to the grid: their sums are exact, so noise may wait.
+
+        >>> noise = ExactGaussian(grid_bits=1, scale=4096, sensitivity=1.0, dimension=2)
+        >>> noise.prepare([0.3, -0.9])
+        array([ 0.5, -1. ])
+        """
+        return self._to_grid(vector).astype(np.float64) * self.grid
+
+    def _to_grid(self, vector: Vector) -> NDArray[np.int64]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactGaussian(OnGrid):
     """Round a vector to the grid 2**-grid_bits and add `scale` grid steps of discrete noise.
 
     Attributes:
-        grid_bits: The grid is 2**-grid_bits.
-        scale: The noise's parameter σ, in grid steps.
-        sensitivity: How far apart, in the Euclidean norm, one person can move the vector, before
+        scale: the noise's parameter σ, in grid steps.
+        sensitivity: how far apart, in the Euclidean norm, one person can move the vector, before
             rounding and in exact arithmetic.
-        dimension: The length of the vector.
 
     Formal guarantees:
         `event` states the cost of one `add` with its default source, if the vector is the float64
@@ -54,41 +86,20 @@ class ExactGaussian:
     array([0., 0.])
     """
 
-    grid_bits: int
-    scale: int
     sensitivity: float
-    dimension: int
-
-    idealized: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check every field."""
-        plain(self)
-        whole("grid_bits", self.grid_bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
-        whole("scale", self.scale, high=MAX_SCALE)
+        super().__post_init__()
         _check_sensitivity(self.sensitivity, self.grid_bits)
-        whole("dimension", self.dimension, high=2**24)
 
     @classmethod
-    def matching(
-        cls,
-        noise_multiplier: float,
-        sensitivity: float,
-        dimension: int,
-    ) -> ExactGaussian:
+    def matching(cls, noise_multiplier: float, sensitivity: float, dimension: int) -> ExactGaussian:
         """Choose the grid and the scale that stand in for a continuous Gaussian.
-
-        Args:
-            noise_multiplier: The Gaussian's standard deviation over its sensitivity.
-            sensitivity: As in the attribute.
-            dimension: As in the attribute.
 
         Returns:
             A mechanism with at least that multiplier over its own, rounded sensitivity; its
             standard deviation is about 1e-5 above the Gaussian's.
-
-        Raises:
-            InvalidValue: A value is out of its bound, or no scale up to `MAX_SCALE` is enough.
 
         >>> noise = ExactGaussian.matching(4.0, 1.0, 3)
         >>> noise.grid_bits, noise.scale
@@ -100,8 +111,8 @@ class ExactGaussian:
         positive("the standard deviation", noise_multiplier * sensitivity)
         root = math.sqrt(whole("dimension", dimension, high=2**24))
         # Rounding adds root grid steps to the sensitivity: a finer grid where they would show.
-        finer = max(0, _binary_exponent(noise_multiplier * root / 8))
-        bits = min(20 + finer, 29) - _binary_exponent(noise_multiplier * sensitivity)
+        finer = max(0, math.frexp(noise_multiplier * root / 8)[1])
+        bits = min(20 + finer, 29) - math.frexp(noise_multiplier * sensitivity)[1]
         whole("grid_bits", bits, low=-_MAX_GRID_BITS, high=_MAX_GRID_BITS)
         _check_sensitivity(sensitivity, bits)
         steps = _rounded_sensitivity(sensitivity, bits, dimension)
@@ -109,28 +120,12 @@ class ExactGaussian:
         return cls(grid_bits=bits, scale=scale, sensitivity=sensitivity, dimension=dimension)
 
     @property
-    def grid(self) -> float:
-        """The distance between two values that can be released."""
-        return math.ldexp(1.0, -self.grid_bits)
-
-    @property
     def std(self) -> float:
         """The noise's standard deviation, in the vector's own units."""
         return self.scale * self.grid
 
-    def add(
-        self, vector: Sequence[float] | NDArray[np.float64], stream: Randomness | None = None
-    ) -> NDArray[np.float64]:
-        """Return the vector, rounded to the grid, plus noise: exact multiples of the grid.
-
-        Args:
-            vector: `dimension` finite float64 numbers, below 2**53 grid steps.
-            stream: A source of bytes for tests and simulation; else the operating system's.
-
-        Raises:
-            InvalidValue: The vector has another shape or type, or a number that is not finite or
-                too large for the grid.
-        """
+    def add(self, vector: Vector, stream: Randomness | None = None) -> Floats:
+        """The vector, rounded to the grid, plus noise: exact multiples of the grid."""
         if stream is not None and not callable(stream):
             raise InvalidValue(f"stream is {stream!r}; it must be a source of bytes, or None")
         steps = self._to_grid(vector)
@@ -140,17 +135,6 @@ class ExactGaussian:
             raise InvalidValue(f"the sum has 2**53 or more grid steps of {self.grid}; no float64")
         return total.astype(np.float64) * self.grid
 
-    def prepare(
-        self, vector: Sequence[float] | NDArray[np.float64], stream: object = None
-    ) -> NDArray[np.float64]:
-        """Round a vector, or rows of them, to the grid: their sums are exact, so noise may wait.
-
-        >>> noise = ExactGaussian(grid_bits=1, scale=4096, sensitivity=1.0, dimension=2)
-        >>> noise.prepare([0.3, -0.9])
-        array([ 0.5, -1. ])
-        """
-        return self._to_grid(vector).astype(np.float64) * self.grid
-
     def event(self) -> events.DiscreteGaussian:
         """What one `add` costs, with lengths in grid steps."""
         steps = _rounded_sensitivity(self.sensitivity, self.grid_bits, self.dimension)
@@ -158,7 +142,7 @@ class ExactGaussian:
             sensitivity=steps, scale=self.scale, dimension=self.dimension
         )
 
-    def _to_grid(self, vector: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:
+    def _to_grid(self, vector: Vector) -> NDArray[np.int64]:
         array = np.asarray(vector)
         if array.shape[-1:] != (self.dimension,):
             raise InvalidValue(f"vector has shape {array.shape}; it must be ({self.dimension},)")
@@ -168,7 +152,7 @@ class ExactGaussian:
             raise InvalidValue("vector has an entry that is not finite; every entry must be")
         if (np.abs(array) >= _LARGEST_FLOAT_INT * self.grid).any():
             raise InvalidValue(f"vector has an entry of 2**53 or more grid steps of {self.grid}")
-        steps: NDArray[np.float64] = np.rint(np.ldexp(array, self.grid_bits))
+        steps: Floats = np.rint(np.ldexp(array, self.grid_bits))
         return steps.astype(np.int64)
 
 
@@ -188,7 +172,3 @@ def _rounded_sensitivity(sensitivity: float, grid_bits: int, dimension: int) -> 
     """
     steps = math.ldexp(sensitivity * (1 + 2.0**-40), grid_bits) + math.sqrt(dimension)
     return steps * (1 + 2.0**-50)
-
-
-def _binary_exponent(value: float) -> int:
-    return math.frexp(value)[1]

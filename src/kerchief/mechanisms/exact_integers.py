@@ -21,11 +21,7 @@ UNITS = 2**32
 
 
 def drawn(count: int, source: Randomness) -> bytes:
-    """As many bytes as were asked for.
-
-    Raises:
-        InvalidValue: the source gave another number of them.
-    """
+    """As many bytes as were asked for; a source that gives another number is refused."""
     data = source(count)
     if len(data) != count:
         raise InvalidValue(f"randomness gave {len(data)} bytes; it must give the {count} asked for")

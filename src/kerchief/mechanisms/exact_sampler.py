@@ -8,6 +8,7 @@ NeurIPS 2020, Algorithms 1 to 3, with whole arrays in place of single draws. Pro
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +30,8 @@ def sample_discrete_gaussian(
 ) -> NDArray[np.int64]:
     """Draw whole numbers y with probability exactly proportional to exp(-y² / (2 scale²)).
 
-    Args:
-        scale: The parameter σ of the law, 1 to `MAX_SCALE`; the standard deviation to within 1e-6.
-        size: How many independent draws.
-        randomness: Gives n independent uniform bytes when called with n. Anything but the default
-            is for tests and simulation.
-
-    Returns:
-        The draws, as int64.
-
-    Raises:
-        InvalidValue: The scale or the size is out of its bound, or the source gave too few bytes.
+    The scale, up to `MAX_SCALE`, is the standard deviation to within 1e-6. A source of bytes that
+    is not the default is for tests and simulation.
 
     Formal guarantees:
         Exact if the bytes are uniform and independent; whole-number arithmetic only, and no
@@ -49,15 +41,8 @@ def sample_discrete_gaussian(
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
-    whole("scale", scale, high=MAX_SCALE)
-    whole("size", size, low=0)
-    found = [np.empty(0, dtype=np.int64)]
-    missing = size
-    while missing > 0:
-        # More than 0.48 are accepted on average; the 16 more make a second round rare.
-        found.append(_round(scale, min(missing * 9 // 4 + 16, _MAX_ROUND), randomness))
-        missing -= found[-1].size
-    return np.concatenate(found)[:size]
+    # More than 0.48 of all tries are accepted on average.
+    return _gathered(_gaussian_round, scale, size, randomness, quarters=9)
 
 
 def sample_discrete_laplace(
@@ -65,38 +50,46 @@ def sample_discrete_laplace(
 ) -> NDArray[np.int64]:
     """Draw whole numbers y with probability exactly proportional to exp(-|y| / scale).
 
-    Args:
-        scale: 1 to `MAX_SCALE`.
-        size: How many independent draws.
-        randomness: As for `sample_discrete_gaussian`, whose proposals these are.
-
-    Raises:
-        InvalidValue: The scale or the size is out of its bound, or the source gave too few bytes.
-
     >>> draws = sample_discrete_laplace(4, 1000)
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
+    return _gathered(_laplace_round, scale, size, randomness, quarters=7)
+
+
+def _gathered(
+    draw: Callable[[int, int, Randomness], NDArray[np.int64]],
+    scale: int,
+    size: int,
+    source: Randomness,
+    *,
+    quarters: int,
+) -> NDArray[np.int64]:
+    """Rounds of tries, so many quarters of what is missing, and 16 more: a second one is rare."""
     whole("scale", scale, high=MAX_SCALE)
-    whole("size", size, low=0)
+    missing = whole("size", size, low=0)
     found = [np.empty(0, dtype=np.int64)]
-    missing = size
     while missing > 0:
-        tries = min(missing * 7 // 4 + 16, _MAX_ROUND)
-        low, high, negative = _proposals(scale, tries, randomness)
-        signed = np.where(negative, -1, 1) * (low + scale * high)
-        found.append(signed[~(negative & (signed == 0))])
+        found.append(draw(scale, min(missing * quarters // 4 + 16, _MAX_ROUND), source))
         missing -= found[-1].size
     return np.concatenate(found)[:size]
 
 
-def _round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
+def _gaussian_round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
     """Make proposals and return those that were accepted, in order."""
     low, high, negative = _proposals(scale, tries, source)
     size = low + scale * high
     keep: NDArray[np.bool_] = _accepts(low, high, scale, source) & ~(negative & (size == 0))
     signed: NDArray[np.int64] = np.where(negative, -size, size)
     return signed[keep]
+
+
+def _laplace_round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
+    """Make proposals and return them, but for negative zeros."""
+    low, high, negative = _proposals(scale, tries, source)
+    signed = np.where(negative, -1, 1) * (low + scale * high)
+    kept: NDArray[np.int64] = signed[~(negative & (signed == 0))]
+    return kept
 
 
 def _proposals(

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from jax import Array
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.mechanism import Simulated
 from kerchief.privacy import events
 
 __all__ = ["Gaussian"]
 
 
 @struct
-class Gaussian:
+class Gaussian(Simulated):
     """Add independent normal noise of one standard deviation to every coordinate.
 
     Symmetric matrices come as `core.linalg.svec` writes them, so their noise matrix has standard
@@ -25,18 +24,12 @@ class Gaussian:
     Formal guarantees:
         With real numbers, adding this noise to a vector of Euclidean sensitivity Δ costs the event
         `privacy.events.Gaussian(noise_multiplier=std / Δ)`: see `gaussian.md`. Floating-point noise
-        leaks through its low bits, so `idealized` is True and only simulation may use it;
-        `ExactGaussian` is the twin for deployment.
-
-    Attributes:
-        std: standard deviation of the noise on each coordinate.
-        sensitivity: how far, in the Euclidean norm, replacing one user can move the vector.
+        leaks through its low bits, so only simulation may use it; `ExactGaussian` is the twin for
+        deployment.
 
     >>> Gaussian.of(noise_multiplier=2.0, sensitivity=3.0).std
     6.0
     """
-
-    idealized: ClassVar[bool] = True
 
     std: float | Array
     sensitivity: float = static()
@@ -52,17 +45,10 @@ class Gaussian:
         """The vector with noise."""
         return vector + self.std * stream.normal(vector.shape[0])
 
-    def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
-        """What a user adds to a sum that gets this noise: the vector itself."""
-        return vector
-
-    def event(self) -> events.Event:
-        """The Gaussian event of the noise really added; without noise there is no privacy."""
-        if float(self.std) == 0.0:
-            return events.NonPrivate()
-        return events.Gaussian(noise_multiplier=float(self.std) / self.sensitivity)
-
     def exact(self, dimension: int) -> ExactGaussian:
         """The twin for deployment, at the same multiplier, for vectors of this length."""
         multiplier = float(self.std) / self.sensitivity
         return ExactGaussian.matching(multiplier, self.sensitivity, dimension)
+
+    def _price(self) -> events.Event:
+        return events.Gaussian(noise_multiplier=float(self.std) / self.sensitivity)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,10 +17,11 @@ from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import at_least, between, plain, whole
+from kerchief.core.validate import at_least, between, whole
+from kerchief.mechanisms.exact_gaussian import OnGrid
 from kerchief.mechanisms.exact_integers import Randomness
-from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_laplace
-from kerchief.mechanisms.mechanism import float64_vector
+from kerchief.mechanisms.exact_sampler import sample_discrete_laplace
+from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 
 __all__ = ["ExactLaplace", "Laplace"]
@@ -32,26 +32,19 @@ _GUARD = 2.0**-40
 
 
 @struct
-class Laplace:
+class Laplace(Simulated):
     """Add independent Laplace noise of one scale to every coordinate.
 
     Formal guarantees:
         With real numbers, adding this noise to a vector that one user can move by at most
         `taxicab`, in the sum of absolute values, is ε-differentially private with
-        ε = √2 taxicab/std: see `laplace.md`. Floating-point noise, so `idealized` is True and only
-        simulation may use it; `ExactLaplace` is the twin for deployment.
-
-    Attributes:
-        std: standard deviation of the noise on each coordinate: √2 times its scale.
-        taxicab: how far one user can move the vector, in the sum of absolute values.
-        dimension: the vector's length.
+        ε = √2 taxicab/std: see `laplace.md`. Floating-point noise, so only simulation may use it;
+        `ExactLaplace` is the twin for deployment.
 
     >>> noise = Laplace.of(epsilon=2.0, taxicab=1.0, dimension=3)
     >>> round(noise.std, 6), round(noise.event().noise_multiplier, 6)
     (0.707107, 0.5)
     """
-
-    idealized: ClassVar[bool] = True
 
     std: float | Array
     taxicab: float = static()
@@ -59,11 +52,7 @@ class Laplace:
 
     @classmethod
     def of(cls, *, epsilon: float, taxicab: float, dimension: int) -> Laplace:
-        """The noise that a pure epsilon asks for.
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
+        """The noise that a pure epsilon asks for."""
         epsilon = at_least("epsilon", epsilon, 1e-6)
         taxicab = between("taxicab", taxicab, 1e-18, 1e18, closed=True)
         scale = taxicab / epsilon * (1 + 1e-12)
@@ -74,19 +63,12 @@ class Laplace:
         """How far one user can move the vector, in the sum of absolute values."""
         return self.taxicab
 
-    def prepare(self, vector: Array, stream: Stream | None = None) -> Array:
-        """What a user adds to a sum that gets this noise: the vector itself."""
-        return vector
-
     def add(self, vector: Array, stream: Stream) -> Array:
         """The vector with noise: the difference of two exponentials per coordinate."""
         first, second = jnp.split(stream.exponential(2 * self.dimension), 2)
         return vector + self.std / 2**0.5 * (first - second)
 
-    def event(self) -> events.Event:
-        """The Laplace event of the noise really added; without noise there is no privacy."""
-        if float(self.std) == 0.0:
-            return events.NonPrivate()
+    def _price(self) -> events.Event:
         return events.Laplace(noise_multiplier=float(self.std) / 2**0.5 / self.taxicab)
 
     def exact(self, dimension: int | None = None) -> ExactLaplace:
@@ -99,15 +81,11 @@ class Laplace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactLaplace:
+class ExactLaplace(OnGrid):
     """Round a vector to the grid 2**-grid_bits and add `scale` grid steps of noise.
 
-    Attributes:
-        grid_bits: the grid is 2**-grid_bits.
-        scale: the noise y has probability proportional to exp(−|y|/scale), in grid steps.
-        taxicab: how far one user can move the vector, in the sum of absolute values, before
-            rounding and in exact arithmetic.
-        dimension: the length of the vector.
+    The noise y has probability proportional to exp(−|y|/scale), in grid steps. One user can move
+    the vector by `taxicab`, in the sum of absolute values, before rounding.
 
     Formal guarantees:
         `event` states the cost of one `add` with its default source (`laplace.md`).
@@ -117,28 +95,16 @@ class ExactLaplace:
     (2.828, True)
     """
 
-    grid_bits: int
-    scale: int
     taxicab: float
-    dimension: int
-
-    idealized: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check every field."""
-        plain(self)
-        whole("grid_bits", self.grid_bits, low=-512, high=512)
-        whole("scale", self.scale, high=MAX_SCALE)
+        super().__post_init__()
         between("taxicab", self.taxicab, 1e-18, 1e18, closed=True)
-        whole("dimension", self.dimension)
 
     @classmethod
     def of(cls, *, epsilon: float, taxicab: float, dimension: int) -> ExactLaplace:
-        """The least noise on a grid of about 2**-27 of it that keeps a pure epsilon.
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
+        """The least noise on a grid of about 2**-27 of it that keeps a pure epsilon."""
         between("epsilon", epsilon, 1e-6, 1e6, closed=True)
         between("taxicab", taxicab, 1e-18, 1e18, closed=True)
         whole("dimension", dimension, high=2**24)
@@ -146,11 +112,6 @@ class ExactLaplace:
         steps = _rounded(taxicab, grid_bits, dimension)
         scale = math.ceil(steps / epsilon * (1 + _GUARD))
         return cls(grid_bits=grid_bits, scale=scale, taxicab=taxicab, dimension=dimension)
-
-    @property
-    def grid(self) -> float:
-        """The distance between two values that can be released."""
-        return math.ldexp(1.0, -self.grid_bits)
 
     @property
     def std(self) -> float:
@@ -162,26 +123,12 @@ class ExactLaplace:
         """How far one user can move the vector, in the sum of absolute values."""
         return self.taxicab
 
-    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
-        """Round a vector to the grid."""
-        return self._to_grid(vector).astype(np.float64) * self.grid
-
-    def add(
-        self, vector: NDArray[np.float64], stream: Randomness | None = None
-    ) -> NDArray[np.float64]:
-        """The vector, rounded to the grid, plus noise: exact multiples of the grid.
-
-        Args:
-            vector: `dimension` numbers in float64; what is not finite counts as 0.
-            stream: a source of bytes for tests; else the operating system's.
-
-        Raises:
-            InvalidValue: the vector has another shape or type.
-        """
+    def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
+        """The vector, on the grid, plus noise; what is not finite counts as 0."""
         steps = self._to_grid(vector)
         noise = sample_discrete_laplace(self.scale, self.dimension, randomness=stream or os.urandom)
         total = np.clip(steps + noise, -2 * _LARGEST, 2 * _LARGEST)
-        written: NDArray[np.float64] = total.astype(np.float64) * self.grid
+        written: Floats = total.astype(np.float64) * self.grid
         return written
 
     def event(self) -> events.RandomizedResponse:
@@ -189,7 +136,7 @@ class ExactLaplace:
         steps = _rounded(self.taxicab, self.grid_bits, self.dimension)
         return events.RandomizedResponse(epsilon=steps / self.scale * (1 + _GUARD / 16))
 
-    def _to_grid(self, vector: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _to_grid(self, vector: Floats) -> NDArray[np.int64]:
         array = float64_vector(vector, self.dimension)
         far = math.ldexp(_LARGEST, -self.grid_bits)
         kept = np.clip(np.where(np.isfinite(array), array, 0.0), -far, far)

@@ -9,12 +9,13 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.privacy.events import Event
+from kerchief.privacy.events import Event, NonPrivate
 
-__all__ = ["Mechanism", "Twinned", "Vector", "exact_twin", "float64_vector"]
+__all__ = ["Floats", "Mechanism", "Simulated", "Twinned", "Vector", "exact_twin", "float64_vector"]
 
 # A JAX array in simulation, a NumPy one in deployment.
 Vector: TypeAlias = Any
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class Mechanism(Protocol):
@@ -44,16 +45,31 @@ class Mechanism(Protocol):
         """What one `add` costs."""
 
 
+class Simulated:
+    """Noise in floating point: for simulation only, and not private where it is switched off."""
+
+    idealized: ClassVar[bool] = True
+
+    std: float | Array
+
+    def prepare(self, vector: Vector, stream: object = None) -> Vector:
+        """What a user adds to a sum that gets this noise: the vector itself."""
+        return vector
+
+    def event(self) -> Event:
+        """What the noise really added costs; without noise there is no privacy."""
+        return NonPrivate() if float(self.std) == 0.0 else self._price()
+
+    def _price(self) -> Event:
+        raise NotImplementedError
+
+
 @runtime_checkable
 class Twinned(Protocol):
     """Simulated noise, which knows its own twin for deployment."""
 
     def exact(self, dimension: int) -> Mechanism:
-        """The same guarantee, from an exact sampler and the operating system's randomness.
-
-        Args:
-            dimension: the length of the vectors; noise that knows it does without.
-        """
+        """The same guarantee, from an exact sampler and the operating system's randomness."""
 
 
 def exact_twin(noise: Mechanism, dimension: int) -> Mechanism:
@@ -64,12 +80,8 @@ def exact_twin(noise: Mechanism, dimension: int) -> Mechanism:
     return noise.exact(dimension)
 
 
-def float64_vector(vector: Any, size: int) -> NDArray[np.float64]:
-    """The vector, as exact mechanisms take it.
-
-    Raises:
-        InvalidValue: it has another shape or type.
-    """
+def float64_vector(vector: Any, size: int) -> Floats:
+    """The vector, as exact mechanisms take it."""
     array = np.asarray(vector)
     if array.shape != (size,) or array.dtype != np.float64:
         raise InvalidValue(

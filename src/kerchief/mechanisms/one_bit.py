@@ -1,8 +1,7 @@
 """One bit for a number in an interval: the best local report of a single bounded number.
 
-The device tosses a coin whose bias is the number's place in the interval, kept away from certainty,
-and sends the coin. Read as one of two far points, it is right on average. `OneBit` is for
-simulation, `ExactOneBit` for deployment. Proof note: `one_bit.md`.
+The device tosses a coin whose bias is the number's place in the interval, kept away from certainty.
+Read as one of two far points, the coin is right on average. Proof note: `one_bit.md`.
 
 After J. Duchi, M. Jordan, M. Wainwright, "Minimax optimal procedures for locally private
 estimation", JASA 2018, section 3.2.
@@ -18,7 +17,6 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.queries import finite
@@ -27,12 +25,10 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, plain, whole
 from kerchief.mechanisms.ball import BallReport
 from kerchief.mechanisms.exact_integers import UNITS, Randomness, word
-from kerchief.mechanisms.mechanism import float64_vector
+from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 
 __all__ = ["ExactOneBit", "OneBit"]
-
-_LEAST_EPSILON = 1e-6
 
 _HALF = UNITS // 2
 # More than all floating-point rounding between epsilon and the coin, and back.
@@ -40,20 +36,17 @@ _GUARD = 2.0**-40
 
 
 @struct
-class OneBit(BallReport):
+class OneBit(BallReport, Simulated):
     """Replace a number within `radius` of `center` by center ± std, right on average.
 
     Formal guarantees:
         With real numbers, one report is ε-differentially private, tanh(ε/2) = radius/std, whatever
-        the number: see `one_bit.md`. The coin is floating point with a published seed, so
-        `idealized` is True and only simulation may use it; `ExactOneBit` is the twin for
-        deployment.
+        the number: see `one_bit.md`. The coin is floating point with a published seed, so only
+        simulation may use it; `ExactOneBit` is the twin for deployment.
 
     Attributes:
         std: how far from the center both reports are: a bound on the report's deviation, which is
             √(std² − (y − center)²) at y, and its sub-Gaussian constant. 0 is no noise.
-        center: the center of the interval.
-        radius: half of its length.
 
     >>> noise = OneBit.of(epsilon=1.0, center=0.5, radius=0.5)
     >>> round(noise.std, 4), noise.reports == (0.5 - noise.std, 0.5 + noise.std)
@@ -62,23 +55,18 @@ class OneBit(BallReport):
     1.0
     """
 
-    idealized: ClassVar[bool] = True
-
     std: float | Array
     center: float = static()
     radius: float = static()
 
     @classmethod
     def of(cls, *, epsilon: float, center: float, radius: float) -> OneBit:
-        """The coin that keeps epsilon: never more than it, and less by a part in 2**31 at most.
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
-        epsilon = at_least("epsilon", epsilon, _LEAST_EPSILON)
+        """The coin that keeps epsilon: never more than it, and less by a part in 2**31 at most."""
+        epsilon = at_least("epsilon", epsilon, 1e-6)
         center = between("center", center, -1e18, 1e18, closed=True)
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
-        return cls(std=radius * (_HALF / _bias(epsilon)), center=center, radius=radius)
+        bias = min(math.floor(_HALF * math.tanh(epsilon / 2) * (1 - _GUARD)), _HALF - 1)
+        return cls(std=radius * (_HALF / bias), center=center, radius=radius)
 
     @property
     def reports(self) -> tuple[float, float]:
@@ -98,19 +86,13 @@ class OneBit(BallReport):
         side = jnp.where(stream.uniform(1) <= chance, 1.0, -1.0)
         return jnp.where(self.std > 0, self.center + self.std * side, vector)
 
-    def event(self) -> events.Event:
-        """What one report costs; a coin that can be certain protects nothing."""
-        bias = self.radius / float(self.std) if float(self.std) > 0 else 1.0
-        if bias >= 1:
-            return events.NonPrivate()
-        return events.RandomizedResponse(epsilon=2 * math.atanh(bias) * (1 + _GUARD / 16))
+    def _price(self) -> events.Event:
+        """A coin that can be certain protects nothing."""
+        bias = self.radius / float(self.std)
+        return _cost(bias) if bias < 1 else events.NonPrivate()
 
     def exact(self, dimension: int | None = None) -> ExactOneBit:
-        """The twin for deployment: the same chances, in whole units.
-
-        Raises:
-            InvalidValue: there is no noise, or too little for any privacy.
-        """
+        """The twin for deployment: the same chances, in whole units."""
         if float(self.std) <= self.radius:
             raise InvalidValue(
                 f"std is {float(self.std)}; it must be above the radius, {self.radius}: build it "
@@ -124,10 +106,7 @@ class OneBit(BallReport):
 class ExactOneBit(BallReport):
     """The same report with an exact coin: a word of the operating system below a whole number.
 
-    Attributes:
-        bias: how far from one half the chance is at the ends of the interval, in units of 2**-32.
-        center: the center of the interval.
-        radius: half of its length.
+    At the ends of the interval its chance is `bias` units of 2**-32 away from one half.
 
     Formal guarantees:
         With the default source every report is ε-differentially private for the ε of `event`,
@@ -154,7 +133,7 @@ class ExactOneBit(BallReport):
     @property
     def std(self) -> float:
         """How far from the center both reports are, on the grid."""
-        return self._steps * self.grid
+        return round(self._far / self.grid) * self.grid
 
     @property
     def grid(self) -> float:
@@ -170,23 +149,8 @@ class ExactOneBit(BallReport):
         rounded = round(self.center / self.grid) * self.grid
         return rounded - self.std, rounded + self.std
 
-    @property
-    def subgaussian(self) -> float:
-        """The sub-Gaussian constant of a report about its mean (Hoeffding's lemma)."""
-        return self.std
-
-    def add(
-        self, vector: NDArray[np.float64], stream: Randomness | None = None
-    ) -> NDArray[np.float64]:
-        """One of the two reports, for a vector of one number; what is not finite is the center.
-
-        Args:
-            vector: one number in float64.
-            stream: a source of bytes for tests; else the operating system's.
-
-        Raises:
-            InvalidValue: the vector has another shape or type.
-        """
+    def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
+        """One of the two reports, for a vector of one number; what is not finite is the center."""
         place = (float(float64_vector(vector, 1)[0]) - self.center) / self.radius
         place = min(1.0, max(-1.0, place)) if math.isfinite(place) else 0.0
         # Rounded towards one half, so that no chance is more extreme than `bias` says.
@@ -195,19 +159,12 @@ class ExactOneBit(BallReport):
 
     def event(self) -> events.RandomizedResponse:
         """What one report costs."""
-        epsilon = 2 * math.atanh(self.bias / _HALF) * (1 + _GUARD / 16)
-        return events.RandomizedResponse(epsilon=epsilon)
+        return _cost(self.bias / _HALF)
 
     @property
     def _far(self) -> float:
         return self.radius * (_HALF / self.bias)
 
-    @property
-    def _steps(self) -> int:
-        return round(self._far / self.grid)
 
-
-def _bias(epsilon: float) -> int:
-    """The most units of bias with which the coin is still ε-private, rounded down."""
-    bias = math.floor(_HALF * math.tanh(epsilon / 2) * (1 - _GUARD))
-    return min(bias, _HALF - 1)
+def _cost(bias: float) -> events.RandomizedResponse:
+    return events.RandomizedResponse(epsilon=2 * math.atanh(bias) * (1 + _GUARD / 16))

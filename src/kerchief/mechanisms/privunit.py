@@ -4,24 +4,21 @@
 uses `mechanisms.shortlist.ExactShortlist`, which has nearly the same law. Note: `privunit.md`.
 
 H. Asi, V. Feldman, K. Talwar, "Optimal algorithms for mean estimation under local differential
-privacy", ICML 2022, section 4: there for unit vectors; here for balls, at the threshold where the
-noise is the same in all directions.
+privacy", ICML 2022, section 4: there for unit vectors.
 """
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
-from kerchief.mechanisms.ball import BallReport, beside, lifted, spread_out
+from kerchief.mechanisms.ball import SidedReport, spread_out, upper_normal
+from kerchief.mechanisms.mechanism import Floats
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
@@ -30,58 +27,34 @@ __all__ = ["PrivUnitG"]
 
 
 @struct
-class PrivUnitG(BallReport):
+class PrivUnitG(SidedReport):
     """Report a normal vector, more often from beyond a threshold along the statistic.
 
     The statistic is centred, scaled into the unit ball and lifted to the unit sphere of one more
     dimension. Along it the report is a normal number that is above the threshold γ = radius/std
-    with probability p instead of q; across it, the report is plain normal noise. The lift is
-    dropped.
+    with probability p instead of q; across it, plain normal noise. The lift is dropped.
 
     Formal guarantees:
         With real numbers, one report is ε-differentially private, e^ε = p(1 − q)/((1 − p)q), and
         has mean the statistic and covariance std² I, whatever the statistic: see `privunit.md`.
-        Floating point, so `idealized` is True and only simulation may use it.
-
-    Attributes:
-        std: standard deviation of a report in every direction; 0 is no noise.
-        center: the ball's center.
-        radius: the ball's radius.
+        A std of 0 is no noise.
 
     >>> noise = PrivUnitG.of(epsilon=1.0, center=0.0, radius=2**0.5, size=3)
     >>> round(noise.std, 3), round(noise.event().epsilon, 6)
     (3.558, 1.0)
     """
 
-    idealized: ClassVar[bool] = True
-
     std: float | Array
     center: tuple[float, ...] = static()
     radius: float = static()
 
     @classmethod
-    def of(
-        cls, *, epsilon: float, center: float | NDArray[np.float64], radius: float, size: int
-    ) -> PrivUnitG:
-        """The noise with which a report is ε-private (less noise beyond ε = 30 is not drawn).
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
+    def of(cls, *, epsilon: float, center: float | Floats, radius: float, size: int) -> PrivUnitG:
+        """The noise with which a report is ε-private (less noise beyond ε = 30 is not drawn)."""
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
         return cls(std=radius * unit_noise(epsilon), center=spread_out(center, size), radius=radius)
 
-    def add(self, vector: Array, stream: Stream) -> Array:
-        """The report."""
-        center = jnp.asarray(self.center)
-        unit = lifted(vector, center, self.radius)
-        drawn = beside(unit, self._along(stream.split(1)), stream)
-        return jnp.where(self.std > 0, center + self.std * drawn[:-1], vector)
-
-    def event(self) -> events.Event:
-        """What one report costs; without noise there is no privacy."""
-        if float(self.std) == 0.0:
-            return events.NonPrivate()
+    def _price(self) -> events.Event:
         return events.RandomizedResponse(epsilon=unit_epsilon(self.radius / float(self.std)))
 
     def exact(self, dimension: int | None = None) -> ExactShortlist:
@@ -96,13 +69,11 @@ class PrivUnitG(BallReport):
             size=len(self.center),
         ).exact()
 
-    def _along(self, stream: Stream) -> Array:
+    def along(self, stream: Stream) -> Array:
         """A normal number, above the threshold with probability p, by its tail probability."""
         threshold = self.radius / jnp.asarray(self.std)
         tail = jax.scipy.stats.norm.sf(threshold)
         density = jax.scipy.stats.norm.pdf(threshold)
         chance = tail * (1 + threshold * (1 - tail) / density)
         coin, place = stream.uniform(2).astype(jnp.float64)
-        place = place * (1 - 2.0**-25)
-        upper = jnp.where(coin <= chance, tail * place, tail + (1 - tail) * place)
-        return -jax.scipy.special.ndtri(upper)
+        return upper_normal(coin, place, chance, tail, tail)

@@ -1,10 +1,8 @@
 """Randomized response on bits: a vector as coded ones, noise bit by bit, sums, and back again.
 
-A device writes each coordinate as a number of ones among m bits, rounding at random so that it is
-right on average, and replaces each bit by a fair coin with probability 1 − keep. The shuffler sums
-the bits of a batch; the analyzer takes the known bias out of the sums. `Response` does all of this
-for simulation, with two draws for each coordinate of a batch; `ExactResponse` is the twin for
-deployment, bit by bit. Proof note: `randomized_bits.md`.
+A device writes each coordinate as a number of ones among m bits, right on average, and replaces
+each bit by a fair coin with probability 1 − keep. The shuffler sums the bits of a batch; the
+analyzer takes the known bias out of the sums. Proof note: `randomized_bits.md`.
 
 After E. Garcelon, K. Chaudhuri, V. Perchet, M. Pirotta, "Privacy amplification via shuffling for
 linear contextual bandits", ALT 2022, algorithms 2 and 3.
@@ -29,7 +27,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, positive, whole
 from kerchief.mechanisms.exact_integers import Randomness, words
-from kerchief.mechanisms.mechanism import float64_vector
+from kerchief.mechanisms.mechanism import Floats, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.randomized_bits import GRID, KEEP_UNIT, RandomizedBits
 
@@ -47,10 +45,11 @@ _WORDS_A_UNIT = 2**32 // (2 * _UNITS)
 class Response:
     """Randomized bits of one batch, simulated.
 
+    With rows of keep parameters and users it stands for several batches; see `batch`.
+
     Formal guarantees:
         With real numbers, the sums of a batch cost `event`: see `randomized_bits.md`. The draws are
-        floating point, so `idealized` is True and only simulation may use it; `ExactResponse` is
-        the twin for deployment.
+        floating point, so only simulation may use it; `ExactResponse` is the twin for deployment.
 
     Attributes:
         keep: the probability with which a bit is kept; 1 means no noise but that of rounding.
@@ -59,9 +58,6 @@ class Response:
         bits: bits per user and coordinate.
         bound: every coordinate is clipped to [−bound, bound].
         sensitivity: how far apart two users' vectors can be, in the Euclidean norm.
-        dimension: their length.
-
-    With rows of keep parameters and users it stands for several batches; see `batch`.
     """
 
     idealized: ClassVar[bool] = True
@@ -106,16 +102,12 @@ class Response:
         keep, users = jnp.asarray(self.keep)[number], jnp.asarray(self.users)[number]
         return dataclasses.replace(self, keep=keep, users=users)
 
-    def prepare(self, vector: Array, stream: Stream) -> Array:
-        """What a user adds to the batch: the number of its ones, before any is randomized."""
-        return self.code(vector, stream)
-
     def add(self, vector: Array, stream: Stream) -> Array:
         """The estimate of the sum of a batch's vectors, from its numbers of coded ones."""
         return self.total(self.respond(vector, stream))
 
-    def code(self, vector: Array, stream: Stream) -> Array:
-        """Device: how many of a coordinate's bits are ones, right on average."""
+    def prepare(self, vector: Array, stream: Stream) -> Array:
+        """Device: how many of a coordinate's bits are ones, right on average, before any noise."""
         clipped = jnp.clip(finite(vector.astype(jnp.float64) / self.bound), -1, 1)
         up = 1 - stream.uniform(self.dimension).astype(jnp.float64)
         return jnp.floor(self.bits * (1 + clipped) / 2 + up)
@@ -145,15 +137,8 @@ class Response:
 
     def exact(self, dimension: int | None = None) -> ExactResponse:
         """The twin for deployment."""
-        return ExactResponse(
-            keep=float(self.keep),
-            tail=self.tail,
-            users=int(self.users),
-            bits=self.bits,
-            bound=self.bound,
-            sensitivity=self.sensitivity,
-            dimension=self.dimension,
-        )
+        numbers = {"keep": float(self.keep), "users": int(self.users)}
+        return ExactResponse(**vars(self) | numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,16 +146,8 @@ class ExactResponse:
     """Randomized bits for deployment: whole numbers, coins of the operating system.
 
     A device sends, for each coordinate, how many of its randomized bits are ones: less than the
-    bits themselves tell, and enough for the sums.
-
-    Attributes:
-        keep: the probability with which a bit is kept, a multiple of `KEEP_UNIT` below 1.
-        tail: the part of δ that pays for rare sums.
-        users: number of users in the batch.
-        bits: bits per user and coordinate, up to `MAX_BITS`.
-        bound: every coordinate is clipped to [−bound, bound].
-        sensitivity: how far apart two users' vectors can be, in the Euclidean norm.
-        dimension: their length.
+    bits themselves tell, and enough for the sums. The fields are those of `Response`; `keep` is a
+    multiple of `KEEP_UNIT` below 1, and there are at most `MAX_BITS` bits.
 
     Formal guarantees:
         With the default source, reports have exactly the law that `event` describes
@@ -204,31 +181,21 @@ class ExactResponse:
 
     @property
     def std(self) -> float:
-        """The standard deviation of a coordinate of `total`, at the worst place for rounding."""
+        """As simulated."""
         noise = (1 - self.keep**2) / (self.bits * self.keep**2) + 1 / self.bits**2
         return self.bound * math.sqrt(self.users * noise)
 
-    def prepare(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+    def prepare(self, vector: Floats, stream: object = None) -> Floats:
         """What a user adds to the batch: its report, as floating-point numbers."""
         source = stream if callable(stream) else os.urandom
         return self.report(vector, randomness=source).astype(np.float64)
 
-    def add(self, vector: NDArray[np.float64], stream: object = None) -> NDArray[np.float64]:
+    def add(self, vector: Floats, stream: object = None) -> Floats:
         """The estimate of the sum of a batch's vectors, from its reports added up."""
         return self.total(np.rint(vector).astype(np.int64))
 
-    def report(
-        self, vector: NDArray[np.float64], *, randomness: Randomness = os.urandom
-    ) -> NDArray[np.int64]:
-        """Device: how many randomized bits of each coordinate are ones.
-
-        Args:
-            vector: `dimension` numbers in float64; what is not finite counts as 0.
-            randomness: a source of bytes, for tests; else the operating system's.
-
-        Raises:
-            InvalidValue: the vector has another shape or type.
-        """
+    def report(self, vector: Floats, *, randomness: Randomness = os.urandom) -> NDArray[np.int64]:
+        """Device: how many randomized bits of each coordinate are ones."""
         ones = self.code(vector, randomness=randomness)
         units = round(self.keep * _UNITS)
         coded = np.arange(self.bits) < ones[:, None]
@@ -237,9 +204,7 @@ class ExactResponse:
         counted: NDArray[np.int64] = (drawn < chances).sum(1, dtype=np.int64)
         return counted
 
-    def code(
-        self, vector: NDArray[np.float64], *, randomness: Randomness = os.urandom
-    ) -> NDArray[np.int64]:
+    def code(self, vector: Floats, *, randomness: Randomness = os.urandom) -> NDArray[np.int64]:
         """Device: how many bits of each coordinate are ones before noise: it stays there.
 
         The average number is written in steps of 2**-32, and the fraction of a one is a coin of
@@ -252,8 +217,8 @@ class ExactResponse:
         coded: NDArray[np.int64] = ones + (words(self.dimension, randomness) < fraction)
         return coded
 
-    def total(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Analyzer: the estimate of the sum of the batch's vectors, right on average."""
+    def total(self, sums: NDArray[np.int64]) -> Floats:
+        """As simulated."""
         above = (2 * sums - self.users * self.bits).astype(np.float64)
         return self.bound * above / (self.bits * self.keep)
 

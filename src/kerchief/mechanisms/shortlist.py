@@ -3,10 +3,8 @@
 The device draws candidates that have nothing to do with its statistic, ranks them by how well they
 agree with it, and reports one: with probability p one of the best few, else one of the others.
 Whatever floating point does to the ranking, there are always exactly as many best ones; so the
-probabilities with which the candidates are reported are known exactly. `Shortlist` simulates the
-reports, `ExactShortlist` makes them. Proof note: `shortlist.md`.
-
-The law of the reports is nearly that of `mechanisms.privunit.PrivUnitG`, whose noise is optimal.
+probabilities of the candidates are known exactly. Their law is nearly that of `PrivUnitG`, whose
+noise is optimal. Proof note: `shortlist.md`.
 """
 
 from __future__ import annotations
@@ -18,25 +16,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, real_array, whole
-from kerchief.mechanisms.ball import BallReport, beside, lifted, spread_out
+from kerchief.mechanisms.ball import BallReport, SidedReport, spread_out, upper_normal
 from kerchief.mechanisms.exact_integers import UNITS, Randomness, below, word
-from kerchief.mechanisms.mechanism import float64_vector
+from kerchief.mechanisms.mechanism import Floats, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 
 __all__ = ["ExactShortlist", "Shortlist"]
-
-Floats = NDArray[np.float64]
 
 _FEWEST, _MOST = 2**8, 2**16
 # As many candidates as come so near to the least deviation that there is.
@@ -49,31 +43,21 @@ _special: Any = importlib.import_module("scipy.special")
 
 
 @struct
-class Shortlist(BallReport):
+class Shortlist(SidedReport):
     """Report a candidate times a constant, simulated without drawing the other candidates.
 
     Along the statistic the reported candidate is an order statistic of normal numbers, across it
-    plain normal noise.
-
-    Formal guarantees:
-        The reports of `ExactShortlist`, its twin for deployment, cost `event`. These are floating
-        point and have the same law up to a table, so `idealized` is True.
+    plain normal noise: the law of `ExactShortlist`, whose cost this states, up to a table.
 
     Attributes:
         std: the greatest standard deviation of a report in any direction; 0 is no noise.
         factor: what a candidate is multiplied by.
         chance: p, with which one of the best is reported: a multiple of 2**-32.
-        center: the center of the ball that the statistics lie in.
-        radius: its radius.
-        candidates: how many there are.
-        listed: how many of them are the best.
 
     >>> noise = Shortlist.of(epsilon=1.0, center=0.0, radius=2**0.5, size=3)
     >>> noise.candidates, noise.listed, round(noise.std, 2), round(noise.event().epsilon, 6)
     (256, 88, 3.57, 1.0)
     """
-
-    idealized: ClassVar[bool] = True
 
     std: float | Array
     factor: float | Array
@@ -85,11 +69,7 @@ class Shortlist(BallReport):
 
     @classmethod
     def of(cls, *, epsilon: float, center: float | Floats, radius: float, size: int) -> Shortlist:
-        """As few candidates as come within a hundredth of the least noise (65536 at the most).
-
-        Raises:
-            InvalidValue: a value is out of its bound.
-        """
+        """As few candidates as come within a hundredth of the least noise (65536 at the most)."""
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
         candidates, listed, units = _design(between("epsilon", epsilon, 1e-6, 1e9, closed=True))
         mean, deviation = _moments(candidates, listed, units)
@@ -103,16 +83,13 @@ class Shortlist(BallReport):
             listed=listed,
         )
 
-    def add(self, vector: Array, stream: Stream) -> Array:
-        """The report."""
-        center = jnp.asarray(self.center)
-        unit = lifted(vector, center, self.radius)
-        drawn = beside(unit, self._along(stream.split(1)), stream)
-        return jnp.where(self.std > 0, center + self.factor * drawn[:-1], vector)
+    @property
+    def length(self) -> float | Array:
+        """The factor of a candidate."""
+        return self.factor
 
-    def event(self) -> events.Event:
-        """What one report costs; without noise there is no privacy."""
-        return events.NonPrivate() if float(self.std) == 0.0 else self.exact().event()
+    def _price(self) -> events.Event:
+        return self.exact().event()
 
     def exact(self, dimension: int | None = None) -> ExactShortlist:
         """The twin for deployment."""
@@ -124,7 +101,7 @@ class Shortlist(BallReport):
             listed=self.listed,
         )
 
-    def _along(self, stream: Stream) -> Array:
+    def along(self, stream: Stream) -> Array:
         """How far along the statistic the reported candidate lies.
 
         Given the first score that is not among the best, those are independent above it; given the
@@ -133,21 +110,14 @@ class Shortlist(BallReport):
         coin, place, where = stream.uniform(3).astype(jnp.float64)
         number = jnp.minimum((where * _PLACES).astype(jnp.int32), _PLACES - 1)
         best, others = jnp.asarray(_cuts(self.candidates, self.listed))[:, number]
-        place = place * (1 - 2.0**-25)
-        upper = jnp.where(coin <= self.chance, best * place, others + (1 - others) * place)
-        return -jax.scipy.special.ndtri(upper)
+        return upper_normal(coin, place, self.chance, best, others)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExactShortlist(BallReport):
     """Draw the candidates, rank them, toss an exact coin, choose exactly evenly.
 
-    Attributes:
-        units: the chance that one of the best is reported, in units of 2**-32.
-        center: the center of the ball that the statistics lie in.
-        radius: its radius.
-        candidates: how many are drawn for every report.
-        listed: how many of them are the best.
+    The chance that one of the `listed` best is reported is `units` of 2**-32.
 
     Formal guarantees:
         With the default source every report is ε-differentially private for the ε of `event`,
@@ -198,18 +168,12 @@ class ExactShortlist(BallReport):
         return self.radius / mean
 
     def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
-        """A report: one candidate, scaled and written on the grid.
-
-        Args:
-            vector: the statistic, in float64; what is not finite counts as the center.
-            stream: a source of bytes for tests; else the operating system's.
-
-        Raises:
-            InvalidValue: the vector has another shape or type.
-        """
+        """One candidate, scaled and on the grid; what is not finite counts as the center."""
         size, source = len(self.center), stream or os.urandom
         array = float64_vector(vector, size)
-        drawn = _candidates(self.candidates, size + 1, source)
+        # The candidates may be known to anyone: a fast generator is enough.
+        generator = np.random.default_rng(int.from_bytes(source(16), "little"))
+        drawn = generator.standard_normal((self.candidates, size + 1))
         ranked = np.argpartition(drawn @ self._unit(array), self.candidates - self.listed)
         chosen = drawn[ranked[self._position(source)], :-1]
         report = np.array(self.center) + self.factor * chosen
@@ -234,13 +198,6 @@ class ExactShortlist(BallReport):
         centred = np.clip(np.where(np.isfinite(centred), centred, 0.0), -1e150, 1e150)
         unit = centred / max(1.0, float(np.linalg.norm(centred)))
         return np.append(unit, math.sqrt(max(0.0, 1 - float(unit @ unit))))
-
-
-def _candidates(count: int, size: int, source: Randomness) -> Floats:
-    """Independent normal vectors, which may be known to anyone: a fast generator is enough."""
-    return np.random.default_rng(int.from_bytes(source(16), "little")).standard_normal(
-        (count, size)
-    )
 
 
 @lru_cache(maxsize=256)

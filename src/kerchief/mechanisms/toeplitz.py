@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from kerchief.mechanisms.factor import Floats
-from kerchief.mechanisms.rounded_factor import FAR, UNIT, RoundedFactor
+from kerchief.mechanisms.factor import FAR, UNIT, Floats, RoundedFactor
 
 __all__ = ["SqrtToeplitz", "coefficients"]
 
@@ -57,6 +56,7 @@ class SqrtToeplitz(RoundedFactor):
 
     longest: ClassVar[int] = 20_000
     inexact: ClassVar[float] = 2.0**-28
+    limits: ClassVar[float] = FAR
 
     @property
     def column_norm(self) -> float:
@@ -79,11 +79,6 @@ class SqrtToeplitz(RoundedFactor):
     def row_norm(self, count: Any, library: Any) -> Any:
         """Exact up to rounding: from a table of partial sums, `horizon` + 1 numbers."""
         return library.sqrt(library.asarray(_energy(self.horizon))[count])
-
-    @property
-    def limits(self) -> float:
-        """Of every seed."""
-        return FAR
 
     @property
     def error(self) -> float:

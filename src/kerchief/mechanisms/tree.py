@@ -1,9 +1,8 @@
 """The binary tree: each prefix is a sum of at most log2 T + 1 dyadic blocks with fresh noise.
 
-Sources: C. Dwork, M. Naor, T. Pitassi, G. Rothblum, "Differential privacy under continual
-observation", STOC 2010; T.-H. H. Chan, E. Shi, D. Song, "Private and continual release of
-statistics", TISSEC 2011. Only blocks that some prefix uses get noise, which leaves exactly one new
-block in each round and one level fewer to pay for. Proof note: `tree.md`.
+Sources: C. Dwork, M. Naor, T. Pitassi, G. Rothblum, STOC 2010; T.-H. H. Chan, E. Shi, D. Song,
+TISSEC 2011. Only blocks that some prefix uses get noise, which leaves exactly one new block in
+each round and one level fewer to pay for. Proof note: `tree.md`.
 """
 
 from __future__ import annotations
@@ -37,6 +36,8 @@ class Tree(Part):
     """
 
     longest: ClassVar[int] = MOST_ROUNDS
+    # None: whole numbers add up exactly.
+    limits: ClassVar[float] = math.inf
 
     @property
     def levels(self) -> int:
@@ -69,11 +70,6 @@ class Tree(Part):
     def capacity(self) -> int:
         """As many as there are places."""
         return self.horizon
-
-    @property
-    def limits(self) -> float:
-        """None: whole numbers add up exactly."""
-        return math.inf
 
     def mix(self, state: Floats, place: int) -> Floats:
         """The blocks of the prefix, but for the one that ends here."""

@@ -1,11 +1,9 @@
 """Shuffling amplifies local privacy: what a permuted batch of locally private reports tells.
 
-A report that is ε₀-locally private by itself tells much less when nobody knows whose it is. The
-bound here holds for every such randomizer, whatever the other users hold, and is computed, not
-estimated by a closed form. Proof: `amplification.md`.
-
-Result: V. Feldman, A. McMillan, K. Talwar, "Stronger privacy amplification by shuffling for Rényi
-and approximate differential privacy", SODA 2023; the proof is our own.
+The bound holds for every ε₀-local randomizer, whatever the other users hold, and is computed, not
+estimated by a closed form. Result: V. Feldman, A. McMillan, K. Talwar, "Stronger privacy
+amplification by shuffling for Rényi and approximate differential privacy", SODA 2023; the proof is
+our own (`amplification.md`).
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 from kerchief.core.validate import at_least, between, positive, whole
 from kerchief.privacy.bit_sums import binomial_law
 from kerchief.privacy.external import beta_tail
-from kerchief.privacy.search import least
+from kerchief.privacy.search import least_epsilon
 
 __all__ = ["shuffled_delta", "shuffled_epsilon", "unshuffled_epsilon"]
 
@@ -34,14 +32,8 @@ _LEFT_OUT = 1e-40
 def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
     """Return a δ(ε) that every shuffled batch of ε₀-locally private reports keeps.
 
-    Args:
-        epsilon: ε of the permuted batch.
-        local_epsilon: ε₀ of each report.
-        reports: number of reports in the batch, each by another user.
-
-    Returns:
-        E max(0, (e^ε₀ − e^ε) A − (e^(ε₀+ε) − 1) B) / n, where each of n reports is, independently,
-        counted in A or in B with probability 1/(e^ε₀ + 1) each, rounded up.
+    It is E max(0, (e^ε₀ − e^ε) A − (e^(ε₀+ε) − 1) B) / n, rounded up, where each of n reports is,
+    independently, counted in A or in B with probability 1/(e^ε₀ + 1) each.
 
     >>> shuffled_delta(1.0, 1.0, 10)
     0.0
@@ -70,19 +62,12 @@ def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
 def shuffled_epsilon(local_epsilon: float, reports: int, delta: float) -> float:
     """Return the least ε known for a shuffled batch; ε₀ itself where nothing is gained.
 
-    Args:
-        local_epsilon: ε₀ of each report.
-        reports: number of reports in the batch, each by another user.
-        delta: δ of the permuted batch.
-
     >>> round(shuffled_epsilon(1.0, 1000, 1e-6), 3), shuffled_epsilon(4.0, 10, 1e-6) <= 4.0
     (0.149, True)
     """
     local_epsilon = positive("local_epsilon", local_epsilon)
     delta = between("delta", delta, 0.0, 1.0)
-    if shuffled_delta(0.0, local_epsilon, reports) <= delta:
-        return 0.0
-    found = least(lambda epsilon: shuffled_delta(epsilon, local_epsilon, reports) <= delta)
+    found = least_epsilon(lambda epsilon: shuffled_delta(epsilon, local_epsilon, reports), delta)
     return min(found, local_epsilon)
 
 

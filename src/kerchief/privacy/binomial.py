@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from kerchief.core.validate import whole
 from kerchief.privacy import discrete_slack
+from kerchief.privacy.curves import ORDERS, Renyi
 from kerchief.privacy.discrete_slack import Slack
 from kerchief.privacy.events import Binomial, DiscreteGaussian
-from kerchief.privacy.renyi import ORDERS, Renyi
 
 __all__ = ["WINDOW", "binomial_renyi", "binomial_slack", "log_ratios"]
 
@@ -39,13 +39,14 @@ def binomial_slack(event: Binomial, count: int = 1) -> Slack:
     n, half = event.dimension * whole("count", count, low=0), 2 * event.scale**2
     window = _window(event)
     if window >= half:
-        return Slack(stretch=math.inf, shift=math.inf, tail=1.0)
+        return Slack(stretch=math.inf, shift=math.inf, tail=0.0, outside=1.0)
     steepest = _steepest(window, half)
     gaussian = discrete_slack.slack(
         DiscreteGaussian(
             sensitivity=event.sensitivity, scale=event.scale, dimension=event.dimension
         ),
         count,
+        window=max(discrete_slack.WINDOW, window / event.scale),
     )
     stretch = n * window**2 / (half * (2 * half + 1))
     # One release moves its coordinates by at most √n · sensitivity in the sum of absolute values.
@@ -53,7 +54,8 @@ def binomial_slack(event: Binomial, count: int = 1) -> Slack:
     return Slack(
         stretch=stretch + gaussian.stretch,
         shift=moved * steepest + gaussian.shift,
-        tail=n * _tail() + gaussian.tail,
+        tail=0.0,
+        outside=n * _tail(),
     )
 
 

@@ -1,8 +1,8 @@
 """What one user's randomized bits tell, hidden in the sum of everybody's: a numerical bound.
 
-All bits are of two kinds: those coded as one arrive as one with probability (1 + a)/2, those coded
-as zero with probability (1 − a)/2, where a is the keep parameter. How many of the others' bits are
-of which kind is unknown, so every possibility is covered. Proofs: `randomized_bits.md`, section 3.
+Bits coded as one arrive as one with probability (1 + a)/2, those coded as zero with probability
+(1 − a)/2. How many of the others' bits are of which kind is unknown, so every possibility is
+covered. Proofs: `randomized_bits.md`, section 3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.privacy.renyi import ORDERS
+from kerchief.privacy.curves import ORDERS
 
 __all__ = ["binomial_law", "fineness", "others", "shift_costs"]
 
@@ -30,13 +30,10 @@ _SPARE = 2.0**-20
 
 
 def binomial_law(trials: int, chance: float) -> tuple[int, Floats]:
-    """The probabilities of a binomial law, but for outcomes that are too rare to matter.
+    """The first outcome of a binomial law, and the chances from there on that matter (1e-44).
 
-    They are products of ratios, away from the mode, so that their relative error is a few units in
-    the last place per step, however small they are. What is left out is rarer than 1e-44.
-
-    Returns:
-        The first outcome, and the probabilities of it and of those that follow.
+    They are products of ratios, away from the mode: their relative error is a few units in the last
+    place per step, however small they are.
 
     >>> first, law = binomial_law(2, 0.5)
     >>> first, law.tolist()
@@ -91,15 +88,10 @@ def others(users: int, bits: int, keep: float) -> Iterator[Floats]:
 def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float, ...]:
     """Bound, for every order, the Rényi divergence over the square of the shift of a coordinate.
 
-    Args:
-        users: size of the batch.
-        bits: bits per user and coordinate.
-        keep: the keep parameter a.
-        tail: outcomes of this probability are left out.
-
     Returns:
-        c with D_α ≤ c t², for one coordinate that codes, on average, t ones more or t ones less,
-        if both averages are multiples of 1/`fineness(bits)`, whatever all other bits are.
+        c with D_α ≤ c t² outside rare outcomes, for one coordinate that codes, on average, t ones
+        more or t ones less, if both averages are multiples of 1/`fineness(bits)`, whatever all
+        other bits are.
     """
     worst = np.zeros(len(ORDERS))
     for problem in others(users, bits, keep):
@@ -127,7 +119,9 @@ def _costs(problem: Floats, bits: int, keep: float, tail: float) -> Floats:
 def _moments(after: Floats, before: Floats, tail: float) -> Iterator[Floats]:
     """For every order α, the sums of after^α before^(1−α), row by row, without the tails."""
     inside = _bulk(after, (1 - 4 * _SPARE) * tail)
-    logs = np.log(np.where(inside, after, 1.0)) - np.log(np.where(inside, before, 1.0))
+    with np.errstate(divide="ignore"):
+        # Where the law before is too small for any float, the ratio is endless: the safe side.
+        logs = np.log(np.where(inside, after, 1.0)) - np.log(np.where(inside, before, 1.0))
     terms, step, gap, last = np.where(inside, after, 0.0), np.ones_like(logs), 0.0, 1.0
     for order in ORDERS:
         with np.errstate(over="ignore"):

@@ -1,7 +1,6 @@
-"""How much noise a promise costs, and what promise a noise keeps: closed forms.
+"""How much noise a promise costs, and what promise a noise keeps: closed forms (`calibration.md`).
 
-The proofs are named in `calibration.md`. Every function that answers "how much noise" rounds
-towards more noise; every function that answers "what promise" rounds towards a weaker one.
+Noise is always rounded up, and a promise towards a weaker one.
 """
 
 from __future__ import annotations
@@ -9,11 +8,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import at_least, between, positive
 from kerchief.privacy.external import erfcx, ndtr
-from kerchief.privacy.search import least
+from kerchief.privacy.search import least, least_epsilon
 
 __all__ = [
     "bun_steinke_epsilon",
@@ -35,12 +35,8 @@ _SQRT2 = math.sqrt(2.0)
 def gaussian_delta(epsilon: float, noise_multiplier: float) -> float:
     """Return the exact δ(ε) of one Gaussian release (Balle and Wang 2018, theorem 8).
 
-    Args:
-        epsilon: any finite ε; a negative one is meaningful, and of use inside proofs.
-        noise_multiplier: standard deviation of the noise over the L2 sensitivity.
-
-    Returns:
-        Φ(1/(2m) − εm) − e^ε Φ(−1/(2m) − εm), with m the noise multiplier.
+    It is Φ(1/(2m) − εm) − e^ε Φ(−1/(2m) − εm), with m the noise multiplier: the noise's standard
+    deviation over the L2 sensitivity. A negative ε is meaningful, and of use inside proofs.
 
     >>> f"{gaussian_delta(1.0, 3.7306):.3e}"
     '1.000e-05'
@@ -63,9 +59,7 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float:
     1.0
     """
     delta = between("delta", delta, 0.0, 1.0)
-    if gaussian_delta(0.0, noise_multiplier) <= delta:
-        return 0.0
-    return least(lambda epsilon: gaussian_delta(epsilon, noise_multiplier) <= delta)
+    return least_epsilon(lambda epsilon: gaussian_delta(epsilon, noise_multiplier), delta)
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
@@ -106,9 +100,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     1.0
     """
     delta = between("delta", delta, 0.0, 1.0)
-    if zcdp_delta(rho, 0.0) <= delta:
-        return 0.0
-    return least(lambda epsilon: zcdp_delta(rho, epsilon) <= delta)
+    return least_epsilon(partial(zcdp_delta, rho), delta)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
@@ -137,9 +129,6 @@ def pure_rho(epsilon: float) -> float:
 
 def classical_gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
     """Return √(2 ln(1.25/δ)) / ε: only to show what the older formula would have cost.
-
-    Raises:
-        InvalidValue: ε is above 1, where its proof ends.
 
     >>> round(classical_gaussian_noise_multiplier(1.0, 1e-5), 4)
     4.8448
@@ -178,11 +167,7 @@ def bun_steinke_rho(epsilon: float, delta: float) -> float:
 
 
 def share(noise_multiplier: float, weights: Sequence[float]) -> tuple[float, ...]:
-    """Divide one Gaussian budget between several releases on the same data.
-
-    Args:
-        noise_multiplier: m, of the single release that the parts together must cost.
-        weights: the part of the budget that each release gets, relative to the others.
+    """Divide one Gaussian budget between several releases on the same data, by their weights.
 
     Returns:
         m_i = m √(Σw / w_i), for which Σ 1/m_i² = 1/m² (rounded up by a few units in the

@@ -19,14 +19,15 @@ WINDOW = 14
 
 
 class Slack(NamedTuple):
-    """δ_discrete(ε) ≤ e^stretch · δ_continuous(ε − shift) + e^ε · tail."""
+    """δ_discrete(ε) ≤ e^stretch · δ_continuous(ε − shift) + e^ε · tail + outside."""
 
     stretch: float
     shift: float
     tail: float
+    outside: float = 0.0
 
 
-def slack(event: DiscreteGaussian, count: int = 1) -> Slack:
+def slack(event: DiscreteGaussian, count: int = 1, *, window: float = WINDOW) -> Slack:
     """Return the slack of `count` discrete Gaussian releases; slacks of other releases add.
 
     Formal guarantees:
@@ -40,6 +41,6 @@ def slack(event: DiscreteGaussian, count: int = 1) -> Slack:
     normalizer = 3.0 * math.exp(-2.0 * (math.pi * event.scale) ** 2)
     return Slack(
         stretch=unit,
-        shift=(WINDOW**2 + 1) * unit + n * normalizer,
-        tail=2.0 * n * ndtr(-float(WINDOW)),
+        shift=(window**2 + 1) * unit + n * normalizer,
+        tail=2.0 * n * ndtr(-float(window)),
     )

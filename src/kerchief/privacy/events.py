@@ -1,15 +1,15 @@
 """What a mechanism did, with a fixed mathematical meaning that any accountant can price.
 
-Every sensitivity here is under replacement: two data sets are neighbours when one user's
-record is replaced by any other record. Once published, the meaning of an event never changes;
-a new meaning gets a new event with a new `kind` word.
+Every sensitivity is under replacement: neighbours differ in one user's record. The meaning of an
+event never changes; a new meaning gets a new event with a new `kind` word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
 from kerchief.core.validate import at_least, plain, positive, whole
@@ -45,7 +45,15 @@ class Event:
     def __init_subclass__(cls) -> None:
         """Enter the new kind, so that `event_from_dict` can read it."""
         super().__init_subclass__()
-        _KINDS[cls.kind] = cls
+        if cls.kind:
+            _KINDS[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        """Check the values of all fields with a usual name; a new kind checks its own."""
+        plain(self)
+        for field in fields(self):
+            if (check := _CHECKS.get(field.name)) is not None:
+                check(field.name, getattr(self, field.name))
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-able dictionary tagged by `kind`; `event_from_dict` reads it back.
@@ -73,31 +81,19 @@ class NonPrivate(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(Event):
-    """A real vector query plus continuous Gaussian noise.
+    """A real vector query plus continuous Gaussian noise, of multiplier σ / Δ.
 
     The output is f(X) + Z, with f(X) in R^n for some n, max ‖f(X) − f(X')‖₂ ≤ Δ over
     neighbours X, X', and Z ~ N(0, σ² I_n). The query may depend on earlier outputs.
-
-    Attributes:
-        noise_multiplier: σ / Δ.
     """
 
     kind: ClassVar[str] = "gaussian"
     noise_multiplier: float
 
-    def __post_init__(self) -> None:
-        """Check the values."""
-        plain(self)
-        positive("noise_multiplier", self.noise_multiplier)
-
 
 @dataclass(frozen=True, kw_only=True)
-class DiscreteGaussian(Event):
-    """An integer vector query plus discrete Gaussian noise.
-
-    The output is f(X) + Z, with f(X) in Z^n, max ‖f(X) − f(X')‖₂ ≤ Δ over neighbours, and
-    the Z_j independent, each with P(Z_j = k) proportional to exp(−k² / (2 s²)) on all integers k.
-    Note that s is the scale in this formula, not quite the standard deviation.
+class _OnGrid(Event):
+    """An integer vector query plus noise in whole steps of a grid.
 
     Attributes:
         sensitivity: Δ, in units of the grid (the step between two integers is 1).
@@ -105,17 +101,9 @@ class DiscreteGaussian(Event):
         dimension: n, the number of coordinates.
     """
 
-    kind: ClassVar[str] = "discrete_gaussian"
     sensitivity: float
     scale: int
     dimension: int
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        plain(self)
-        positive("sensitivity", self.sensitivity)
-        whole("scale", self.scale, high=MOST_SCALE)
-        whole("dimension", self.dimension, high=MOST_SCALE)
 
     @property
     def noise_multiplier(self) -> float:
@@ -124,36 +112,28 @@ class DiscreteGaussian(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Binomial(Event):
+class DiscreteGaussian(_OnGrid):
+    """An integer vector query plus discrete Gaussian noise.
+
+    The output is f(X) + Z, with f(X) in Z^n, max ‖f(X) − f(X')‖₂ ≤ Δ over neighbours, and
+    the Z_j independent, each with P(Z_j = k) proportional to exp(−k² / (2 s²)) on all integers k.
+    Note that s is the scale in this formula, not quite the standard deviation.
+    """
+
+    kind: ClassVar[str] = "discrete_gaussian"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binomial(_OnGrid):
     """An integer vector query plus fair coins.
 
     The output is f(X) + Z, with f(X) in Z^n, max ‖f(X) − f(X')‖₂ ≤ Δ over neighbours, and the Z_j
     independent, each the number of heads among 4 s² fair coins less its mean 2 s². A query that
     is itself random, such as one that is rounded at random, is covered if the outcomes of two
-    neighbours can be paired so that every pair is.
-
-    Attributes:
-        sensitivity: Δ, in units of the grid (the step between two integers is 1).
-        scale: s, in units of the grid: exactly the standard deviation.
-        dimension: n, the number of coordinates.
+    neighbours can be paired so that every pair is. Here s is exactly the standard deviation.
     """
 
     kind: ClassVar[str] = "binomial"
-    sensitivity: float
-    scale: int
-    dimension: int
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        plain(self)
-        positive("sensitivity", self.sensitivity)
-        whole("scale", self.scale, high=MOST_SCALE)
-        whole("dimension", self.dimension, high=MOST_SCALE)
-
-    @property
-    def noise_multiplier(self) -> float:
-        """Return s / Δ: the multiplier of the continuous Gaussian that it stands for."""
-        return self.scale / self.sensitivity
 
     @property
     def trials(self) -> int:
@@ -163,22 +143,14 @@ class Binomial(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Event):
-    """A real vector query plus Laplace noise.
+    """A real vector query plus Laplace noise, of multiplier b / Δ: so it is (Δ/b)-private.
 
     The output is f(X) + Z, with f(X) in R^n for some n, max ‖f(X) − f(X')‖₁ ≤ Δ over
     neighbours, and the Z_j independent with density exp(−|z| / b) / (2 b).
-
-    Attributes:
-        noise_multiplier: b / Δ, so that the event is (Δ/b)-differentially private.
     """
 
     kind: ClassVar[str] = "laplace"
     noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        plain(self)
-        positive("noise_multiplier", self.noise_multiplier)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,18 +160,10 @@ class RandomizedResponse(Event):
     For all neighbours X, X' and all sets S: P(M(X) ∈ S) ≤ e^ε P(M(X') ∈ S). It is priced as
     the worst of its kind: binary randomized response that tells the truth with probability
     e^ε / (1 + e^ε), from which every other such mechanism can be simulated.
-
-    Attributes:
-        epsilon: ε.
     """
 
     kind: ClassVar[str] = "randomized_response"
     epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        plain(self)
-        positive("epsilon", self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,40 +172,22 @@ class Zcdp(Event):
 
     For all neighbours X, X' and all orders α > 1, the Rényi divergence of order α between
     M(X) and M(X') is at most ρ α (Bun and Steinke 2016, definition 1.1).
-
-    Attributes:
-        rho: ρ.
     """
 
     kind: ClassVar[str] = "zcdp"
     rho: float
 
-    def __post_init__(self) -> None:
-        """Check the values."""
-        plain(self)
-        at_least("rho", self.rho, 0.0)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated(Event):
-    """The same kind of event, `count` times, each with fresh noise.
+    """The same kind of event, `count` times (0: it did not happen), each with fresh noise.
 
     Each query may depend on all earlier outputs; the parameters of the event may not.
-
-    Attributes:
-        event: what is repeated.
-        count: how many times; 0 means that it did not happen.
     """
 
     kind: ClassVar[str] = "repeated"
     event: Event
     count: int
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        plain(self)
-        _an_event("event", self.event)
-        whole("count", self.count, low=0, high=MOST_SCALE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,34 +195,14 @@ class Composed(Event):
     """Several events on the same data, one after another, each with fresh noise.
 
     Each query may depend on all earlier outputs; the parameters of the events may not.
-
-    Attributes:
-        events: what happened; the order does not matter to the price.
     """
 
     kind: ClassVar[str] = "composed"
     events: tuple[Event, ...]
 
-    def __post_init__(self) -> None:
-        """Check the values."""
-        if not isinstance(self.events, tuple):
-            raise InvalidValue(f"events is a {type(self.events).__name__}; it must be a tuple")
-        for event in self.events:
-            _an_event("events", event)
-
 
 def event_from_dict(data: Mapping[str, object]) -> Event:
     """Read an event back from what `to_dict` wrote.
-
-    Args:
-        data: a dictionary with a `kind` word and the fields of that kind.
-
-    Returns:
-        The event, with its values checked.
-
-    Raises:
-        UnsupportedEvent: the kind is not known to this version.
-        CodecError: the fields are not those of the kind.
 
     >>> event_from_dict({"kind": "zcdp", "rho": 0.5})
     Zcdp(rho=0.5)
@@ -295,6 +221,26 @@ def event_from_dict(data: Mapping[str, object]) -> Event:
 def _an_event(name: str, value: object) -> None:
     if not isinstance(value, Event):
         raise InvalidValue(f"{name} holds {value!r}; it must be an event")
+
+
+def _some_events(name: str, values: object) -> None:
+    if not isinstance(values, tuple):
+        raise InvalidValue(f"{name} is a {type(values).__name__}; it must be a tuple")
+    for value in values:
+        _an_event(name, value)
+
+
+_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    "noise_multiplier": positive,
+    "sensitivity": positive,
+    "epsilon": positive,
+    "rho": partial(at_least, low=0.0),
+    "scale": partial(whole, high=MOST_SCALE),
+    "dimension": partial(whole, high=MOST_SCALE),
+    "count": partial(whole, low=0, high=MOST_SCALE),
+    "event": _an_event,
+    "events": _some_events,
+}
 
 
 def _encode(value: object) -> object:

@@ -1,7 +1,6 @@
-"""All that this room uses of scipy and dp_accounting, with types.
+"""All that this room uses of scipy and dp_accounting, with types, which neither library ships.
 
-Neither library ships type information. Loading them by name keeps the strict checker on for
-everything else, and lets dp_accounting (almost two seconds to import) wait until it is needed.
+dp_accounting (almost two seconds to import) waits until it is needed.
 """
 
 from __future__ import annotations
@@ -93,10 +92,8 @@ def loss_distributions() -> Any:
 def loss_accountant(grid: float, *, special: bool) -> Any:
     """Return dp_accounting's accountant of privacy losses on a grid.
 
-    Args:
-        grid: the distance between two losses.
-        special: whether sensitivities are replacement distances already, as ours are; otherwise a
-            Gaussian's is taken to be half of one.
+    Where `special`, sensitivities are replacement distances already, as ours are; otherwise a
+    Gaussian's is taken to be half of one.
     """
     module = importlib.import_module("dp_accounting.pld.pld_privacy_accountant")
     relations = importlib.import_module("dp_accounting").NeighboringRelation

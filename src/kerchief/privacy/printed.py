@@ -14,8 +14,7 @@ def printed_std(epsilon: float, delta: float) -> float:
     """The deviation 2√(2 ln(1.25/δ))/ε that the online bandit's paper adds to x and to y.
 
     "Improved rate for Locally Differentially Private Linear Bandits" (TMLR submission), Algorithm
-    1. It is the classical formula for a diameter of 2, used for each of the two as if it were
-    reported alone, and for every ε.
+    1: the classical formula for a diameter of 2, for each of the two as if reported alone.
 
     >>> round(printed_std(1.0, 1e-5), 2)
     9.69
@@ -28,12 +27,8 @@ def printed_epsilon(epsilon: float, delta: float, reward_range: float) -> float:
     """What the pair (x, y) with that noise spends at the same δ: exact, by the Gaussian curve.
 
     One release of a vector with isotropic noise: features in the unit ball are up to 2 apart,
-    rewards up to `reward_range`, and so pairs up to √(4 + range²).
-
-    Args:
-        epsilon: what the paper says is spent.
-        delta: at this δ.
-        reward_range: how far apart two rewards can be: 2 for |y| ≤ 1; 0 for the features alone.
+    rewards up to `reward_range` (2 for |y| ≤ 1; 0 for the features alone), and so pairs up to
+    √(4 + range²).
 
     >>> [round(printed_epsilon(e, 1e-5, 2.0), 3) for e in (1.0, 10.0)]
     [1.098, 16.096]

@@ -1,10 +1,8 @@
 """Numbers coded as randomized bits: what one report tells, and what a batch's sums tell.
 
-A user writes every coordinate of a vector in [−1, 1]^s as m bits, about m (1 + f)/2 of them ones,
-right on average, and keeps each bit with probability a; otherwise it becomes a fair coin. Whoever
-carries the reports sees one user's bits: that is local privacy. The learner sees the sums of l
-users' bits, one sum per coordinate: that is central privacy of one batch, and it composes in
-parallel over batches, because a user is in one of them. Proofs: `randomized_bits.md`.
+Whoever carries the reports sees one user's bits: that is local privacy. The learner sees the sums
+of a batch, one per coordinate: that is central privacy, in parallel over batches, because a user
+is in one of them. Proofs: `randomized_bits.md`.
 
 After E. Garcelon, K. Chaudhuri, V. Perchet, M. Pirotta, "Privacy amplification via shuffling for
 linear contextual bandits", ALT 2022, whose own accounting is kept for comparison.
@@ -24,9 +22,9 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
 from kerchief.privacy.bit_sums import fineness, shift_costs
 from kerchief.privacy.calibration import pure_rho, zcdp_rho
-from kerchief.privacy.curves import RenyiCurve
+from kerchief.privacy.curves import ORDERS, Renyi, RenyiCurve
 from kerchief.privacy.events import Event
-from kerchief.privacy.renyi import ORDERS, Renyi
+from kerchief.privacy.search import least_whole
 
 __all__ = [
     "GRID",
@@ -64,18 +62,11 @@ class RandomizedBits(Event):
 
     Every user holds f in [−1, 1]^s, max ‖f − f'‖₂ ≤ Δ over any two records, and codes coordinate j
     as m bits of which ⌊x⌋ or ⌊x⌋ + 1 are ones, x = m (1 + f_j)/2 on average, independently over
-    coordinates. Each bit is kept with probability a and is a fair coin otherwise. The output is,
-    for each coordinate, the sum of all bits of all users. Nobody's vector depends on the bits of
-    another user of the batch.
-
-    Attributes:
-        users: number of users in the batch.
-        bits: m, bits per user and coordinate.
-        keep: a, a multiple of `KEEP_UNIT` below 1.
-        sensitivity: Δ.
-        dimension: s.
-        tail: the probability of rare sums that is charged to δ; part of the accounting, not of the
-            mechanism.
+    coordinates. Each bit is kept with probability a, a multiple of `KEEP_UNIT`, and is a fair coin
+    otherwise. The output is, for each coordinate, the sum of all bits of all users. Nobody's vector
+    depends on the bits of another user of the batch. Here m is `bits`, a is `keep`, Δ is
+    `sensitivity` and s is `dimension`; `tail`, the probability of rare sums that is charged to δ,
+    is part of the accounting, not of the mechanism.
     """
 
     kind: ClassVar[str] = "randomized_bits"
@@ -90,7 +81,10 @@ class RandomizedBits(Event):
         """Check the values."""
         plain(self)
         _check_sizes(self.users, self.bits, self.sensitivity, self.dimension)
-        _a_keep(self.keep)
+        if between("keep", self.keep, 0.0, 1.0) % KEEP_UNIT:
+            raise InvalidValue(
+                f"keep is {self.keep}; it must be a multiple of 2**-20: round it down"
+            )
         between("tail", self.tail, 1e-15, 1.0)
 
     @property
@@ -143,20 +137,9 @@ def bits_keep(
 ) -> RandomizedBits:
     """Find the least noise with which one batch's sums are (ε, δ)-private.
 
-    Args:
-        epsilon: ε of one batch; a user is in one batch only.
-        delta: δ of one batch.
-        users: number of users in the batch.
-        bits: bits per user and coordinate.
-        sensitivity: how far apart two vectors can be, in the Euclidean norm.
-        dimension: number of coordinates.
-
     Returns:
         A description with a keep parameter that was itself tried. Its ε is at least 0.999 of the
         one asked for, or a keep parameter larger by 0.2 % was tried and told too much.
-
-    Raises:
-        InvalidValue: even the smallest keep parameter tells more than was promised.
 
     >>> event = bits_keep(1.0, 1e-5, users=200, bits=4, sensitivity=1.0, dimension=1)
     >>> 0.6 < event.keep < 0.9 and bits_epsilon(event, 1e-5) <= 1.0
@@ -175,10 +158,11 @@ def _kept(
     tail = delta * _TAIL_PART
 
     def tried(odds: float) -> RandomizedBits:
+        units = math.floor(math.sqrt(odds / (1 + odds)) / KEEP_UNIT)
         return RandomizedBits(
             users=users,
             bits=bits,
-            keep=_a_multiple(math.sqrt(odds / (1 + odds))),
+            keep=min(max(units, 1) * KEEP_UNIT, 1 - KEEP_UNIT),
             sensitivity=sensitivity,
             dimension=dimension,
             tail=tail,
@@ -209,12 +193,8 @@ def paper_local_epsilon(keep: float, *, bits: int, dimension: int) -> float:
 def local_epsilon(keep: float, *, bits: int, dimension: int, taxicab: float) -> float:
     """Return a bound on ε of one user's randomized bits, seen by themselves.
 
-    Args:
-        keep: the keep parameter a.
-        bits: bits per coordinate.
-        dimension: number of coordinates.
-        taxicab: the largest ‖f‖₁ of a record; for (r x, the lower half of x xᵀ) with ‖x‖ ≤ 1 and
-            |r| ≤ 1 in d dimensions it is √d + (d + 1)/2.
+    `taxicab` is the largest ‖f‖₁ of a record; for (r x, the lower half of x xᵀ) with ‖x‖ ≤ 1 and
+    |r| ≤ 1 in d dimensions it is √d + (d + 1)/2.
 
     Formal guarantees:
         `randomized_bits.md`, theorem 1.
@@ -236,11 +216,18 @@ def local_keep(epsilon: float, *, bits: int, dimension: int, taxicab: float) -> 
     """
     epsilon = positive("epsilon", epsilon)
 
-    def fits(units: int) -> bool:
+    def too_many(units: int) -> bool:
         keep = units * KEEP_UNIT
-        return local_epsilon(keep, bits=bits, dimension=dimension, taxicab=taxicab) <= epsilon
+        return keep >= 1 or epsilon < local_epsilon(
+            keep, bits=bits, dimension=dimension, taxicab=taxicab
+        )
 
-    return _last(fits, epsilon) * KEEP_UNIT
+    first = least_whole(too_many)
+    if first == 1:
+        raise InvalidValue(
+            f"epsilon is {epsilon}; no keep parameter is small enough for it: ask for a larger one"
+        )
+    return (first - 1) * KEEP_UNIT
 
 
 def batch_length(
@@ -256,17 +243,8 @@ def batch_length(
     """Return the batch length that the paper's theorem 5 asks for, by its equation (3).
 
     It is kept to show what it costs: `randomized_bits.md`, section 5, says why no such length is
-    needed.
-
-    Args:
-        epsilon: ε over all batches.
-        delta: the paper's δ₀.
-        horizon: T.
-        dim: d, the length of a feature vector.
-        keep: a, one less the paper's p.
-        bits: m.
-        printed: whether the equation is read as printed, with 1 − 2p where its derivation has
-            2 − 2p.
+    needed. `delta` is the paper's δ₀, and `keep` one less its p. As `printed`, the equation has
+    1 − 2p where its derivation has 2 − 2p.
 
     >>> batch_length(1.0, 1e-5, horizon=20_000, dim=2, keep=1 / 9, printed=True)
     371
@@ -288,14 +266,7 @@ def batch_length(
         asked += 2 * math.sqrt(2 * math.log(2 * total / delta) / length)
         return gain >= asked and length * lie >= 14 * math.log(8 * total / delta)
 
-    high = 1
-    while not long_enough(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        midpoint = (low + high) // 2
-        low, high = (low, midpoint) if long_enough(midpoint) else (midpoint, high)
-    return high
+    return least_whole(long_enough)
 
 
 def _told(keep: float, bits: int, dimension: int, half: float) -> float:
@@ -349,29 +320,6 @@ def _check_sizes(users: int, bits: int, sensitivity: float, dimension: int) -> N
     whole("dimension", dimension, high=2**24)
 
 
-def _a_keep(keep: float) -> float:
-    if between("keep", keep, 0.0, 1.0) % KEEP_UNIT:
-        raise InvalidValue(f"keep is {keep}; it must be a multiple of 2**-20: round it down")
-    return keep
-
-
-def _a_multiple(keep: float) -> float:
-    return min(max(math.floor(keep / KEEP_UNIT), 1) * KEEP_UNIT, 1 - KEEP_UNIT)
-
-
 def _log_odds(keep: float) -> float:
     keep = between("keep", keep, 0.0, 1.0)
     return math.log1p(keep) - math.log1p(-keep)
-
-
-def _last(fits: Callable[[int], bool], epsilon: float) -> int:
-    """The largest number of keep units for which `fits` holds."""
-    low, high = 0, round(1 / KEEP_UNIT)
-    while high - low > 1:
-        midpoint = (low + high) // 2
-        low, high = (midpoint, high) if fits(midpoint) else (low, midpoint)
-    if low == 0:
-        raise InvalidValue(
-            f"epsilon is {epsilon}; no keep parameter is small enough for it: ask for a larger one"
-        )
-    return low

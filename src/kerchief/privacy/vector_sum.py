@@ -1,9 +1,8 @@
 """The closed-form constants of the shuffled vector sum, as published: valid, and very loose.
 
-A. Cheu, M. Joseph, J. Mao, B. Peng, "Shuffle private stochastic convex optimization", ICLR 2022;
-the constants as in F. Li, X. Zhou, B. Ji, "Differentially private linear bandits with partial
-distributed feedback", WiOpt 2022, equations (22) and (60). A theorem says nothing outside its
-range, so there we refuse. What the same coins really cost is in `privacy.binomial`.
+A. Cheu, M. Joseph, J. Mao, B. Peng, ICLR 2022; the constants as in F. Li, X. Zhou, B. Ji,
+"Differentially private linear bandits with partial distributed feedback", WiOpt 2022, equations
+(22) and (60). Outside its range we refuse. What such coins really cost is in `privacy.binomial`.
 """
 
 from __future__ import annotations
@@ -21,11 +20,7 @@ __all__ = ["VectorSum", "scalar_sum", "vector_sum"]
 class VectorSum:
     """How each of so many users writes a vector of Euclidean norm at most 1.
 
-    Attributes:
-        users: size of the cohort.
-        size: length of the vector.
-        levels: a coordinate in [-1, 1] is rounded at random to this many levels.
-        coins: how many fair coins a user adds to each coordinate.
+    A coordinate in [-1, 1] is rounded at random to so many levels, and gets so many fair coins.
     """
 
     users: int
@@ -51,9 +46,6 @@ class VectorSum:
 def vector_sum(*, users: int, size: int, epsilon: float, delta: float) -> VectorSum:
     """The constants that are proved to be (ε, δ)-private in the shuffle model.
 
-    Raises:
-        InvalidValue: ε is not below 15, or δ not below 1/2, or there is nobody to hide among.
-
     >>> vector_sum(users=1000, size=15, epsilon=16.0, delta=1e-6)
     Traceback (most recent call last):
     ...
@@ -71,10 +63,6 @@ def vector_sum(*, users: int, size: int, epsilon: float, delta: float) -> Vector
 
 def scalar_sum(*, users: int, epsilon: float, delta: float) -> VectorSum:
     """The constants for one number in [-1, 1]: a better bound than a vector of length 1.
-
-    Raises:
-        InvalidValue: ε is not below 30, or δ not below 1/2, or the cohort is too small for its
-            levels.
 
     >>> scalar_sum(users=400, epsilon=1.0, delta=1e-5).levels
     40

@@ -1,11 +1,9 @@
 """What a user pays who comes more than once.
 
-Every event is about users who take part once. A user who comes k times has k records, and all of
-them may be replaced together. Where each visit is a report with noise of its own (local trust), the
-k reports are k events. Where records are summed before the noise is added, the worst is that all k
-fall into one sum: then that sum moves k times as far, by the triangle inequality, and the noise is
-as if it were k times smaller. Visits to different sums cost no more than that: for Gaussians the
-squares of k inverse multipliers add up to k of them at most, against k² for one sum.
+A user who comes k times has k records, and all of them may be replaced together. Where each visit
+is a report with noise of its own (local trust), that is k events. Where records are summed before
+the noise is added, the worst is that all k fall into one sum, which then moves k times as far. For
+Gaussians the squares of k inverse multipliers add up to k in different sums, against k² in one.
 
 >>> from kerchief.privacy.events import Gaussian
 >>> visited(Gaussian(noise_multiplier=6.0), visits=3, apart=False)
@@ -18,19 +16,8 @@ from dataclasses import replace
 
 from kerchief.core.errors import InvalidValue, UnsupportedEvent
 from kerchief.core.validate import whole
-from kerchief.privacy.events import (
-    Binomial,
-    Composed,
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    Laplace,
-    NonPrivate,
-    Nothing,
-    RandomizedResponse,
-    Repeated,
-    Zcdp,
-)
+from kerchief.privacy import events
+from kerchief.privacy.events import Event
 
 __all__ = ["visited"]
 
@@ -39,36 +26,27 @@ _MOST_VISITS = 10_000
 
 
 def visited(event: Event, *, visits: int, apart: bool) -> Event:
-    """What an event costs a user who takes part in it so often.
-
-    Args:
-        event: what one visit is.
-        visits: k, how often the user comes.
-        apart: whether every visit gets noise of its own, as under local trust.
-
-    Raises:
-        UnsupportedEvent: nothing is known about several records of one user in such an event.
-    """
+    """What an event costs a user who takes part so often; `apart`: each visit has its own noise."""
     if not isinstance(event, Event):
         raise InvalidValue(f"event is a {type(event).__name__}; it must be an event")
     visits = whole("visits", visits, high=_MOST_VISITS)
     if apart:
-        return Repeated(event=event, count=visits)
+        return events.Repeated(event=event, count=visits)
     match event:
-        case Nothing() | NonPrivate():
+        case events.Nothing() | events.NonPrivate():
             return event
-        case Gaussian() | Laplace():
+        case events.Gaussian() | events.Laplace():
             return replace(event, noise_multiplier=event.noise_multiplier / visits)
-        case DiscreteGaussian() | Binomial():
+        case events.DiscreteGaussian() | events.Binomial():
             return replace(event, sensitivity=event.sensitivity * visits)
-        case RandomizedResponse():
+        case events.RandomizedResponse():
             return replace(event, epsilon=event.epsilon * visits)
-        case Zcdp():
+        case events.Zcdp():
             # Bun and Steinke 2016, proposition 1.9.
             return replace(event, rho=event.rho * visits**2)
-        case Repeated():
+        case events.Repeated():
             return replace(event, event=visited(event.event, visits=visits, apart=False))
-        case Composed():
+        case events.Composed():
             parts = (visited(part, visits=visits, apart=False) for part in event.events)
             return replace(event, events=tuple(parts))
     if visits == 1:

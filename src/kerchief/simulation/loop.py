@@ -58,13 +58,13 @@ class Replicate(roles.Carry):
 @jax.jit
 def begin(scene: Scene, replicates: Array) -> Replicate:
     """All replicates before their first round."""
-    return jax.vmap(partial(_begin_one, scene))(replicates)
 
+    def begin_one(replicate: Array) -> Replicate:
+        at = Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)
+        world, begun = scene.environment.init(at), vars(scene.bandit.begin())
+        return Replicate(replicate=replicate, world=world, regret=jnp.float64(0), **begun)
 
-def _begin_one(scene: Scene, replicate: Array) -> Replicate:
-    at = Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)
-    world, regret = scene.environment.init(at), jnp.float64(0)
-    return Replicate(replicate=replicate, world=world, regret=regret, **vars(scene.bandit.begin()))
+    return jax.vmap(begin_one)(replicates)
 
 
 @partial(jax.jit, static_argnames="length", donate_argnames="carry")

@@ -23,13 +23,10 @@ _MOST = 64
 def compiled(
     function: Any, *arguments: Any, about: Callable[[], None] | None = None, **static: Hashable
 ) -> tuple[Callable[..., Any], float]:
-    """The machine code of a jitted function for such arguments, and the seconds it took.
+    """The machine code of a jitted function for arguments such as these, and the seconds it took.
 
-    Args:
-        function: made by `jax.jit`.
-        arguments: examples of what it will be called with; their structure, shapes and types count.
-        about: called before anything is compiled.
-        static: its static arguments, by name.
+    Their structure, shapes and types count; `static` are its static arguments, by name. Before
+    anything is compiled, `about` is called.
     """
     leaves, structure = jax.tree.flatten(arguments)
     shapes = tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)

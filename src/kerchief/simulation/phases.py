@@ -1,8 +1,7 @@
 """Play a bandit that goes by phases: a design, fresh clients, a release, the next design.
 
-The actions of a phase are public and the same for everyone, so nothing happens round by round: a
-run of a million rounds is some twenty phases, in each of which the clients that are asked are
-simulated one by one.
+Actions are public and the same for everyone, so nothing happens round by round: a million rounds
+are some twenty phases, in each of which the clients that are asked are simulated one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kerchief.core.contracts import Clock, Outlook, Release, Tree
 from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
@@ -30,15 +29,9 @@ from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation.recorder import Played, Recorder
 
-__all__ = [
-    "PhaseReplicate",
-    "PhaseScene",
-    "begin",
-    "learn",
-    "phases_of",
-    "play",
-    "play_phases",
-]
+__all__ = ["PhaseReplicate", "PhaseScene", "begin", "learn", "phases_of", "play", "play_phases"]
+
+Floats = NDArray[np.float64]
 
 # Clients that are simulated at once, in each replicate.
 _BLOCK = 256
@@ -100,13 +93,7 @@ class PhaseReplicate:
     """A bandit between two phases, its world and what it has lost.
 
     Attributes:
-        replicate: its number.
-        world: the truth.
-        state: what the learner knows.
         last: what was released last, one total per group of clients.
-        rounds: how many rounds were played.
-        regret: what they lost.
-        done: whether no further phase is played.
         releases: how many phases were played to the end.
         reals: how many numbers each client of the last phase sent; 0 if nobody was asked.
     """
@@ -171,10 +158,8 @@ def finish(scene: PhaseScene, carry: PhaseReplicate) -> Array:
 
 def _nothing(scene: PhaseScene) -> Release:
     """What was released before the first phase: as many totals as there will be, of nobody."""
-    groups = size = 0
-    if scene.privatizer is not None:
-        policy, privatizer = scene.policy, scene.protection
-        groups, size = policy.groups, privatizer.query.size
+    privatizer = scene.privatizer
+    groups, size = (scene.policy.groups, privatizer.query.size) if privatizer else (0, 0)
     return Release(
         total=jnp.zeros((groups, size), jnp.float64),
         count=jnp.zeros(groups, jnp.int32),
@@ -276,76 +261,52 @@ def play_phases(
     action. The phase that the horizon cuts asks nobody.
     """
     scene = PhaseScene.of(policy, privatizers, environment, seed)
-    phases, curves = phases_of(policy, privatizers), _Curves.of(len(replicates))
-    sent = _Sent.of(privatizers.get(ANSWERS), len(replicates))
+    phases, nothing = phases_of(policy, privatizers), np.zeros(len(replicates))
+    ends, regret = [nothing], [nothing]
+    sent = {name: np.zeros(len(replicates)) for name in ("reals", "bits")}
     carry: PhaseReplicate = begin(scene, replicates)
     for phase in phases:
         carry = recorder.run(play, scene, carry, jax.tree.map(jnp.int32, phase))
-        curves.keep(carry.rounds, carry.regret)
-        sent.count(np.asarray(carry.reals), np.asarray(carry.last.count))
+        ends.append(np.asarray(carry.rounds))
+        regret.append(np.asarray(carry.regret))
+        for name, each in _sent(privatizers[ANSWERS], np.asarray(carry.last.count)).items():
+            sent[name] += np.asarray(carry.reals) * each
         recorder.tick(int(np.asarray(carry.rounds).min()))
         if bool(carry.done.all()):
             break
     horizon = policy.problem.horizon
-    curves.keep(np.full(len(replicates), horizon), recorder.run(finish, scene, carry))
+    ends.append(np.full(len(replicates), horizon))
+    regret.append(np.asarray(recorder.run(finish, scene, carry)))
     recorder.tick(horizon)
     releases = np.asarray(carry.releases, np.int64)
     covered = sum(int(phase.clients) for phase in phases[: int(releases.max())])
     return Played(
-        regret=curves.at(rounds),
+        regret=_between(np.stack(ends), np.stack(regret), rounds),
         releases=dict.fromkeys(privatizers, releases),
         users=covered,
         covered=dict.fromkeys(privatizers, covered),
-        communication=sent.totals,
+        communication=sent,
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Curves:
-    """Where each replicate stood after each phase."""
-
-    rounds: list[NDArray[np.float64]]
-    regret: list[NDArray[np.float64]]
-
-    @classmethod
-    def of(cls, replicates: int) -> Self:
-        """Before the first round."""
-        return cls(rounds=[np.zeros(replicates)], regret=[np.zeros(replicates)])
-
-    def keep(self, rounds: ArrayLike, regret: ArrayLike) -> None:
-        """After one more phase."""
-        self.rounds.append(np.asarray(rounds, np.float64))
-        self.regret.append(np.asarray(regret, np.float64))
-
-    def at(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Cumulative regret after these rounds: one row per round, one column per replicate."""
-        ends, regret = np.stack(self.rounds), np.stack(self.regret)
-        columns = [np.interp(rounds, ends[:, one], regret[:, one]) for one in range(ends.shape[1])]
-        return np.stack(columns, axis=1)
+def _between(ends: Floats, regret: Floats, rounds: NDArray[np.int64]) -> Floats:
+    """Cumulative regret after these rounds, from what each replicate had after each phase."""
+    pairs = zip(ends.T, regret.T, strict=True)
+    return np.stack([np.interp(rounds, *pair) for pair in pairs], axis=1)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Sent:
-    """What clients sent, in each replicate."""
+def _sent(privatizer: Privatizer, users: NDArray[np.int32]) -> dict[str, Floats]:
+    """What clients in groups of these sizes send in each replicate, per number of an answer."""
+    sizes, where = np.unique(users, return_inverse=True)
+    bits = np.array([_bits(privatizer, int(size)) for size in sizes], np.float64)[where]
+    return {
+        "reals": users.sum(1, dtype=np.float64),
+        "bits": (bits.reshape(users.shape) * users).sum(1),
+    }
 
-    privatizer: Privatizer | None
-    totals: Mapping[str, NDArray[np.float64]]
 
-    @classmethod
-    def of(cls, privatizer: Privatizer | None, replicates: int) -> Self:
-        """Nothing yet."""
-        zeros = {name: np.zeros(replicates) for name in ("reals", "bits")}
-        return cls(privatizer=privatizer, totals=zeros)
-
-    def count(self, reals: NDArray[np.int32], users: NDArray[np.int32]) -> None:
-        """Add what the clients of a phase sent: so many numbers each, in groups of these sizes."""
-        bits = {int(one): self._bits(int(one)) for one in np.unique(users) if one}
-        width = np.vectorize(lambda one: bits.get(int(one), 0), otypes=[np.float64])(users)
-        self.totals["reals"][:] += reals * users.sum(1, dtype=np.float64)
-        self.totals["bits"][:] += reals * (width * users).sum(1)
-
-    def _bits(self, users: int) -> int:
-        """What one number of an answer costs on the wire, in a group of so many clients."""
-        if isinstance(self.privatizer, ShuffledSums) and mean_noise(self.privatizer, 1) > 0:
-            return self.privatizer.coins.width(users)
-        return _BITS
+def _bits(privatizer: Privatizer, users: int) -> int:
+    """What one number of an answer costs on the wire, in a group of so many clients."""
+    if users and isinstance(privatizer, ShuffledSums) and mean_noise(privatizer, 1) > 0:
+        return privatizer.coins.width(users)
+    return _BITS

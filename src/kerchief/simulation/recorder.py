@@ -13,44 +13,46 @@ from numpy.typing import NDArray
 
 from kerchief.simulation.machine import compiled
 
-__all__ = ["Played", "Progress", "Recorder", "ticks_of"]
+__all__ = ["Played", "Progress", "Recorded", "Recorder", "ticks_of"]
 
 Progress: TypeAlias = Callable[[str, int], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Played:
-    """What was played, before it is settled.
+class Recorded:
+    """What is read off a simulation.
 
     Attributes:
         regret: cumulative regret, one row per tick and one column per replicate.
         releases: for each query, how often it was released in each replicate.
-        users: how many users have reported, in the replicate with most of them.
-        covered: for each query, how many users its last release spoke about, likewise.
         communication: for "reals" and "bits", how many of them clients sent in each replicate; for
             populations alone.
-        right: 1 where the action that was named at the end is the best, else 0; None where none is
-            named.
+        right: 1 where the action that was named at the end is the best, else 0, in each replicate;
+            None where none is named.
     """
 
     regret: NDArray[np.float64]
     releases: Mapping[str, NDArray[np.int64]]
-    users: int
-    covered: Mapping[str, int]
     communication: Mapping[str, NDArray[np.float64]] = dataclasses.field(default_factory=dict)
     right: NDArray[np.float64] | None = None
 
 
-@dataclasses.dataclass(kw_only=True)
-class Recorder:
-    """Runs compiled code, times it, and tells how far it is.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Played(Recorded):
+    """What was played, before it is settled.
 
     Attributes:
-        progress: called with "compiling" or "playing" and the rounds done so far.
-        done: how many rounds are done.
-        seconds: time played, without compilation.
-        compile_seconds: time spent compiling.
+        users: how many users have reported, in the replicate with most of them.
+        covered: for each query, how many users its last release spoke about, likewise.
     """
+
+    users: int
+    covered: Mapping[str, int]
+
+
+@dataclasses.dataclass(kw_only=True)
+class Recorder:
+    """Runs compiled code, times it apart from compilation, and tells how far it is."""
 
     progress: Progress
     done: int = 0

@@ -17,7 +17,7 @@ from kerchief.core.contracts import Environment, Policy, Stops
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
-from kerchief.core.problems import AnyProblem
+from kerchief.core.problems import AnyProblem, ContextFreeProblem
 from kerchief.environments.population import Population
 from kerchief.policies import AnyPolicy
 from kerchief.privacy.guarantee import Guarantee
@@ -27,7 +27,7 @@ from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.simulation.loop import Replicate, Scene, advance, begin, judge
 from kerchief.simulation.phases import phases_of, play_phases
-from kerchief.simulation.recorder import Played, Progress, Recorder, ticks_of
+from kerchief.simulation.recorder import Played, Progress, Recorded, Recorder, ticks_of
 
 __all__ = ["AnyEnvironment", "Run", "simulate"]
 
@@ -36,32 +36,22 @@ AnyEnvironment: TypeAlias = Environment | Population
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(Recorded):
     """What a simulation recorded.
 
     Attributes:
         rounds: the ticks: after how many rounds regret was read.
-        regret: cumulative regret, one row per tick and one column per replicate.
-        releases: for each query, how often it was released in each replicate.
         spent: the guarantee that was really spent, from the ledger.
         seconds: time played, without compilation.
         compile_seconds: time spent compiling.
         device: the kind of device it ran on.
-        communication: for "reals" and "bits", how many of them clients sent in each replicate; for
-            populations alone.
-        right: 1 where the action that was named at the end is the best, else 0, in each replicate;
-            None where none is named.
     """
 
     rounds: NDArray[np.int64]
-    regret: NDArray[np.float64]
-    releases: Mapping[str, NDArray[np.int64]]
     spent: Guarantee
     seconds: float
     compile_seconds: float
     device: str
-    communication: Mapping[str, NDArray[np.float64]]
-    right: NDArray[np.float64] | None
 
     @property
     def microseconds(self) -> float:
@@ -86,29 +76,23 @@ def simulate(
 ) -> Run:
     """Play one policy under one protection in one world, many times over.
 
-    The ledger is charged for the whole run before anything is drawn and settled for what was really
-    used. Replicates are parallel universes of one deployment, so they share one bill. A replicate's
-    randomness depends on the seed and its own number alone: policies at one seed meet the same
-    worlds, and a run may be cut into chunks of replicates.
+    The ledger is charged for the whole run before anything is drawn (or refuses, and nothing is
+    played) and settled for what was really used. Replicates are parallel universes of one
+    deployment, so they share one bill. A replicate's randomness depends on the seed and its own
+    number alone: policies at one seed meet the same worlds, and a run may be cut into chunks of
+    replicates.
 
     Args:
         policy: the bandit.
         privatizers: one for each query, from `protect` or `roles.arrange`.
         environment: a world of the problem that the bandit was built for.
-        ledger: pays, or refuses with BudgetExceeded before anything is played.
+        ledger: pays, or refuses with BudgetExceeded.
         horizon: number of rounds.
         replicates: how many independent runs.
         seed: of everything random here; 0 to 2**32 - 1.
         first_replicate: number of the first replicate.
         ticks: how often regret is read.
         progress: called with "compiling" or "playing" and the rounds done so far.
-
-    Returns:
-        The recorded run.
-
-    Raises:
-        BudgetExceeded: the ledger refuses; nothing was played.
-        InvalidValue: a size is out of its bound, or bandit, protection and world do not fit.
 
     >>> from kerchief.environments import make_environment
     >>> from kerchief.policies import POLICIES
@@ -121,7 +105,10 @@ def simulate(
     >>> run.regret.shape, bool((run.regret[-1] > 0).all())
     ((5, 4), True)
     """
-    _check_sizes(horizon, replicates, ticks, first_replicate, seed)
+    for name, size in {"horizon": horizon, "replicates": replicates, "ticks": ticks}.items():
+        validate.whole(name, size)
+    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
+    validate.whole("seed", seed, low=0, high=2**32 - 1)
     _check_fit(policy, privatizers, environment, horizon)
     rounds = ticks_of(horizon, ticks)
     recorder = Recorder(progress=progress or (lambda stage, done: None))
@@ -162,15 +149,9 @@ def _play_rounds(
     rounds: NDArray[np.int64],
     recorder: Recorder,
 ) -> Played:
-    """Play in segments of equal length and read the regret after each.
-
-    Once every replicate has stopped asking, nothing is played any more.
-    """
+    """Play in segments of equal length, until every replicate has stopped, and read the regrets."""
     scene = Scene(
-        policy=policy,
-        privatizers=dict(privatizers),
-        environment=environment,
-        seed=jnp.uint32(seed),
+        policy=policy, privatizers=dict(privatizers), environment=environment, seed=jnp.uint32(seed)
     )
     carry: Replicate = begin(scene, replicates)
     regret: list[NDArray[np.float64]] = []
@@ -209,17 +190,6 @@ def _users(policy: AnyPolicy, privatizers: Mapping[str, Privatizer], horizon: in
     return max(1, sum(int(phase.clients) for phase in phases_of(policy, privatizers)))
 
 
-def _check_sizes(
-    horizon: int, replicates: int, ticks: int, first_replicate: int, seed: int
-) -> None:
-    """Refuse sizes that no simulation can have, before anything is charged."""
-    validate.whole("horizon", horizon)
-    validate.whole("replicates", replicates)
-    validate.whole("ticks", ticks)
-    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
-    validate.whole("seed", seed, low=0, high=2**32 - 1)
-
-
 def _check_fit(
     policy: AnyPolicy,
     privatizers: Mapping[str, Privatizer],
@@ -239,6 +209,14 @@ def _check_fit(
             f"{type(policy).__name__} hears {policy.feedback} and the world is a "
             f"{type(environment).__name__}; bandits that hear phases play in a Population"
         )
+    if policy.feedback == "reports":
+        posed = environment.problem(horizon)
+        if not isinstance(posed, ContextFreeProblem):
+            raise InvalidValue(
+                f"{type(policy).__name__} hears reports and the world poses a "
+                f"{type(posed).__name__}, where users' choices are private; "
+                "play it in a world that poses a ContextFreeProblem"
+            )
     built: AnyProblem | None = getattr(policy, "problem", None)
     if built is not None and built.horizon != horizon:
         raise InvalidValue(

@@ -46,7 +46,7 @@ class Clock:
 
 
 def numbers(device: Device, data: bytes) -> list[float]:
-    found = Report.read(data, device.task, epoch=3).numbers
+    found = Report.read(data, device.task).numbers
     return [float(one) for one in np.ldexp(found.astype(np.float64), -GRID.grid_bits)]
 
 
@@ -123,7 +123,7 @@ def test_labels_decide_the_coins() -> None:
     for label in (0, 1):
         decision = device.decide(model(shuffled), ROWS)
         data = device.report(decision.id, status(shuffled, label=label))
-        assert Report.read(data, shuffled, epoch=3).label == label
+        assert Report.read(data, shuffled).label == label
     with pytest.raises(InvalidValue, match="label 2"):
         device.report(device.decide(model(shuffled), ROWS).id, status(shuffled, label=2))
 
@@ -281,7 +281,7 @@ def test_a_question_is_answered_once() -> None:
     assert device.asked(question) == id
     assert device.reward(id, [0.25])
     data = device.report(id, status(local))
-    assert Report.read(data, local, epoch=3).id == question
+    assert Report.read(data, local).id == question
     device.arrived(id)
     device.asked(question)
     for step in (lambda: device.report(id, status(local)), lambda: device.reward(id, [0.5])):

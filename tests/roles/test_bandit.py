@@ -46,7 +46,7 @@ def test_arms_have_names_and_come_and_go() -> None:
     one = bandit()
     for names in ("a", "ab", "abc", "cb", "c"):
         rows = {name: ARMS["abc".index(name)] for name in names}
-        assert one.decide(rows).arm in names
+        assert str(one.decide(rows).arm) in names
     assert one.decide(ARMS[:1]).arm == 0
     assert one.decide(ARMS, [False, True, False]).arm == 1
     with pytest.raises(InvalidValue, match="up to 3 arms"):

@@ -127,7 +127,7 @@ class KLUCB(Counting):
     >>> KLUCB.of(problem, channel=Channel(low=None, high=None, spread=1.0))
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.InvalidValue: kl-ucb needs reports within bounds, and these have none; \
+    kerchief_wire.errors.InvalidValue: kl-ucb needs reports within bounds, and these have none; \
 let devices send one randomized bit (randomizer 'one-bit'), or choose ucb or tsallis-iw
     """
 

@@ -143,7 +143,7 @@ def test_models_stay_as_long_as_they_are_needed(store: Pending) -> None:
     decided(store, b"j" * 16)
     store.encoded(ID, TASK, report)
     assert store.row(b"j" * 16, TASK).data == b"the model"
-    store.gone(b"j" * 16, TASK)
+    store.encoded(b"j" * 16, TASK, report)
     assert store._base.execute("SELECT count(*) FROM models").fetchone() == (0,)
 
 

@@ -13,9 +13,9 @@ from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import randomize as module
 from kerchief_device.randomize import heads, randomize
-from kerchief_device.samplers import sample_discrete_gaussian, sample_discrete_laplace
+from kerchief_device.samplers import below, sample_discrete_gaussian, sample_discrete_laplace
 from kerchief_wire.errors import InvalidValue
-from kerchief_wire.noise import Bits, Floats, Noise, Rounded, Shortlist
+from kerchief_wire.noise import Bits, Floats, Noise, Rounded, Shortlist, Wholes
 
 GAUSSIAN = Rounded(law="gaussian", grid_bits=4, scale=3, middle=(8, 0, 0, 0, 0), reach=20)
 LAPLACE = Rounded(law="laplace", grid_bits=4, scale=3, middle=(8, 0, 0, 0, 0), reach=20)
@@ -77,6 +77,21 @@ def test_candidates_far_out_are_cut_before_they_are_ranked(monkeypatch: pytest.M
     assert all(bounds.hold(np.array(one)) for one in seen)
     cut = 0.25 + 2.5 * SHORTLIST.farthest * np.array([-1, 1])
     assert {one[0] for one in seen} <= {round(math.ldexp(end, 21)) for end in cut}
+
+
+@pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE], ids=lambda one: one.law)
+def test_noise_far_out_is_cut(noise: Rounded, monkeypatch: pytest.MonkeyPatch) -> None:
+    def far(scale: int, size: int, *, randomness: Any) -> Wholes:
+        return np.array([10**6, -(10**6), 65, 0, 0])
+
+    monkeypatch.setitem(module._LAWS, noise.law, far)
+    found = randomize(noise, np.zeros(5), 0, os.urandom)
+    assert found.tolist() == [8 + 20 + 64 * 3, -20 - 64 * 3, 65, 0, 0]
+
+
+def test_words_that_favour_some_choices_are_drawn_again() -> None:
+    words = iter([bytes([255] * 4), bytes([17, 0, 0, 0])])
+    assert below(10, lambda count: next(words)) == 7
 
 
 @pytest.mark.parametrize("coins", [0, 1, 7, 8, 9, 1000])

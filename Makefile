@@ -37,7 +37,7 @@ $(READY): requirements.lock pyproject.toml device/pyproject.toml
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"kerchief needs Python 3.11 to 3.13, and {sys.executable} is {v.major}.{v.minor}; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e device -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e ./device -e .
 	touch $(READY)
 
 lock:  ## resolve the dependencies anew (needs uv)

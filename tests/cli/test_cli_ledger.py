@@ -14,6 +14,7 @@ from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust, Zcdp, zcdp_rho
 from kerchief.privatizers import Protection
 from kerchief.privatizers.protect import protect
+from kerchief.roles import Bandit
 from kerchief.simulation.run import simulate
 
 Call = Callable[..., Result]
@@ -95,3 +96,54 @@ def test_an_altered_ledger_is_refused_or_does_not_keep_its_promise(call: Call, f
     missing = call("ledger", "show", "nowhere.json")
     assert missing.exit_code == 2
     assert "nowhere.json cannot be read" in missing.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A bandit that has served some users."""
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT)
+    problem = make_environment(dim=2, arms=3).problem(50)
+    with Bandit(policy="linucb", problem=problem, guarantee=promise, path=tmp_path / "b") as one:
+        for _ in range(5):
+            one.reward(one.decide([[0.6, 0.8]]).id, problem.high)
+    return tmp_path / "b"
+
+
+def test_a_chain_is_verified_from_its_file_alone(call: Call, folder: Path, tmp_path: Path) -> None:
+    answer = json.loads(call("ledger", "verify", str(folder), "--json").stdout)
+    assert (answer["draws"], answer["epochs"], answer["kept"]) == (5, 1, True)
+    assert 0.99 < answer["spent"]["epsilon"] <= 1.0
+    exported = tmp_path / "chain.jsonl"
+    exported.write_text(call("ledger", "export", str(folder)).stdout)
+    again = json.loads(call("ledger", "verify", str(exported), "--json").stdout)
+    assert again == answer
+    told = call("ledger", "verify", str(exported), "--head", answer["head"])
+    assert told.exit_code == 0
+    assert "what was drawn is what was paid for" in told.stdout
+
+
+def test_a_chain_that_lost_its_last_line_is_found_out(
+    call: Call, folder: Path, tmp_path: Path
+) -> None:
+    head = json.loads(call("ledger", "verify", str(folder), "--json").stdout)["head"]
+    rows = call("ledger", "export", str(folder)).stdout.splitlines(keepends=True)
+    short = tmp_path / "short.jsonl"
+    short.write_text("".join(rows[:-1]))
+    assert call("ledger", "verify", str(short)).exit_code == 0
+    told = call("ledger", "verify", str(short), "--head", head)
+    assert told.exit_code == 2
+    assert "lost a line" in told.stderr
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text("".join(rows).replace('users\\":1', 'users\\":2', 1))
+    assert call("ledger", "verify", str(changed)).exit_code == 2
+
+
+def test_a_ledger_with_a_key_twice_is_refused(call: Call, file: Path) -> None:
+    file.write_text(file.read_text().replace('"receipts"', '"receipts": [], "receipts"', 1))
+    told = call("ledger", "show", str(file))
+    assert told.exit_code == 2
+    assert "stands twice" in told.stderr
+
+
+def test_a_chain_that_is_not_there(call: Call, tmp_path: Path) -> None:
+    assert call("ledger", "verify", str(tmp_path / "nothing")).exit_code == 2

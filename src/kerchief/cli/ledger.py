@@ -13,6 +13,9 @@ from kerchief.core.errors import InvalidValue
 from kerchief.privacy.events import Event
 from kerchief.privacy.receipts import Receipt, read_ledger
 from kerchief.privacy.review import Opinion, Review, review
+from kerchief.roles.verify import check_releases, read_chain
+from kerchief.roles.verify import verify as verified
+from kerchief_wire.chain import export as exported
 
 __all__ = ["ledger"]
 
@@ -22,14 +25,17 @@ def ledger() -> None:
     """Read a ledger: what ran, what it means, and what it cost."""
 
 
-@ledger.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
+_visits = click.option(
     "--visits",
     default=1,
     show_default=True,
     help="How often each user came; a ledger speaks of users who came once.",
 )
+
+
+@ledger.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_visits
 @options.json_output
 def show(*, file: Path, visits: int, as_json: bool) -> int:
     """Print every receipt, and what the worst-off user spent by two accountants.
@@ -46,6 +52,47 @@ def show(*, file: Path, visits: int, as_json: bool) -> int:
         print_json(_document(read, receipts))
     else:
         _print(read, receipts)
+    return _judged(read)
+
+
+@ledger.command()
+@click.argument("place")
+@_visits
+@click.option("--head", help="A hash that was kept elsewhere: the chain must contain it.")
+@options.json_output
+def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
+    """Check a task's chain from PLACE alone: hashes, payments, draws, and what was spent.
+
+    PLACE is a folder of a Bandit, a store (a file or a URL), or what `kerchief ledger export`
+    wrote. Leaves with 1 if the accountants disagree or the budget was overspent, and with 2 if the
+    chain is not whole.
+    """
+    lines, releases = read_chain(place)
+    found = verified(lines, visits=visits, head=head)
+    books, read = found.books, found.review
+    if releases is not None:
+        check_releases(books, releases)
+    if as_json:
+        told = {"task": books.task.id.hex(), "head": books.head.hex(), "lines": len(lines)}
+        state = {"draws": len(books.drawn), "epochs": books.epochs + 1, "ended": books.ended}
+        print_json({**told, **state, **_document(read, books.receipts)})
+    else:
+        _print(read, books.receipts)
+        print_wrapped(f"task {books.task.id.hex()}")
+        print_wrapped(f"{len(lines)} lines, {len(books.drawn)} draws, head {books.head.hex()}")
+        click.echo("The chain is whole, and what was drawn is what was paid for.")
+    return _judged(read)
+
+
+@ledger.command()
+@click.argument("place")
+def export(*, place: str) -> None:
+    """Write the chain of the task at PLACE to standard output, one line for each line of it."""
+    lines, _ = read_chain(place)
+    click.echo(exported(lines), nl=False)
+
+
+def _judged(read: Review) -> int:
     if not read.agree:
         complain("warning", "the two accountants disagree; the larger epsilon is reported")
     if not read.kept:

@@ -145,11 +145,19 @@ def read_ledger(text: str) -> tuple[Guarantee, tuple[Receipt, ...]]:
         UnsupportedEvent: a receipt holds an event that this version does not know.
     """
     try:
-        return _read_ledger(json.loads(text))
+        return _read_ledger(json.loads(text, object_pairs_hook=_once))
     except KerchiefError:
         raise
     except (TypeError, ValueError, RecursionError) as error:
         raise CodecError(f"the text is not JSON of a ledger: {error}") from error
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object in which no key stands twice: which of the two would count?"""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise CodecError("a key stands twice in the ledger; which of the two would count?")
+    return found
 
 
 def _read_ledger(content: object) -> tuple[Guarantee, tuple[Receipt, ...]]:

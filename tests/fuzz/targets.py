@@ -137,7 +137,7 @@ def _hung(number: int, frame: FrameType | None) -> None:
 _NOT_OURS = ("checks", "audits", "cli", "catalogue")
 _OPEN = re.compile(r"\b(int|float|str|ArrayLike|NDArray|Floats|Trust|Event|Cohort|object|Any)\b")
 _HELD = re.compile(r"^(Mapping|Sequence|Iterable)\b")
-_COMPILED = re.compile(r"\b(Array|Stream|Tree|Clock|Callable)\b")
+_COMPILED = re.compile(r"\b(Array|Stream|Tree|Clock|Callable|Factory)\b")
 _FUNCTIONS = ("core.validate", "core.codec", "core.links", "core.batches", "privacy.receipts")
 """Modules below the rooms whose functions read what strangers write."""
 _INSIDE = ("roles.values", "privacy.visits", "privacy.printed", "simulation.run")

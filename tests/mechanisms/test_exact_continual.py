@@ -32,12 +32,12 @@ from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
-from kerchief.mechanisms.exact_sampler import MAX_SCALE
 from kerchief.mechanisms.factor import Factor, finest_grid
 from kerchief.mechanisms.toeplitz import SqrtToeplitz, coefficients
 from kerchief.mechanisms.tree import Tree
 from kerchief.privacy import Gaussian, delta_at, epsilon_at, gaussian_noise_multiplier
 from kerchief.privacy.events import DiscreteGaussian as Event
+from kerchief_device.samplers import MAX_SCALE
 
 Floats = NDArray[np.float64]
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue
-from kerchief.mechanisms import exact_sampler
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
-from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_gaussian
+from kerchief_device import samplers as exact_sampler
+from kerchief_device.samplers import MAX_SCALE, sample_discrete_gaussian
 
 ERROR = 1e-6
 Ints = NDArray[np.int64]

@@ -13,9 +13,9 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
-from kerchief.mechanisms.exact_sampler import sample_discrete_laplace
 from kerchief.mechanisms.laplace import ExactLaplace, Laplace
 from kerchief.privacy import NonPrivate, epsilon_at
+from kerchief_device.samplers import sample_discrete_laplace
 
 VECTOR = np.array([0.3, -0.7, 0.0])
 

@@ -13,9 +13,9 @@ import pytest
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
-from kerchief.mechanisms.exact_integers import UNITS, word
 from kerchief.mechanisms.one_bit import ExactOneBit, OneBit
 from kerchief.privacy import NonPrivate
+from kerchief_device.samplers import UNITS, word
 
 COPIES = 40_000
 EPSILONS = (0.01, 0.5, 1.0, 4.0, 30.0)

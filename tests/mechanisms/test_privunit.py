@@ -14,11 +14,11 @@ from scipy import stats  # type: ignore[import-untyped]
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.mechanisms import shortlist
-from kerchief.mechanisms.exact_integers import UNITS, below
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.privacy import NonPrivate
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
+from kerchief_device.samplers import UNITS, below
 
 COPIES = 60_000
 CENTER = np.array([0.5, -1.0, 0.0])

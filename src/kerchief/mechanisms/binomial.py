@@ -23,10 +23,10 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
-from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
+from kerchief_device.samplers import Randomness
 
 __all__ = ["Binomial", "ExactBinomial", "Grid", "deviation", "heads"]
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import between, plain, positive, whole
-from kerchief.mechanisms.exact_integers import Randomness
-from kerchief.mechanisms.exact_sampler import MAX_SCALE, sample_discrete_gaussian
 from kerchief.mechanisms.mechanism import Floats, Vector
 from kerchief.privacy import events
+from kerchief_device.samplers import MAX_SCALE, Randomness, sample_discrete_gaussian
 
 __all__ = ["ExactGaussian", "OnGrid"]
 

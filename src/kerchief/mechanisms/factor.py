@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from kerchief.core.validate import between, plain, positive, whole
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
-from kerchief.mechanisms.exact_sampler import MAX_SCALE
 from kerchief.privacy import discrete_slack, events
+from kerchief_device.samplers import MAX_SCALE
 
 __all__ = ["FAR", "UNIT", "Factor", "Floats", "OfFactor", "Part", "RoundedFactor", "finest_grid"]
 
@@ -142,7 +142,7 @@ class Part(Factor):
 def finest_grid(noise_multiplier: float, sensitivity: float) -> int:
     """The grid, as a number of bits, on which streams of any length have exact sums.
 
-    Finer means less rounding. The scale of a seed vector must stay below `exact_sampler.MAX_SCALE`,
+    Finer means less rounding. The scale of a seed vector must stay below `samplers.MAX_SCALE`,
     and the sum of `Factor.capacity` vectors below 2**51 steps.
 
     >>> finest_grid(3.7, 2.0), finest_grid(0.1, 2.0)

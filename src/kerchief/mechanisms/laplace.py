@@ -19,10 +19,9 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, whole
 from kerchief.mechanisms.exact_gaussian import OnGrid
-from kerchief.mechanisms.exact_integers import Randomness
-from kerchief.mechanisms.exact_sampler import sample_discrete_laplace
 from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
+from kerchief_device.samplers import Randomness, sample_discrete_laplace
 
 __all__ = ["ExactLaplace", "Laplace"]
 

@@ -24,9 +24,9 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import at_least, between, plain, whole
 from kerchief.mechanisms.ball import BallReport
-from kerchief.mechanisms.exact_integers import UNITS, Randomness, word
 from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
+from kerchief_device.samplers import UNITS, Randomness, word
 
 __all__ = ["ExactOneBit", "OneBit"]
 

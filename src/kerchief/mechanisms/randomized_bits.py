@@ -26,10 +26,10 @@ from kerchief.core.queries import finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, positive, whole
-from kerchief.mechanisms.exact_integers import Randomness, words
 from kerchief.mechanisms.mechanism import Floats, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.randomized_bits import GRID, KEEP_UNIT, RandomizedBits
+from kerchief_device.samplers import Randomness, words
 
 __all__ = ["MAX_BITS", "ExactResponse", "Response"]
 

@@ -25,10 +25,10 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, real_array, whole
 from kerchief.mechanisms.ball import BallReport, SidedReport, spread_out, upper_normal
-from kerchief.mechanisms.exact_integers import UNITS, Randomness, below, word
 from kerchief.mechanisms.mechanism import Floats, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
+from kerchief_device.samplers import UNITS, Randomness, below, word
 
 __all__ = ["ExactShortlist", "Shortlist"]
 

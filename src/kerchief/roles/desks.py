@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import CodecError
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
-from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.deployment import Deployment
+from kerchief_device.samplers import Randomness
 from kerchief_wire import noise as wire
 
 __all__ = ["Desk", "Kept", "desks_of", "hedged", "read_secret", "write_secret"]

@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import CapacityExceeded
-from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.roles.books import Books, charged, opened
 from kerchief.roles.deployment import Deployment
@@ -38,6 +37,7 @@ from kerchief.roles.desks import desks_of, hedged, read_secret, write_secret
 from kerchief.roles.uncopyable import Guarded
 from kerchief.stores.store import Reader, Row, Store, Transaction
 from kerchief.stores.witness import NoWitness, Witness
+from kerchief_device.samplers import Randomness
 from kerchief_wire.chain import Line, follow
 from kerchief_wire.errors import Fenced, Refused
 from kerchief_wire.model import Status

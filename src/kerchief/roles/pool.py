@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from kerchief.core.errors import InvalidValue
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
-from kerchief.mechanisms.exact_sampler import sample_discrete_gaussian
 from kerchief.privacy import events
+from kerchief_device.samplers import sample_discrete_gaussian
 
 __all__ = ["Pooled", "pooled"]
 

@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -332,6 +332,23 @@ def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str)
     assert one.middle.take([device.report(place.id, status)]) == (None,)
 
 
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_release_is_the_sum_of_its_group_and_the_noise_of_its_trust(
+    policy: str, trust: str
+) -> None:
+    one = town(policy, trust)
+    label = one.middle.status().label
+    reports = [one.report() for _ in range(one.made.task.need(label))]
+    assert set(one.middle.take(reports)) == {None}
+    exact = sum(Report.read(report, one.made.task).numbers for report in reports)
+    noise, privatizer = one.totals()[0].total - exact, cast(Any, one.made.privatizers[ANSWERS])
+    if trust == "central":
+        assert 0 < np.abs(noise).max() < 12 * privatizer.aggregator.scale
+    else:
+        assert not noise.any()
+
+
 # The device: one client, one report.
 
 
@@ -443,14 +460,16 @@ def test_what_cannot_be_deployed_is_refused_with_its_reason(
         task_for(policy, trust, **more)
 
 
-def test_roles_refuse_tasks_that_are_not_theirs() -> None:
+def test_roles_refuse_tasks_that_are_not_theirs(tmp_path: Path) -> None:
+    folder = tmp_path / "bandit"
     phased, plain = task_for("dpe", "central"), made("central")
     with pytest.raises(InvalidValue, match="goes by phases"):
         Learner(phased)
     with pytest.raises(InvalidValue, match="no phases"):
         PopulationLearner(plain, ACTIONS)
     with pytest.raises(InvalidValue, match="goes by phases"):
-        Bandit(policy="dpe", problem=FACTS_PHASED, guarantee=promised("central"))
+        Bandit(policy="dpe", problem=FACTS_PHASED, guarantee=promised("central"), path=folder)
+    assert not folder.exists()
     status = Middle(plain, store=SQLiteStore.memory()).status()
     with pytest.raises(InvalidValue, match="call decide"):
         Device(plain.task).join(Learner(plain).model, status)

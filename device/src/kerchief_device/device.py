@@ -207,7 +207,8 @@ class Device:
 
         Raises:
             InvalidValue: no such decision is pending, or it is not due.
-            Refused: the task takes no reports; `refused` throws the record away.
+            Refused: the task takes no reports, or not of this place's group; `refused` throws the
+                record away.
             BudgetExceeded: the user's own budget does not pay for it; the record is erased.
         """
 

@@ -51,6 +51,29 @@ class PopulationLearner:
         done: whether nobody is asked any more: one action is left, or no further phase fits.
         releases: how many were taken in.
         users: how many clients these speak about.
+
+    >>> from kerchief.privacy.guarantee import Guarantee, Trust
+    >>> from kerchief.roles.deployment import deploy
+    >>> from kerchief.roles.middle import Middle
+    >>> from kerchief.stores.sqlite import SQLiteStore
+    >>> from kerchief_device import Device
+    >>> facts = PopulationProblem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0,
+    ...                           horizon=1000, clients=600, spread=0.1)
+    >>> promise = Guarantee(epsilon=8.0, delta=1e-4, trust=Trust.CENTRAL)
+    >>> made = deploy(policy="dpe", problem=facts, guarantee=promise, window_s=0)
+    >>> middle = Middle(made, store=SQLiteStore.memory())
+    >>> learner = PopulationLearner(made, [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    >>> while not learner.done:
+    ...     status = middle.status()
+    ...     for _ in range(made.task.need(status.label)):
+    ...         client = Device(made.task)
+    ...         place = client.join(learner.model, status)
+    ...         _ = client.reward(place.id, [{0: 0.9, 1: 0.1, 2: 0.6}[x] for x in place.atoms])
+    ...         _ = middle.take([client.report(place.id, status)])
+    ...         client.arrived(place.id)
+    ...     learner.follow(middle.releases(learner.releases))
+    >>> learner.shares.tolist()
+    [1.0, 0.0, 0.0]
     """
 
     def __init__(self, made: Deployment, features: ArrayLike) -> None:

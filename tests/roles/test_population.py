@@ -6,6 +6,7 @@ import dataclasses
 import os
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,7 +35,7 @@ from kerchief.roles.verify import verify
 from kerchief.simulation.phases import PhaseScene, begin, phases_of, play
 from kerchief.stores import Store
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_device import Device, Place
+from kerchief_device import Device, Pending, Place
 from kerchief_wire.errors import Fenced, Refused
 from kerchief_wire.model import Model, Numbers, Status
 from kerchief_wire.report import Release, Report
@@ -381,6 +382,27 @@ def test_a_client_whose_made_report_was_refused_is_not_asked_again() -> None:
         device.join(one.learner.model, one.middle.status())
 
 
+def test_threads_of_one_client_make_one_report(tmp_path: Path) -> None:
+    one = town("pe", "local")
+    status, model = one.middle.status(), one.learner.model
+
+    def answer(number: int) -> bytes | None:
+        pending = Pending(tmp_path / "device.db")
+        device = Device(one.made.task, pending=pending)
+        try:
+            place = device.join(model, status)
+            device.reward(place.id, [number / 8])
+            return device.report(place.id, status)
+        except InvalidValue:
+            return None
+        finally:
+            pending.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        made_reports = set(pool.map(answer, range(8))) - {None}
+    assert len(made_reports) == 1
+
+
 def test_silence_is_the_public_default() -> None:
     one = town("pe", "none", default=0.25)
     device, status = one.device(), one.middle.status()
@@ -479,6 +501,17 @@ def test_roles_refuse_tasks_that_are_not_theirs(tmp_path: Path) -> None:
     for wrong in (ACTIONS[1:], 2 * ACTIONS, np.nan * ACTIONS):
         with pytest.raises(InvalidValue, match="action"):
             PopulationLearner(phased, wrong)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_honest_part_of_every_group_tosses_enough(policy: str) -> None:
+    guarantee = dataclasses.replace(promised("shuffle"), honest=(4, 5))
+    task = deploy(policy=policy, problem=FACTS_PHASED, guarantee=guarantee).task
+    noise: Any = task.noise[0]
+    for coins, need in zip(noise.coins, task.needs, strict=True):
+        assert (4 * need // 5) * coins >= 4 * noise.scale**2
+        assert (4 * need // 5) * (coins - 1) < 4 * noise.scale**2
+    assert Device(task).checked.recomputed
 
 
 def test_a_task_with_other_groups_or_fewer_coins_is_another_or_none() -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief_device.pending import Budget, Cost, Pending, Row
+from kerchief_device.phased import Place, Survey, averages
 from kerchief_device.programs import Code, code_for
 from kerchief_device.promise import Checked, check
 from kerchief_device.randomize import randomize
@@ -28,7 +29,7 @@ from kerchief_wire.errors import InvalidValue, Refused
 from kerchief_wire.model import Model, Status
 from kerchief_wire.noise import Floats
 from kerchief_wire.report import Report
-from kerchief_wire.task import Answering, Optimist, Task
+from kerchief_wire.task import Answering, Optimist, Phased, Task
 
 __all__ = ["Decision", "Device", "Features"]
 
@@ -137,12 +138,47 @@ class Device:
         self._pending.decided(question, self.task.id, due=self._due(drawn(8, self._source)))
         return question.hex()
 
+    def join(self, model: Model, status: Status) -> Place:
+        """Take a place in the group that is asked now; a client has one place in a task.
+
+        Asked again before its report is made, the device repeats the place that it has. If that
+        group is full meanwhile, `report` says so; after `refused` the client may join once more.
+
+        Raises:
+            InvalidValue: the client has answered already, or the model is of another phase.
+            Refused: nobody is asked any more.
+            Fenced: the device has seen a longer chain than this model's, or another one.
+        """
+        if not isinstance(self._code, Survey):
+            raise InvalidValue("only a task that goes by phases has places; call decide")
+        _check_status(self.task, status)
+        self._code.place(model, status.label)
+        self._posted = posted = self._read(model)
+        id = hashlib.sha256(b"kerchief/1 place\0" + self.task.id).digest()[:16]
+        self._pending.decided(
+            id,
+            self.task.id,
+            due=self._due(drawn(8, self._source)),
+            version=model.version,
+            model=posted[1:],
+            chain=(model.length, model.head),
+            features=np.float64(status.label).tobytes(),
+        )
+        row = self._pending.row(id, self.task.id)
+        own = self._model(row)
+        if own is None or row.features is None:
+            raise InvalidValue("this client has answered in this task already, and is asked once")
+        label = int(np.frombuffer(row.features, np.float64)[0])
+        atoms, pulls = self._code.place(own, label)
+        return Place(id=id.hex(), label=label, atoms=atoms, pulls=pulls)
+
     def reward(self, id: str, value: SupportsFloat | Sequence[float]) -> bool:
         """Note what a decision brought; the first reward counts, if it comes in time.
 
         Args:
             id: of the decision.
-            value: the reward; where a question was asked, the loss of each of its points.
+            value: the reward; where a question was asked, the loss of each of its points; in a
+                phase, the average reward on each action of the place.
 
         Returns:
             Whether it counts.
@@ -150,6 +186,9 @@ class Device:
         Raises:
             InvalidValue: no such decision is pending, or the value is outside its bounds.
         """
+        if isinstance(self.task.program, Phased):
+            seen = averages(self.task.program, value).tobytes()
+            return self._pending.rewarded(_id(id), self.task.id, 0.0, more=seen)
         return self._pending.rewarded(_id(id), self.task.id, _reward(self.task, value))
 
     def due(self, now: float | None = None) -> tuple[str, ...]:
@@ -168,7 +207,8 @@ class Device:
 
         Raises:
             InvalidValue: no such decision is pending, or it is not due.
-            Refused: the task takes no reports; `refused` throws the record away.
+            Refused: the task takes no reports, or not of this place's group; `refused` throws the
+                record away.
             BudgetExceeded: the user's own budget does not pay for it; the record is erased.
         """
 
@@ -184,11 +224,12 @@ class Device:
 
     def arrived(self, id: str) -> None:
         """The report is with the middle: remove it here."""
-        self._pending.gone(_id(id), self.task.id, remember=self._asks)
+        self._pending.gone(_id(id), self.task.id, remember=self._once)
 
     def refused(self, id: str) -> None:
         """The middle will never take it: throw it away; no other is made."""
-        self._pending.gone(_id(id), self.task.id, remember=self._asks)
+        phased = isinstance(self.task.program, Phased)
+        self._pending.gone(_id(id), self.task.id, remember=self._once, if_made=phased)
 
     def spent(self) -> Cost:
         """What the reports of this store have cost its user, where there is a budget."""
@@ -197,6 +238,11 @@ class Device:
     @property
     def _asks(self) -> bool:
         return isinstance(self.task.program, Answering)
+
+    @property
+    def _once(self) -> bool:
+        """Whether a decision's id must be known for ever, so that none is made again."""
+        return isinstance(self.task.program, Answering | Phased)
 
     def _due(self, random: bytes) -> float:
         rule = self.task.reward
@@ -226,6 +272,8 @@ class Device:
         task = self.task
         _check_status(task, status)
         features = np.frombuffer(row.features or b"", np.float64)
+        if isinstance(task.program, Phased) and status.label != int(features[0]):
+            raise Refused("label", "this client's group is full; another one is asked now")
         reward = task.reward.default if row.reward is None else row.reward
         found = self._code.statistics(self._model(row), features, reward)
         if len(found) != len(task.noise):
@@ -253,7 +301,7 @@ def _bill(task: Task, checked: Checked, budget: Budget | None) -> tuple[Cost, Bu
 def _check_default(task: Task) -> None:
     program, default = task.program, task.reward.default
     low, high = (-math.inf, math.inf)
-    if isinstance(program, Optimist | Answering):
+    if isinstance(program, Optimist | Answering | Phased):
         low, high = program.low, program.high
     if not (math.isfinite(default) and low <= default <= high):
         raise InvalidValue(

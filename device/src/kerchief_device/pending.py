@@ -175,15 +175,21 @@ class Pending:
         with self._step() as base:
             if chain is not None:
                 _follow(base, task, *chain)
-            if model is not None:
-                base.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", model)
-            base.execute(
+            begun = base.execute(
                 "INSERT OR IGNORE INTO decisions VALUES (?, ?, 'decided', ?, ?, ?, ?, NULL, NULL)",
                 (id, task, version, model and model[0], features, due),
             )
+            if model is not None and begun.rowcount:
+                base.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", model)
 
-    def rewarded(self, id: bytes, task: bytes, reward: float) -> bool:
+    def rewarded(self, id: bytes, task: bytes, reward: float, more: bytes = b"") -> bool:
         """Note a reward; whether it counts: the first does, if it comes before the report is made.
+
+        Args:
+            id: of the decision.
+            task: whose decision it is.
+            reward: that came.
+            more: what is added to the features, where a reward is more than one number.
 
         Raises:
             InvalidValue: there is no such decision.
@@ -191,8 +197,11 @@ class Pending:
         with self._step() as base:
             row = _row(base, id, task)
             if row.state == "decided":
+                features = row.features if not more else (row.features or b"") + more
                 base.execute(
-                    "UPDATE decisions SET state = 'rewarded', reward = ? WHERE id = ?", (reward, id)
+                    "UPDATE decisions SET state = 'rewarded', reward = ?, features = ? "
+                    "WHERE id = ?",
+                    (reward, features, id),
                 )
             return row.state == "decided"
 
@@ -251,15 +260,26 @@ class Pending:
             raise refusal
         return report
 
-    def gone(self, id: bytes, task: bytes, *, remember: bool = False) -> None:
-        """Remove a decision, or all of it but its id; one that is not there stays away."""
+    def gone(
+        self, id: bytes, task: bytes, *, remember: bool = False, if_made: bool = False
+    ) -> None:
+        """Remove a decision; one that is not there stays away.
+
+        Args:
+            id: of the decision.
+            task: whose decision it is.
+            remember: keep the id.
+            if_made: only if a report was made.
+        """
         with self._step() as base:
             found = base.execute(
-                "SELECT model, features FROM decisions WHERE id = ? AND task = ?", (id, task)
+                "SELECT model, features, report FROM decisions WHERE id = ? AND task = ? "
+                "AND state <> 'gone'",
+                (id, task),
             ).fetchone()
             if found is None:
                 return
-            if remember:
+            if remember and not (if_made and found[2] is None):
                 base.execute(_FORGET, (id,))
             else:
                 base.execute("DELETE FROM decisions WHERE id = ?", (id,))

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief_device.act import Ellipsoid, act, ellipsoid
+from kerchief_device.phased import Survey
 from kerchief_device.record import Moments, encode_loss
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
-from kerchief_wire.task import Answering, Optimist, Task
+from kerchief_wire.task import Answering, Optimist, Phased, Task
 
 __all__ = ["Answers", "Code", "Optimism", "code_for"]
 
@@ -106,6 +107,8 @@ def code_for(task: Task) -> Code:
             code, size = Optimism(program), program.dim * (program.dim + 3) // 2
         case Answering() as program:
             code, size = Answers(program), 1
+        case Phased() as program:
+            code, size = Survey(program), program.size
         case _:
             raise InvalidValue(
                 "the policy of this task was not made light; give code, as the library does"

@@ -27,7 +27,7 @@ from kerchief_wire.noise import (
     Shortlist,
     Statistic,
 )
-from kerchief_wire.task import Answering, Optimist, Program, Task
+from kerchief_wire.task import Answering, Optimist, Phased, Program, Task
 
 __all__ = ["Checked", "check", "sensitivity", "taxicab"]
 
@@ -107,6 +107,8 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
     """
     if isinstance(program, Answering):
         return program.high - program.low
+    if isinstance(program, Phased):
+        return 2.0  # the diameter of the unit ball
     assert isinstance(program, Optimist)
     low, high = program.response_low - program.offset, program.response_high - program.offset
     scale = program.balance * program.norm
@@ -120,7 +122,8 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
 def taxicab(program: Program) -> float:
     """A bound on the same in the sum of absolute values."""
     if not isinstance(program, Optimist):
-        return sensitivity(program)
+        size = program.size if isinstance(program, Phased) else 1
+        return math.sqrt(size) * sensitivity(program)
     size = program.dim * (program.dim + 1) // 2
     return min(
         math.sqrt(size + program.dim / stretch**2) * sensitivity(program, stretch)
@@ -131,7 +134,7 @@ def taxicab(program: Program) -> float:
 def _known(task: Task, noise: Noise) -> bool:
     """Whether the device can price a noise by itself."""
     if isinstance(noise, Rounded | Coins):
-        return isinstance(task.program, Optimist | Answering)
+        return isinstance(task.program, Optimist | Answering | Phased)
     return not isinstance(noise, Bits)
 
 

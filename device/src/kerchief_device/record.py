@@ -16,7 +16,7 @@ from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import Answering, Optimist
 
-__all__ = ["LINKS", "Moments", "answer", "encode_loss"]
+__all__ = ["LINKS", "Moments", "answer", "encode_loss", "into_ball", "within"]
 
 # Entries above about the root of the largest float are cut to it first, so no square overflows.
 _LIMIT = 2.0**508
@@ -91,9 +91,9 @@ class Moments:
     def encode(self, features: Floats, response: float, weight: float) -> Floats:
         """Clip all three, then write the pair as one vector whose norm is the pair's norm."""
         program = self._program
-        x = _into_ball(features, program.norm)
-        y = _within(response, program.response_low, program.response_high) - program.offset
-        scale = program.balance * (_within(weight, 0.0, 1.0) if program.weighted else 1.0)
+        x = into_ball(features, program.norm)
+        y = within(response, program.response_low, program.response_high) - program.offset
+        scale = program.balance * (within(weight, 0.0, 1.0) if program.weighted else 1.0)
         matrix = (scale * x)[self._rows] * x[self._columns] * self._weights
         return np.concatenate([matrix, y * x])
 
@@ -132,17 +132,17 @@ def encode_loss(program: Answering, number: float) -> Floats:
     >>> encode_loss(Answering(low=0.0, high=1.0, questions=1, answer="loss"), 7.0).tolist()
     [1.0]
     """
-    return np.array([_within(number, program.low, program.high)])
+    return np.array([within(number, program.low, program.high)])
 
 
-def _within(value: float, low: float, high: float) -> float:
+def within(value: float, low: float, high: float) -> float:
     """A number clipped to an interval; what is not finite counts as 0."""
     return min(max(value if math.isfinite(value) else 0.0, low), high)
 
 
-def _into_ball(features: Floats, norm: float) -> Floats:
+def into_ball(features: Floats, norm: float) -> Floats:
     """Scale a vector into a ball; what is not finite counts as 0."""
-    x = [_within(one, -_LIMIT, _LIMIT) for one in features.tolist()]
+    x = [within(one, -_LIMIT, _LIMIT) for one in features.tolist()]
     length = math.sqrt(_inner(x, x))
     factor = norm / length if length > norm else 1.0
     return np.array([one * factor for one in x])

@@ -18,13 +18,15 @@ from kerchief_wire.canonical import pack, read_as, write
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import Bits, Bounds, Coins, Noise
 
-__all__ = ["Answering", "Library", "Optimist", "Program", "Promise", "Reward", "Task"]
+__all__ = ["Answering", "Library", "Optimist", "Phased", "Program", "Promise", "Reward", "Task"]
 
 _TAG = b"kerchief/1 task\0"
 _TRUSTS = ("none", "local", "shuffle", "joint", "central")
 _KINDS = ("contextual", "context-free", "phased")
 # Sums of whole numbers stay below this, whoever sends them.
 _MOST_SUM = 2**62
+# A report's label has 16 bits.
+_MOST_LABELS = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +140,35 @@ class Answering:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Phased:
+    """A device of a client who is asked once, in one group of one phase.
+
+    The label of a report is its group's number among the groups of all phases.
+
+    Attributes:
+        low: least reward.
+        high: greatest reward.
+        groups: how many groups a phase has.
+        atoms: how many actions a client sees at most.
+        size: length of the vector in the unit ball that it answers with.
+    """
+
+    kind: str = "phased"
+    low: float
+    high: float
+    groups: int
+    atoms: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Library:
     """A device that needs the whole library, for a policy that was not made light."""
 
     kind: str = "library"
 
 
-Program: TypeAlias = Optimist | Answering | Library
+Program: TypeAlias = Optimist | Answering | Phased | Library
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +220,7 @@ class Task:
             raise InvalidValue("there must be one noise for each query, by different names")
         if not 0 < self.horizon < 2**31 or any(need < 1 for need in self.needs):
             raise InvalidValue(f"horizon is {self.horizon}; it and every cohort need users")
+        self._check_phases()
         self._check_labels()
         self._check_sums()
 
@@ -244,6 +269,9 @@ class Task:
         """
         if not self.needs:
             return label == 0
+        if isinstance(self.program, Phased):
+            # What another group answers means something else.
+            return label == cohort
         return label <= cohort and all(_enters(one, label, cohort) for one in self.noise)
 
     @functools.cached_property
@@ -268,6 +296,18 @@ class Task:
     def _bounds(self) -> tuple[Bounds, ...]:
         labels = range(max(1, len(self.needs)))
         return tuple(_together([one.bounds(label) for one in self.noise]) for label in labels)
+
+    def _check_phases(self) -> None:
+        """Refuse phases without whole groups: a label would not say what was asked."""
+        phased = isinstance(self.program, Phased)
+        groups = max(1, self.program.groups) if isinstance(self.program, Phased) else 1
+        whole = not phased or (len(self.needs) > 0 and len(self.needs) % groups == 0)
+        if phased != (self.bandit == "phased") or not whole or len(self.needs) > _MOST_LABELS:
+            raise InvalidValue(
+                f"a {self.bandit} bandit with the program {self.program.kind!r} has "
+                f"{len(self.needs)} cohorts, {groups} in a phase; phases have whole groups and a "
+                f"program of their own, and a task at most {_MOST_LABELS} cohorts"
+            )
 
     def _check_labels(self) -> None:
         """Refuse a table with too few coins: privacy rests on it."""

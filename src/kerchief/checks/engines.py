@@ -20,14 +20,14 @@ from kerchief.checks.learning import reach, summed
 from kerchief.checks.player import Hand, hand_of
 from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Stops
-from kerchief.core.phases import Phase, PhasePolicy
+from kerchief.core.phases import Phase, PhasePolicy, learn
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, PopulationTruth
 from kerchief.roles.arrange import Arranged
 from kerchief.simulation import loop, phases
 from kerchief.simulation.machine import compiled
-from kerchief.simulation.phases import PhaseReplicate, PhaseScene, learn, phases_of
+from kerchief.simulation.phases import PhaseReplicate, PhaseScene, phases_of
 
 __all__ = ["begun", "phase_after", "phase_scene"]
 

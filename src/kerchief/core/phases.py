@@ -7,15 +7,16 @@ the phase begins, and asks a few fresh clients at its end.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
+import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import BoundedSum, Feedback, Outlook, Tree
+from kerchief.core.contracts import BoundedSum, Feedback, Outlook, Release, Tree
 from kerchief.core.problems import PopulationProblem
 from kerchief.core.struct import struct
 
-__all__ = ["ANSWERS", "Asked", "Phase", "PhasePolicy"]
+__all__ = ["ANSWERS", "Asked", "Phase", "PhasePolicy", "learn"]
 
 ANSWERS = "answers"
 """The name of the one query."""
@@ -94,6 +95,10 @@ class PhasePolicy(Protocol):
         """How many groups the clients of a phase are in."""
         return 0
 
+    def evened(self) -> Self:
+        """The same bandit with groups whose sizes no release decides, as deployments need them."""
+        return self
+
     def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
         """All phases that may be played, from the noise on the mean of so many answers.
 
@@ -128,3 +133,13 @@ class PhasePolicy(Protocol):
 
     def finish(self, features: Array, state: Tree) -> Array:
         """Learner: the share of each action in the rounds that no whole phase fits into."""
+
+
+def learn(
+    policy: PhasePolicy, features: Array, state: Tree, asked: Asked, phase: Phase, release: Release
+) -> Tree:
+    """Learner: turn the totals of all groups into means, and take them in."""
+    users = jnp.maximum(release.count, 1)
+    mean = release.total / users[:, None]
+    noise = jnp.broadcast_to((release.noise / users)[:, None], mean.shape)
+    return policy.update(features, state, asked, phase, mean.ravel(), noise.ravel())

@@ -7,6 +7,7 @@ from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import Deployment, deploy, deployed
 from kerchief.roles.learner import Learner
 from kerchief.roles.middle import Middle
+from kerchief.roles.population import PopulationLearner
 from kerchief_device import Budget, Decision, Device
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Device",
     "Learner",
     "Middle",
+    "PopulationLearner",
     "deploy",
     "deployed",
 ]

@@ -114,6 +114,11 @@ class Bandit(Guarded):
             window_s=window_s,
             default=default,
         )
+        if made.phases:
+            raise InvalidValue(
+                "this bandit goes by phases, and asks clients who do not choose; use deploy, "
+                "Middle, PopulationLearner and, on each client's device, Device.join"
+            )
         for line in delta_warnings(guarantee.delta, problem.horizon):
             warnings.warn(line, WeakPromise, stacklevel=2)
         self._live(made, None if path is None else _new_folder(Path(path)))

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from kerchief.core.contracts import BoundedLoss, Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
-from kerchief.core.problems import Problem
+from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
+from kerchief.core.problems import PopulationProblem, Problem
 from kerchief.core.validate import between, whole
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
@@ -27,14 +31,14 @@ from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.laplace import ExactLaplace
 from kerchief.mechanisms.one_bit import ExactOneBit
 from kerchief.mechanisms.shortlist import ExactShortlist
-from kerchief.policies import POLICIES, Mode
+from kerchief.policies import POLICIES, AnyPolicy, Mode
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.privatizers.protect import Protection, protect
+from kerchief.privatizers.protect import Protection, mean_noise, protect
 from kerchief.privatizers.randomizers import BEST
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.shuffled import ShuffledSums
@@ -44,7 +48,7 @@ from kerchief_wire import canonical
 from kerchief_wire import noise as wire
 from kerchief_wire.errors import Fenced
 from kerchief_wire.model import Numbers
-from kerchief_wire.task import Library, Optimist, Program, Promise, Reward, Task
+from kerchief_wire.task import Library, Optimist, Phased, Program, Promise, Reward, Task
 
 __all__ = ["Deployment", "deploy", "deployed", "guarantee_of"]
 
@@ -62,18 +66,45 @@ class Deployment:
         privatizers: the exact noise of each of its queries, in the task's order.
         problem: the public bounds.
         guarantee: what each user is promised.
+        phases: that may be played, where the bandit goes by phases.
     """
 
     task: Task
-    policy: Policy
+    policy: AnyPolicy
     privatizers: Mapping[str, Privatizer]
     problem: Problem
     guarantee: Guarantee
+    phases: tuple[Phase, ...] = ()
+
+    @property
+    def by_totals(self) -> Policy:
+        """The bandit, where users choose among arms of their own.
+
+        Raises:
+            InvalidValue: it goes by phases.
+        """
+        if isinstance(self.policy, PhasePolicy):
+            raise InvalidValue(
+                "this bandit goes by phases, in which clients are asked and do not choose; use "
+                "PopulationLearner, and join on the device"
+            )
+        return self.policy
+
+    @property
+    def by_phases(self) -> PhasePolicy:
+        """The bandit, where it goes by phases.
+
+        Raises:
+            InvalidValue: it does not.
+        """
+        if not isinstance(self.policy, PhasePolicy):
+            raise InvalidValue(f"{type(self.policy).__name__} has no phases; use Learner")
+        return self.policy
 
 
 def deploy(
     *,
-    policy: str | Policy,
+    policy: str | AnyPolicy,
     problem: Problem,
     guarantee: Guarantee,
     mode: Mode = "tuned",
@@ -120,7 +151,7 @@ def deploy(
     return _made(policy, problem, guarantee, asked, name=label, reward=reward)
 
 
-def deployed(task: Task, *, policy: Policy | None = None) -> Deployment:
+def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     """Build bandit and noise of a task again.
 
     Args:
@@ -135,7 +166,8 @@ def deployed(task: Task, *, policy: Policy | None = None) -> Deployment:
     given = asked["name"] if policy is None else policy
     if given is None:
         raise InvalidValue("the task was made for a bandit of one's own; give it as policy")
-    problem = canonical.unpack(Problem, task.problem)
+    kind = PopulationProblem if task.bandit == "phased" else Problem
+    problem = canonical.unpack(kind, task.problem)
     promise = guarantee_of(task)
     if policy is not None:
         asked = {**asked, "given": _fingerprint(policy)}
@@ -165,7 +197,7 @@ def guarantee_of(task: Task) -> Guarantee:
 
 
 def _made(
-    given: str | Policy,
+    given: str | AnyPolicy,
     problem: Problem,
     guarantee: Guarantee,
     asked: Any,
@@ -176,13 +208,24 @@ def _made(
     guarantee = dataclasses.replace(guarantee, rounds=problem.horizon)
     protection = Protection(guarantee=guarantee, mechanism=asked["mechanism"])
     made = _arranged(given, problem, protection, asked)
-    policy = _by_totals(made.policy)
+    phases: tuple[Phase, ...] = ()
+    if isinstance(made.policy, PhasePolicy):
+        made, phases = _by_phases(made.policy, protection)
+    elif isinstance(problem, PopulationProblem) or made.policy.feedback != "totals":
+        raise InvalidValue(
+            f"{type(made.policy).__name__} hears {made.policy.feedback}; these roles decide among "
+            "a user's own arms, or go by phases: choose a policy for a Problem, such as 'linucb', "
+            "or for a PopulationProblem, such as 'dpe'"
+        )
+    policy = made.policy
+    users = sum(int(phase.clients) for phase in phases) or problem.horizon
+    guarantee = dataclasses.replace(guarantee, rounds=users)
     privatizers = {one: _exact(one, made.privatizers[one]) for one in sorted(made.privatizers)}
-    needs = _needs(privatizers, problem.horizon)
+    needs = _needs(privatizers, users)
     task = Task(
         name=name,
         trust=str(guarantee.trust),
-        bandit="contextual",
+        bandit="phased" if phases else "contextual",
         promise=Promise(
             epsilon=min(guarantee.epsilon, math.nextafter(math.inf, 0)),
             delta=guarantee.delta,
@@ -195,18 +238,48 @@ def _made(
         problem=canonical.pack(problem),
         program=_program(policy, problem),
         queries=tuple(privatizers),
-        noise=tuple(_noise(one, guarantee, needs, problem.horizon) for one in privatizers.values()),
+        noise=tuple(_noise(one, guarantee, needs, users) for one in privatizers.values()),
         needs=needs,
-        horizon=problem.horizon,
+        horizon=users,
         reward=reward,
     )
     return Deployment(
-        task=task, policy=policy, privatizers=privatizers, problem=problem, guarantee=guarantee
+        task=task,
+        policy=policy,
+        privatizers=privatizers,
+        problem=problem,
+        guarantee=guarantee,
+        phases=phases,
     )
 
 
+def _by_phases(given: PhasePolicy, protection: Protection) -> tuple[Arranged, tuple[Phase, ...]]:
+    """Phases whose groups are cohorts, all of them known before the first client.
+
+    Groups have equal sizes, so that no release decides how many clients or coins a sum has
+    (`population.md`).
+    """
+    policy = given.evened()
+    privatizers = protect(policy, protection, horizon=policy.problem.horizon)
+    if ANSWERS not in privatizers:
+        raise InvalidValue(
+            f"{type(policy).__name__} asks nobody within {policy.problem.horizon} rounds: there is "
+            "nothing to deploy; plan more rounds, or choose 'dpe'"
+        )
+    made = privatizers[ANSWERS]
+    phases = policy.phases(partial(mean_noise, made))
+    needs = [int(phase.clients) // policy.groups for phase in phases for _ in range(policy.groups)]
+    if sum(needs) != sum(int(phase.clients) for phase in phases):
+        raise InvalidValue(
+            f"the {policy.groups} groups of {type(policy).__name__} have different sizes, which "
+            "releases would decide; choose one whose groups are equal, such as 'pe'"
+        )
+    schedule = At(ends=tuple(itertools.accumulate(needs)))
+    return Arranged(policy=policy, privatizers={ANSWERS: made.with_schedule(schedule)}), phases
+
+
 def _arranged(
-    given: str | Policy, problem: Problem, protection: Protection, asked: Any
+    given: str | AnyPolicy, problem: Problem, protection: Protection, asked: Any
 ) -> Arranged:
     if not isinstance(given, str):
         if not hasattr(given, "queries"):
@@ -224,16 +297,6 @@ def _arranged(
         )
     numbers = canonical.unpack(dict[str, float], asked["numbers"])
     return arrange(given, problem, protection, mode=asked["mode"], numbers=numbers)
-
-
-def _by_totals(policy: Any) -> Policy:
-    if policy.feedback != "totals":
-        raise InvalidValue(
-            f"{type(policy).__name__} hears {policy.feedback}; these roles decide among a user's "
-            "own arms: choose a policy for a Problem, such as 'linucb'"
-        )
-    made: Policy = policy
-    return made
 
 
 def _exact(name: str, privatizer: Privatizer) -> Privatizer:
@@ -263,8 +326,10 @@ def _needs(privatizers: Mapping[str, Privatizer], horizon: int) -> tuple[int, ..
     return At(ends=ends).sizes if ends else ()
 
 
-def _program(policy: Policy, problem: Problem) -> Program:
+def _program(policy: AnyPolicy, problem: Problem) -> Program:
     """What a light device does, or the word for a device that needs the whole library."""
+    if isinstance(policy, PhasePolicy):
+        return _phased(policy)
     if type(policy) not in (LinUCB, OnlineGLM):
         return Library()
     linearized = isinstance(policy, OnlineGLM)
@@ -285,6 +350,23 @@ def _program(policy: Policy, problem: Problem) -> Program:
         offset=query.offset,
         balance=query.balance,
         weighted=query.weighted,
+    )
+
+
+def _phased(policy: PhasePolicy) -> Phased:
+    facts = policy.problem
+    first = Phase(number=1, pulls=1, first=0, clients=policy.groups)
+
+    def ask() -> Asked:
+        return policy.ask(jnp.zeros((facts.arms, facts.dim)), policy.init({}), first, noisy=True)
+
+    asked = jax.eval_shape(ask)
+    return Phased(
+        low=facts.low,
+        high=facts.high,
+        groups=policy.groups,
+        atoms=asked.atoms.shape[1],
+        size=policy.queries[ANSWERS].size,
     )
 
 

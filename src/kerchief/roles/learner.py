@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,9 @@ from kerchief.roles.desks import Desk, desks_of
 from kerchief_wire.errors import Fenced
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.report import Release
+from kerchief_wire.task import Task
 
-__all__ = ["Form", "Learner"]
+__all__ = ["Form", "Learner", "next_releases"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class Learner:
 
     def __init__(self, made: Deployment) -> None:
         """Begin with an empty state and post its model."""
-        self.made, self._policy = made, made.policy
+        self.made, self._policy = made, made.by_totals
         self._desks = desks_of(made)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._state = _init(self._policy, tuple(outlook.items()))
@@ -81,17 +82,7 @@ class Learner:
             Fenced: a release is missing, or of another task.
         """
         self._chain = (length, head)
-        for payload in payloads:
-            release = Release.read(payload)
-            if release.number < self.releases:
-                continue
-            task, users = self.made.task, release.users
-            if release.number != self.releases or len(release.total) != task.size:
-                raise Fenced(
-                    f"release {release.number} came where {self.releases} was due; ask again"
-                )
-            if release.cohort >= task.cohorts or users != task.need(release.cohort):
-                raise Fenced(f"release {release.number} is of {users} users, not of a full cohort")
+        for release in next_releases(self.made.task, self.releases, payloads):
             self._take(release)
 
     def _take(self, release: Release) -> None:
@@ -161,13 +152,33 @@ class Learner:
         )
 
 
+def next_releases(task: Task, known: int, payloads: Iterable[bytes]) -> Iterator[Release]:
+    """Those of a task's releases that are not known yet, in their order.
+
+    Raises:
+        Fenced: one is missing, or of another task.
+    """
+    for payload in payloads:
+        release = Release.read(payload)
+        if release.number < known:
+            continue
+        users = release.users
+        if release.number != known or len(release.total) != task.size:
+            raise Fenced(f"release {release.number} came where {known} was due; ask again")
+        if release.cohort >= task.cohorts or users != task.need(release.cohort):
+            raise Fenced(f"release {release.number} is of {users} users, not of a full cohort")
+        known += 1
+        yield release
+
+
 class Form:
     """The form in which a policy publishes its model, to read one from the wire."""
 
     def __init__(self, made: Deployment) -> None:
         """Look at what the policy would publish, without computing it."""
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
-        form = jax.eval_shape(lambda: made.policy.publish(made.policy.init(outlook)))
+        policy = made.by_totals
+        form = jax.eval_shape(lambda: policy.publish(policy.init(outlook)))
         self._names, self._structure = list(_named(form)), jax.tree.structure(form)
 
     def tree(self, model: Model) -> Tree:

@@ -30,7 +30,7 @@ class LibraryCode:
 
     def __init__(self, made: Deployment) -> None:
         """For the bandit of a task."""
-        self._made, self._policy, self._form = made, made.policy, Form(made)
+        self._made, self._policy, self._form = made, made.by_totals, Form(made)
         # Not for privacy: the coins that a policy tosses to explore.
         self._stream = Stream.of(seed=secrets.randbits(32), replicate=secrets.randbits(32))
         self._decisions = 0

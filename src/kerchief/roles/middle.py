@@ -277,7 +277,9 @@ class Middle(Guarded):
             return Refused("over", "all users that were paid for have reported")
         if not self.task.enters(one.label, row.cohort):
             return Refused(
-                "label", f"the open cohort needs more noise than label {one.label} brings"
+                "label",
+                f"the report is for cohort {one.label}; the open one needs more noise than it "
+                "brings, or asks something else",
             )
         return None
 

@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from kerchief.core.contracts import Policy
 from kerchief.core.errors import Fenced, InvalidValue
+from kerchief.policies import AnyPolicy
 from kerchief.privacy.review import Review
 from kerchief.roles.books import Books
 from kerchief.roles.deployment import deployed
@@ -32,7 +32,11 @@ class Verified:
 
 
 def verify(
-    lines: Sequence[Line], *, policy: Policy | None = None, visits: int = 1, head: str | None = None
+    lines: Sequence[Line],
+    *,
+    policy: AnyPolicy | None = None,
+    visits: int = 1,
+    head: str | None = None,
 ) -> Verified:
     """Recompute everything that a chain claims.
 

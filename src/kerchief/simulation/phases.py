@@ -18,7 +18,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.contracts import Clock, Outlook, Release, Tree
-from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
+from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy, learn
 from kerchief.core.random import AGGREGATOR, DEVICE, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.environments.population import Population, PopulationTruth
@@ -29,7 +29,7 @@ from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation.recorder import Played, Recorder
 
-__all__ = ["PhaseReplicate", "PhaseScene", "begin", "learn", "phases_of", "play", "play_phases"]
+__all__ = ["PhaseReplicate", "PhaseScene", "begin", "phases_of", "play", "play_phases"]
 
 Floats = NDArray[np.float64]
 
@@ -194,16 +194,6 @@ def _play(scene: PhaseScene, phase: Phase, carry: PhaseReplicate) -> PhaseReplic
 
     after: PhaseReplicate = jax.lax.cond(fits, go, stop, carry)
     return after
-
-
-def learn(
-    policy: PhasePolicy, features: Array, state: Tree, asked: Asked, phase: Phase, release: Release
-) -> Tree:
-    """Learner: turn the totals of all groups into means, and take them in."""
-    users = jnp.maximum(release.count, 1)
-    mean = release.total / users[:, None]
-    noise = jnp.broadcast_to((release.noise / users)[:, None], mean.shape)
-    return policy.update(features, state, asked, phase, mean.ravel(), noise.ravel())
 
 
 def _release(scene: PhaseScene, phase: Phase, carry: PhaseReplicate, asked: Asked) -> Release:

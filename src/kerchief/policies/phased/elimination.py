@@ -17,6 +17,7 @@ answer, phases that are not played, and what is played at last.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -72,6 +73,8 @@ class Elimination(PhasePolicy):
         rule: `exact` widths and what goes with them, or the `paper`'s.
         once: whether every round is another client's (DP-PE); then growth, clients and margin mean
             nothing.
+        even: with `once`, whether all groups of a phase have equally many clients, whatever the
+            design: their sizes are then known before the first client.
 
     >>> problem = PopulationProblem(dim=2, arms=5, norm=1.0, radius=1.0, low=-1.0, high=1.0,
     ...                             horizon=1000, clients=600, spread=0.1)
@@ -87,6 +90,7 @@ class Elimination(PhasePolicy):
     problem: PopulationProblem = static()
     rule: Rule = static()
     once: bool = static()
+    even: bool = static(default=False)
     width: float | Array
     growth: float | Array
     clients: float | Array
@@ -129,6 +133,10 @@ class Elimination(PhasePolicy):
         """All clients of a phase together, or those of each action."""
         return self._atoms if self.once else 1
 
+    def evened(self) -> Self:
+        """Groups of equal sizes, where a group is one action's."""
+        return dataclasses.replace(self, even=self.once)
+
     def phases(self, noise: Callable[[int], float]) -> tuple[Phase, ...]:
         """All phases that fit before the horizon if no play is rounded up, clients numbered.
 
@@ -158,6 +166,10 @@ class Elimination(PhasePolicy):
         x, design = features.astype(jnp.float64), self._design(features, state)
         weights, atoms = jax.lax.top_k(design.weights, self._atoms)
         plays = jnp.ceil(phase.pulls * weights)
+        if self.even:
+            # The actions of the design in turn, beginning with the heaviest.
+            atoms = atoms[jnp.arange(self._atoms) % jnp.maximum(1, (weights > 0).sum())]
+            plays = jnp.full_like(plays, phase.clients // self._atoms)
         played = x[atoms] * plays[:, None]
         inverse, span = _inverse(played.T @ x[atoms], design), design.basis.T @ design.basis
         if self.once:
@@ -305,6 +317,8 @@ class Elimination(PhasePolicy):
 
     def _clients(self, number: int) -> int:
         """How many clients a phase asks, or where every round is another's, the most it may ask."""
+        if self.even:
+            return -(-self._pulls(number) // self._atoms) * self._atoms
         if self.once:
             return self._pulls(number) + self._atoms
         return int(self.clients) or math.ceil(2 ** (float(self.growth) * number))

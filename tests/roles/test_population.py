@@ -1,0 +1,529 @@
+"""Bandits that go by phases, with roles apart: the simulation's mathematics and its promise."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.roles.field import made, promise
+
+from kerchief.core.contracts import Release as Total
+from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.phases import ANSWERS, learn
+from kerchief.core.problems import PopulationProblem
+from kerchief.core.random import REWARD, Stream
+from kerchief.environments.population import Population, PopulationTruth
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.protect import Protection, protect
+from kerchief.roles.bandit import Bandit
+from kerchief.roles.books import Books
+from kerchief.roles.deployment import Deployment, deploy, deployed
+from kerchief.roles.learner import Learner
+from kerchief.roles.middle import Middle
+from kerchief.roles.population import PopulationLearner
+from kerchief.roles.verify import verify
+from kerchief.simulation.phases import PhaseScene, begin, phases_of, play
+from kerchief.stores import Store
+from kerchief.stores.sqlite import SQLiteStore
+from kerchief_device import Device, Pending, Place
+from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.model import Model, Numbers, Status
+from kerchief_wire.report import Release, Report
+from kerchief_wire.task import Task
+
+TRUSTS = ("local", "shuffle", "central")
+POLICIES = ("dpe", "pe")
+WORLD = Population.of(dim=2, arms=4, clients=3000, spread=0.1, fixed=3)
+FACTS_PHASED = WORLD.problem(1000)
+TRUTH: PopulationTruth = WORLD.init(Stream.of(seed=0, replicate=0))
+ACTIONS = np.asarray(TRUTH.features, np.float64)
+BEST = int(np.argmax(ACTIONS @ np.asarray(TRUTH.parameter, np.float64)))
+
+Randomness = Callable[[int], bytes]
+
+
+def promised(trust: str, epsilon: float = 8.0) -> Guarantee:
+    if trust == "none":
+        return promise("none")
+    return Guarantee(epsilon=epsilon, delta=1e-4, trust=Trust(trust))
+
+
+def task_for(
+    policy: str, trust: str, facts: PopulationProblem = FACTS_PHASED, **more: Any
+) -> Deployment:
+    return deploy(policy=policy, problem=facts, guarantee=promised(trust), window_s=0, **more)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Town:
+    """All roles of one task around one store, and clients who come one after another."""
+
+    made: Deployment
+    store: Store
+    source: Randomness
+    seed: int = 0
+    clients: int = 0
+
+    def __post_init__(self) -> None:
+        self.middle = Middle(self.made, store=self.store, source=self.source)
+        self.learner = PopulationLearner(self.made, ACTIONS)
+        self.follow()
+
+    def follow(self) -> None:
+        lines = self.middle.chain()
+        self.learner.follow(
+            self.middle.releases(self.learner.releases), length=len(lines), head=lines[-1].hash
+        )
+
+    def device(self) -> Device:
+        return Device(self.made.task, source=self.source)
+
+    def joined(self, device: Device) -> tuple[Place, NDArray[np.float64]]:
+        """A place, and what its client saw: in the simulation the client of this number did."""
+        place = device.join(self.learner.model, self.middle.status())
+        at = Stream.of(seed=self.seed, replicate=0).at(REWARD, round=jnp.int32(self.clients))
+        self.clients += 1
+        seen = _seen(at, jnp.asarray(place.atoms), jnp.asarray(place.pulls, jnp.float64))
+        return place, np.asarray(seen, np.float64)
+
+    def report(self, device: Device | None = None) -> bytes:
+        own = device or self.device()
+        place, seen = self.joined(own)
+        assert own.reward(place.id, seen)
+        return own.report(place.id, self.middle.status())
+
+    def group(self) -> None:
+        """Let the clients of one group come."""
+        label = self.middle.status().label
+        reports = [self.report() for _ in range(self.made.task.need(label))]
+        assert set(self.middle.take(reports)) == {None}
+        self.follow()
+
+    def phases(self) -> Iterator[int]:
+        while not self.learner.done:
+            phase = self.learner.phase
+            for _ in range(self.made.by_phases.groups):
+                self.group()
+            yield phase
+
+    def totals(self) -> list[Release]:
+        return [Release.read(one) for one in self.middle.releases()]
+
+
+@jax.jit
+def _seen(stream: Stream, atoms: Any, pulls: Any) -> Any:
+    return WORLD.averages(TRUTH, TRUTH.features[atoms], pulls, stream)
+
+
+def town(
+    policy: str,
+    trust: str,
+    *,
+    store: Store | None = None,
+    seed: int = 0,
+    salt: str = "",
+    **more: Any,
+) -> Town:
+    source = random.Random(f"{policy} {trust} {salt}").randbytes
+    kept = store or SQLiteStore.memory()
+    return Town(made=task_for(policy, trust, **more), store=kept, source=source, seed=seed)
+
+
+def words(answers: tuple[Refused | None, ...]) -> list[str | None]:
+    return [None if one is None else one.word for one in answers]
+
+
+# The same mathematics.
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_without_noise_the_field_plays_the_simulated_phases(policy: str) -> None:
+    """Client by client the same rewards: after every phase the same state, and the same end."""
+    one = town(policy, "none", seed=7)
+    acting = one.made.by_phases
+    guard = Protection(guarantee=promised("none"))
+    idealized = protect(acting, guard, horizon=FACTS_PHASED.horizon)
+    scene = PhaseScene.of(acting, idealized, WORLD, seed=7)
+    carry = begin(scene, jnp.arange(1, dtype=jnp.uint32))
+    phases, played = phases_of(acting, idealized), 0
+    assert phases == one.made.phases
+    for phase in one.phases():
+        carry = play(scene, carry, jax.tree.map(jnp.int32, phases[phase]))
+        for mine, theirs in zip(
+            jax.tree.leaves(one.learner.state), jax.tree.leaves(carry.state), strict=True
+        ):
+            assert np.asarray(mine).tolist() == np.asarray(theirs)[0].tolist()
+        assert one.learner.rounds == int(carry.rounds[0])
+        groups = [released.total for released in one.totals()[-acting.groups :]]
+        shown = [one.made.task.noise[0].estimate(t, users=1, label=0) for t in groups]
+        np.testing.assert_allclose(np.stack(shown), carry.last.total[0], atol=1e-3)
+        played += 1
+    left = phases[played:]
+    ends = not left or bool(play(scene, carry, jax.tree.map(jnp.int32, left[0])).done[0])
+    assert played >= 2
+    assert ends
+    assert one.learner.shares.argmax() == BEST
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_population_is_played_to_the_end_and_finds_the_best(policy: str, trust: str) -> None:
+    """And the learner's state is what the simulation's functions make of the same releases."""
+    one = town(policy, trust)
+    for _ in one.phases():
+        pass
+    acting, task = one.made.by_phases, one.made.task
+    privatizer: Any = one.made.privatizers[ANSWERS]
+    state = acting.init({ANSWERS: privatizer.outlook})
+    releases, features = one.totals(), jnp.asarray(ACTIONS)
+    assert len(releases) == one.learner.phase * acting.groups
+    for number, phase in enumerate(one.made.phases[: one.learner.phase]):
+        asked = acting.ask(features, state, phase, noisy=True)
+        mine = releases[number * acting.groups : (number + 1) * acting.groups]
+        users = jnp.asarray([released.users for released in mine], jnp.int32)
+        shown = [task.noise[0].estimate(r.total, users=r.users, label=r.cohort) for r in mine]
+        noise = [privatizer.noise_after(np.asarray(r.users), np.asarray(1)) for r in mine]
+        said = Total(total=jnp.asarray(np.stack(shown)), count=users, noise=jnp.asarray(noise))
+        state = learn(acting, features, state, asked, phase, said)
+    assert np.asarray(one.learner.state.allowed).tolist() == state.allowed.tolist()
+    assert int(one.learner.state.best) == int(state.best) == BEST
+    books = Books.of(one.middle.chain())
+    books.check(deployed(Task.read(task.data)))
+    assert verify(one.middle.chain()).review.kept
+    assert one.middle.close().epsilon <= 8.0 * (1 + 1e-9)
+
+
+def test_after_the_end_nobody_is_asked_and_groups_that_never_were_cost_nothing() -> None:
+    one = town("pe", "central", numbers={"width": 0.5})
+    for _ in one.phases():
+        pass
+    assert one.learner.phase < len(one.made.phases)
+    with pytest.raises(Refused, match="settled"):
+        one.report()
+    one.middle.close()
+    receipts = Books.of(one.middle.chain()).receipts
+    assert [receipt.used for receipt in receipts].count(0) == len(receipts) - len(one.totals())
+
+
+def test_groups_have_equal_sizes_on_surviving_actions_whatever_the_design() -> None:
+    acting = task_for("pe", "central").by_phases
+    state = acting.init({})
+    state = dataclasses.replace(state, allowed=jnp.asarray([True, False, True, False]))
+    phase = task_for("pe", "central").phases[0]
+    asked = acting.ask(jnp.asarray(ACTIONS), state, phase, noisy=True)
+    assert asked.users.tolist() == [phase.clients // 4] * 4
+    assert set(np.ravel(asked.atoms).tolist()) == {0, 2}
+    x = ACTIONS[np.ravel(asked.atoms)]
+    exact = np.linalg.inv((x.T * np.ravel(asked.plays)) @ x)
+    np.testing.assert_allclose(asked.inverse, exact, rtol=1e-9)
+
+
+# Restarts.
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_restart_amid_a_group_loses_and_repeats_nothing(
+    policy: str, trust: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "middle.db")
+    first = town(policy, trust, store=SQLiteStore(path))
+    first.group()
+    early = [first.report() for _ in range(5)]
+    assert set(first.middle.take(early)) == {None}
+    before = first.middle.releases()
+    first.store.close()
+    again = town(policy, trust, store=SQLiteStore(path), salt="again")
+    again.clients = first.clients
+    assert again.middle.releases() == before
+    posted = dataclasses.replace(first.learner.model, version=again.learner.model.version)
+    assert again.learner.model == dataclasses.replace(
+        posted, length=again.learner.model.length, head=again.learner.model.head
+    )
+    assert set(again.middle.take(early)) == {None}
+    label = again.middle.status().label
+    rest = [again.report() for _ in range(again.made.task.need(label) - 5)]
+    assert set(again.middle.take(rest)) == {None}
+    assert [one.number for one in again.totals()] == [0, 1]
+    assert again.totals()[1].users == again.made.task.need(label)
+    again.store.close()
+
+
+def test_a_new_epoch_amid_a_phase_goes_on_with_new_clients() -> None:
+    one = town("pe", "central")
+    one.group()
+    waiting = one.report()
+    assert one.middle.take([waiting]) == (None,)
+    one.middle.renew()
+    assert words(one.middle.take([waiting])) == ["epoch"]
+    one.follow()
+    for _ in range(3):
+        one.group()
+    assert [release.epoch for release in one.totals()] == [0, 1, 1, 1]
+    assert one.learner.phase == 1
+    Books.of(one.middle.chain()).check(one.made)
+
+
+# Late, repeated, forged.
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_late_repeated_and_forged_reports(policy: str, trust: str) -> None:
+    one = town(policy, trust)
+    label = one.middle.status().label
+    late, slow = one.report(), one.device()
+    place, seen = one.joined(slow)
+    slow.reward(place.id, seen)
+    twice = one.report()
+    assert set(one.middle.take([twice, twice])) == {None}
+    assert set(one.middle.take([twice])) == {None}
+    others = [one.report() for _ in range(one.made.task.need(label) - 1)]
+    assert set(one.middle.take(others)) == {None}
+    (release,) = one.totals()
+    assert release.users == one.made.task.need(label)
+    one.follow()
+    # Made before its group was full, and not made at all after.
+    assert words(one.middle.take([late, twice])) == ["label", None]
+    with pytest.raises(Refused, match="full"):
+        slow.report(place.id, one.middle.status())
+    slow.refused(place.id)
+    assert slow.join(one.learner.model, one.middle.status()).label == label + 1
+    other = task_for(policy, trust, name="another").task
+    wrong = Report.read(late, one.made.task).write(other)
+    assert words(one.middle.take([wrong, late[:-8], late + bytes(8)])) == [
+        "task",
+        "length",
+        "length",
+    ]
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str) -> None:
+    one = town(policy, trust)
+    task, status = one.made.task, one.middle.status()
+    bounds = task.bounds(status.label)
+
+    def sent(numbers: Any, label: int = status.label) -> bytes:
+        made = Report(label=label, epoch=0, id=os.urandom(16), numbers=np.asarray(numbers))
+        return made.write(task)
+
+    far = [bounds.high + 2, bounds.low - 2, np.full(task.size, 2**62)]
+    assert words(one.middle.take([sent(numbers) for numbers in far])) == ["bounds"] * 3
+    if len(task.needs) > 1:
+        assert words(one.middle.take([sent(task.bounds(1).low, label=1)])) == ["label"]
+    # Whatever a learner posts and a client says, its report is one of these numbers.
+    model = one.learner.model
+    wild = Numbers.of(1e308 * np.ones_like(np.asarray(model["encoder"])))
+    model = dataclasses.replace(model, arrays={**model.arrays, "encoder": wild})
+    device = one.device()
+    place = device.join(model, status)
+    device.reward(place.id, np.full(len(place.atoms), 1e300))
+    assert one.middle.take([device.report(place.id, status)]) == (None,)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_release_is_the_sum_of_its_group_and_the_noise_of_its_trust(
+    policy: str, trust: str
+) -> None:
+    one = town(policy, trust)
+    label = one.middle.status().label
+    reports = [one.report() for _ in range(one.made.task.need(label))]
+    assert set(one.middle.take(reports)) == {None}
+    exact = sum(Report.read(report, one.made.task).numbers for report in reports)
+    noise, privatizer = one.totals()[0].total - exact, cast(Any, one.made.privatizers[ANSWERS])
+    if trust == "central":
+        assert 0 < np.abs(noise).max() < 12 * privatizer.aggregator.scale
+    else:
+        assert not noise.any()
+
+
+# The device: one client, one report.
+
+
+def test_a_client_answers_once_in_a_task() -> None:
+    one = town("dpe", "local")
+    device = one.device()
+    status = one.middle.status()
+    place = device.join(one.learner.model, status)
+    assert device.join(one.learner.model, status) == place
+    assert device.reward(place.id, [0.5] * len(place.atoms))
+    assert not device.reward(place.id, [-0.5] * len(place.atoms))
+    report = device.report(place.id, status)
+    assert device.report(place.id, status) == report
+    with pytest.raises(InvalidValue, match="already"):
+        device.join(one.learner.model, status)
+    device.arrived(place.id)
+    device.refused(place.id)
+    with pytest.raises(InvalidValue, match="has been reported"):
+        device.join(one.learner.model, status)
+    assert device.due() == ()
+
+
+def test_a_client_whose_made_report_was_refused_is_not_asked_again() -> None:
+    one = town("dpe", "local")
+    device = one.device()
+    place = device.join(one.learner.model, one.middle.status())
+    device.report(place.id, one.middle.status())
+    device.refused(place.id)
+    with pytest.raises(InvalidValue, match="has been reported"):
+        device.join(one.learner.model, one.middle.status())
+
+
+def test_threads_of_one_client_make_one_report(tmp_path: Path) -> None:
+    one = town("pe", "local")
+    status, model = one.middle.status(), one.learner.model
+
+    def answer(number: int) -> bytes | None:
+        pending = Pending(tmp_path / "device.db")
+        device = Device(one.made.task, pending=pending)
+        try:
+            place = device.join(model, status)
+            device.reward(place.id, [number / 8])
+            return device.report(place.id, status)
+        except InvalidValue:
+            return None
+        finally:
+            pending.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        made_reports = set(pool.map(answer, range(8))) - {None}
+    assert len(made_reports) == 1
+
+
+def test_silence_is_the_public_default() -> None:
+    one = town("pe", "none", default=0.25)
+    device, status = one.device(), one.middle.status()
+    place = device.join(one.learner.model, status)
+    silent = Report.read(device.report(place.id, status), one.made.task).numbers
+    device = one.device()
+    place = device.join(one.learner.model, status)
+    device.reward(place.id, [0.25])
+    spoken = Report.read(device.report(place.id, status), one.made.task).numbers
+    assert silent.tolist() == spoken.tolist()
+    shown = one.made.task.noise[0].estimate(silent, users=1, label=0)
+    assert shown.tolist() == [0.25]
+
+
+def _answered(device: Device, model: Model, status: Status) -> bytes:
+    return device.report(device.join(model, status).id, status)
+
+
+@pytest.mark.parametrize("name", ["phase", "done", "atoms", "pulls", "encoder"])
+def test_a_model_of_another_form_is_refused(name: str) -> None:
+    one = town("dpe", "central")
+    model = one.learner.model
+    for wrong in (None, Numbers.of(np.zeros((9, 9))), Numbers.of(np.full((), np.nan))):
+        arrays = {key: value for key, value in model.arrays.items() if key != name}
+        if wrong is not None:
+            arrays[name] = wrong
+        device, broken = one.device(), dataclasses.replace(model, arrays=arrays)
+        with pytest.raises(InvalidValue, match=name):
+            _answered(device, broken, one.middle.status())
+
+
+def test_a_model_of_another_phase_is_refused() -> None:
+    one = town("dpe", "central")
+    old = Model.read(one.learner.model.write())
+    one.group()
+    with pytest.raises(InvalidValue, match="phase 0"):
+        one.device().join(old, one.middle.status())
+    device = one.device()
+    place = device.join(one.learner.model, one.middle.status())
+    with pytest.raises(InvalidValue, match="averages"):
+        device.reward(place.id, [0.0])
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffle"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_device_recomputes_what_its_noise_keeps(policy: str, trust: str) -> None:
+    made_task = task_for(policy, trust).task
+    checked = Device(made_task).checked
+    assert checked.recomputed
+    assert checked.epsilon <= 8.0
+    less = dataclasses.replace(made_task.promise, epsilon=0.9 * checked.epsilon)
+    with pytest.raises(InvalidValue, match="do not take part"):
+        Device(dataclasses.replace(made_task, promise=less))
+
+
+# What cannot be.
+
+
+@pytest.mark.parametrize(
+    ("policy", "trust", "more", "reason"),
+    [
+        ("dpe", "joint", {}, "joint"),
+        ("pe", "joint", {}, "joint"),
+        ("dpe", "shuffle", {"mechanism": "byte"}, "depends on the size"),
+        ("dpe@paper", "central", {}, "study"),
+        ("uniform", "central", {}, "runs under none"),
+        ("uniform", "none", {}, "asks nobody"),
+        ("linucb", "central", {}, "Problem"),
+        ("dpe", "central", {"facts": dataclasses.replace(FACTS_PHASED, clients=20)}, "population"),
+        ("pe", "local", {"facts": dataclasses.replace(FACTS_PHASED, horizon=3)}, "asks nobody"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused_with_its_reason(
+    policy: str, trust: str, more: Any, reason: str
+) -> None:
+    with pytest.raises(KerchiefError, match=reason):
+        task_for(policy, trust, **more)
+
+
+def test_roles_refuse_tasks_that_are_not_theirs(tmp_path: Path) -> None:
+    folder = tmp_path / "bandit"
+    phased, plain = task_for("dpe", "central"), made("central")
+    with pytest.raises(InvalidValue, match="goes by phases"):
+        Learner(phased)
+    with pytest.raises(InvalidValue, match="no phases"):
+        PopulationLearner(plain, ACTIONS)
+    with pytest.raises(InvalidValue, match="goes by phases"):
+        Bandit(policy="dpe", problem=FACTS_PHASED, guarantee=promised("central"), path=folder)
+    assert not folder.exists()
+    status = Middle(plain, store=SQLiteStore.memory()).status()
+    with pytest.raises(InvalidValue, match="call decide"):
+        Device(plain.task).join(Learner(plain).model, status)
+    posted = PopulationLearner(phased, ACTIONS).model
+    with pytest.raises(InvalidValue, match="call join"):
+        Device(phased.task).decide(posted, [[0.0, 1.0]])
+    for wrong in (ACTIONS[1:], 2 * ACTIONS, np.nan * ACTIONS):
+        with pytest.raises(InvalidValue, match="action"):
+            PopulationLearner(phased, wrong)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_honest_part_of_every_group_tosses_enough(policy: str) -> None:
+    guarantee = dataclasses.replace(promised("shuffle"), honest=(4, 5))
+    task = deploy(policy=policy, problem=FACTS_PHASED, guarantee=guarantee).task
+    noise: Any = task.noise[0]
+    for coins, need in zip(noise.coins, task.needs, strict=True):
+        assert (4 * need // 5) * coins >= 4 * noise.scale**2
+        assert (4 * need // 5) * (coins - 1) < 4 * noise.scale**2
+    assert Device(task).checked.recomputed
+
+
+def test_a_task_with_other_groups_or_fewer_coins_is_another_or_none() -> None:
+    task = task_for("pe", "shuffle").task
+    program: Any = task.program
+    with pytest.raises(InvalidValue, match="whole groups"):
+        dataclasses.replace(task, needs=task.needs[1:])
+    with pytest.raises(InvalidValue, match="contextual bandit"):
+        dataclasses.replace(task, bandit="contextual")
+    with pytest.raises(Fenced):
+        deployed(dataclasses.replace(task, program=dataclasses.replace(program, low=-2.0)))
+    noise: Any = task.noise[0]
+    fewer = dataclasses.replace(noise, coins=(noise.coins[0] - 1, *noise.coins[1:]))
+    with pytest.raises(InvalidValue, match="coins"):
+        dataclasses.replace(task, noise=(fewer,))

@@ -60,25 +60,24 @@ def audit(trust: str, *, runs: int, honest: float = 1.0) -> Audit:
     return look(name=trust, claim=made.guarantee, views=(seen[0], seen[1]), failure=1e-6)
 
 
-@pytest.mark.parametrize("trust", ["local", "joint", "central"])
+NIGHT = pytest.mark.nightly
+
+
+@pytest.mark.parametrize(
+    "trust", ["local", pytest.param("joint", marks=NIGHT), pytest.param("central", marks=NIGHT)]
+)
 def test_no_audit_of_the_deployed_protocol_proves_more_than_was_promised(trust: str) -> None:
     found = audit(trust, runs=4000)
     assert found.kept
-    # The audit has teeth: it proves a good part of what is promised.
-    assert found.epsilon_lower > EPSILON / 8
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("trust", ["local", "joint", "central"])
-def test_no_long_audit_proves_more_either(trust: str) -> None:
-    assert audit(trust, runs=40_000).kept
+    # The audit has teeth: noise is drawn, and a part of what is promised is proved.
+    assert found.epsilon_lower > 0.1
 
 
 @pytest.mark.nightly
 def test_a_malicious_fifth_that_tosses_no_coins_is_within_the_promise() -> None:
     found = audit("shuffle", runs=4000, honest=0.8)
     assert found.kept
-    assert found.epsilon_lower > EPSILON / 8
+    assert found.epsilon_lower > 0.1
 
 
 @pytest.mark.nightly

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import CapacityExceeded
+from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.roles.books import Books, charged, opened
@@ -50,6 +50,8 @@ Wholes = NDArray[np.int64]
 
 class Middle(Guarded):
     """Takes reports in and lets releases out, for one task."""
+
+    _asks = False
 
     def __init__(
         self,
@@ -72,7 +74,13 @@ class Middle(Guarded):
         Raises:
             BudgetExceeded: the promise does not pay for the noise; nothing was begun.
             Fenced: the store is not as it was last seen, or its task is another one.
+            InvalidValue: the task is for another role.
         """
+        if (made.task.bandit == "context-free") != self._asks:
+            raise InvalidValue(
+                f"the bandit of this task is {made.task.bandit}; Asker is for bandits without "
+                "contexts, and Bandit and Middle are for all others"
+            )
         self.made, self.task = made, made.task
         self._desks = desks_of(made, pool)
         self._store, self._witness = store, witness or NoWitness()

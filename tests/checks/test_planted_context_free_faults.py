@@ -236,8 +236,9 @@ class Amnesiac(Asker):
         learn = self._mind.learn
 
         def forgot(answer: Any) -> None:
-            _, memo = self._mind.propose(self._mind.count)
-            learn(dataclasses.replace(answer, memo=memo))
+            present = self._mind.propose(self._mind.count)
+            assert present is not None
+            learn(dataclasses.replace(answer, memo=present[1]))
 
         self._mind.learn = forgot  # type: ignore[method-assign]
         super()._follow(at, row)

@@ -24,7 +24,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
@@ -181,11 +180,11 @@ class Asker(Middle):
         # Every round that was asked is answered or open.
         first, asked = row.cohort + len(at.open_questions()), list[Question]()
         for round in range(first, min(first + count, self.task.horizon)):
-            if not self._mind.ready(round):
+            proposal = self._mind.propose(round)
+            if proposal is None:
                 break
-            action, memo = self._mind.propose(round)
-            said = canonical.write(canonical.pack(action)), canonical.write(canonical.pack(memo))
-            asked.append(self._put(at, round, *said))
+            action, memo = (canonical.write(canonical.pack(one)) for one in proposal)
+            asked.append(self._put(at, round, action, memo))
         return tuple(asked)
 
     def _again(self, at: Transaction, one: Stored) -> Question:
@@ -239,28 +238,24 @@ class _Mind:
         self._root = Stream.of(seed=seed, replicate=replicate)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self.state, self.count = _init(self._policy, tuple(outlook.items())), 0
-        self._form = jax.tree.structure(jax.eval_shape(_propose, *self._now(0))[1])
-
-    def _now(self, round: int) -> tuple[ContextFree, Tree, Any, Stream]:
-        return self._policy, self.state, np.int32(round), self._root.at(POLICY, round=round)
+        shape = jax.eval_shape(_propose, self._policy, self.state, np.int32(0), self._root)
+        self._form = jax.tree.structure(shape[2])
 
     @property
     def stopped(self) -> bool:
         """Whether it wants no more answers."""
-        return bool(_stopped(self._policy, self.state))
+        return isinstance(self._policy, Stops) and bool(_stopped(self._policy, self.state))
 
     @property
     def recommendation(self) -> NDArray[np.generic]:
         """What it would name."""
         return np.asarray(_recommend(self._policy, self.state))
 
-    def ready(self, round: int) -> bool:
-        """Whether a round may be asked now."""
-        return bool(_ready(self._policy, self.state, np.int32(round)))
-
-    def propose(self, round: int) -> tuple[Numbers, tuple[Numbers, ...]]:
-        """An action, and what is kept for its answer."""
-        action, memo = _propose(*self._now(round))
+    def propose(self, round: int) -> tuple[Numbers, tuple[Numbers, ...]] | None:
+        """An action, and what is kept for its answer; nothing while answers are waited for."""
+        ready, action, memo = _propose(self._policy, self.state, np.int32(round), self._root)
+        if not ready:
+            return None
         leaves = tuple(Numbers.of(np.asarray(leaf)) for leaf in jax.tree.leaves(memo))
         return Numbers.of(np.asarray(action)), leaves
 
@@ -293,19 +288,16 @@ def _init(policy: ContextFree, outlook: tuple[tuple[str, Outlook], ...]) -> Tree
 
 
 @jax.jit
-def _stopped(policy: ContextFree, state: Tree) -> Array:
-    return policy.stopped(state) if isinstance(policy, Stops) else jnp.asarray(False)
+def _stopped(policy: Stops, state: Tree) -> Array:
+    return policy.stopped(state)
 
 
 @jax.jit
-def _ready(policy: ContextFree, state: Tree, round: Array) -> Array | bool:
-    return policy.ready(state, round)
-
-
-@jax.jit
-def _propose(policy: ContextFree, state: Tree, round: Array, stream: Stream) -> tuple[Array, Tree]:
-    action = policy.propose(state, round, stream)
-    return action, policy.memo(state, action, round)
+def _propose(
+    policy: ContextFree, state: Tree, round: Array, root: Stream
+) -> tuple[Array | bool, Array, Tree]:
+    action = policy.propose(state, round, root.at(POLICY, round=round))
+    return policy.ready(state, round), action, policy.memo(state, action, round)
 
 
 @jax.jit

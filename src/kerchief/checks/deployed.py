@@ -1,6 +1,6 @@
 """The server and the device of a bandit that hears reports: what is deployed is what was simulated.
 
-What is deployed of other bandits is looked at in `checks.twins` and by `roles.drive`.
+What is deployed of other bandits is looked at in `checks.twins`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.errors import CapacityExceeded
 from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.roles.books import Books, charged, opened
@@ -39,7 +39,7 @@ from kerchief.roles.uncopyable import Guarded
 from kerchief.stores.store import Reader, Row, Store, Transaction
 from kerchief.stores.witness import NoWitness, Witness
 from kerchief_wire.chain import Line, follow
-from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.errors import Fenced, InvalidValue, Refused
 from kerchief_wire.model import Status
 from kerchief_wire.report import Release, Report
 

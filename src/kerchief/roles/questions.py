@@ -32,7 +32,6 @@ from kerchief.core.contracts import Outlook, Stops, Tree
 from kerchief.core.precision import double_precision
 from kerchief.core.random import POLICY, Stream
 from kerchief.core.validate import whole
-from kerchief.mechanisms.exact_integers import Randomness
 from kerchief.policies.context_free.base import ContextFree
 from kerchief.roles.context_free import unit_of
 from kerchief.roles.deployment import Deployment
@@ -40,6 +39,7 @@ from kerchief.roles.middle import Middle
 from kerchief.stores.store import Question as Stored
 from kerchief.stores.store import Reader, Row, Store, Transaction
 from kerchief.stores.witness import Witness
+from kerchief_device.samplers import Randomness
 from kerchief_wire import canonical
 from kerchief_wire.errors import Fenced, Refused
 from kerchief_wire.model import Numbers, Question

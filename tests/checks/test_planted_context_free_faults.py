@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +15,7 @@ import pytest
 from jax import Array
 
 from kerchief.checks import BANDIT_LAWS, Case, CheckFailed
-from kerchief.core.contracts import Release
+from kerchief.core.contracts import Release, Tree
 from kerchief.core.errors import BudgetExceeded
 from kerchief.core.queries import Loss, finite
 from kerchief.core.random import Stream
@@ -30,9 +31,11 @@ from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection
 from kerchief.roles.arrange import Arranged, arrange
-from kerchief.roles.questions import Answerer, Asker
+from kerchief.roles.questions import Asker
 from kerchief.simulation.loop import Replicate, Scene, advance
 from kerchief.simulation.run import Run, simulate
+from kerchief_device import Device
+from kerchief_wire.model import Status
 
 LAWS = {law.name: law for law in BANDIT_LAWS}
 
@@ -84,17 +87,18 @@ class ThinTwin(OneBit):
     """Its exact twin is bolder than it says."""
 
     def exact(self, dimension: int | None = None) -> ExactOneBit:
-        return BoldTwin(**vars(OneBit.exact(self)))
+        epsilon = 2 * OneBit.exact(self).event().epsilon
+        bold = OneBit.of(epsilon=epsilon, center=self.center, radius=self.radius)
+        return BoldTwin(**vars(bold.exact()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoldTwin(ExactOneBit):
-    """Leaves a number at the end nearly certain."""
+    """Charges for half of the epsilon that it keeps."""
 
-    def add(self, vector: Any, stream: Any = None) -> Any:
-        bold = OneBit.of(epsilon=2 * self.event().epsilon, center=self.center, radius=self.radius)
-        high = bold.exact().add(vector, stream)[0] > self.center
-        return np.array([self.reports[int(high)]])
+    def event(self) -> Any:
+        dear = super().event()
+        return dataclasses.replace(dear, epsilon=dear.epsilon / 2)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,7 +164,7 @@ class Stubborn(Tsallis):
 class Overboard(TwoPoint):
     """Asks farther out than it stays away from the boundary."""
 
-    def learn(self, state: Place, action: Array, report: Array, round: Array) -> Place:
+    def learn(self, state: Place, action: Array, memo: Tree, report: Array, round: Array) -> Place:
         step = self.domain.rank * report[0] * (action[0] - action[1]) / (2 * self.radius)
         return Place(point=self.domain.project(state.point - step))
 
@@ -213,36 +217,59 @@ class Bold(Asker):
     """Goes on though nothing was paid."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        try:
+        with contextlib.suppress(BudgetExceeded):
             super().__init__(*given, **named)
-        except BudgetExceeded:
-            self.round = 0
 
 
 class Deaf(Asker):
-    """Hears half of a report."""
+    """Hears half of all reports."""
 
-    def learn(self, report: Any) -> None:
-        super().learn(np.asarray(report) / 2)
+    def _taken(self, at: Any, row: Any, read: Any) -> Any:
+        _, after = super()._taken(at, row, read[::2])
+        return (None,) * len(read), after
 
 
-class Forgetful(Answerer):
+class Amnesiac(Asker):
+    """Takes every answer for one to the latest question."""
+
+    def _follow(self, at: Any, row: Any) -> None:
+        learn = self._mind.learn
+
+        def forgot(answer: Any) -> None:
+            present = self._mind.propose(self._mind.count)
+            assert present is not None
+            learn(dataclasses.replace(answer, memo=present[1]))
+
+        self._mind.learn = forgot  # type: ignore[method-assign]
+        super()._follow(at, row)
+        self._mind.learn = learn  # type: ignore[method-assign]
+
+
+class Forgetful(Device):
     """Answers a question anew whenever it is asked."""
 
-    def answer(self, round: int, action: Any, losses: Any) -> Any:
-        self._said = None
-        return super().answer(round, action, losses)
+    def report(self, id: str, status: Status, *, early: bool = False) -> bytes:
+        name = bytes.fromhex(id)
+        return self._made(self._pending.row(name, self.task.id), status, name)
 
 
-class Frank(Answerer):
-    """Charges after it has answered, and answers all the same."""
+class Loud(Device):
+    """Tosses coins of twice the bias."""
 
-    def answer(self, round: int, action: Any, losses: Any) -> Any:
-        try:
-            return super().answer(round, action, losses)
-        except BudgetExceeded:
-            self._ledger = None
-            return super().answer(round, action, losses)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        plain = self._source
+        self._source = lambda count: bytes(
+            (one // 2 + 64) if place % 4 == 3 else one for place, one in enumerate(plain(count))
+        )
+
+
+class Frank(Device):
+    """Answers whatever it costs."""
+
+    def report(self, id: str, status: Status, *, early: bool = False) -> bytes:
+        self._bill = None
+        return super().report(id, status, early=early)
 
 
 def _case(
@@ -336,8 +363,6 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
     ("charged is what was promised", "too much noise", lambda: _case(arrange=_frugal)),
     ("spent is no more than promised", "too much noise", lambda: _case(arrange=_frugal)),
     (_REFUSAL, "plays first", lambda: _case(simulate=_hasty)),
-    (_REFUSAL, "asks unpaid", lambda: _case(asker=Bold)),
-    (_REFUSAL, "answers unpaid", lambda: _case(answerer=Frank)),
     ("without noise it is its parent", "other rate", lambda: _case(make=_with(rate=3.0))),
     (_CODEC, "foreign class", lambda: _case(OneTooMany)),
     (_CODEC, "nan", lambda: _case(make=_with(floor=float("nan")))),
@@ -345,9 +370,13 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
     ("one replicate is a slice of many", "company", lambda: _case(simulate=_in_company)),
     ("replicates are isolated", "company", lambda: _case(simulate=_in_company)),
     ("beats uniform play", "stubborn", lambda: _case(Stubborn)),
-    (_TWINS, "answers anew", lambda: _case(answerer=Forgetful)),
+    (_TWINS, "asks unpaid", lambda: _case(asker=Bold)),
+    (_TWINS, "answers unpaid", lambda: _case(device=Frank)),
+    (_TWINS, "answers anew", lambda: _case(device=Forgetful)),
+    (_TWINS, "a bolder device", lambda: _case(device=Loud)),
     (_TWINS, "a bolder twin", lambda: _case(noise=ThinTwin)),
     (_TWINS, "hears half", lambda: _case(asker=Deaf)),
+    (_TWINS, "forgets what it asked", lambda: _case(asker=Amnesiac)),
 ]
 
 # By day the faults that need no machine code of their own; the others by night.

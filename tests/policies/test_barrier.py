@@ -95,7 +95,9 @@ def test_estimates_are_right_on_average(name: str) -> None:
         at = Stream.of(seed=7, replicate=replicate).at(POLICY)
         action = policy.propose(state, jnp.int32(5), at)
         losses = world.reward(truth, Arms.none(), action, Clock(round=jnp.int32(5), since={}), at)
-        after = policy.learn(state, action, policy.answer(action, losses)[None], jnp.int32(5))
+        memo = policy.memo(state, action, jnp.int32(5))
+        answer = policy.answer(action, losses)[None]
+        after = policy.learn(state, action, memo, answer, jnp.int32(5))
         return (after.pull + policy.growth * place) / policy.step
 
     found = np.asarray(estimate(jnp.arange(count, dtype=jnp.uint32)))
@@ -124,7 +126,8 @@ def test_points_stay_in_the_set_and_the_leader_is_followed(name: str, domain: Do
     def turn(state: State, round: Array) -> tuple[State, Array]:
         action = policy.propose(state, round, root.at(POLICY, round=round))
         report = 5 * (drift @ (action[0] - domain.center()))[None]
-        return policy.learn(state, action, report, round), action[0]
+        memo = policy.memo(state, action, round)
+        return policy.learn(state, action, memo, report, round), action[0]
 
     last, actions = jax.jit(partial(jax.lax.scan, turn))(policy.init({}), jnp.arange(rounds))
     for point in np.asarray(actions):

@@ -46,6 +46,13 @@ def counts(pulls: list[float], means: list[float]) -> Counts:
     return Counts(pulls=n, total=n * jnp.asarray(means))
 
 
+def learnt(policy: Any, state: Any, arm: int, report: float, round: int) -> Any:
+    """The state after an answer to the only open question."""
+    action, now = jnp.int32(arm), jnp.int32(round)
+    memo = policy.memo(state, action, now)
+    return policy.learn(state, action, memo, jnp.asarray([report]), now)
+
+
 @pytest.mark.parametrize("arms", [2, 10, 1000])
 def test_weights_sum_to_one_and_know_only_differences(arms: int) -> None:
     draw = np.random.default_rng(7)
@@ -78,13 +85,13 @@ def test_estimates_by_hand() -> None:
     weights = jnp.asarray([0.7, 0.29, 0.01])
     state = State(losses=jnp.zeros(3), weights=weights)
     reduced = Tsallis.of(GAME, mode="theory", channel=BIT)
-    round = jnp.int32(99)  # η² = 16/100
-    after = reduced.learn(state, jnp.int32(1), jnp.asarray([2.5]), round)
+    round = 99  # η² = 16/100
+    after = learnt(reduced, state, 1, 2.5, round)
     np.testing.assert_allclose(after.losses, [0.5, 0.5 + 0.5 / 0.29, 0.0])
-    after = reduced.learn(state, jnp.int32(2), jnp.asarray([2.5]), round)
+    after = learnt(reduced, state, 2, 2.5, round)
     np.testing.assert_allclose(after.losses, [0.5, 0.5, 100.0])
     plain = Tsallis.of(GAME, mode="theory", channel=BIT, estimator="importance")
-    after = plain.learn(state, jnp.int32(1), jnp.asarray([2.5]), round)
+    after = learnt(plain, state, 1, 2.5, round)
     np.testing.assert_allclose(after.losses, [0.0, 1 / 0.29, 0.0])
     np.testing.assert_allclose(after.weights, tsallis_weights(after.losses, 2 / math.sqrt(101)))
 
@@ -92,7 +99,7 @@ def test_estimates_by_hand() -> None:
 def test_reports_without_bounds_are_divided_by_their_spread() -> None:
     policy = Tsallis.of(GAME, mode="theory", channel=NORMAL, estimator="importance")
     state = policy.init({})
-    after = policy.learn(state, jnp.int32(0), jnp.asarray([-3.0]), jnp.int32(0))
+    after = learnt(policy, state, 0, -3.0, 0)
     np.testing.assert_allclose(after.losses, [3 * -3.0 / 4, 0.0, 0.0])
 
 
@@ -151,7 +158,7 @@ def test_elimination_drops_what_is_clearly_worse_and_nothing_else() -> None:
     before = counts([n, n, n - 1], means)
     state = Surviving(pulls=before.pulls, total=before.total, alive=jnp.ones(3, bool))
     assert int(policy.propose(state, jnp.int32(0), AT)) == 2
-    after = policy.learn(state, jnp.int32(2), jnp.asarray([means[2]]), jnp.int32(0))
+    after = learnt(policy, state, 2, means[2], 0)
     assert after.alive.tolist() == [True, True, False]
     assert int(policy.propose(after, jnp.int32(0), AT)) == 0
     assert int(policy.recommend(after)) == 0
@@ -193,7 +200,7 @@ def test_halving_keeps_the_better_half_and_forgets() -> None:
         assert not (isinstance(policy, Stops) and bool(policy.stopped(state)))
         arm = int(policy.propose(state, jnp.int32(round), AT))
         played.append(arm)
-        state = policy.learn(state, jnp.int32(arm), jnp.asarray([losses[arm]]), jnp.int32(round))
+        state = learnt(policy, state, arm, losses[arm], round)
         assert isinstance(state, HalvingState)
     assert np.bincount(played).tolist() == [6, 6 + 11 + 16, 6, 6 + 11, 6 + 11 + 16]
     assert bool(policy.stopped(state))

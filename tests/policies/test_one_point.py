@@ -80,7 +80,9 @@ def test_estimates_are_right_on_average_whatever_the_mean_taken_off() -> None:
         at = Stream.of(seed=7, replicate=replicate).at(POLICY)
         action = policy.propose(state, jnp.int32(5), at)
         losses = world.reward(truth, Arms.none(), action, Clock(round=jnp.int32(5), since={}), at)
-        after = policy.learn(state, action, policy.answer(action, losses)[None], jnp.int32(5))
+        memo = policy.memo(state, action, jnp.int32(5))
+        answer = policy.answer(action, losses)[None]
+        after = policy.learn(state, action, memo, answer, jnp.int32(5))
         return (state.point - after.point) / policy.step
 
     found = np.asarray(estimate(jnp.arange(count, dtype=jnp.uint32)))
@@ -102,7 +104,9 @@ def test_without_noise_it_is_descent_on_the_sphere() -> None:
         )
         report = policy.queries[LOSS].encode(policy.answer(action, losses))
         direction = world.domain.direction(seed.at(POLICY, round=round))
-        return policy.learn(state, action, report, round), (action[0], direction, losses[0])
+        memo = policy.memo(state, action, round)
+        after = policy.learn(state, action, memo, report, round)
+        return after, (action[0], direction, losses[0])
 
     _, played = jax.lax.scan(turn, policy.init({}), jnp.arange(rounds))
     radius, step = float(policy.radius), float(policy.step)
@@ -125,7 +129,8 @@ def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Do
     def turn(state: State, round: Array) -> tuple[State, Array]:
         action = policy.propose(state, round, root.at(POLICY, round=round))
         report = 100 * root.at(REWARD, round=round).normal(1)
-        return policy.learn(state, action, report, round), action
+        memo = policy.memo(state, action, round)
+        return policy.learn(state, action, memo, report, round), action
 
     _, actions = jax.jit(partial(jax.lax.scan, turn))(policy.init({}), jnp.arange(200))
     points = actions.reshape(-1, domain.dim)
@@ -179,8 +184,10 @@ def test_yardsticks_stay_in_the_set(domain: Domain) -> None:
     state = greedy.init({})
     for round, report in enumerate((0.7, 0.2, 0.4)):
         action = jnp.asarray(points[round])[None]
-        state = greedy.learn(state, action, jnp.asarray([report]), jnp.int32(round))
+        memo = greedy.memo(state, action, jnp.int32(round))
+        state = greedy.learn(state, action, memo, jnp.asarray([report]), jnp.int32(round))
     late = greedy.propose(state, jnp.int32(30), free.at(POLICY, round=30))
     np.testing.assert_allclose(late[0], points[1])
-    later = greedy.learn(state, late, jnp.asarray([0.0]), jnp.int32(30))
+    memo = greedy.memo(state, late, jnp.int32(30))
+    later = greedy.learn(state, late, memo, jnp.asarray([0.0]), jnp.int32(30))
     np.testing.assert_allclose(greedy.recommend(later), points[1])

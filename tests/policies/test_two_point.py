@@ -111,7 +111,8 @@ def test_without_noise_it_is_expected_gradient_descent(name: str) -> None:
         report = policy.queries[LOSS].encode(policy.answer(action, losses))
         direction = world.domain.direction(root.at(POLICY, round=round))
         user = truth.best + world.noise * world.domain.direction(root.at(REWARD, round=round))
-        return policy.learn(state, action, report, round), (action, direction, user)
+        memo = policy.memo(state, action, round)
+        return policy.learn(state, action, memo, report, round), (action, direction, user)
 
     _, played = jax.lax.scan(turn, policy.init({}), jnp.arange(rounds))
     actions, directions, users = (np.asarray(part) for part in played)

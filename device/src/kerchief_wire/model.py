@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kerchief_wire.canonical import pack, read_as, write
 from kerchief_wire.errors import CodecError
 
-__all__ = ["Model", "Numbers", "Status"]
+__all__ = ["Model", "Numbers", "Question", "Status"]
 
 _TYPES = ("<f4", "<f8", "<i4", "<i8", "|b1")
 _MOST_BYTES = 2**28
@@ -91,6 +91,34 @@ class Model:
     def __getitem__(self, name: str) -> NDArray[np.generic]:
         """One of the model's arrays."""
         return self.arrays[name].array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What one user is asked; the answer is a report with the question's id.
+
+    Attributes:
+        task: whose question it is.
+        id: 16 random bytes.
+        action: what is proposed: an arm, or points, one per row.
+    """
+
+    task: bytes
+    id: bytes
+    action: Numbers
+
+    def write(self) -> bytes:
+        """The question as canonical bytes."""
+        return write(pack(self))
+
+    @classmethod
+    def read(cls, data: bytes) -> Question:
+        """Read back what `write` wrote.
+
+        Raises:
+            CodecError: it is something else.
+        """
+        return read_as(cls, data)
 
 
 @dataclass(frozen=True, kw_only=True)

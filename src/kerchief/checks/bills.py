@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from kerchief.checks.case import DELTA, Case, asks, by_reports, play, played
-from kerchief.checks.domains import first_action
+from kerchief.checks.case import DELTA, Case, asks, play, played
 from kerchief.checks.errors import expect, law
 from kerchief.core.contracts import BoundedLoss
 from kerchief.core.errors import BudgetExceeded
@@ -112,46 +109,29 @@ def _expect_close(case: Case, epsilon: float, word: str) -> None:
 def refusal_leaves_no_trace(case: Case) -> None:
     """What the budget cannot pay is refused before anything is played, and nothing is charged.
 
-    Once with a budget a third too small, once with one that only the last user has spent. So are
-    the server and the device of a deployment that hears reports.
+    Once with a budget a third too small, once with one that only the last user has spent.
     """
     made, epsilon = case.arranged(), case.size.epsilon
     free = case.trust == Trust.NONE
     trust, delta = (Trust.CENTRAL, DELTA) if free else (Trust(case.trust), case.promise().delta)
-    for party in _parties(case, made):
-        short = Guarantee(epsilon=epsilon * 2 / 3, delta=delta, trust=trust)
-        _expect_refusal(party, case.make_ledger(short))
+    short = Guarantee(epsilon=epsilon * 2 / 3, delta=delta, trust=trust)
+    _expect_refusal(case, made, case.make_ledger(short))
     if delta:
         late = case.make_ledger(Guarantee(epsilon=epsilon, delta=delta, trust=trust))
         full = Gaussian(noise_multiplier=gaussian_noise_multiplier(epsilon, delta))
         last = _reached(case, made)
         late.charge(full, cohort=Cohort(first=last - 1, last=last))
-        _expect_refusal(_parties(case, made)[0], late)
+        _expect_refusal(case, made, late)
 
 
-Party = Callable[[Ledger, Callable[[str, int], None]], object]
-
-
-def _parties(case: Case, made: Arranged) -> list[Party]:
-    """A run; and the server and the device, where one user is asked at a time."""
-    parties: list[Party] = [
-        lambda ledger, told: play(case, made, ledger=ledger, replicates=1, progress=told)
-    ]
-    if by_reports(case):
-        parties.append(lambda ledger, told: case.asker(made, ledger=ledger))
-    if by_reports(case) and case.trust == Trust.LOCAL:
-        action = first_action(made.policy)
-        losses = np.zeros(len(np.atleast_1d(action)))
-        parties.append(
-            lambda ledger, told: case.answerer(made, ledger=ledger).answer(0, action, losses)
-        )
-    return parties
-
-
-def _expect_refusal(party: Party, ledger: Ledger) -> None:
+def _expect_refusal(case: Case, made: Arranged, ledger: Ledger) -> None:
     before, stages, refused = ledger.receipts, list[str](), False
+
+    def told(stage: str, done: int) -> None:
+        stages.append(stage)
+
     try:
-        party(ledger, lambda stage, done: stages.append(stage))
+        play(case, made, ledger=ledger, replicates=1, progress=told)
     except BudgetExceeded:
         refused = True
     expect(refused and not stages, seen=f"refused: {refused}; played: {stages}", expected="refusal")

@@ -28,9 +28,10 @@ from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry
 from kerchief.privacy import Guarantee, Ledger, MemoryLedger, Trust
 from kerchief.privatizers import MECHANISMS_OF, Protection
 from kerchief.roles.arrange import Arranged, arrange
-from kerchief.roles.questions import Answerer, Asker
+from kerchief.roles.questions import Asker
 from kerchief.simulation import loop, phases
 from kerchief.simulation.run import AnyEnvironment, Run, simulate
+from kerchief_device import Device
 
 __all__ = [
     "BEST",
@@ -86,7 +87,7 @@ class Case:
         resizable: whether the entry builds for any problem, or for this environment alone.
         registered: whether it is one of ours: others are not written by our codec.
         advance: plays rounds of all replicates; made by `jax.jit`.
-        asker: the server of a bandit that hears reports; `answerer` is its device.
+        asker: the server of a bandit that hears reports; `device` answers it.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Case:
     play_phase: Any = phases.play
     make_ledger: Callable[[Guarantee], Ledger] = MemoryLedger
     asker: type[Asker] = Asker
-    answerer: type[Answerer] = Answerer
+    device: type[Device] = Device
 
     @classmethod
     def of(cls, name: str, entry: PolicyEntry, trust: str, **rooms: Any) -> Case:

@@ -1,13 +1,14 @@
 """The server and the device of a bandit that hears reports: what is deployed is what was simulated.
 
-What is deployed of other bandits is looked at in `checks.twins` and by `roles.drive`.
+What is deployed of other bandits is looked at in `checks.twins`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -18,24 +19,28 @@ from numpy.typing import NDArray
 
 from kerchief.checks.case import SEED, Case, by_reports
 from kerchief.checks.domains import first_action
-from kerchief.checks.errors import expect, law, same
+from kerchief.checks.errors import expect, law
 from kerchief.checks.leakage import charged_multiplier
 from kerchief.checks.statistics import fits_chances, fits_deviation, fits_scale
 from kerchief.checks.words import pure_epsilon
-from kerchief.core.contracts import Clock, Stops
-from kerchief.core.struct import struct
-from kerchief.mechanisms.one_bit import ExactOneBit
+from kerchief.core.contracts import Stops
+from kerchief.core.errors import BudgetExceeded
 from kerchief.policies.context_free.base import LOSS
-from kerchief.privacy import Event, RandomizedResponse, Trust
-from kerchief.privatizers import CohortSums
-from kerchief.privatizers.channels import channel_of
-from kerchief.roles.arrange import Arranged
+from kerchief.privacy import RandomizedResponse, Trust
+from kerchief.roles.context_free import unit_of
+from kerchief.roles.deployment import Deployment, assembled
+from kerchief.stores.sqlite import SQLiteStore
+from kerchief_device import Budget, Device
+from kerchief_device.randomize import randomize
+from kerchief_wire.model import Question, Status
+from kerchief_wire.noise import OneBit
+from kerchief_wire.report import Report
 
 __all__ = ["DEPLOYED_LAWS"]
 
 Floats = NDArray[np.float64]
 
-_ASKED, _EXACT = 12, 1600
+_ASKED, _AT_ONCE, _EXACT = 12, 3, 1600
 # What is held against the reports beside the truth: a third too little noise, and too much.
 _FACTORS = (1.0, 3 / 2, 2 / 3)
 _CAUGHT = [True, False, False]
@@ -45,74 +50,108 @@ _CAUGHT = [True, False, False]
 def deployed_parties_agree_with_the_simulation(case: Case) -> None:
     """A server learns as the simulated one; a device's exact reports have the law charged for them.
 
-    The server is given the same reports as the bare functions of the policy, and names and stops as
-    they do. The exact twin's reports, 1600 for each of three numbers from a seeded source of bytes,
-    have the law that the twin charges for, which fits the same budget. A device sends what its twin
-    makes of its clipped answer, repeats itself when it is asked again, and pays once a question.
+    The server, with three questions open that are answered in turned order, comes to the same
+    state as the bare functions of the policy, and names and stops as they do. Exact reports, 1600
+    for each of three numbers from a seeded source of bytes, have the law that is charged for. A
+    device sends what that noise makes of its clipped answer, repeats itself when it is asked again,
+    and pays once per question. A server whose promise does not pay begins nothing.
     """
-    made = case.arranged()
+    made = _deployed(case)
     _expect_same_learner(case, made)
-    if case.trust != Trust.LOCAL:
-        return
-    twin = _seeded(made.privatizers[LOSS]).exact()
-    charge = twin.charges(case.size.horizon)[0]
-    case.make_ledger(case.promise()).charge(charge.event, cohort=charge.cohort)
-    _expect_law(twin, charge.event)
-    _expect_same_device(case, made)
-    _expect_one_charge(case, made)
+    if case.trust == Trust.LOCAL:
+        _expect_law(made)
+        _expect_same_device(case, made)
+        _expect_one_charge(case, made)
+        _expect_refusal(case, made)
 
 
-def _expect_same_learner(case: Case, made: Arranged) -> None:
+def _deployed(case: Case) -> Deployment:
+    made, problem = case.arranged(), case.problem
+    promise = dataclasses.replace(case.promise(), rounds=problem.horizon)
+    rule = {"window_s": 0, "jitter_s": 0, "default": None}
+    return assembled(made, problem, promise, {}, name=case.name, rule=rule)
+
+
+def _expect_same_learner(case: Case, made: Deployment) -> None:
     policy: Any = made.policy
-    server = case.asker(made, ledger=case.make_ledger(case.promise()))
-    state = policy.init({name: one.outlook for name, one in made.privatizers.items()})
-    query: Any = made.privatizers[LOSS].query
-    spread = float(channel_of(made.privatizers[LOSS]).spread)
     rng = np.random.default_rng(SEED)
-    for round in range(_ASKED):
-        if server.stopped:
-            break
-        report = float(np.asarray(query.center)) + spread * rng.choice([-1.0, 1.0], 1)
-        action = server.ask()
-        server.learn(report)
-        state, named, over = _learned(policy, state, jnp.asarray(action), report, jnp.int32(round))
-        close = np.allclose(server.recommendation, named, rtol=1e-9, atol=1e-9)
-        seen = f"{server.recommendation} and {server.stopped} after round {round}"
-        expect(close and server.stopped == bool(over), seen=seen, expected=f"{named} and {over}")
+    with contextlib.closing(SQLiteStore.memory()) as store:
+        server = case.asker(made, store=store, source=rng.bytes)
+        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        state, answered = policy.init(outlook), 0
+        while answered < _ASKED and (questions := server.ask(_AT_ONCE)):
+            asked = [
+                (one, _memo(policy, state, answered + n, one)) for n, one in enumerate(questions)
+            ]
+            reports = [_honest(made, one, rng) for one in questions]
+            server.take([one.write(made.task) for one in reversed(reports)])
+            for (question, memo), report in reversed(list(zip(asked, reports, strict=True))):
+                heard = made.task.noise[0].estimate(report.numbers, users=1, label=0)
+                given = question.action.array, memo, heard / unit_of(policy), jnp.int32(answered)
+                state, answered = _learned(policy, state, *given), answered + 1
+            _expect_same_state(server, policy, state, answered)
+
+
+def _expect_same_state(server: Any, policy: Any, state: Any, answered: int) -> None:
+    named, over = _shown(policy, state)
+    pairs = zip(jax.tree.leaves(server.state), jax.tree.leaves(state), strict=True)
+    close = all(np.allclose(one, other, rtol=1e-9, atol=1e-9) for one, other in pairs)
+    close = close and np.allclose(server.recommendation, named, rtol=1e-9, atol=1e-9)
+    seen = f"{server.recommendation} and {server.stopped} after {answered}: {server.state}"
+    expected = f"{named} and {over}: {state}"
+    expect(close and server.stopped == bool(over), seen=seen, expected=expected)
+
+
+def _honest(made: Deployment, question: Question, rng: np.random.Generator) -> Report:
+    """A report about a random end of the interval."""
+    query: Any = made.privatizers[LOSS].query
+    value = np.array([rng.choice([query.low, query.high])])
+    numbers = randomize(made.task.noise[0], value, 0, rng.bytes)
+    return Report(label=0, epoch=0, id=question.id, numbers=numbers)
 
 
 @jax.jit
-def _learned(policy: Any, state: Any, *given: Any) -> tuple[Any, Array, Array]:
-    """The state after a report, and what it would name, and whether it stops."""
-    after = policy.learn(state, *given)
-    over = policy.stopped(after) if isinstance(policy, Stops) else jnp.asarray(False)
-    return after, policy.recommend(after), over
+def _remembered(policy: Any, state: Any, action: Any, round: Any) -> Any:
+    return policy.memo(state, action, round)
 
 
-def _expect_law(twin: CohortSums, event: Event) -> None:
+def _memo(policy: Any, state: Any, round: int, question: Question) -> Any:
+    return _remembered(policy, state, question.action.array, np.int32(round))
+
+
+@jax.jit
+def _learned(policy: Any, state: Any, *given: Any) -> Any:
+    return policy.learn(state, *given)
+
+
+@jax.jit
+def _shown(policy: Any, state: Any) -> tuple[Array, Array]:
+    """What a state would name, and whether it stops."""
+    over = policy.stopped(state) if isinstance(policy, Stops) else jnp.asarray(False)
+    return policy.recommend(state), over
+
+
+def _expect_law(made: Deployment) -> None:
     """Hold the reports of the least number, the center and the greatest against the charge."""
-    query: Any = twin.query
-    center = float(np.asarray(query.center))
+    query: Any = made.privatizers[LOSS].query
+    noise, rng = made.task.noise[0], np.random.default_rng(SEED)
+    event = made.privatizers[LOSS].charges(made.task.horizon)[0].event
     for place in (-1, 0, 1):
-        value = center + place * query.radius
-        reports = _told(twin, np.array([value]), _EXACT)
-        verdict = [_fits(twin, event, place, reports - value, factor) for factor in _FACTORS]
+        value = np.array([query.center + place * query.radius])
+        told = [randomize(noise, value, 0, rng.bytes) for _ in range(_EXACT)]
+        reports = np.concatenate([noise.estimate(one, users=1, label=0) for one in told])
+        verdict = [_fits(made, event, place, reports - value, factor) for factor in _FACTORS]
         # The center's coin is fair whatever epsilon is.
-        fair = _coin(twin) and place == 0
+        fair = isinstance(noise, OneBit) and place == 0
         wanted = [True] * 3 if fair else _CAUGHT
         seen = f"reports of deviation {reports.std():.4g} at {value}: {verdict}"
         expect(verdict == wanted, seen=seen, expected=f"what {event} charges for, alone")
 
 
-def _coin(twin: CohortSums) -> bool:
-    device: Any = twin.device
-    return isinstance(device.noise, ExactOneBit)
-
-
-def _fits(twin: CohortSums, event: Any, place: int, errors: Floats, factor: float) -> bool:
+def _fits(made: Deployment, event: Any, place: int, errors: Floats, factor: float) -> bool:
     """Whether errors have the law of an event, at so many times its epsilon."""
-    query: Any = twin.query
-    if _coin(twin):
+    query: Any = made.privatizers[LOSS].query
+    if isinstance(made.task.noise[0], OneBit):
         chance = 1 / (1 + math.exp(-place * event.epsilon * factor))
         high = errors + place * query.radius > 0
         return fits_chances(high, np.full(len(errors), chance))
@@ -121,80 +160,75 @@ def _fits(twin: CohortSums, event: Any, place: int, errors: Floats, factor: floa
     return fits_deviation(errors, charged_multiplier(event) * query.sensitivity / factor)
 
 
-def _expect_same_device(case: Case, made: Arranged) -> None:
+def _expect_same_device(case: Case, made: Deployment) -> None:
+    task, policy = made.task, made.policy
+    mine, other = (np.random.default_rng(SEED).bytes for _ in range(2))
+    device, action = case.device(task, source=mine), first_action(policy)
+    for number, losses in enumerate(_wild_losses(policy)):
+        found = [_told(device, number, losses) for _ in range(2)]
+        again = found[0] == found[1]
+        expect(again, seen=f"{found[1]!r}, asked again", expected=f"{found[0]!r}, as before")
+        # Where it draws the time of its report, before its noise and for each time it is asked.
+        other(8)
+        wanted = randomize(task.noise[0], _encoded(made, action, losses), 0, other)
+        other(8)
+        seen = Report.read(found[0], task).numbers
+        expect(seen.tolist() == wanted.tolist(), seen=f"{seen} for {losses}", expected=wanted)
+
+
+def _encoded(made: Deployment, action: Any, losses: Floats) -> Floats:
     policy: Any = made.policy
-    seeded = {LOSS: _seeded(made.privatizers[LOSS])}
-    device = case.answerer(Arranged(policy=policy, privatizers=seeded))
-    twin, action = _seeded(made.privatizers[LOSS]).exact(), first_action(policy)
-    for round, losses in enumerate(_wild_losses(action)):
-        number = policy.answer(jnp.asarray(action), jnp.asarray(losses))
-        wanted = _told(twin, np.asarray(twin.query.encode(number), np.float64), 1)
-        found = [device.answer(round, action, losses) for _ in range(2)]
-        expect(same(found[0], wanted), seen=f"{found[0]} for {losses}", expected=wanted)
-        again = same(found[0], found[1])
-        expect(again, seen=f"{found[1]}, asked again", expected=f"{found[0]}, as before")
+    query: Any = made.privatizers[LOSS].query
+    number = policy.answer(jnp.asarray(action), jnp.asarray(losses)) * unit_of(policy)
+    return np.asarray(query.encode(number), np.float64)
 
 
-def _expect_one_charge(case: Case, made: Arranged) -> None:
-    own = case.make_ledger(case.promise(2.1 * case.size.epsilon))
-    device, action = case.answerer(made, ledger=own), first_action(made.policy)
-    for round, bills in ((0, 1), (0, 1), (1, 2)):
-        device.answer(round, action, np.zeros(len(np.atleast_1d(action))))
-        seen = f"{len(own.receipts)} charges"
-        expect(len(own.receipts) == bills, seen=seen, expected=f"{bills}, one for each question")
+def _expect_one_charge(case: Case, made: Deployment) -> None:
+    promise = made.guarantee
+    own = Budget(epsilon=2.1 * promise.epsilon, delta=3 * promise.delta)
+    device, losses = case.device(made.task, budget=own), np.zeros_like(_losses(made.policy))
+    for number, bills in ((0, 1), (0, 1), (1, 2), (2, 2)):
+        refused = False
+        try:
+            _told(device, number, losses)
+        except BudgetExceeded:
+            refused = True
+        paid = math.isclose(device.spent().epsilon, bills * promise.epsilon)
+        seen = f"epsilon {device.spent().epsilon} for {bills} questions; refused: {refused}"
+        expect(paid and refused == (number == 2), seen=seen, expected="one charge for each of two")
 
 
-def _wild_losses(action: Any) -> Iterator[Floats]:
-    """Losses far beyond any range, endless and undefined, one for each question."""
-    signs = np.where(np.arange(len(action) if np.ndim(action) else 1) % 2, -1.0, 1.0)
-    for size in (0.0, 0.5, 10.0, 1e9, 1e30, 1e300, np.inf, np.nan):
+def _expect_refusal(case: Case, made: Deployment) -> None:
+    less = dataclasses.replace(made.guarantee, epsilon=made.guarantee.epsilon * 2 / 3)
+    with contextlib.closing(SQLiteStore.memory()) as store:
+        refused = False
+        try:
+            case.asker(dataclasses.replace(made, guarantee=less), store=store)
+        except BudgetExceeded:
+            refused = True
+        seen = f"refused: {refused}; begun: {store.tasks()}"
+        expect(refused and not store.tasks(), seen=seen, expected="refusal, and nothing is begun")
+
+
+def _told(device: Device, number: int, losses: Floats) -> bytes:
+    """Ask a device a question, and hear its report."""
+    task = device.task
+    id = device.asked(number.to_bytes(16, "big"))
+    device.reward(id, losses)
+    return device.report(id, Status(task=task.id, state="running", epoch=0, label=0))
+
+
+def _losses(policy: Any) -> Floats:
+    """One for each point of an action, of alternating sign."""
+    action = first_action(policy)
+    return np.where(np.arange(len(action) if np.ndim(action) else 1) % 2, -1.0, 1.0)
+
+
+def _wild_losses(policy: Any) -> Iterator[Floats]:
+    """Losses far beyond any range, one for each question."""
+    for size in (0.0, 0.5, 10.0, 1e9, 1e30, 1e300):
         for side in (1, -1):
-            yield side * size * signs
-
-
-def _told(twin: CohortSums, statistic: Floats, count: int) -> Floats:
-    now = Clock(round=jnp.int32(0), since={})
-    return np.concatenate([np.asarray(twin.report(statistic, now, None)) for _ in range(count)])
-
-
-def _seeded(privatizer: Any) -> _Seeded:
-    return _Seeded(**vars(privatizer), source=np.random.default_rng(SEED).bytes)
-
-
-@dataclasses.dataclass(frozen=True)
-class _FromBytes:
-    """Exact noise from a given source of bytes."""
-
-    noise: Any
-    source: Callable[[int], bytes]
-
-    idealized = False
-
-    @property
-    def std(self) -> Any:
-        return self.noise.std
-
-    @property
-    def sensitivity(self) -> float:
-        return float(self.noise.sensitivity)
-
-    def add(self, vector: Any, stream: object) -> Any:
-        return self.noise.add(vector, self.source)
-
-    def event(self) -> Event:
-        event: Event = self.noise.event()
-        return event
-
-
-@struct
-class _Seeded(CohortSums):
-    """Its exact twin draws from a given source of bytes."""
-
-    source: Any
-
-    def exact(self) -> CohortSums:
-        twin = CohortSums(**{k: v for k, v in vars(self).items() if k != "source"}).exact()
-        return twin.with_noise(lambda noise: _FromBytes(noise, self.source))
+            yield side * size * _losses(policy)
 
 
 DEPLOYED_LAWS = (deployed_parties_agree_with_the_simulation,)

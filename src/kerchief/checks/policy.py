@@ -215,7 +215,8 @@ def _driven(policy: Any, reports: Array) -> tuple[Array, Array]:
         round, report = given
         at = Stream.of(seed=SEED, replicate=0).at(POLICY, round=round)
         action = policy.propose(state, round, at)
-        after = policy.learn(state, action, report[None], round)
+        memo = policy.memo(state, action, round)
+        after = policy.learn(state, action, memo, report[None], round)
         return after, (action, policy.recommend(after))
 
     rounds = jnp.arange(reports.shape[0], dtype=jnp.int32)

@@ -30,7 +30,7 @@ from kerchief.policies.context_free.base import ContextFree
 
 _LEARNER: dict[type, tuple[str, ...]] = {
     Policy: ("init", "due", "request", "update", "refreshes", "publish"),
-    ContextFree: ("propose", "learn", "recommend"),
+    ContextFree: ("propose", "ready", "memo", "learn", "recommend"),
     Stops: ("stopped",),
     PhasePolicy: ("phases", "init", "ask", "update", "settled", "finish"),
 }

@@ -124,9 +124,15 @@ class BestSeen(OnDomain):
         """A random point, or the best one seen."""
         return jnp.where(self._trying(round), anywhere(self.domain, stream), state.point)[None]
 
-    def learn(self, state: LeastReport, action: Array, report: Array, round: Array) -> LeastReport:
+    def memo(self, state: LeastReport, action: Array, round: Array) -> Array:
+        """Whether it was a try."""
+        return self._trying(round)
+
+    def learn(
+        self, state: LeastReport, action: Array, memo: Array, report: Array, round: Array
+    ) -> LeastReport:
         """Keep the point, if its report is the least so far; later reports change nothing."""
-        better = (report[0] < state.least) & self._trying(round)
+        better = (report[0] < state.least) & memo
         return LeastReport(
             point=jnp.where(better, action[0], state.point),
             least=jnp.where(better, report[0], state.least),

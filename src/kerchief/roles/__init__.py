@@ -8,9 +8,11 @@ from kerchief.roles.deployment import Deployment, deploy, deployed
 from kerchief.roles.learner import Learner
 from kerchief.roles.middle import Middle
 from kerchief.roles.population import PopulationLearner
+from kerchief.roles.questions import Asker
 from kerchief_device import Budget, Decision, Device
 
 __all__ = [
+    "Asker",
     "Bandit",
     "Budget",
     "Decision",

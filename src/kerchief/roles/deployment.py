@@ -23,7 +23,7 @@ from kerchief.core.contracts import BoundedLoss, Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
 from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
-from kerchief.core.problems import PopulationProblem, Problem
+from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
 from kerchief.core.validate import between, whole
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
@@ -32,6 +32,7 @@ from kerchief.mechanisms.laplace import ExactLaplace
 from kerchief.mechanisms.one_bit import ExactOneBit
 from kerchief.mechanisms.shortlist import ExactShortlist
 from kerchief.policies import POLICIES, AnyPolicy, Mode
+from kerchief.policies.context_free.base import ContextFree
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -44,14 +45,26 @@ from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.context_free import answering, in_losses, packed, unpacked
 from kerchief_wire import canonical
 from kerchief_wire import noise as wire
 from kerchief_wire.errors import Fenced
 from kerchief_wire.model import Numbers
-from kerchief_wire.task import Library, Optimist, Phased, Program, Promise, Reward, Task
+from kerchief_wire.task import (
+    Answering,
+    Library,
+    Optimist,
+    Phased,
+    Program,
+    Promise,
+    Reward,
+    Task,
+)
 
-__all__ = ["Deployment", "deploy", "deployed", "guarantee_of"]
+__all__ = ["Deployment", "assembled", "deploy", "deployed", "guarantee_of"]
 
+# What a round is made of, by what the bandit hears.
+_KINDS = {"totals": "contextual", "reports": "context-free", "phases": "phased"}
 # The finest grid of exact sums where no noise decides it.
 _FINEST = 40
 
@@ -72,7 +85,7 @@ class Deployment:
     task: Task
     policy: AnyPolicy
     privatizers: Mapping[str, Privatizer]
-    problem: Problem
+    problem: AnyProblem
     guarantee: Guarantee
     phases: tuple[Phase, ...] = ()
 
@@ -105,7 +118,7 @@ class Deployment:
 def deploy(
     *,
     policy: str | AnyPolicy,
-    problem: Problem,
+    problem: AnyProblem,
     guarantee: Guarantee,
     mode: Mode = "tuned",
     mechanism: str = BEST,
@@ -127,7 +140,8 @@ def deploy(
         name: what people call the task.
         window_s: seconds until a decision without a reward gets the default one.
         jitter_s: a report waits a random time below this many seconds.
-        default: the reward of a decision that got none; the least one if None.
+        default: the reward of a decision that got none; the least one if None. A question that
+            got no answer has the greatest loss, or no difference.
 
     Raises:
         InvalidValue: this bandit cannot be deployed so; the reason and the remedy are said.
@@ -141,14 +155,9 @@ def deploy(
             "given": None if isinstance(policy, str) else _fingerprint(policy),
         }
     )
-    least = problem.low if default is None else default
-    reward = Reward(
-        window_s=whole("window_s", window_s, low=0, high=2**31),
-        jitter_s=whole("jitter_s", jitter_s, low=0, high=2**31),
-        default=between("default", least, problem.low, problem.high, closed=True),
-    )
+    rule = {"window_s": window_s, "jitter_s": jitter_s, "default": default}
     label = name or (policy if isinstance(policy, str) else type(policy).__name__)
-    return _made(policy, problem, guarantee, asked, name=label, reward=reward)
+    return _made(policy, problem, guarantee, asked, name=label, rule=rule)
 
 
 def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
@@ -166,12 +175,11 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     given = asked["name"] if policy is None else policy
     if given is None:
         raise InvalidValue("the task was made for a bandit of one's own; give it as policy")
-    kind = PopulationProblem if task.bandit == "phased" else Problem
-    problem = canonical.unpack(kind, task.problem)
+    problem = unpacked(task.bandit, task.problem)
     promise = guarantee_of(task)
     if policy is not None:
         asked = {**asked, "given": _fingerprint(policy)}
-    made = _made(given, problem, promise, asked, name=task.name, reward=task.reward)
+    made = _made(given, problem, promise, asked, name=task.name, rule=vars(task.reward))
     if made.task.data != task.data:
         raise Fenced(
             "the task's numbers are not what its promise needs with this version of the program; "
@@ -198,12 +206,12 @@ def guarantee_of(task: Task) -> Guarantee:
 
 def _made(
     given: str | AnyPolicy,
-    problem: Problem,
+    problem: AnyProblem,
     guarantee: Guarantee,
     asked: Any,
     *,
     name: str,
-    reward: Reward,
+    rule: Mapping[str, Any],
 ) -> Deployment:
     guarantee = dataclasses.replace(guarantee, rounds=problem.horizon)
     protection = Protection(guarantee=guarantee, mechanism=asked["mechanism"])
@@ -211,21 +219,42 @@ def _made(
     phases: tuple[Phase, ...] = ()
     if isinstance(made.policy, PhasePolicy):
         made, phases = _by_phases(made.policy, protection)
-    elif isinstance(problem, PopulationProblem) or made.policy.feedback != "totals":
-        raise InvalidValue(
-            f"{type(made.policy).__name__} hears {made.policy.feedback}; these roles decide among "
-            "a user's own arms, or go by phases: choose a policy for a Problem, such as 'linucb', "
-            "or for a PopulationProblem, such as 'dpe'"
-        )
-    policy = made.policy
+    return assembled(made, problem, guarantee, asked, name=name, rule=rule, phases=phases)
+
+
+def assembled(
+    made: Arranged,
+    problem: AnyProblem,
+    guarantee: Guarantee,
+    asked: Any,
+    *,
+    name: str,
+    rule: Mapping[str, Any],
+    phases: tuple[Phase, ...] = (),
+) -> Deployment:
+    """The task of a bandit and its protection.
+
+    Args:
+        made: bandit and protection, with simulated noise.
+        problem: the public bounds.
+        guarantee: what each user is promised.
+        asked: which bandit was asked for, as the task will say.
+        name: what people call the task.
+        rule: window_s, jitter_s and default, as `deploy` takes them.
+        phases: that may be played, where the bandit goes by phases.
+    """
+    policy = _deployable(made.policy, problem)
     users = sum(int(phase.clients) for phase in phases) or problem.horizon
     guarantee = dataclasses.replace(guarantee, rounds=users)
-    privatizers = {one: _exact(one, made.privatizers[one]) for one in sorted(made.privatizers)}
+    privatizers = {
+        one: _exact(one, policy, made.privatizers[one]) for one in sorted(made.privatizers)
+    }
     needs = _needs(privatizers, users)
+    program = _program(policy, problem, privatizers)
     task = Task(
         name=name,
         trust=str(guarantee.trust),
-        bandit="phased" if phases else "contextual",
+        bandit=_KINDS[policy.feedback],
         promise=Promise(
             epsilon=min(guarantee.epsilon, math.nextafter(math.inf, 0)),
             delta=guarantee.delta,
@@ -235,13 +264,13 @@ def _made(
             excluded=guarantee.excluded,
         ),
         policy=asked,
-        problem=canonical.pack(problem),
-        program=_program(policy, problem),
+        problem=packed(problem),
+        program=program,
         queries=tuple(privatizers),
         noise=tuple(_noise(one, guarantee, needs, users) for one in privatizers.values()),
         needs=needs,
         horizon=users,
-        reward=reward,
+        reward=_reward(problem, program, **rule),
     )
     return Deployment(
         task=task,
@@ -278,8 +307,23 @@ def _by_phases(given: PhasePolicy, protection: Protection) -> tuple[Arranged, tu
     return Arranged(policy=policy, privatizers={ANSWERS: made.with_schedule(schedule)}), phases
 
 
+def _reward(
+    problem: AnyProblem, program: Program, window_s: int, jitter_s: int, default: float | None
+) -> Reward:
+    low, high, usual = problem.low, problem.high, problem.low
+    if isinstance(program, Answering):
+        low, high = program.low, program.high
+        usual = high if program.answer == "loss" else 0.0
+    given = usual if default is None else default
+    return Reward(
+        window_s=whole("window_s", window_s, low=0, high=2**31),
+        jitter_s=whole("jitter_s", jitter_s, low=0, high=2**31),
+        default=between("default", given, low, high, closed=True),
+    )
+
+
 def _arranged(
-    given: str | AnyPolicy, problem: Problem, protection: Protection, asked: Any
+    given: str | AnyPolicy, problem: AnyProblem, protection: Protection, asked: Any
 ) -> Arranged:
     if not isinstance(given, str):
         if not hasattr(given, "queries"):
@@ -299,7 +343,22 @@ def _arranged(
     return arrange(given, problem, protection, mode=asked["mode"], numbers=numbers)
 
 
-def _exact(name: str, privatizer: Privatizer) -> Privatizer:
+def _deployable(policy: Any, problem: AnyProblem) -> AnyPolicy:
+    phased, heard = isinstance(policy, PhasePolicy), isinstance(policy, ContextFree)
+    common = isinstance(problem, PopulationProblem)
+    if (common and not phased) or (heard and not policy.queries):
+        raise InvalidValue(
+            f"{type(policy).__name__} hears {policy.feedback}; these roles decide among a user's "
+            "own arms, ask for a loss, or go by phases: choose a policy such as 'linucb' for a "
+            "Problem, 'ucb' for a ContextFreeProblem, 'dpe' for a PopulationProblem"
+        )
+    made: AnyPolicy = policy
+    return made
+
+
+def _exact(name: str, policy: AnyPolicy, privatizer: Privatizer) -> Privatizer:
+    if isinstance(policy, ContextFree):
+        return in_losses(policy, privatizer).exact()
     if isinstance(privatizer.query, BoundedLoss) or not isinstance(
         privatizer, CohortSums | PrefixSums
     ):
@@ -326,12 +385,17 @@ def _needs(privatizers: Mapping[str, Privatizer], horizon: int) -> tuple[int, ..
     return At(ends=ends).sizes if ends else ()
 
 
-def _program(policy: AnyPolicy, problem: Problem) -> Program:
+def _program(
+    policy: AnyPolicy, problem: AnyProblem, privatizers: Mapping[str, Privatizer]
+) -> Program:
     """What a light device does, or the word for a device that needs the whole library."""
     if isinstance(policy, PhasePolicy):
         return _phased(policy)
+    if isinstance(policy, ContextFree):
+        return answering(policy, *privatizers.values())
     if type(policy) not in (LinUCB, OnlineGLM):
         return Library()
+    assert isinstance(problem, Problem)
     linearized = isinstance(policy, OnlineGLM)
     query: Any = policy.queries["moments"]
     link_named(problem.link)

@@ -39,7 +39,7 @@ from kerchief.stores.store import Reader, Row, Store, Transaction
 from kerchief.stores.witness import NoWitness, Witness
 from kerchief_device.samplers import Randomness
 from kerchief_wire.chain import Line, follow
-from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.errors import Fenced, InvalidValue, Refused
 from kerchief_wire.model import Status
 from kerchief_wire.report import Release, Report
 
@@ -50,6 +50,8 @@ Wholes = NDArray[np.int64]
 
 class Middle(Guarded):
     """Takes reports in and lets releases out, for one task."""
+
+    _asks = False
 
     def __init__(
         self,
@@ -72,7 +74,13 @@ class Middle(Guarded):
         Raises:
             BudgetExceeded: the promise does not pay for the noise; nothing was begun.
             Fenced: the store is not as it was last seen, or its task is another one.
+            InvalidValue: the task is for another role.
         """
+        if (made.task.bandit == "context-free") != self._asks:
+            raise InvalidValue(
+                f"the bandit of this task is {made.task.bandit}; Asker is for bandits without "
+                "contexts, and Bandit and Middle are for all others"
+            )
         self.made, self.task = made, made.task
         self._desks = desks_of(made, pool)
         self._store, self._witness = store, witness or NoWitness()

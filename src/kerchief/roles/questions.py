@@ -1,195 +1,285 @@
-"""Bandits without contexts in one's own program: a server that asks, and devices that answer.
+"""The server of a bandit without contexts: it asks, hears answers in any order, and learns.
 
-The server proposes an action and learns from one protected number. The device knows its user's
-losses, and only the protected number leaves it. Together they are Algorithm 1 of Zheng, Cai, Huang,
-Li and Wang 2020 with exact noise; the proof is in `policies/context_free/base.md`.
+The server proposes an action and learns from one protected number. A device knows its user's
+losses, and only that number leaves it. Together they are Algorithm 1 of Zheng, Cai, Huang, Li and
+Wang 2020 with exact noise and several questions open at once (`policies/context_free/base.md`).
+
+========  =======================================  ==========================================
+step      in one transaction                       afterwards
+========  =======================================  ==========================================
+ask       id, action and memo of each question     it is given out
+take      a question is closed; what was asked     the answer is acknowledged; the learner's
+          and what was answered is a release       state follows from all releases
+========  =======================================  ==========================================
 """
 
 from __future__ import annotations
 
-import secrets
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from kerchief.core.contracts import Clock, Outlook, Stops, Tree
-from kerchief.core.errors import CapacityExceeded, InvalidValue
+from kerchief.core.contracts import Outlook, Stops, Tree
 from kerchief.core.precision import double_precision
 from kerchief.core.random import POLICY, Stream
-from kerchief.core.validate import MOST_ROUNDS, real_array, whole
-from kerchief.policies.context_free.base import LOSS, ContextFree
-from kerchief.privacy.guarantee import Guarantee
-from kerchief.privacy.ledger import Ledger
-from kerchief.privacy.receipts import Cohort
-from kerchief.privatizers.billing import pay, settle
-from kerchief.roles.arrange import Arranged
-from kerchief.roles.uncopyable import Guarded
+from kerchief.core.validate import whole
+from kerchief.policies.context_free.base import ContextFree
+from kerchief.roles.context_free import unit_of
+from kerchief.roles.deployment import Deployment
+from kerchief.roles.middle import Middle
+from kerchief.stores.store import Question as Stored
+from kerchief.stores.store import Reader, Row, Store, Transaction
+from kerchief.stores.witness import Witness
+from kerchief_device.samplers import Randomness
+from kerchief_wire import canonical
+from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.model import Numbers, Question
+from kerchief_wire.report import Report
 
-__all__ = ["Answerer", "Asker"]
+__all__ = ["Answer", "Asker"]
 
-# Far beyond what any device sends.
-FARTHEST = 1e27
+# Releases that are read together.
+_AT_ONCE = 1000
 
 
-@double_precision
-class Asker:
-    """The server: proposes actions, takes in reports, and names what it would choose.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A release: what was asked, and the protected number that came back.
 
-    It is blind to users: a report is all that it gets, and that is safe to publish. Its own coins
-    come from the operating system.
-
-    >>> from kerchief.core.problems import ContextFreeProblem
-    >>> from kerchief.privacy import MemoryLedger, Trust
-    >>> from kerchief.privatizers import Protection
-    >>> from kerchief.roles.arrange import arrange
-    >>> promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL)
-    >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=1.0, arms=3)
-    >>> made = arrange("tsallis", problem, Protection(guarantee=promise))
-    >>> server = Asker(made, ledger=MemoryLedger(promise))
-    >>> device = Answerer(made)
-    >>> action = server.ask()
-    >>> server.learn(device.answer(server.round, action, [0.0]))
-    >>> server.round, round(server.spent().epsilon, 6)
-    (1, 1.0)
+    Attributes:
+        number: its place among the answers, from 0.
+        round: its place among the questions, from 0.
+        action: what was proposed.
+        memo: what the learner kept of the state that proposed it, leaf by leaf.
+        numbers: of the report.
     """
 
-    def __init__(self, arranged: Arranged, *, ledger: Ledger) -> None:
-        """Pay for the whole horizon.
+    number: int
+    round: int
+    action: Numbers
+    memo: tuple[Numbers, ...]
+    numbers: Numbers
+
+
+class Asker(Middle):
+    """Proposes actions, takes answers in, and names what it would choose.
+
+    It is blind to users: a report is all that it gets, and that is safe to publish. Any number of
+    questions may be open, unless the bandit must wait; several threads may use one server, and
+    several processes one store.
+
+    >>> from kerchief.core.problems import ContextFreeProblem
+    >>> from kerchief.privacy import Guarantee
+    >>> from kerchief.roles.deployment import deploy
+    >>> from kerchief.stores import open_store
+    >>> from kerchief_device import Device
+    >>> promise = Guarantee(epsilon=1.0, delta=0.0, trust="local")
+    >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=1.0, arms=3)
+    >>> made = deploy(policy="tsallis", problem=problem, guarantee=promise, window_s=0)
+    >>> server, device = Asker(made, store=open_store(":memory:")), Device(made.task)
+    >>> question, other = server.ask(2)
+    >>> id = device.asked(question.id)
+    >>> device.reward(id, 0.25)
+    True
+    >>> server.take([device.report(id, server.status())])
+    (None,)
+    >>> server.stopped, round(server.spent().epsilon, 6)
+    (False, 1.0)
+    """
+
+    _asks = True
+
+    def __init__(
+        self,
+        made: Deployment,
+        *,
+        store: Store,
+        witness: Witness | None = None,
+        source: Randomness = os.urandom,
+        patience_s: int = 3600,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open a task in a store, or begin it: then its whole horizon is paid for at once.
 
         Args:
-            arranged: the bandit and its protection, from `roles.arrange`.
-            ledger: pays, or refuses before anything is asked.
+            made: the task of a bandit without contexts.
+            store: what survives a crash.
+            witness: remembers the chain's head elsewhere.
+            source: of randomness; anything but the default is for tests.
+            patience_s: seconds after the latest time at which a device reports; a question that
+                has no answer then is asked of someone else.
+            clock: seconds.
 
         Raises:
-            BudgetExceeded: the ledger refuses.
-            InvalidValue: the bandit is not for problems without contexts.
+            BudgetExceeded: the promise does not pay for the noise; nothing was begun.
+            Fenced: the store is not as it was last seen, or its task is another one.
+            InvalidValue: the task is for another role.
         """
-        self.round, self._ledger = 0, ledger
-        self._policy, self._privatizers = _context_free(arranged), dict(arranged.privatizers)
-        outlook = {name: one.outlook for name, one in self._privatizers.items()}
-        self._state = _init(self._policy, tuple(outlook.items()))
-        self._action: Array | None = None
-        words = secrets.randbits(32), secrets.randbits(32)
-        self._root = Stream.of(seed=words[0], replicate=words[1])
-        self._receipts = pay(self._privatizers, ledger, horizon=self._policy.problem.horizon)
+        super().__init__(made, store=store, witness=witness, source=source)
+        self._mind = _Mind(made, source)
+        rule, patience = made.task.reward, whole("patience_s", patience_s, low=0, high=2**31)
+        self._wait_s, self._clock = rule.window_s + rule.jitter_s + patience, clock
+
+    def ask(self, count: int = 1) -> tuple[Question, ...]:
+        """Questions for as many users: first those that others left unanswered, under new ids.
+
+        Returns:
+            Fewer than were asked for, or none, where the bandit waits for open questions, has asked
+            all users that were paid for, or has stopped.
+        """
+        whole("count", count)
+        with self._lock, self._store.transaction(self.task.id) as at:
+            row = self._running(at)
+            self._follow(at, row)
+            if self._mind.stopped:
+                return ()
+            again = tuple(self._again(at, one) for one in at.expired(int(self._clock()))[:count])
+            return again + self._new(at, row, count - len(again))
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing more is asked."""
-        done = self.round >= self._policy.problem.horizon
-        return done or bool(_stopped(self._policy, self._state))
-
-    def ask(self) -> NDArray[np.generic]:
-        """The action for the next user; asking again before a report comes gives the same one.
-
-        Raises:
-            CapacityExceeded: nothing more is asked.
-        """
-        if self.stopped:
-            raise CapacityExceeded(
-                f"{self.round} users were asked and the bandit has stopped; read recommendation"
-            )
-        if self._action is None:
-            at = self._root.at(POLICY, round=self.round)
-            self._action = _propose(self._policy, self._state, jnp.int32(self.round), at)
-        return np.asarray(self._action)
-
-    def learn(self, report: ArrayLike) -> None:
-        """Take in the report of the user who was asked.
-
-        Raises:
-            InvalidValue: nobody was asked, or it is not one finite number.
-        """
-        if self._action is None:
-            raise InvalidValue("nobody was asked; call ask first")
-        number = np.ravel(real_array("reports", report))
-        if number.shape != (1,) or not abs(number[0]) <= FARTHEST:
-            raise InvalidValue(f"the report must be one finite number, at most {FARTHEST:g}")
-        self._state = _update(
-            self._policy, self._state, self._action, jnp.asarray(number), jnp.int32(self.round)
-        )
-        self.round, self._action = self.round + 1, None
+        """Whether nothing more is asked: the bandit knows enough, or all users have answered."""
+        with self._lock:
+            return self._mind_now().count >= self.task.horizon or self._mind.stopped
 
     @property
     def recommendation(self) -> NDArray[np.generic]:
         """The arm or the point that it would name now."""
-        return np.asarray(_recommend(self._policy, self._state))
+        with self._lock:
+            return self._mind_now().recommendation
 
-    def spent(self) -> Guarantee:
-        """What the worst-off user was charged."""
-        return self._ledger.spent()
+    @property
+    def state(self) -> Tree:
+        """What the learner knows, which anyone may: it follows from the releases."""
+        with self._lock:
+            return self._mind_now().state
 
-    def settle(self) -> Guarantee:
-        """End the run: the bill is then for the users who were really asked."""
-        covered = dict.fromkeys(self._privatizers, self.round)
-        settle(
-            self._privatizers,
-            self._ledger,
-            self._receipts,
-            users=self.round,
-            covered=covered,
-            releases=covered,
-        )
-        return self._ledger.spent()
+    def _mind_now(self) -> _Mind:
+        with self._store.read(self.task.id) as at:
+            row = at.row()
+            assert row is not None
+            self._follow(at, row)
+        return self._mind
+
+    def _follow(self, at: Reader, row: Row) -> None:
+        """Learn from what others have stored; only what is committed is ever learned."""
+        while self._mind.count < row.releases:
+            for payload in at.releases(self._mind.count, _AT_ONCE):
+                self._mind.learn(canonical.read_as(Answer, payload))
+
+    def _new(self, at: Transaction, row: Row, count: int) -> tuple[Question, ...]:
+        # Every round that was asked is answered or open.
+        first, asked = row.cohort + len(at.open_questions()), list[Question]()
+        for round in range(first, min(first + count, self.task.horizon)):
+            proposal = self._mind.propose(round)
+            if proposal is None:
+                break
+            action, memo = (canonical.write(canonical.pack(one)) for one in proposal)
+            asked.append(self._put(at, round, action, memo))
+        return tuple(asked)
+
+    def _again(self, at: Transaction, one: Stored) -> Question:
+        at.expire(one.id)
+        return self._put(at, one.round, one.action, one.memo)
+
+    def _put(self, at: Transaction, round: int, action: bytes, memo: bytes) -> Question:
+        id, due = self._source(16), math.ceil(self._clock()) + self._wait_s
+        at.ask(id, round=round, action=action, memo=memo, due=due)
+        return Question(task=self.task.id, id=id, action=canonical.read_as(Numbers, action))
+
+    def _taken(
+        self, at: Transaction, row: Row, read: Sequence[Report | Refused]
+    ) -> tuple[tuple[Refused | None, ...], Row]:
+        """Close each report's question; what was asked and answered is released at once."""
+        self._follow(at, row)
+        answers: list[Refused | None] = []
+        for one in read:
+            question = at.question(one.id) if isinstance(one, Report) else None
+            refused = one if isinstance(one, Refused) else self._why_not(one, row, question)
+            answers.append(refused)
+            if isinstance(one, Report) and question and not refused and question.state == "asked":
+                at.answered(one.id, one.id)
+                at.publish(row.releases, _payload(row.releases, question, one))
+                row = dataclasses.replace(row, cohort=row.cohort + 1, releases=row.releases + 1)
+        at.change(row)
+        return tuple(answers), row
+
+    def _why_not(self, one: Report, row: Row, question: Stored | None) -> Refused | None:
+        """Why a report counts for nothing; a repeated one has counted already."""
+        if one.epoch != row.epoch:
+            return Refused("epoch", f"the report is of epoch {one.epoch}; it is {row.epoch} now")
+        if question is None:
+            return Refused("question", "nobody was asked this question")
+        if question.state == "expired":
+            return Refused("question", "the answer is late; someone else was asked")
+        if question.state == "asked" and self._mind.stopped:
+            return Refused("over", "the bandit knows enough")
+        return None
 
 
 @double_precision
-class Answerer(Guarded):
-    """A user's device: knows the losses, and lets one protected number out.
+class _Mind:
+    """The learner: its state after so many answers, and its own coins."""
 
-    A question is answered once. Asked again, as by a server that did not hear back, the device
-    repeats its report: fresh noise on the same losses would be a second release that nobody paid
-    for. With a ledger of its user's own, every question is charged there before noise is drawn: a
-    user who returns pays again, and sends nothing once the budget is spent.
-    """
+    def __init__(self, made: Deployment, source: Randomness) -> None:
+        assert isinstance(made.policy, ContextFree)
+        self._policy, self._noise = made.policy, made.task.noise[0]
+        self._unit = unit_of(made.policy)
+        seed, replicate = np.frombuffer(source(8), "<u4").tolist()
+        self._root = Stream.of(seed=seed, replicate=replicate)
+        outlook = {name: one.outlook for name, one in made.privatizers.items()}
+        self.state, self.count = _init(self._policy, tuple(outlook.items())), 0
+        shape = jax.eval_shape(_propose, self._policy, self.state, np.int32(0), self._root)
+        self._form = jax.tree.structure(shape[2])
 
-    def __init__(self, arranged: Arranged, *, ledger: Ledger | None = None) -> None:
-        """Give the device its code and exact noise.
+    @property
+    def stopped(self) -> bool:
+        """Whether it wants no more answers."""
+        return isinstance(self._policy, Stops) and bool(_stopped(self._policy, self.state))
 
-        Args:
-            arranged: the bandit and its protection; the exact twin of the latter is what answers.
-            ledger: of the one user whose device this is.
+    @property
+    def recommendation(self) -> NDArray[np.generic]:
+        """What it would name."""
+        return np.asarray(_recommend(self._policy, self.state))
 
-        Raises:
-            InvalidValue: the bandit is not for problems without contexts.
-        """
-        self._policy, self._ledger = _context_free(arranged), ledger
-        self._privatizer = arranged.privatizers[LOSS].exact()
-        self._said: tuple[int, NDArray[np.float64]] | None = None
+    def propose(self, round: int) -> tuple[Numbers, tuple[Numbers, ...]] | None:
+        """An action, and what is kept for its answer; nothing while answers are waited for."""
+        ready, action, memo = _propose(self._policy, self.state, np.int32(round), self._root)
+        if not ready:
+            return None
+        leaves = tuple(Numbers.of(np.asarray(leaf)) for leaf in jax.tree.leaves(memo))
+        return Numbers.of(np.asarray(action)), leaves
 
-    def answer(self, round: int, action: ArrayLike, losses: ArrayLike) -> NDArray[np.float64]:
-        """What leaves the device: one number.
+    def learn(self, answer: Answer) -> None:
+        """Take in the next answer."""
+        if answer.number != self.count:
+            raise Fenced(f"answer {answer.number} came where {self.count} was due; read again")
+        numbers = answer.numbers.array.astype(np.int64)
+        report = self._noise.estimate(numbers, users=1, label=0) / self._unit
+        memo = jax.tree.unflatten(self._form, [leaf.array for leaf in answer.memo])
+        given = answer.action.array, memo, report, np.int32(self.count)
+        self.state, self.count = _learn(self._policy, self.state, *given), self.count + 1
 
-        Args:
-            round: the server's, which numbers the question.
-            action: what was proposed.
-            losses: the loss of each point of the action; stays here.
 
-        Raises:
-            BudgetExceeded: the user's own ledger refuses; nothing was drawn.
-        """
-        whole("round", round, low=0, high=MOST_ROUNDS)
-        if self._said is not None and self._said[0] == round:
-            return self._said[1]
-        asked, lost = real_array("actions", action), real_array("losses", losses)
-        questions = len(asked) if asked.ndim else 1
-        if lost.shape != (questions,):
-            raise InvalidValue(
-                f"losses have shape {lost.shape}; give one for each of the {questions} questions"
-            )
-        number = _answer(self._policy, jnp.asarray(action), jnp.asarray(lost))
-        statistic = np.asarray(self._privatizer.query.encode(number), np.float64)
-        if self._ledger is not None:
-            (line,) = self._privatizer.charges(1)
-            self._ledger.charge(line.event, cohort=Cohort(first=0, last=1))
-        clock = Clock(round=jnp.int32(round), since={})
-        report = np.asarray(self._privatizer.report(statistic, clock, None), np.float64)
-        self._said = round, report
-        return report
+def _payload(number: int, question: Stored, report: Report) -> bytes:
+    return canonical.write(
+        {
+            "number": number,
+            "round": question.round,
+            "action": canonical.read(question.action),
+            "memo": canonical.read(question.memo),
+            "numbers": canonical.pack(Numbers.of(report.numbers)),
+        }
+    )
 
 
 @partial(jax.jit, static_argnums=1)
@@ -197,34 +287,22 @@ def _init(policy: ContextFree, outlook: tuple[tuple[str, Outlook], ...]) -> Tree
     return policy.init(dict(outlook))
 
 
-def _context_free(arranged: Arranged) -> ContextFree:
-    policy = arranged.policy
-    if not isinstance(policy, ContextFree):
-        raise InvalidValue(
-            f"{type(policy).__name__} hears {policy.feedback}, and these roles are for bandits "
-            "that hear reports; use Bandit, or Device, Curator and Learner"
-        )
-    return policy
+@jax.jit
+def _stopped(policy: Stops, state: Tree) -> Array:
+    return policy.stopped(state)
 
 
 @jax.jit
-def _stopped(policy: ContextFree, state: Tree) -> Array:
-    return policy.stopped(state) if isinstance(policy, Stops) else jnp.asarray(False)
+def _propose(
+    policy: ContextFree, state: Tree, round: Array, root: Stream
+) -> tuple[Array | bool, Array, Tree]:
+    action = policy.propose(state, round, root.at(POLICY, round=round))
+    return policy.ready(state, round), action, policy.memo(state, action, round)
 
 
 @jax.jit
-def _propose(policy: ContextFree, state: Tree, round: Array, stream: Stream) -> Array:
-    return policy.propose(state, round, stream)
-
-
-@jax.jit
-def _answer(policy: ContextFree, action: Array, losses: Array) -> Array:
-    return policy.answer(action, losses)
-
-
-@jax.jit
-def _update(policy: ContextFree, state: Tree, action: Array, report: Array, round: Array) -> Tree:
-    return policy.learn(state, action, report, round)
+def _learn(policy: ContextFree, state: Tree, *given: Any) -> Tree:
+    return policy.learn(state, *given)
 
 
 @jax.jit

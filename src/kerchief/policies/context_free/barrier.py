@@ -30,7 +30,7 @@ from kerchief.policies.context_free.base import OnDomain, domain_of
 from kerchief.policies.context_free.one_point import taken_in
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["NEWTON", "Barrier", "State"]
+__all__ = ["NEWTON", "Barrier", "Memo", "State"]
 
 NEWTON = 3
 """Damped Newton steps per round: each starts where the last round ended."""
@@ -48,6 +48,14 @@ class State:
     place: Array
     pull: Array
     mean: Array
+
+
+@struct
+class Memo:
+    """Where a question was asked from, and H^(1/2) u there."""
+
+    place: Array
+    along: Array
 
 
 @struct
@@ -117,13 +125,17 @@ class Barrier(OnDomain):
         aside = jax.scipy.linalg.solve_triangular(root, sphere, trans=1, lower=True)
         return self._point(state.place + self.radius * aside)[None]
 
-    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
-        """Add the gradient estimate, and go to the new minimum."""
+    def memo(self, state: State, action: Array, round: Array) -> Memo:
+        """The ellipsoid is that of the place and the round of the proposal."""
         aside = self.domain.basis().T @ (action[0] - self.domain.center()) - state.place
         # H^(1/2) u = H · aside / radius.
         along = self._hessian(state.place, round + 1) @ aside / self.radius
-        gradient = self.domain.rank / self.radius * (report[0] - state.mean) * along
-        pull = state.pull + self.step * gradient - self.growth * state.place
+        return Memo(place=state.place, along=along)
+
+    def learn(self, state: State, action: Array, memo: Memo, report: Array, round: Array) -> State:
+        """Add the gradient estimate, and go to the new minimum."""
+        gradient = self.domain.rank / self.radius * (report[0] - state.mean) * memo.along
+        pull = state.pull + self.step * gradient - self.growth * memo.place
         return State(
             place=self._descend(state.place, pull, round + 1),
             pull=pull,

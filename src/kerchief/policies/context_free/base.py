@@ -52,12 +52,26 @@ class ContextFree(Policy):
         """
         raise NotImplementedError
 
+    def ready(self, state: Tree, round: Array) -> Array | bool:
+        """Learner: whether a round may be asked now; if not, open questions are waited for."""
+        return True
+
+    def memo(self, state: Tree, action: Array, round: Array) -> Tree:
+        """Learner: what `learn` will need of the state that made the proposal; draws nothing.
+
+        Several questions may be open at once, and when an answer comes the state is another one.
+        """
+        return ()
+
     def answer(self, action: Array, losses: Array) -> Array:
         """Device: the one number to report, from the loss of each question."""
         return losses[0]
 
-    def learn(self, state: Tree, action: Array, report: Array, round: Array) -> Tree:
-        """Learner: take in the report, an array of length 1. Draws nothing."""
+    def learn(self, state: Tree, action: Array, memo: Tree, report: Array, round: Array) -> Tree:
+        """Learner: take in the report, an array of length 1. Draws nothing.
+
+        Answers come in any order: the round counts them, and says nothing of when was asked.
+        """
         raise NotImplementedError
 
     def recommend(self, state: Tree) -> Array:
@@ -67,7 +81,9 @@ class ContextFree(Policy):
     def update(self, state: Tree, name: str, release: Release) -> Tree:
         """Learner: the report of the user who came last, and what that user was asked."""
         assert release.action is not None
-        return self.learn(state, release.action, release.total, release.count - 1)
+        round = release.count - 1
+        memo = self.memo(state, release.action, round)
+        return self.learn(state, release.action, memo, release.total, round)
 
     def act(self, model: Tree, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """Learner: propose; users bring no arms."""
@@ -111,7 +127,7 @@ class Counting(Armed):
         zero = jnp.zeros(self.problem.arms, jnp.float64)
         return Counts(pulls=zero, total=zero)
 
-    def learn(self, state: Tree, action: Array, report: Array, round: Array) -> Counts:
+    def learn(self, state: Tree, action: Array, memo: Tree, report: Array, round: Array) -> Counts:
         """Count the report to its arm."""
         mine = jnp.arange(self.problem.arms) == action
         return Counts(pulls=state.pulls + mine, total=state.total + mine * report)

@@ -102,6 +102,10 @@ class LilUCB(Stopping):
         index = jnp.where(state.pulls < 3, -jnp.inf, state.means - self.wide * width)
         return jnp.argmin(index).astype(jnp.int32)
 
+    def ready(self, state: Counts, round: Array) -> Array:
+        """One question at a time: pulls by an old index would decide who dwarfs whom."""
+        return state.pulls.sum() >= round
+
     def stopped(self, state: Counts) -> Array:
         """Whether one arm was played more than λ times as often as all others together."""
         most, all_of_them = state.pulls.max(), state.pulls.sum()
@@ -128,10 +132,10 @@ class Stage:
 
 @struct
 class HalvingState(Counts):
-    """Counts of the present stage, the arms from best to worst, and whether all stages are over."""
+    """Counts of the present stage, the arms from best to worst, and how many stages are over."""
 
     order: Array
-    over: Array
+    stage: Array
 
 
 @struct
@@ -175,18 +179,22 @@ class Halving(Stopping):
     def init(self, outlook: Mapping[str, Outlook]) -> HalvingState:
         """No reports yet, and all arms are alike."""
         order = jnp.arange(self.problem.arms, dtype=jnp.int32)
-        return HalvingState(**vars(super().init(outlook)), order=order, over=jnp.bool_(False))
+        return HalvingState(**vars(super().init(outlook)), order=order, stage=jnp.int32(0))
 
     def propose(self, state: HalvingState, round: Array, stream: Stream) -> Array:
         """The survivors of the last stage in turns."""
         first, arms = self._now(round)
         return state.order[(round - first) % arms]
 
+    def ready(self, state: HalvingState, round: Array) -> Array:
+        """A stage begins when the one before has all its answers."""
+        return round < jnp.array([stage.last for stage in self.stages])[state.stage]
+
     def learn(
-        self, state: HalvingState, action: Array, report: Array, round: Array
+        self, state: HalvingState, action: Array, memo: Tree, report: Array, round: Array
     ) -> HalvingState:
-        """Count the report; where a stage ends, order its arms and begin anew."""
-        now = super().learn(state, action, report, round)
+        """Count the report; where a stage has all of them, order its arms and begin anew."""
+        now = super().learn(state, action, memo, report, round)
         ends = (round + 1 == jnp.array([stage.last for stage in self.stages])).any()
         # Arms that the stage did not play keep their places behind it.
         played = now.pulls[state.order] > 0
@@ -196,12 +204,12 @@ class Halving(Stopping):
             pulls=keep * now.pulls,
             total=keep * now.total,
             order=jnp.where(ends, state.order[ranks], state.order),
-            over=round + 1 >= self.stages[-1].last,
+            stage=state.stage + ends,
         )
 
     def stopped(self, state: HalvingState) -> Array:
         """Whether all stages are over."""
-        return state.over
+        return state.stage >= len(self.stages)
 
     def recommend(self, state: HalvingState) -> Array:
         """The best of the last stage."""

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook
+from kerchief.core.contracts import Outlook, Tree
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -71,9 +71,9 @@ class SuccessiveElimination(Counting):
         """The survivor that was played least; of several, the first."""
         return jnp.argmin(jnp.where(state.alive, state.pulls, jnp.inf)).astype(jnp.int32)
 
-    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
+    def learn(self, state: State, action: Array, memo: Tree, report: Array, round: Array) -> State:
         """Count the report, then drop every arm whose best case is above another's worst."""
-        now = super().learn(state, action, report, round)
+        now = super().learn(state, action, memo, report, round)
         pulls = jnp.maximum(now.pulls, 1)
         level = self.width * jnp.log(self.union * pulls**2)
         width = self.channel.spread * jnp.sqrt(level / pulls)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook
+from kerchief.core.contracts import Outlook, Tree
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -74,10 +74,13 @@ class OnePoint(OnDomain):
         """A point of the sphere around where it stands."""
         return (state.point + self.radius * self.domain.direction(stream))[None]
 
-    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
+    def memo(self, state: State, action: Array, round: Array) -> Array:
+        """The direction in which the question lies."""
+        return (action[0] - state.point) / self.radius
+
+    def learn(self, state: State, action: Array, memo: Tree, report: Array, round: Array) -> State:
         """One step, and back into the set, as far inside as the questions need."""
-        direction = (action[0] - state.point) / self.radius
-        gradient = self.domain.rank / self.radius * (report[0] - state.mean) * direction
+        gradient = self.domain.rank / self.radius * (report[0] - state.mean) * memo
         share = 1 - self.radius / self.domain.inner
         return State(
             point=self.domain.project(state.point - self.step * gradient, share),

@@ -24,7 +24,7 @@ from kerchief.core.struct import static, struct
 from kerchief.policies.context_free.base import Armed
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Estimator", "State", "Tsallis", "tsallis_weights"]
+__all__ = ["Estimator", "Memo", "State", "Tsallis", "tsallis_weights"]
 
 Estimator: TypeAlias = Literal["reduced-variance", "importance"]
 
@@ -58,6 +58,14 @@ class State:
 
     losses: Array
     weights: Array
+
+
+@struct
+class Memo:
+    """The weights that an arm was drawn by, and the estimates before its report is looked at."""
+
+    weights: Array
+    start: Array
 
 
 @struct
@@ -126,11 +134,14 @@ class Tsallis(Armed):
         passed = jnp.cumsum(state.weights) < stream.uniform(1)
         return jnp.minimum(passed.sum(), self.problem.arms - 1).astype(jnp.int32)
 
-    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
+    def memo(self, state: State, action: Array, round: Array) -> Memo:
+        """Estimates divide by the chance that the arm had when it was drawn."""
+        return Memo(weights=state.weights, start=self._start(state.weights, self._rate(round)))
+
+    def learn(self, state: State, action: Array, memo: Memo, report: Array, round: Array) -> State:
         """Estimate every arm's loss, then weigh the arms for the next round."""
         mine = jnp.arange(self.problem.arms) == action
-        start = self._start(state.weights, self._rate(round))
-        estimates = start + mine * (self._loss(report) - start) / state.weights
+        estimates = memo.start + mine * (self._loss(report) - memo.start) / memo.weights
         losses = state.losses + estimates
         return State(losses=losses, weights=tsallis_weights(losses, self._rate(round + 1)))
 

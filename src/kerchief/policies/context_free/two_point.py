@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.channel import Channel
-from kerchief.core.contracts import Outlook
+from kerchief.core.contracts import Outlook, Tree
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
@@ -111,7 +111,7 @@ class TwoPoint(OnDomain):
         losses = losses.astype(jnp.float64)
         return (losses[0] - losses[1]) / (2 * self.radius)
 
-    def learn(self, state: State, action: Array, report: Array, round: Array) -> State:
+    def learn(self, state: State, action: Array, memo: Tree, report: Array, round: Array) -> State:
         """One step, and back into the set, as far inside as the questions need."""
         direction = (action[0] - action[1]) / (2 * self.radius)
         gradient = self.domain.rank * report[0] * direction

@@ -1,10 +1,11 @@
-"""All schedules of a small field, up to a bound, on the real middle.
+"""All schedules of a small field, on the real middle.
 
 Two devices with two reports each and a colluder, two cohorts of two users, a store that may be
 copied once so that both copies go on, and a witness. Any report may arrive at any copy at any
 moment, again and again, alone or with others; a process may die after any commit and after any
-swap of the witness, and is opened again; whoever is fenced may begin a new epoch. The search is
-breadth-first, so what it finds is a shortest schedule.
+swap of the witness, and is opened again; whoever is fenced may begin a new epoch. Kills, copies and
+new epochs are bounded, and then there are finitely many worlds: the search, breadth-first, ends
+when it has seen all of them, and what it finds is a shortest schedule.
 
 A report holds its own digit, and noise is shifted out of the digits' way: so a release tells who
 is in it.
@@ -67,7 +68,8 @@ def tiny(trust: str) -> Deployment:
         noise = dataclasses.replace(noise, coins=(2 * noise.scale**2,) * 2)
     task = dataclasses.replace(one.task, needs=(2, 2), horizon=4, noise=(noise,))
     ends = At(ends=(2, 4))
-    parts: Any = {k: dataclasses.replace(v, schedule=ends) for k, v in one.privatizers.items()}  # type: ignore[call-arg]
+    whole: dict[str, Any] = dict(one.privatizers)
+    parts = {name: dataclasses.replace(each, schedule=ends) for name, each in whole.items()}
     return dataclasses.replace(one, task=task, privatizers=parts)
 
 
@@ -110,12 +112,11 @@ class World(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bound:
-    """How far to go."""
+    """How much may happen; within it, all schedules of any length are looked at."""
 
-    steps: int
-    kills: int
-    copies: int
-    renewals: int
+    kills: int = 0
+    copies: int = 0
+    renewals: int = 0
     reports: int = REPORTS
 
 
@@ -186,11 +187,9 @@ class Search:
             Broken: an invariant does not hold; the message tells the schedule.
         """
         first = self._first()
-        queue, before = deque([(first, 0)]), {first: (first, "begin")}
+        queue, before = deque([first]), {first: (first, "begin")}
         while queue:
-            world, depth = queue.popleft()
-            if depth == bound.steps:
-                continue
+            world = queue.popleft()
             for what, step in self._steps(world, bound):
                 try:
                     after = step()
@@ -200,7 +199,7 @@ class Search:
                     raise Broken(f"{broken}: {_told(before, world)} > {what}") from None
                 if after is not None and after not in before:
                     before[after] = world, what
-                    queue.append((after, depth + 1))
+                    queue.append(after)
         self.states = len(before)
 
     def _first(self) -> World:
@@ -304,7 +303,8 @@ class Search:
 
         armed = kind in ("open", "reopen")
         self._load(key)
-        store, witness = _Store(self._base, event, self._plant), _Witness(head, event)
+        store: Any = _Store(self._base, event, self._plant)
+        witness = _Witness(head, event)
         alive, shown = True, tuple[bytes, ...]()
         try:
             if armed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,21 @@ from tests.roles.interleavings import Bound, Broken, Search
 
 from kerchief.core.errors import CapacityExceeded
 from kerchief.roles import middle as middles
-from kerchief.roles.books import Books
+from kerchief.roles.books import Books, charged
 from kerchief.roles.middle import Middle
 from kerchief.stores import FileWitness
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_wire.errors import Fenced, Refused
 from kerchief_wire.report import Release
 
-CRASHES = Bound(steps=5, kills=1, copies=0, renewals=0)
-COPIES = Bound(steps=6, kills=0, copies=1, renewals=1, reports=2)
-EPOCHS = Bound(steps=7, kills=0, copies=1, renewals=2, reports=2)
+CRASHES = Bound(kills=1)
+COPIES = Bound(copies=1, renewals=1, reports=2)
+EPOCHS = Bound(copies=1, renewals=2, reports=2)
+NIGHT = {
+    "kills": Bound(kills=3),
+    "copies-kills": Bound(kills=1, copies=1, renewals=1, reports=3),
+    "long": Bound(copies=1, renewals=3, reports=3),
+}
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
@@ -32,19 +37,7 @@ EPOCHS = Bound(steps=7, kills=0, copies=1, renewals=2, reports=2)
         pytest.param(CRASHES, id="crashes"),
         pytest.param(COPIES, id="copies"),
         pytest.param(EPOCHS, id="epochs"),
-        pytest.param(
-            Bound(steps=7, kills=2, copies=0, renewals=0), id="kills", marks=pytest.mark.nightly
-        ),
-        pytest.param(
-            Bound(steps=6, kills=1, copies=1, renewals=1, reports=3),
-            id="all",
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            Bound(steps=9, kills=0, copies=1, renewals=3, reports=3),
-            id="long",
-            marks=pytest.mark.nightly,
-        ),
+        *(pytest.param(one, id=id, marks=pytest.mark.nightly) for id, one in NIGHT.items()),
     ],
 )
 def test_no_schedule_breaks_a_promise(trust: str, bound: Bound) -> None:
@@ -132,7 +125,7 @@ FAULTS: dict[str, tuple[dict[str, Any], Bound, str]] = {
     "loses what it acknowledged": ({"plant": Careless}, CRASHES, "released or waits"),
     "draws again after a start": (
         {"middle": Redrawing},
-        Bound(steps=5, kills=1, copies=0, renewals=0, reports=2),
+        CRASHES,
         "chain names",
     ),
     "serves before the witness": ({"middle": Hasty}, CRASHES, "witness"),
@@ -158,7 +151,6 @@ def test_epochs_that_are_numbered_in_turn_are_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_epoch_that_was_not_paid_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    charged: Callable[..., Any] = middles.charged
     monkeypatch.setattr(middles, "charged", lambda made, n: charged(made, n) if n == 0 else [])
     with pytest.raises(Broken, match="charges are on the chain"):
         Search("central").run(COPIES)
@@ -239,3 +231,16 @@ def test_a_task_that_is_over_begins_no_epoch() -> None:
     with pytest.raises(CapacityExceeded):
         one.middle.renew()
     Books.of(one.middle.chain()).check(one.made)
+
+
+@pytest.mark.xfail(strict=True, reason="a learner passes over new releases by their numbers alone")
+def test_a_learner_notices_that_releases_were_rolled_back(tmp_path: Path) -> None:
+    first, twin, reports = fork("joint", tmp_path)
+    first.middle.take(reports[:3])
+    learner = first.learner
+    learner.follow(first.middle.releases())
+    witness = FileWitness(tmp_path / "witness")
+    again = Middle(twin.made, store=twin.store, witness=witness, renew=True)
+    dataclasses.replace(twin, middle=again).serve(5)
+    with pytest.raises(Fenced):
+        learner.follow(again.releases(learner.releases))

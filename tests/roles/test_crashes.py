@@ -22,9 +22,6 @@ from kerchief.roles.middle import Middle
 from kerchief_device import Device
 
 _LONG_S = 60.0
-TIMES = pytest.mark.parametrize(
-    "times", [3, pytest.param(100, marks=pytest.mark.nightly)], ids=["day", "night"]
-)
 
 
 def finish(crowd: Crowd, place: Place, payloads: tuple[bytes, ...]) -> None:
@@ -49,7 +46,9 @@ def finish(crowd: Crowd, place: Place, payloads: tuple[bytes, ...]) -> None:
     assert again.model.arrays == crowd.learner.model.arrays
 
 
-@TIMES
+@pytest.mark.parametrize(
+    "times", [3, pytest.param(100, marks=pytest.mark.nightly)], ids=["day", "night"]
+)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_killed_at_random_moments(trust: str, place: Place, times: int) -> None:
     crowd, moments = Crowd(trust, horizon=100 * times), random.Random(times)
@@ -187,9 +186,10 @@ def _live(pipe: Connection, path: Path) -> None:
         pipe.send(("rewarded", choice.id))
 
 
-@TIMES
+@pytest.mark.nightly
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_a_bandit_is_killed_at_random_moments(trust: str, tmp_path: Path, times: int) -> None:
+def test_a_bandit_is_killed_at_random_moments(trust: str, tmp_path: Path) -> None:
+    times = 50
     apart, moments = multiprocessing.get_context("forkserver"), random.Random(times)
     made(trust, tmp_path / "b").close()
     said: dict[str, set[str]] = {"decided": set(), "rewarded": set()}

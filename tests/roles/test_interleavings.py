@@ -36,7 +36,7 @@ NIGHT = {
     [
         pytest.param(CRASHES, id="crashes"),
         pytest.param(COPIES, id="copies"),
-        pytest.param(EPOCHS, id="epochs"),
+        pytest.param(EPOCHS, id="epochs", marks=pytest.mark.nightly),
         *(pytest.param(one, id=id, marks=pytest.mark.nightly) for id, one in NIGHT.items()),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import struct
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ class Books:
         task: whose chain it is.
         receipts: every charge, settled or not.
         drawn: every release that the middle added noise to, or made of a whole cohort.
-        epochs: how often the task began anew.
+        epochs: their numbers, in the order in which the task began anew; the first is 0.
         ended: whether it is over.
         head: the hash of the last line, which anyone may keep elsewhere.
     """
@@ -58,7 +59,7 @@ class Books:
     task: Task
     receipts: tuple[Receipt, ...]
     drawn: tuple[Drawn, ...]
-    epochs: int
+    epochs: tuple[int, ...]
     ended: bool
     head: bytes
 
@@ -76,7 +77,7 @@ class Books:
             case _:
                 raise Fenced("the chain does not begin with a task")
         receipts: list[Receipt] = []
-        drawn, epochs, ended = [], 0, False
+        drawn, epochs, ended = [], [0], False
         for line in lines[1:]:
             if ended:
                 raise Fenced(f"line {line.number} comes after the end of the task")
@@ -87,13 +88,13 @@ class Books:
             elif line.kind == "settle":
                 _settle(receipts, line)
             elif line.kind == "epoch":
-                epochs += 1
+                epochs.append(_epoch(line))
             ended = line.kind == "end"
         return cls(
             task=task,
             receipts=tuple(receipts),
             drawn=tuple(drawn),
-            epochs=epochs,
+            epochs=tuple(epochs),
             ended=ended,
             head=head,
         )
@@ -120,7 +121,7 @@ class Books:
         Raises:
             Fenced: they do not fit.
         """
-        asked = [bill for epoch in range(self.epochs + 1) for bill in charges(made, epoch)]
+        asked = [bill for epoch in range(len(self.epochs)) for bill in charges(made, epoch)]
         paid = [
             Charge(event=one.event, cohort=one.cohort, capacity=one.capacity)
             for one in self.receipts
@@ -128,21 +129,27 @@ class Books:
         if paid != asked:
             raise Fenced("the receipts are not for the noise that the task draws")
         for number, one in enumerate(self.drawn):
-            wrong = one.release != number or one.cohort != number or one.epoch > self.epochs
+            wrong = one.release != number or one.cohort != number or one.epoch not in self.epochs
             if wrong or one.users != self.task.need(one.cohort):
                 raise Fenced(f"draw {number} is not the release that comes next, of a full cohort")
 
-    def settled(self, made: Deployment, covered: int) -> list[tuple[str, Any]]:
+    def settled(self, made: Deployment) -> list[tuple[str, Any]]:
         """Lines that bring the bill down to what was released: a cohort that was not costs nothing.
 
         A device's own noise is used as soon as its report has left, whatever became of it.
         """
         bare = not any(one.noisy_device for one in made.privatizers.values())
         shuffled = made.task.trust == "shuffle"
+        ends = [0, *itertools.accumulate(map(made.task.need, range(made.task.cohorts)))]
+        covered = [
+            self.epochs.index(one.epoch) * made.task.horizon + ends[one.cohort]
+            for one in self.drawn
+        ]
         return [
             ("settle", {"receipt": one.number, "used": 0})
             for one in self.receipts
-            if bare and not shuffled and one.used is None and one.cohort.first >= covered
+            if bare and not shuffled and one.used is None
+            if not any(one.cohort.first <= place < one.cohort.last for place in covered)
         ]
 
 
@@ -152,7 +159,7 @@ def opened(task: Task) -> bytes:
 
 
 def charges(made: Deployment, epoch: int) -> list[Charge]:
-    """What an epoch may cost: its users have places of their own."""
+    """What the epoch of this place in their order may cost: its users have places of their own."""
     first = epoch * made.task.horizon
     return [
         dataclasses.replace(
@@ -164,7 +171,7 @@ def charges(made: Deployment, epoch: int) -> list[Charge]:
 
 
 def charged(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
-    """Lines that pay for an epoch.
+    """Lines that pay for the epoch of this place in their order.
 
     Raises:
         BudgetExceeded: the promise does not pay for the noise.
@@ -176,6 +183,13 @@ def charged(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
         ("charge", _tree(dataclasses.replace(one, number=one.number + first).to_dict()))
         for one in paid
     ]
+
+
+def _epoch(line: Line) -> int:
+    match line.content:
+        case {"epoch": int() as epoch, **rest} if not rest:
+            return epoch
+    raise Fenced(f"line {line.number} begins no epoch")
 
 
 def _settle(receipts: list[Receipt], line: Line) -> None:

@@ -61,6 +61,7 @@ class Middle(Guarded):
         witness: Witness | None = None,
         source: Randomness = os.urandom,
         pool: Callable[[Any], Any] | None = None,
+        renew: bool = False,
     ) -> None:
         """Open a task in a store, or begin it: then its whole horizon is paid for at once.
 
@@ -70,6 +71,7 @@ class Middle(Guarded):
             witness: remembers the chain's head elsewhere.
             source: of randomness; anything but the default is for tests.
             pool: noise that is drawn ahead, for a bandit that lives in one process alone.
+            renew: open a store that is fenced, and begin a new epoch at once: see `renew`.
 
         Raises:
             BudgetExceeded: the promise does not pay for the noise; nothing was begun.
@@ -92,8 +94,11 @@ class Middle(Guarded):
                 if row is None:
                     row = self._begin(at)
                 else:
-                    self._check(at, row)
-            self._bear_witness(row)
+                    self._check(at, row, renew=renew)
+            if not renew:
+                self._bear_witness(row)
+        if renew:
+            self.renew()
 
     def status(self) -> Status:
         """What anyone may know who is about to report."""
@@ -150,8 +155,7 @@ class Middle(Guarded):
                 row = self._running(at)
                 _forget(at)
                 books = Books.of(tuple(at.lines()))
-                users = self._covered(at)
-                row = self._append(at, row, books.settled(self.made, users))
+                row = self._append(at, row, books.settled(self.made))
                 row = self._append(at, row, [("end", {"releases": row.releases})])
                 at.change(dataclasses.replace(row, state="closed"))
             self._bear_witness(row)
@@ -162,20 +166,24 @@ class Middle(Guarded):
 
         Whoever took part before is done: their reports are refused from now on, so nobody is in
         two sums. New users are charged for noise of their own (`restarts.md`).
+
+        Raises:
+            Fenced: this store has drawn what was never shown while another copy went on.
         """
         with self._lock:
+            seen = self._witness.read(self.task.id)
             with self._store.transaction(self.task.id) as at:
-                row = _row(at)
-                follow(at.lines())
+                row, lines = self._running(at), tuple(at.lines())
+                self._nothing_hidden(lines, row, seen)
+                books = Books.of(lines)
                 _forget(at)
-                epoch = row.epoch + 1
+                epoch = _unused(books.epochs, row.head + (seen or b"") + self._source(32))
                 said: list[tuple[str, Any]] = [("epoch", {"epoch": epoch})]
-                row = self._append(at, row, said + charged(self.made, epoch))
+                row = self._append(at, row, said + charged(self.made, len(books.epochs)))
                 at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
                 row = dataclasses.replace(row, epoch=epoch)
                 at.change(row)
-            self._witness.swap(self.task.id, self._witness.read(self.task.id), row.head)
-            self._bear_witness(row)
+            self._bear_witness(dataclasses.replace(row, witnessed=seen))
 
     def _begin(self, at: Transaction) -> Row:
         line = Line(number=0, kind="open", prev=bytes(32), body=opened(self.task))
@@ -196,7 +204,7 @@ class Middle(Guarded):
         at.change(row)
         return row
 
-    def _check(self, at: Transaction, row: Row) -> None:
+    def _check(self, at: Transaction, row: Row, *, renew: bool) -> None:
         """See that a store is whole, that it is ours, and that its noise was paid for."""
         lines = tuple(at.lines())
         if follow(lines) != row.head or len(lines) != row.length:
@@ -204,11 +212,25 @@ class Middle(Guarded):
         if row.config != self.task.data or lines[0].body != opened(self.task):
             raise Fenced("the store holds another task")
         Books.of(lines).check(self.made)
+        if renew:
+            return
         seen = self._witness.read(self.task.id)
         if seen is None and not isinstance(self._witness, NoWitness) and row.witnessed is not None:
             raise Fenced("the witness has never seen this store; was it copied?")
         if seen is not None and seen not in {line.hash for line in lines}:
             raise Fenced("the witness has seen more than the store holds; it was rolled back")
+
+    def _nothing_hidden(self, lines: Sequence[Line], row: Row, seen: bytes | None) -> None:
+        """See that a new epoch would not show draws of users whom another copy released."""
+        heads = [line.hash for line in lines]
+        if isinstance(self._witness, NoWitness) or seen in heads:
+            return
+        shown = heads.index(row.witnessed) + 1 if row.witnessed in heads else 0
+        if any(line.kind == "draw" for line in lines[shown:]):
+            raise Fenced(
+                "this store has drawn what nobody may see, since another copy went on; go on with "
+                "that one, or begin another task"
+            )
 
     def _bear_witness(self, row: Row) -> None:
         """Tell the witness of the chain's head, before anyone else learns what it stands for."""
@@ -339,16 +361,17 @@ class Middle(Guarded):
             row = dataclasses.replace(row, length=row.length + 1, head=line.hash)
         return row
 
-    def _covered(self, at: Transaction) -> int:
-        """How many users of this epoch some release spoke about."""
-        row = _row(at)
-        return sum(self.task.need(cohort) for cohort in range(row.cohort))
-
 
 def _forget(at: Transaction) -> None:
     """Delete all reports that no release has taken in."""
     for cohort in at.counts():
         at.forget(cohort)
+
+
+def _unused(epochs: Sequence[int], context: bytes) -> int:
+    """A number that no epoch of any copy has: one that was lost must not come again."""
+    epoch = int.from_bytes(hashlib.sha256(context).digest()[:4], "little")
+    return epoch if epoch not in epochs else _unused(epochs, context + b"\0")
 
 
 def _row(at: Reader) -> Row:

@@ -296,7 +296,7 @@ def test_a_learner_takes_no_reports() -> None:
     with pytest.raises(CodecError):
         one.learner.follow([one.report()])
     single = Release(
-        number=0, epoch=0, cohort=0, users=1, head=bytes(32), total=read(one.report(), one.task)
+        number=0, epoch=0, cohort=0, users=1, previous=bytes(32), total=read(one.report(), one.task)
     )
     with pytest.raises(Fenced, match="users"):
         one.learner.follow([single.write()])

@@ -233,7 +233,6 @@ def test_a_task_that_is_over_begins_no_epoch() -> None:
     Books.of(one.middle.chain()).check(one.made)
 
 
-@pytest.mark.xfail(strict=True, reason="a learner passes over new releases by their numbers alone")
 def test_a_learner_notices_that_releases_were_rolled_back(tmp_path: Path) -> None:
     first, twin, reports = fork("joint", tmp_path)
     first.middle.take(reports[:3])

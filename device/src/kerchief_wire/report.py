@@ -75,7 +75,7 @@ class Release:
         epoch: of the task.
         cohort: whose release it is.
         users: how many users it speaks about: of this cohort; under joint trust, of this epoch.
-        head: of the chain before it was drawn.
+        previous: a hash of the release before; zeros for the first.
         total: of all queries, one after another: the cohort's noisy total, or under joint trust
             the noisy running total of the epoch.
     """
@@ -84,13 +84,13 @@ class Release:
     epoch: int
     cohort: int
     users: int
-    head: bytes
+    previous: bytes
     total: Wholes
 
     def write(self) -> bytes:
         """The release as bytes."""
         size = len(self.total)
-        fields = (0, size, self.epoch, self.number, self.cohort, self.users, self.head)
+        fields = (0, size, self.epoch, self.number, self.cohort, self.users, self.previous)
         return _RELEASE.pack(b"kcr1", *fields) + self.total.astype("<i8", copy=False).tobytes()
 
     @classmethod
@@ -102,8 +102,10 @@ class Release:
         """
         if len(data) < _RELEASE.size:
             raise CodecError(f"a release has at least {_RELEASE.size} bytes; these are {len(data)}")
-        magic, zero, size, epoch, number, cohort, users, head = _RELEASE.unpack_from(data)
+        magic, zero, size, epoch, number, cohort, users, previous = _RELEASE.unpack_from(data)
         if magic != b"kcr1" or zero or len(data) != _RELEASE.size + 8 * size:
             raise CodecError("the bytes are no release of this protocol")
         total = np.frombuffer(data, "<i8", offset=_RELEASE.size)
-        return cls(number=number, epoch=epoch, cohort=cohort, users=users, head=head, total=total)
+        return cls(
+            number=number, epoch=epoch, cohort=cohort, users=users, previous=previous, total=total
+        )

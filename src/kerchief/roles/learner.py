@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from kerchief_wire.model import Model, Numbers
 from kerchief_wire.report import Release
 from kerchief_wire.task import Task
 
-__all__ = ["Form", "Learner", "next_releases"]
+__all__ = ["Followed", "Form", "Learner", "next_releases"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,11 +58,16 @@ class Learner:
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._state = _init(self._policy, tuple(outlook.items()))
         self._sums = tuple(_nothing(desk) for desk in self._desks)
-        self.releases, self.users = 0, 0
+        self._followed, self.users = Followed(), 0
         self._epoch, self._epoch_releases = 0, 0
         self._last = dict.fromkeys(made.task.queries, -1)
         self._version, self._chain = -1, (0, bytes(32))
         self._post()
+
+    @property
+    def releases(self) -> int:
+        """How many it has taken in."""
+        return self._followed.count
 
     @property
     def model(self) -> Model:
@@ -82,7 +88,7 @@ class Learner:
             Fenced: a release is missing, or of another task.
         """
         self._chain = (length, head)
-        for release in next_releases(self.made.task, self.releases, payloads):
+        for release in next_releases(self.made.task, self._followed, payloads):
             self._take(release)
 
     def _take(self, release: Release) -> None:
@@ -92,7 +98,7 @@ class Learner:
                 dataclasses.replace(one, before=one.total, variance_before=one.variance)
                 for one in self._sums
             )
-        self.releases, self._epoch_releases = self.releases + 1, self._epoch_releases + 1
+        self._epoch_releases += 1
         self.users += release.users
         parts = zip(self._desks, self.made.task.parts, self._sums, strict=True)
         self._sums = tuple(
@@ -152,22 +158,40 @@ class Learner:
         )
 
 
-def next_releases(task: Task, known: int, payloads: Iterable[bytes]) -> Iterator[Release]:
+@dataclasses.dataclass
+class Followed:
+    """Where a learner stands among a task's releases.
+
+    Attributes:
+        count: how many it has taken in.
+        last: a hash of the last of them; each release names the one before.
+    """
+
+    count: int = 0
+    last: bytes = bytes(32)
+
+
+def next_releases(task: Task, known: Followed, payloads: Iterable[bytes]) -> Iterator[Release]:
     """Those of a task's releases that are not known yet, in their order.
 
     Raises:
-        Fenced: one is missing, or of another task.
+        Fenced: one is missing, does not follow those that are known, or is of another task.
     """
     for payload in payloads:
         release = Release.read(payload)
-        if release.number < known:
+        if release.number < known.count:
             continue
         users = release.users
-        if release.number != known or len(release.total) != task.size:
-            raise Fenced(f"release {release.number} came where {known} was due; ask again")
+        if release.number != known.count or len(release.total) != task.size:
+            raise Fenced(f"release {release.number} came where {known.count} was due; ask again")
+        if release.previous != known.last:
+            raise Fenced(
+                f"release {release.number} follows others than this learner has seen; the middle "
+                "was rolled back: begin a new learner from all of its releases"
+            )
         if release.cohort >= task.cohorts or users != task.need(release.cohort):
             raise Fenced(f"release {release.number} is of {users} users, not of a full cohort")
-        known += 1
+        known.count, known.last = known.count + 1, hashlib.sha256(payload).digest()
         yield release
 
 

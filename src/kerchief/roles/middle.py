@@ -332,7 +332,7 @@ class Middle(Guarded):
             epoch=row.epoch,
             cohort=cohort,
             users=len(bodies),
-            head=row.head,
+            previous=_digest(at.release(number - 1)) if number else bytes(32),
             total=np.concatenate(shown),
         )
         payload = release.write()
@@ -372,6 +372,10 @@ def _unused(epochs: Sequence[int], context: bytes) -> int:
     """A number that no epoch of any copy has: one that was lost must not come again."""
     epoch = int.from_bytes(hashlib.sha256(context).digest()[:4], "little")
     return epoch if epoch not in epochs else _unused(epochs, context + b"\0")
+
+
+def _digest(payload: bytes | None) -> bytes:
+    return hashlib.sha256(payload or b"").digest()
 
 
 def _row(at: Reader) -> Row:

@@ -26,7 +26,7 @@ from kerchief.core.problems import PopulationProblem
 from kerchief.core.validate import real_array
 from kerchief.roles.deployment import Deployment
 from kerchief.roles.desks import desks_of
-from kerchief.roles.learner import next_releases
+from kerchief.roles.learner import Followed, next_releases
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.report import Release
 
@@ -92,7 +92,7 @@ class PopulationLearner:
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._noisy = any(one.noisy for one in outlook.values())
         self.state = _init(self._policy, tuple(outlook.items()))
-        self.phase, self.rounds, self.releases, self.users = 0, 0, 0, 0
+        self.phase, self.rounds, self.users, self._followed = 0, 0, 0, Followed()
         self._heard: list[Release] = []
         self._version, self._chain = -1, (0, bytes(32))
         self.asked, self.done = self._ask(), False
@@ -108,6 +108,11 @@ class PopulationLearner:
         """The share of each action in the rounds that are left, about which nobody is asked."""
         return np.asarray(_finish(self._policy, self._features, self.state), np.float64)
 
+    @property
+    def releases(self) -> int:
+        """How many it has taken in."""
+        return self._followed.count
+
     def follow(
         self, payloads: Iterable[bytes], *, length: int = 0, head: bytes = bytes(32)
     ) -> None:
@@ -122,8 +127,8 @@ class PopulationLearner:
             Fenced: a release is missing, or of another task.
         """
         self._chain = (length, head)
-        for release in next_releases(self.made.task, self.releases, payloads):
-            self.releases, self.users = self.releases + 1, self.users + release.users
+        for release in next_releases(self.made.task, self._followed, payloads):
+            self.users += release.users
             # Whoever answers after the end is not heard: nobody asked.
             self._heard.append(release)
             if not self.done and len(self._heard) == self._policy.groups:

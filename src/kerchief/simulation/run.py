@@ -200,7 +200,7 @@ def _check_fit(
     for name, privatizer in privatizers.items():
         if privatizer.outlook.noisy and not privatizer.idealized:
             raise InvalidValue(
-                f"the noise of {name!r} is exact; simulate with idealized noise, or use roles.drive"
+                f"the noise of {name!r} is exact; simulate with idealized noise, or deploy it"
             )
         if policy.feedback == "reports":
             channel_of(privatizer)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 # The public names, for type checkers and editors; `_HOMES` says the same to Python.
 if TYPE_CHECKING:
-    from kerchief.checks import check as check
+    from kerchief.checks.check import check as check
     from kerchief.core.contracts import Environment as Environment
     from kerchief.core.contracts import Policy as Policy
     from kerchief.core.errors import BudgetExceeded as BudgetExceeded
@@ -78,7 +78,7 @@ _HOMES = {
     "UnsupportedEvent": "core.errors",
     "WeakPromise": "core.errors",
     "WriteFailed": "core.errors",
-    "check": "checks",
+    "check": "checks.check",
     "compare": "experiments",
     "deploy": "roles",
     "deployed": "roles",

@@ -70,7 +70,9 @@ def _by_wire(tree: Tree) -> Tree:
     found, form = jax.tree_util.tree_flatten_with_path(tree)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in found]
     expect(len({*names}) == len(names), seen=names, expected="another name for each array")
-    arrays = {name: Numbers.of(np.asarray(leaf)) for name, (_, leaf) in zip(names, found)}
+    arrays = {
+        name: Numbers.of(np.asarray(leaf)) for name, (_, leaf) in zip(names, found, strict=True)
+    }
     blank: Any = {"task": bytes(32), "head": bytes(32)}
     blank |= dict.fromkeys(("version", "release", "round", "length"), 0)
     posted = Model.read(Model(arrays=arrays, **blank).write())

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ from kerchief.core.contracts import BoundedLoss, Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
 from kerchief.core.problems import Problem
-from kerchief.core.validate import between, whole
+from kerchief.core.validate import at_least, between, one_of, whole
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
@@ -71,6 +71,17 @@ class Deployment:
     guarantee: Guarantee
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """Which bandit a task runs: a registered one by its name, another one by its fingerprint."""
+
+    name: str | None
+    mode: str
+    mechanism: str
+    numbers: Mapping[str, float]
+    given: str | None
+
+
 def deploy(
     *,
     policy: str | Policy,
@@ -100,15 +111,21 @@ def deploy(
 
     Raises:
         InvalidValue: this bandit cannot be deployed so; the reason and the remedy are said.
+
+    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise)
+    >>> made.task.queries, made.task.size
+    (('moments',), 5)
     """
-    asked = canonical.pack(
-        {
-            "name": policy if isinstance(policy, str) else None,
-            "mode": mode,
-            "mechanism": mechanism,
-            "numbers": dict(numbers or {}),
-            "given": None if isinstance(policy, str) else _fingerprint(policy),
-        }
+    if not isinstance(name, str | None):
+        raise InvalidValue(f"name is a {type(name).__name__}; give one short line of text")
+    asked = _Asked(
+        name=policy if isinstance(policy, str) else None,
+        mode=one_of("mode", mode, get_args(Mode)),
+        mechanism=mechanism,
+        numbers={key: at_least(key, one, 0.0) for key, one in (numbers or {}).items()},
+        given=None if isinstance(policy, str) else _fingerprint(policy),
     )
     least = problem.low if default is None else default
     reward = Reward(
@@ -130,15 +147,21 @@ def deployed(task: Task, *, policy: Policy | None = None) -> Deployment:
     Raises:
         Fenced: the task's noise is not what its promise needs, or the bandit is another one.
         InvalidValue: the task needs a bandit that was not given.
+
+    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    >>> data = deploy(policy="linucb", problem=facts, guarantee=promise).task.data
+    >>> deployed(Task.read(data)).guarantee.epsilon
+    1.0
     """
-    asked = task.policy
-    given = asked["name"] if policy is None else policy
+    asked = canonical.unpack(_Asked, task.policy)
+    given = asked.name if policy is None else policy
     if given is None:
         raise InvalidValue("the task was made for a bandit of one's own; give it as policy")
     problem = canonical.unpack(Problem, task.problem)
     promise = guarantee_of(task)
     if policy is not None:
-        asked = {**asked, "given": _fingerprint(policy)}
+        asked = dataclasses.replace(asked, given=_fingerprint(policy))
     made = _made(given, problem, promise, asked, name=task.name, reward=task.reward)
     if made.task.data != task.data:
         raise Fenced(
@@ -168,13 +191,13 @@ def _made(
     given: str | Policy,
     problem: Problem,
     guarantee: Guarantee,
-    asked: Any,
+    asked: _Asked,
     *,
     name: str,
     reward: Reward,
 ) -> Deployment:
     guarantee = dataclasses.replace(guarantee, rounds=problem.horizon)
-    protection = Protection(guarantee=guarantee, mechanism=asked["mechanism"])
+    protection = Protection(guarantee=guarantee, mechanism=asked.mechanism)
     made = _arranged(given, problem, protection, asked)
     policy = _by_totals(made.policy)
     privatizers = {one: _exact(one, made.privatizers[one]) for one in sorted(made.privatizers)}
@@ -191,7 +214,7 @@ def _made(
             honest=guarantee.honest,
             excluded=guarantee.excluded,
         ),
-        policy=asked,
+        policy=canonical.pack(asked),
         problem=canonical.pack(problem),
         program=_program(policy, problem),
         queries=tuple(privatizers),
@@ -206,7 +229,7 @@ def _made(
 
 
 def _arranged(
-    given: str | Policy, problem: Problem, protection: Protection, asked: Any
+    given: str | Policy, problem: Problem, protection: Protection, asked: _Asked
 ) -> Arranged:
     if not isinstance(given, str):
         if not hasattr(given, "queries"):
@@ -222,8 +245,8 @@ def _arranged(
         raise InvalidValue(
             f"{given!r} is a paper's own version, for study alone; choose {given.split('@')[0]!r}"
         )
-    numbers = canonical.unpack(dict[str, float], asked["numbers"])
-    return arrange(given, problem, protection, mode=asked["mode"], numbers=numbers)
+    mode: Any = one_of("mode", asked.mode, get_args(Mode))
+    return arrange(given, problem, protection, mode=mode, numbers=asked.numbers)
 
 
 def _by_totals(policy: Any) -> Policy:

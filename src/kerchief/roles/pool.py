@@ -35,7 +35,7 @@ class Pooled:
     >>> noise.add([0.25, -0.5]) % 2**-10
     array([0., 0.])
     >>> noise
-    Pooled(ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2))
+    Pooled(ExactGaussian(grid_bits=10, scale=4096, dimension=2, sensitivity=1.0))
     """
 
     idealized: ClassVar[bool] = False

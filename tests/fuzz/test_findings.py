@@ -39,6 +39,7 @@ from kerchief.privacy import (
     MemoryLedger,
     Repeated,
     Trust,
+    event_from_dict,
 )
 from kerchief.privacy.calibration import bun_steinke_rho, classical_gaussian_noise_multiplier
 from kerchief.privacy.curves import PureCurve
@@ -105,6 +106,15 @@ REFUSED: dict[str, Callable[[], Any]] = {
         epsilon=1.0,
         delta=np.zeros(2),  # type: ignore[arg-type]
         trust=Trust.LOCAL,
+    ),
+    "an honest part that is a number": lambda: Guarantee(
+        epsilon=1.0,
+        delta=1e-6,
+        trust=Trust.SHUFFLE,
+        honest=0.8,  # type: ignore[arg-type]
+    ),
+    "a multiplier of many layers": lambda: event_from_dict(
+        {"kind": "laplace", "noise_multiplier": _deep()}
     ),
     "a number as unit": lambda: Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL, unit=3),  # type: ignore[arg-type]
     "exploration that is NaN": lambda: LinUCB.of(facts(), exploration=math.nan),
@@ -209,6 +219,13 @@ def _ring() -> list[Any]:
     ring: list[Any] = []
     ring.append(ring)
     return ring
+
+
+def _deep() -> Any:
+    deep: Any = 1.0
+    for _ in range(2000):
+        deep = [deep]
+    return deep
 
 
 def _layers() -> str:

@@ -11,7 +11,8 @@ import pytest
 
 from kerchief.cli.index import COMMANDS, PATH, command, read
 
-_HEAVY = ("jax", "jaxlib", "numpy", "scipy", "dp_accounting", "matplotlib", "polars")
+_HEAVY_BUT_NUMPY = ("jax", "jaxlib", "scipy", "dp_accounting", "matplotlib", "polars")
+_HEAVY = ("numpy", *_HEAVY_BUT_NUMPY)
 
 
 def _python(code: str, **settings: str) -> str:
@@ -54,6 +55,26 @@ print([name for name in {_HEAVY!r} if name in sys.modules])
     assert _python(code).splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    ("room", "above"),
+    [
+        ("kerchief_wire", ("kerchief", "kerchief_device", *_HEAVY_BUT_NUMPY)),
+        ("kerchief_device", ("kerchief", *_HEAVY_BUT_NUMPY)),
+        ("kerchief.stores", ("kerchief.roles", "kerchief.policies", *_HEAVY_BUT_NUMPY)),
+    ],
+)
+def test_a_room_below_brings_in_none_above(room: str, above: tuple[str, ...]) -> None:
+    """What a phone or a store needs is light, whichever module of it comes first."""
+    code = f"""
+import importlib, pkgutil, sys
+room = importlib.import_module({room!r})
+for found in pkgutil.walk_packages(room.__path__, {room + "."!r}):
+    importlib.import_module(found.name)
+print([name for name in {above!r} if name in sys.modules])
+"""
+    assert _python(code).strip() == "[]"
+
+
 def test_importing_everything_changes_nothing_and_computes_nothing() -> None:
     code = """
 import importlib, logging, pkgutil, warnings
@@ -68,10 +89,10 @@ def refuse(self, *operands, **options):
     raise AssertionError(f"{self} runs at import")
 
 before, Primitive.bind = settings(), refuse
-import kerchief
-for found in pkgutil.walk_packages(kerchief.__path__, "kerchief."):
-    if not found.name.endswith("__main__"):
-        importlib.import_module(found.name)
+for package in map(importlib.import_module, ("kerchief_wire", "kerchief_device", "kerchief")):
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
 print(settings() == before)
 """
     assert _python(code).strip() == "True"

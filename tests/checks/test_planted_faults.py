@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -38,6 +39,7 @@ from kerchief.simulation.loop import Replicate, Scene, advance
 from kerchief.simulation.run import Run, simulate
 
 LAWS = {law.name: law for law in BANDIT_LAWS}
+_BUILT = "config is the same built again"
 _SAME = "same releases lead to the same models"
 _SHOWS = "one user shows in releases alone"
 _WORST = "worst user moves releases by the sensitivity at most"
@@ -543,9 +545,14 @@ def _with(**values: Any) -> Any:
     return lambda problem, mode: dataclasses.replace(LinUCB.of(problem, mode=mode), **values)
 
 
+def _moody(problem: Any, mode: Any) -> LinUCB:
+    """Another number each time that it is built."""
+    return dataclasses.replace(LinUCB.of(problem, mode=mode), exploration=random.random())
+
+
 FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
-    ("config survives the codec", "nan", lambda: _case(make=_with(exploration=float("nan")))),
-    ("config survives the codec", "foreign class", lambda: _case(Gossip)),
+    (_BUILT, "nan", lambda: _case(make=_with(exploration=float("nan")))),
+    (_BUILT, "another one each time", lambda: _case(make=_moody)),
     ("run continues from a restored state", "hidden memory", lambda: _case(Hoarder)),
     ("keyword only and frozen", "plain class", lambda: _case(make=lambda p, m: Loose(p))),
     ("keyword only and frozen", "positional", lambda: _case(make=lambda p, m: Soft(p))),

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from kerchief.core import validate
-from kerchief.core.codec import decode, encode
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.events import DiscreteGaussian
+from kerchief_wire.canonical import pack, unpack
 
 # Types say int and float: what people pass is wider.
 numpy: Any = np
@@ -76,8 +76,9 @@ def test_facts_and_promises_keep_plain_numbers() -> None:
     )
     assert {type(facts.dim), type(facts.arms), type(facts.horizon)} == {int}
     assert type(facts.norm) is float
-    assert decode(encode(facts)) == facts
-    assert hash(facts) == hash(decode(encode(facts)))
+    again = unpack(Problem, pack(facts))
+    assert again == facts
+    assert hash(again) == hash(facts)
     promise = Guarantee(
         epsilon=numpy.float32(0.5),
         delta=numpy.float64(1e-5),

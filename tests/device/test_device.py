@@ -153,11 +153,11 @@ def test_arms_may_have_names_and_be_fewer() -> None:
     [
         (ROWS[:, :1], "3 arms of 1 features; the task takes up to 4 arms of 2"),
         (np.zeros((5, 2)), "5 arms of 2 features"),
-        (np.array([[0.0, 1.5]]), "length 1.5; it must be at most 1: scale"),
-        (np.array([[0.8, 0.8]]), "length 1.13137; it must be at most 1: scale"),
-        (np.array([[0.0, 1e300]]), "length 1e\\+300"),
-        (np.array([[0.0, np.nan]]), "length nan"),
-        (np.array([[0.0, -np.inf]]), "length inf"),
+        (np.array([[0.0, 1.5]]), "must be at most 1: scale"),
+        (np.array([[0.8, 0.8]]), "must be at most 1: scale"),
+        (np.array([[0.0, 1e300]]), "too long or not finite"),
+        (np.array([[0.0, np.nan]]), "too long or not finite"),
+        (np.array([[0.0, -np.inf]]), "too long or not finite"),
         (np.zeros((0, 2)), "one row of numbers for each arm"),
         (np.zeros((2, 0)), "one row of numbers for each arm"),
         (np.zeros(2), "one row of numbers for each arm"),
@@ -335,7 +335,7 @@ def test_other_policies_plug_in_their_code() -> None:
     device.reward(decision.id, 0.5)
     found = numbers(device, device.report(decision.id, status(whole)))
     assert found == pytest.approx([0.0, 0.5, 0.5, 1.0, 0.0])
-    with pytest.raises(InvalidValue, match="a feature is nan"):
+    with pytest.raises(InvalidValue, match="not finite"):
         device.decide(model(whole), ROWS * np.nan)
 
 

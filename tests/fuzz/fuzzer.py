@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from tests.fuzz.sessions import BY_HAND, sessions
+from tests.fuzz.strangers import strangers
 from tests.fuzz.targets import Finding, Target, attempt, draw, shrunk, targets
 
 __all__ = ["Outcome", "all_targets", "fuzz", "shares"]
@@ -52,7 +53,8 @@ class Outcome:
 
 def all_targets() -> dict[str, Target]:
     """Every target by its name."""
-    return {one.name: one for one in sessions()} | targets(BY_HAND)
+    by_hand = {one.name: one for one in (*strangers(), *sessions())}
+    return by_hand | targets(BY_HAND)
 
 
 def shares(found: dict[str, Target], inputs: int) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import decimal
 import fractions
 import json
@@ -14,9 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["array", "corrupted", "inside", "number", "text", "thing"]
+__all__ = ["SECRETS", "array", "corrupted", "data", "inside", "number", "text", "thing"]
+
+SECRETS = (1.2345678, -7654.3210)
+"""Numbers that no error may quote: the bounds that they are outside of are public, they are not."""
 
 _NUMBERS: tuple[Any, ...] = (
+    *SECRETS,
     math.nan,
     math.inf,
     -math.inf,
@@ -120,6 +123,8 @@ def corrupted(dice: random.Random, sample: Any) -> Any:
         return array(dice, sample)
     if isinstance(sample, str):
         return text(dice, sample)
+    if isinstance(sample, bytes):
+        return data(dice, sample)
     if isinstance(sample, tuple | list) and dice.random() < 0.8:
         return _sequence(dice, sample)
     if isinstance(sample, dict) and dice.random() < 0.9:
@@ -132,6 +137,8 @@ def inside(dice: random.Random, sample: Any) -> Any:
     if isinstance(sample, dict):
         altered = _altered(dice, sample)
         return altered if isinstance(altered, dict) else {}
+    if isinstance(sample, bytes):
+        return data(dice, sample)
     items = list(sample)
     if items and dice.random() < 0.7:
         place = dice.randrange(len(items))
@@ -192,22 +199,49 @@ _BOMBS = (
     "null",
     "{}",
     "[]",
-    '{"class":"kerchief.cli.__main__:main","fields":{}}',
-    '{"class":"kerchief.core.codec:_TAGS","fields":{}}',
-    '{"class":"kerchief:","fields":{}}',
-    '{"class":"kerchief.core.problems:Problem","fields":[]}',
-    '{"array":"","dtype":"float64","shape":[0,9999999999]}',
-    '{"array":"AAAA","dtype":"O","shape":[1]}',
-    '{"array":"AAAA","dtype":"a","shape":[]}',
-    '{"array":"AAAA","dtype":"V1","shape":[3]}',
-    '{"array":"AAAA","dtype":"U","shape":[0]}',
-    '{"array":"AAAA","dtype":{"names":["a"],"formats":["O"]},"shape":[]}',
-    '{"float":"1_0"}',
-    '{"float":[]}',
-    '{"map":3}',
-    '{"tuple":"abc"}',
 )
 _SPLINTERS = ("\u0000", "\ud800", "NaN", "{", '"', "\\", "1e999", "é", "\U0001f9e3", " ", "-")
+
+
+def data(dice: random.Random, sample: bytes) -> bytes:
+    """Bytes cut, longer, with a bit or a number changed; JSON with its values changed."""
+    if sample[:1] == b"{" and dice.random() < 0.8:
+        return _canonical(dice, sample)
+    here, there = sorted((dice.randint(0, len(sample)), dice.randint(0, len(sample))))
+    match dice.randrange(7):
+        case 0:
+            return sample[:here]
+        case 1:
+            return sample[:here] + sample[there:]
+        case 2:
+            return sample[:here] + sample[here:there] * 2 + sample[there:]
+        case 3 if sample:
+            place = dice.randrange(len(sample))
+            changed = sample[place] ^ (1 << dice.randrange(8))
+            return sample[:place] + bytes([changed]) + sample[place + 1 :]
+        case 4 if len(sample) >= 8:
+            place = 8 * dice.randrange(len(sample) // 8)
+            end = len(sample) - place
+            far = dice.choice(_WHOLES).to_bytes(8, "little", signed=True)
+            return sample[: end - 8] + far + sample[end:]
+        case 5:
+            return dice.choice(_BOMBS).encode("utf-8", "surrogatepass")
+    return sample + dice.randbytes(dice.choice((1, 8, 100)))
+
+
+_WHOLES = (0, 1, -1, 2**31, -(2**31), 2**53, 2**62, 2**63 - 1, -(2**63))
+
+
+def _canonical(dice: random.Random, sample: bytes) -> bytes:
+    """Canonical JSON, or lines of it, with a few nodes changed."""
+    lines = sample.split(b"\n")
+    place = dice.choice([i for i, line in enumerate(lines) if line])
+    tree = json.loads(lines[place])
+    for _ in range(dice.choice((1, 1, 2))):
+        tree = _altered(dice, tree)
+    told = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    lines[place] = told.encode("utf-8", "surrogatepass")
+    return b"\n".join(lines)
 
 
 def _document(dice: random.Random, sample: str) -> str:
@@ -243,7 +277,16 @@ def _altered(dice: random.Random, tree: Any) -> Any:
     return _leaf(dice, tree)
 
 
-_KEYS = ("", "a", "kind", "class", "array", "map", "list", "tuple", "float", "fields", "ε\ud800")
+_KEYS = ("", "a", "kind", "real", "arrays", "data", "event", "ε", "ε\ud800")
+
+
+def _nested(depth: int) -> Any:
+    tree: Any = 1
+    for _ in range(depth):
+        tree = [tree]
+    return tree
+
+
 _LEAVES: tuple[Any, ...] = (
     None,
     True,
@@ -273,42 +316,38 @@ _LEAVES: tuple[Any, ...] = (
     [1],
     {"a": 1},
     [[[[]]]],
-    {"float": "nan"},
-    {"float": "inf"},
-    {"list": []},
-    {"tuple": [1, 2]},
-    {"array": "AAAAAAAA+H8=", "dtype": "float64", "shape": []},
-    {"array": "AAAAAAAA8D8=", "dtype": "float64", "shape": [1]},
-    {"array": "", "dtype": "float64", "shape": [0]},
-    {"class": "kerchief.roles.messages:Done", "fields": {}},
-    {"class": "kerchief.privatizers.schedule:Every", "fields": {}},
+    2**53 - 1,
+    -(2**53) + 1,
+    [1] * 65,
+    [0, 2**40, 2**40],
+    _nested(600),
+    "7ff0000000000000",
+    "7ff8000000000000",
+    "ffefffffffffffff",
+    "0000000000000001",
+    "0000000000000000",
+    {"real": "7ff0000000000000"},
+    {"real": "zzzzzzzzzzzzzzzz"},
+    {"kind": "nothing"},
 )
 
 
 def _leaf(dice: random.Random, leaf: Any) -> Any:
-    if isinstance(leaf, str) and leaf and dice.random() < 0.4:
-        if dice.random() < 0.5 and len(leaf) % 4 == 0:
-            return _flipped(dice, leaf)
+    if isinstance(leaf, int) and not isinstance(leaf, bool) and dice.random() < 0.3:
+        return leaf + dice.choice((-1, 1, 2, 100))
+    if isinstance(leaf, str) and leaf and dice.random() < 0.5:
         place = dice.randrange(len(leaf))
-        return leaf[:place] + leaf[place + 1 :]
+        other = dice.choice("0123456789abcdef") if dice.random() < 0.7 else ""
+        return leaf[:place] + other + leaf[place + 1 :]
     return dice.choice(_LEAVES)
-
-
-def _flipped(dice: random.Random, leaf: str) -> str:
-    """Base64 with a bit of its content flipped."""
-    try:
-        data = bytearray(base64.b64decode(leaf, validate=True))
-    except ValueError:
-        return leaf[::-1]
-    if data:
-        data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
-    return base64.b64encode(bytes(data)).decode("ascii")
 
 
 def _entry(dice: random.Random, sample: NDArray[Any]) -> Any:
     changed = sample.copy()
     if changed.size and changed.dtype.kind in "fiu":
-        value = dice.choice((math.nan, math.inf, -math.inf, 1e308, 5e-324, -0.0, 1e3, -7.0, 1e155))
+        value = dice.choice(
+            (*SECRETS, math.nan, math.inf, -math.inf, 1e308, 5e-324, -0.0, 1e3, -7.0, 1e155)
+        )
         if changed.dtype.kind == "f":
             with np.errstate(over="ignore"):
                 changed.flat[dice.randrange(changed.size)] = value

@@ -1,4 +1,4 @@
-"""Targets that are more than one call: ledgers, codecs, roles and commands.
+"""Targets that are more than one call: ledgers, questions, simulations and commands.
 
 Each keeps something alive between inputs, so that nothing is compiled twice, and looks after every
 input whether a refusal left a trace: a receipt that nobody got anything for, or a number that is
@@ -12,64 +12,31 @@ import functools
 import json
 import os
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from click.testing import CliRunner
-from kerchief.roles.messages import Ask, Batch, Message, Mixed, Post, Reports
 from tests.fuzz.samples import SAMPLES
+from tests.fuzz.strangers import BY_STRANGERS, FACTS, promise
 from tests.fuzz.targets import Target
 
 from kerchief.cli.main import main
-from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import Arms, Clock, Outlook
 from kerchief.core.convex import Ball
-from kerchief.core.errors import CapacityExceeded, InvalidValue, KerchiefError, WeakPromise
-from kerchief.core.problems import ContextFreeProblem, Problem
-from kerchief.core.random import Stream
+from kerchief.core.errors import CapacityExceeded, InvalidValue, KerchiefError
+from kerchief.core.problems import ContextFreeProblem
 from kerchief.environments import ChanceArms, Population, make_environment
 from kerchief.experiments.folder import Folder
 from kerchief.policies import POLICIES
-from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust
+from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger
 from kerchief.privatizers import Protection, protect
-from kerchief.roles import (
-    Answerer,
-    Asker,
-    Bandit,
-    Curator,
-    Device,
-    InProcess,
-    Mixer,
-    Shuffler,
-    drive,
-)
 from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.questions import Answerer, Asker
 from kerchief.simulation import simulate
 
 __all__ = ["BY_HAND", "sessions"]
-
-FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=2000)
-EXTREME = {
-    "tiny": Problem(dim=2, arms=3, norm=1e-9, radius=1e-9, low=0.0, high=1e-9, horizon=2000),
-    "huge": Problem(dim=2, arms=3, norm=1e9, radius=1e9, low=-1e9, high=1e9, horizon=2000),
-    "large": Problem(dim=2, arms=3, norm=1e4, radius=1e4, low=-1e4, high=1e4, horizon=2000),
-    "one": Problem(dim=1, arms=1, norm=1.0, radius=1e9, low=-1e9, high=1e9, horizon=1),
-}
-FEATURES = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 0.5]])
-SAME = np.array([[0.6, 0.8], [0.6, 0.8], [0.0, 0.0]])
-MASK = np.array([True, False, True])
-
-
-def promise(trust: str, *, epsilon: float = 1.0, delta: float = 1e-6) -> Guarantee:
-    """What is promised under a trust."""
-    if trust == "none":
-        return Guarantee(epsilon=np.inf, delta=0.0, trust=Trust.NONE)
-    return Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust))
 
 
 @contextlib.contextmanager
@@ -111,259 +78,7 @@ def _settle(*, used: Any, capacity: Any) -> None:
         ledger.settle(paid, used)
 
 
-# Codecs.
-
-
-@functools.cache
-def _texts() -> tuple[str, ...]:
-    """One text of every kind that is ever written, messages of every role first."""
-    clock = Clock(round=jnp.int32(0), since={"moments": jnp.int32(1)})
-    report = {"moments": np.arange(5.0)}
-    policy: Any = POLICIES["linucb"].build(FACTS, "tuned")
-    values: tuple[Any, ...] = (
-        Reports(ticket="a", answers=report),
-        Batch(answers=(report, report)),
-        Mixed(users=2, answers=report),
-        Ask(query="moments", clock=clock),
-        Post(model=policy.publish(policy.init({"moments": Outlook(noisy=True)})), clock=clock),
-        policy,
-        dict(protect(policy, Protection(guarantee=promise("central")), horizon=60)),
-        FACTS,
-        promise("local"),
-        SAMPLES["events"][0],
-        {"a": (1, [2.5, None]), "b": np.array([1, np.nan], np.float32), "map": {}},
-    )
-    return tuple(encode(value) for value in values)
-
-
-def _decode(*, text: Any) -> None:
-    value = decode(text)
-    again = encode(value)
-    assert encode(decode(again)) == again, "the codec changes it"
-
-
-def _encode(*, value: Any) -> None:
-    text = encode(value)
-    again = decode(text)
-    assert encode(again) == text, "the codec changes it"
-    if isinstance(value, np.ndarray):
-        assert np.array_equal(again, np.asarray(value), equal_nan=value.dtype.kind == "f")
-
-
-def _deep() -> Any:
-    deep: Any = []
-    for _ in range(5000):
-        deep = [deep]
-    ring: list[Any] = []
-    ring.append(ring)
-    return ({"a": (1, 2.5)}, np.eye(2), np.float64(0.5), (deep,), ring, FACTS)
-
-
-@functools.cache
-def _saved() -> tuple[str, ...]:
-    made = []
-    for trust in ("local", "central"):
-        bandit = Bandit(policy="linucb", problem=FACTS, guarantee=promise(trust))
-        bandit.decide(FEATURES)
-        bandit.learn(0.5)
-        made.append(bandit.save())
-    return tuple(made)
-
-
-def _load(*, text: Any) -> None:
-    bandit = Bandit.load(text)
-    bandit.decide(FEATURES)
-    bandit.learn(0.5)
-    finite(bandit.model)
-
-
-# Bandits.
-
-_PLAYED = (
-    ("linucb", "none", "usual"),
-    ("linucb", "local", "usual"),
-    ("linucb", "central", "usual"),
-    ("linucb", "joint", "usual"),
-    ("linucb", "shuffle", "usual"),
-    ("glm", "local", "usual"),
-    ("linucb-pairs", "local", "usual"),
-    ("linucb", "none", "tiny"),
-    ("linucb", "local", "tiny"),
-    ("linucb", "none", "huge"),
-    ("linucb", "local", "large"),
-    ("linucb", "local", "one"),
-)
-
-
-class _Player:
-    """A bandit that is made anew when its horizon is over."""
-
-    def __init__(self, policy: str, trust: str, size: str) -> None:
-        self.problem = EXTREME.get(size, FACTS)
-        self.ledger = MemoryLedger(promise(trust))
-        self._make = functools.partial(
-            Bandit, policy=policy, problem=self.problem, guarantee=promise(trust)
-        )
-        self.bandit = self._make(ledger=self.ledger)
-
-    def renew(self) -> None:
-        if self.bandit.round >= self.problem.horizon:
-            self.ledger = MemoryLedger(self.ledger.budget)
-            self.bandit = self._make(ledger=self.ledger)
-
-
-_player = functools.cache(_Player)
-
-
-def _step(player: _Player, *, features: Any, allowed: Any, reward: Any) -> None:
-    """A decision and its reward; the scale of valid values is the problem's."""
-    player.renew()
-    bandit, scale = player.bandit, player.problem.norm
-    if features is FEATURES or features is SAME:
-        features = features[: player.problem.arms, : player.problem.dim] * scale
-        allowed = None if allowed is None else MASK[: player.problem.arms]
-    with unchanged(player.ledger):
-        arm = bandit.decide(features, allowed)
-        rows = np.asarray(features)
-        assert 0 <= arm < len(rows), "no such arm"
-        assert allowed is None or np.asarray(allowed)[arm], "an arm that is not allowed"
-        before = bandit.round
-        try:
-            bandit.learn(reward)
-        except KerchiefError:
-            assert bandit.round == before, "a refused reward ended the round"
-            raise
-    finite(bandit.model)
-
-
-def _bandit_target(policy: str, trust: str, size: str) -> Target:
-    def call(**arguments: Any) -> None:
-        _step(_player(policy, trust, size), **arguments)
-
-    middle = EXTREME.get(size, FACTS)
-    return Target(
-        name=f"bandit:{policy} {trust} {size}",
-        call=call,
-        samples={
-            "features": (FEATURES, FEATURES, SAME),
-            "allowed": (None, MASK),
-            "reward": (middle.low, middle.high),
-        },
-        weight=0.4,
-    )
-
-
-def _make_bandit(**arguments: Any) -> None:
-    epsilon, delta, trust = (arguments.pop(name) for name in ("epsilon", "delta", "trust"))
-    guarantee = (
-        promise("none")
-        if str(trust) == "none"
-        else Guarantee(epsilon=epsilon, delta=delta, trust=trust)
-    )
-    ledger = MemoryLedger(guarantee)
-    with unchanged(ledger), warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakPromise)
-        bandit = Bandit(problem=FACTS, guarantee=guarantee, ledger=ledger, **arguments)
-    finite(bandit.model)
-    assert bandit.spent().epsilon <= guarantee.epsilon * (1 + 1e-9), "overspent"
-
-
-# Roles.
-
-
-@functools.cache
-def _linucb(trust: str, exact: bool = True) -> tuple[Any, Any]:
-    policy = POLICIES["linucb"].build(FACTS, "tuned")
-    privatizers = protect(policy, Protection(guarantee=promise(trust)), horizon=FACTS.horizon)
-    if exact:
-        privatizers = {name: one.exact() for name, one in privatizers.items()}
-    return policy, privatizers
-
-
-@functools.cache
-def _post() -> Post:
-    policy, privatizers = _linucb("local")
-    state = policy.init({name: one.outlook for name, one in privatizers.items()})
-    clock = Clock(round=jnp.int32(0), since={"moments": jnp.int32(1)})
-    return Post(model=jax.jit(policy.publish)(state), clock=clock)
-
-
-def _visit(*, features: Any, allowed: Any, reward: Any) -> None:
-    """A device with its user's own ledger: what is refused costs nothing."""
-    policy, privatizers = _linucb("local")
-    ledger = MemoryLedger(promise("local"))
-    device = Device(policy=policy, privatizers=privatizers, ledger=ledger)
-    with unchanged(ledger):
-        action = device.act(_post(), Arms(features=features, allowed=allowed), _ROOT)
-        assert np.asarray(allowed)[action], "an arm that is not allowed"
-        reports = device.reports(reward, None)
-    assert len(ledger.receipts) == 1, "a report without a charge"
-    assert np.isfinite(reports.answers["moments"]).all(), "a report that is not finite"
-
-
-_ROOT = Stream.of(seed=0, replicate=0)
-
-
-class _Middle:
-    """A curator that is opened anew when its horizon is over."""
-
-    def __init__(self, trust: str) -> None:
-        self.trust = trust
-        self.renew()
-
-    def renew(self) -> None:
-        _, privatizers = _linucb(self.trust)
-        self.ledger = MemoryLedger(promise(self.trust))
-        self.curator = Curator(
-            privatizers=privatizers, ledger=self.ledger, horizon=FACTS.horizon, stream=None
-        )
-        self.curator.open()
-
-
-_aggregator = functools.cache(_Middle)
-
-
-def _curate(*, text: Any, trust: str) -> None:
-    """A curator that strangers write to: refused messages change nothing."""
-    aggregator = _aggregator(trust)
-    if aggregator.curator.users > FACTS.horizon - 10:
-        aggregator.renew()
-    before = aggregator.curator.users
-    try:
-        with unchanged(aggregator.ledger):
-            aggregator.curator.handle(_message(text))
-    except KerchiefError:
-        assert aggregator.curator.users == before, "a refused message counted"
-        raise
-
-
-def _message(text: Any) -> Message:
-    message = decode(text)
-    if not isinstance(message, Message):
-        raise InvalidValue("not a message")
-    return message
-
-
-def _gather(*, text: Any, kind: str, ends: Any) -> None:
-    """A shuffler or a mixer that strangers write to."""
-    carrier = InProcess()
-    gatherer: Any = (
-        Mixer(ends=ends, transport=carrier, to="nobody")
-        if kind == "mixer"
-        else Shuffler(size=max(ends) if ends else 1, transport=carrier, to="nobody")
-    )
-    gatherer.handle(_message(text))
-
-
-def _send(*, to: Any, text: Any) -> None:
-    carrier = InProcess()
-    carrier.register("curator", _Echo())
-    carrier.send(to, _message(text))
-
-
-class _Echo:
-    def handle(self, message: Message) -> Message:
-        return message
+# Questions.
 
 
 @functools.cache
@@ -416,7 +131,7 @@ def _protect(**arguments: Any) -> None:
     names = ("epsilon", "delta", "trust", "mechanism")
     epsilon, delta, trust, mechanism = (arguments.pop(name) for name in names)
     guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=trust)
-    policy, _ = _linucb("local")
+    policy: Any = POLICIES["linucb"].build(FACTS, "tuned")
     protection = Protection(guarantee=guarantee, mechanism=mechanism)
     privatizers = protect(policy, protection, **arguments)
     for privatizer in privatizers.values():
@@ -452,12 +167,6 @@ def _arrange(*, policy: Any, mode: Any, numbers: Any, **promised: Any) -> None:
     for privatizer in made.privatizers.values():
         for noise in privatizer.noises:
             finite(noise.std)
-
-
-def _drive(*, ticks: Any, replicates: Any, first_replicate: Any, **sizes: Any) -> None:
-    world = make_environment(dim=2, arms=3)
-    policy: Any = POLICIES["uniform"].build(world.problem(50), "tuned")
-    drive(policy=policy, privatizers={}, environment=world, replicate=first_replicate, **sizes)
 
 
 _SIZES = {
@@ -566,56 +275,6 @@ def sessions() -> list[Target]:
             samples={"used": (0, 1), "capacity": (1, 3)},
             closed=closed({"capacity"}),
         ),
-        Target(name="core.codec:decode", call=_decode, samples={"text": _texts()}, weight=20),
-        Target(name="core.codec:encode", call=_encode, samples={"value": _deep()}, weight=0.5),
-        Target(name="roles.bandit:Bandit.load", call=_load, samples={"text": _saved()}),
-        *(_bandit_target(*played) for played in _PLAYED),
-        Target(
-            name="roles.bandit:Bandit",
-            call=_make_bandit,
-            samples={
-                "policy": ("linucb", "uniform"),
-                "noise": ("exact",),
-                "seed": (None,),
-                "mode": ("tuned",),
-                "mechanism": ("best", "gaussian"),
-                "epsilon": (1.0,),
-                "delta": (1e-6,),
-                "trust": ("local", "central", "none"),
-            },
-            weight=0.1,
-        ),
-        Target(
-            name="roles.device:Device",
-            call=_visit,
-            samples={"features": (FEATURES, SAME), "allowed": (MASK,), "reward": (0.5, 1.0)},
-            weight=0.2,
-        ),
-        *(
-            Target(
-                name=f"roles.curator:Curator {trust}",
-                call=functools.partial(_curate, trust=trust),
-                samples={"text": _texts()[:4]},
-                weight=10,
-            )
-            for trust in ("local", "central", "shuffle")
-        ),
-        *(
-            Target(
-                name=f"roles.shuffler:{kind}",
-                call=functools.partial(_gather, kind=kind),
-                samples={"text": _texts()[:4], "ends": ((2, 5), (3,))},
-                closed=closed({"ends"} if kind == "shuffler" else ()),
-                held=closed({"ends"}),
-                weight=10,
-            )
-            for kind in ("mixer", "shuffler")
-        ),
-        Target(
-            name="roles.transport:InProcess",
-            call=_send,
-            samples={"to": ("curator",), "text": _texts()[:5]},
-        ),
         *(
             Target(
                 name=f"roles.questions:{what} {name}",
@@ -662,11 +321,8 @@ def sessions() -> list[Target]:
         *(
             Target(name=name, call=_never(call), samples=_SIZES, weight=0.1)
             for name, call in (
-                *(
-                    (f"simulation.run:simulate{what}", _sizes(functools.partial(_simulate, world)))
-                    for what, world in _WORLDS.items()
-                ),
-                ("roles.drive:drive", _sizes(_drive)),
+                (f"simulation.run:simulate{what}", _sizes(functools.partial(_simulate, world)))
+                for what, world in _WORLDS.items()
             )
         ),
         Target(
@@ -756,35 +412,17 @@ def _never(call: Callable[..., None]) -> Callable[..., None]:
 SAMPLES_LEDGERS = SAMPLES["written"]
 
 BY_HAND = {
-    "core.codec:decode": "core.codec:decode",
-    "core.codec:encode": "core.codec:encode",
+    **BY_STRANGERS,
     "experiments.runner:compare": "command:compare",
     "experiments.experiment:Experiment": "command:reproduce",
     "experiments.experiment:Reproduction": "command:reproduce",
     "experiments.folder:Folder.at": "experiments.folder:Folder.at",
     "experiments.outputs:Outputs.at": "experiments.folder:Folder.at",
     "privatizers.protect:protect": "privatizers.protect:protect",
-    "roles.drive:drive": "roles.drive:drive",
-    "roles.bandit:Bandit.load": "roles.bandit:Bandit.load",
-    "roles.learner:Learner.beside": "roles.bandit:Bandit",
-    "roles.learner:Learner.over": "roles.drive:drive",
     "core.registry:Registry": "environments.worlds:make_environment",
     "privacy.ledger:MemoryLedger": "ledger:charge",
-    "roles.curator:Curator": "roles.curator:Curator local",
-    "roles.device:Device": "roles.device:Device",
-    "roles.engines:Apart": "bandit:linucb local usual",
-    "roles.engines:Compiled": "bandit:linucb none usual",
-    "roles.bandit:Bandit": "roles.bandit:Bandit",
-    "roles.learner:Learner": "roles.bandit:Bandit",
-    "roles.pool:Pooled": "bandit:linucb local usual",
     "roles.questions:Answerer": "roles.questions:Answerer tsallis",
     "roles.questions:Asker": "roles.questions:Asker tsallis",
-    "roles.shuffler:Mixer": "roles.shuffler:mixer",
-    "roles.shuffler:Shuffler": "roles.shuffler:shuffler",
-    "roles.transport:InProcess": "roles.transport:InProcess",
-    "roles.values:as_arms": "roles.device:Device",
-    "roles.values:as_report": "roles.curator:Curator local",
-    "roles.values:check_rows": "bandit:linucb local usual",
     "simulation.phases:PhaseScene.of": "simulation.run:simulate by phases",
     "simulation.run:simulate": "simulation.run:simulate",
 }

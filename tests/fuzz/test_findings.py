@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from kerchief.roles.messages import Ask, Post, Reports
-from kerchief.roles.transport import InProcess
-from kerchief.roles.values import as_reward, as_rows
+from tests.device.helpers import OPTIMIST, asking, model, status, task
 
 from kerchief.cli.main import main
 from kerchief.core import validate
 from kerchief.core.batches import growing
-from kerchief.core.codec import decode, encode
-from kerchief.core.contracts import Arms, Clock, Outlook
 from kerchief.core.convex import Ball
-from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.queries import Gram, Loss, Regression
-from kerchief.core.random import Stream
 from kerchief.environments import Population, Recorded, make_environment, table_two
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.folder import Folder
@@ -44,6 +39,7 @@ from kerchief.privacy import (
     MemoryLedger,
     Repeated,
     Trust,
+    event_from_dict,
 )
 from kerchief.privacy.calibration import bun_steinke_rho, classical_gaussian_noise_multiplier
 from kerchief.privacy.curves import PureCurve
@@ -53,8 +49,18 @@ from kerchief.privacy.vector_sum import vector_sum
 from kerchief.privacy.visits import visited
 from kerchief.privatizers import Protection, protect
 from kerchief.privatizers.schedule import At
-from kerchief.roles import Answerer, Asker, Bandit, Curator, Device, Mixer
+from kerchief.roles import Bandit, Budget, Device, deploy, deployed
 from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.books import Books
+from kerchief.roles.learner import Form
+from kerchief.roles.questions import Answerer, Asker
+from kerchief.roles.verify import check_releases
+from kerchief.stores import open_store
+from kerchief_device import Pending
+from kerchief_wire import canonical
+from kerchief_wire.chain import ROOT, Line
+from kerchief_wire.model import Numbers
+from kerchief_wire.noise import Coins
 
 HUGE = 10**400
 LOCAL = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
@@ -101,6 +107,15 @@ REFUSED: dict[str, Callable[[], Any]] = {
         delta=np.zeros(2),  # type: ignore[arg-type]
         trust=Trust.LOCAL,
     ),
+    "an honest part that is a number": lambda: Guarantee(
+        epsilon=1.0,
+        delta=1e-6,
+        trust=Trust.SHUFFLE,
+        honest=0.8,  # type: ignore[arg-type]
+    ),
+    "a multiplier of many layers": lambda: event_from_dict(
+        {"kind": "laplace", "noise_multiplier": _deep()}
+    ),
     "a number as unit": lambda: Guarantee(epsilon=1.0, delta=0.0, trust=Trust.LOCAL, unit=3),  # type: ignore[arg-type]
     "exploration that is NaN": lambda: LinUCB.of(facts(), exploration=math.nan),
     "exploration that is a text": lambda: GLMUCB.of(facts(), exploration="1"),  # type: ignore[arg-type]
@@ -115,10 +130,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "more batches than memory": lambda: POLICIES["sblb@paper"].build(
         facts(horizon=2**31 - 1), "tuned"
     ),
-    "complex arms": lambda: as_rows(np.eye(2) * 1j, facts()),
-    "text as arms": lambda: as_rows([["0.5", "0.5"]], facts()),
-    "an endless reward": lambda: as_reward(HUGE, facts()),
-    "a reward in a list": lambda: as_reward([0.5], facts()),  # type: ignore[arg-type]
     "complex arms on record": lambda: Recorded.of(direction=[1.0, 0.0], arms=np.eye(2)[None] * 1j),
     "endless arms on record": lambda: Recorded.of(direction=[1e308, 1e308], arms=np.eye(2)[None]),
     "more arms than memory": lambda: table_two(radius=1.0, arms=2**40),
@@ -139,10 +150,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "visits without end": lambda: visited(Laplace(noise_multiplier=1.0), visits=HUGE, apart=True),
     "visits to nothing": lambda: visited(math.nan, visits=1, apart=False),  # type: ignore[arg-type]
     "a count without end": lambda: Repeated(event=Gaussian(noise_multiplier=1.0), count=HUGE),
-    "a list in a ring": lambda: encode(_ring()),
-    "an array of texts": lambda: encode(np.array(["a"])),
-    "a message that is a number": lambda: decode(3),  # type: ignore[arg-type]
-    "an array of an old kind": lambda: decode('{"array":"AAAA","dtype":"a","shape":[3]}'),
     "a ledger that is a number": lambda: read_ledger(3),  # type: ignore[arg-type]
     "a ledger of many brackets": lambda: read_ledger("[" * 100_000),
     "a ledger of many digits": lambda: read_ledger("9" * 5000),
@@ -152,19 +159,73 @@ REFUSED: dict[str, Callable[[], Any]] = {
         problem=facts(),
         guarantee=LOCAL,
     ),
-    "reports that are texts": lambda: Reports(ticket="a", answers={"moments": np.array(["a"])}),
-    "reports without end": lambda: Reports(ticket="a", answers={"moments": np.array([1e308])}),
-    "reports that are a list": lambda: Reports(ticket="a", answers=[1]),  # type: ignore[arg-type]
-    "a ticket that is a list": lambda: Reports(ticket=[], answers={}),  # type: ignore[arg-type]
-    "a clock that is None": lambda: Ask(query="moments", clock=None),  # type: ignore[arg-type]
-    "cohorts that go back": lambda: Mixer(ends=(5, 2), transport=InProcess(), to="x"),
+    "a name that is a number": lambda: deploy(
+        policy="linucb",
+        problem=facts(),
+        guarantee=LOCAL,
+        name=3,  # type: ignore[arg-type]
+    ),
+    "a folder with a null": lambda: Bandit(
+        policy="linucb", problem=facts(), guarantee=LOCAL, path="/tmp/\0"
+    ),
+    "a store with a null": lambda: open_store("/tmp/\0"),
+    "a device's store with a null": lambda: Pending("/tmp/\0"),
+    "a list in a ring": lambda: canonical.write(_ring()),
+    "half a letter": lambda: canonical.write("\ud800"),
+    "a tree of many layers": lambda: canonical.read(b"[" * 600 + b"]" * 600),
+    "an array of many axes": lambda: Numbers(dtype="<f8", shape=(1,) * 65, data=bytes(8)),
+    "an array of no bytes without end": lambda: Numbers(
+        dtype="<f8", shape=(0, 2**40, 2**40), data=b""
+    ),
+    "a report of fewer numbers than none": lambda: task(_coins(-1), needs=(100,)),
+    "a report of more numbers than memory": lambda: task(_coins(2**50), needs=(100,)),
+    "a program that divides by zero": lambda: Device(_broken(balance=0.0)),
+    "a program beyond all floats": lambda: Device(_broken(response_high=1e308)),
+    "a task of no known bandit": lambda: deployed(task()),
+    "a receipt that is a number": lambda: Books.of(_lines("charge", 3)),
+    "a number of a receipt that is none": lambda: Books.of(_lines("charge", {"real": "z" * 16})),
+    "a draw without a release": lambda: check_releases(_drawn(), ()),
+    "a model of other arrays": lambda: Form(_lazy()).tree(
+        dataclasses.replace(model(task()), arrays={})
+    ),
 }
+
+
+def _coins(size: int) -> Coins:
+    return Coins(size=size, step_bits=7, levels=272, scale=1400, coins=(78400,))
+
+
+def _broken(**program: Any) -> Any:
+    changed = dataclasses.replace(OPTIMIST, **program)
+    return task(_coins(5), trust="shuffle", program=changed, needs=(100,))
+
+
+def _lines(kind: str, content: Any) -> tuple[Line, ...]:
+    config = canonical.write({"config": canonical.read(task().data)})
+    first = Line(number=0, kind="open", prev=ROOT, body=config)
+    return first, first.next(kind, content)
+
+
+def _drawn() -> Books:
+    said = {"release": 7, "epoch": 0, "cohort": 7, "users": 1, "payload": "00" * 32}
+    return Books.of(_lines("draw", said))
+
+
+def _lazy() -> Any:
+    return deploy(policy="greedy", problem=facts(), guarantee=LOCAL)
 
 
 def _ring() -> list[Any]:
     ring: list[Any] = []
     ring.append(ring)
     return ring
+
+
+def _deep() -> Any:
+    deep: Any = 1.0
+    for _ in range(2000):
+        deep = [deep]
+    return deep
 
 
 def _layers() -> str:
@@ -180,15 +241,23 @@ def test_it_is_refused_by_an_error_of_ours(what: str) -> None:
         REFUSED[what]()
 
 
-def test_a_bandit_with_numpy_facts_can_be_saved_and_loaded() -> None:
+def test_a_bandit_with_numpy_facts_is_deployed() -> None:
     """A NumPy number came back as an array, which no check takes for a number."""
-    problem = facts(norm=np.float64(1.0))
-    assert decode(encode(problem)) == problem
+    promise = dataclasses.replace(LOCAL, epsilon=np.float32(0.5))  # type: ignore[arg-type]
+    made = deploy(policy="linucb", problem=facts(norm=np.float64(1.0)), guarantee=promise)
+    assert deployed(made.task).problem == made.problem
 
 
 def test_numbers_that_lie_the_other_way_round_are_written_rightly() -> None:
     """The bytes were written as they lay, and read as if they lay the usual way."""
-    assert decode(encode(np.array([1.0, 2.5], ">f8"))).tolist() == [1.0, 2.5]
+    assert Numbers.of(np.array([1.0, 2.5], ">f8")).array.tolist() == [1.0, 2.5]
+
+
+def test_whole_numbers_are_numbers_of_a_policy() -> None:
+    """They were written as such, and then refused where a real one was due."""
+    given: Any = {"policy": "linucb", "problem": facts(), "guarantee": LOCAL}
+    whole = deploy(**given, numbers={"exploration": 1})
+    assert whole.task.id == deploy(**given, numbers={"exploration": 1.0}).task.id
 
 
 def test_curves_end_where_floats_do() -> None:
@@ -212,49 +281,57 @@ def test_a_tiny_delta_is_calibrated_for() -> None:
     assert json.loads(result.stdout)
 
 
-def _device(ledger: MemoryLedger | None = None) -> tuple[Device, Post]:
-    policy = LinUCB.of(facts())
-    privatizers = {
-        name: one.exact()
-        for name, one in protect(policy, Protection(guarantee=LOCAL), horizon=60).items()
-    }
-    model = policy.publish(policy.init({"moments": Outlook(noisy=True)}))
-    clock = Clock(round=jnp.int32(0), since={"moments": jnp.int32(1)})
-    device = Device(policy=policy, privatizers=privatizers, ledger=ledger)
-    return device, Post(model=model, clock=clock)
-
-
-def _arms(features: Any, allowed: Any) -> Arms:
-    return Arms(features=features, allowed=allowed)
-
-
-def test_a_reward_that_is_none_costs_nothing() -> None:
+@pytest.mark.parametrize("wrong", ["a", [0.5], None, 1j, HUGE, np.complex128(0.5), math.nan, True])
+def test_a_reward_that_is_none_costs_nothing(wrong: Any) -> None:
     """It was charged first, and then could not be reported."""
-    ledger = MemoryLedger(LOCAL)
-    device, post = _device(ledger)
-    device.act(post, _arms(np.eye(3, 2), np.ones(3, bool)), Stream.of(seed=0, replicate=0))
-    for reward in ("a", [0.5], None, 1j):
+    device = Device(asking(), budget=Budget(epsilon=1.0))
+    id = device.asked(bytes(16))
+    given: tuple[Any, ...] = ([wrong], [[wrong]], [0.5, wrong])
+    for losses in (*given, *(() if wrong == [0.5] else (wrong,))):
         with pytest.raises(InvalidValue):
-            device.reports(reward, None)  # type: ignore[arg-type]
-    assert ledger.receipts == ()
-    device.reports(0.5, None)
-    assert len(ledger.receipts) == 1
+            device.reward(id, losses)
+    assert device.spent().epsilon == 0
+    assert device.reward(id, [0.5])
+    device.report(id, status(device.task))
+    assert device.spent().epsilon > 0
 
 
 @pytest.mark.parametrize(
-    "arms",
+    ("rows", "allowed"),
     [
-        _arms(np.full((3, 2), np.nan), np.ones(3, bool)),
-        _arms(np.eye(3, 2), np.zeros(3, bool)),
-        _arms(np.eye(3), np.ones(3, bool)),
-        _arms(np.zeros((0, 2)), np.zeros(0, bool)),
-        _arms("a", "b"),
+        (np.full((3, 2), np.nan), None),
+        (np.eye(3, 2), np.zeros(3, bool)),
+        (np.eye(3, 2), [True, False, [True]]),
+        (np.eye(3), None),
+        (np.zeros((0, 2)), np.zeros(0, bool)),
+        (np.eye(2) * 1j, None),
+        ([["0.5", "0.5"]], None),
+        ("a", "b"),
     ],
 )
-def test_a_device_refuses_arms_that_are_none(arms: Arms) -> None:
-    device, post = _device()
+def test_a_device_refuses_arms_that_are_none(rows: Any, allowed: Any) -> None:
+    device = Device(task())
     with pytest.raises(InvalidValue):
-        device.act(post, arms, Stream.of(seed=0, replicate=0))
+        device.decide(model(device.task), rows, allowed)
+    assert device.due(1e18) == ()
+
+
+@pytest.mark.parametrize("now", ["tomorrow", HUGE, math.nan, [1.0], 1j])
+def test_a_time_that_is_none_expires_nothing(now: Any) -> None:
+    """SQLite compares a text with a number, and says that every number is before it."""
+    bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL)
+    bandit.decide(np.eye(3, 2))
+    with pytest.raises(InvalidValue):
+        bandit.expire(now)
+    assert bandit.users == 0
+
+
+def test_a_reward_in_the_place_of_an_id_is_not_quoted() -> None:
+    bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL)
+    choice = bandit.decide(np.eye(3, 2))
+    with pytest.raises(InvalidValue) as caught:
+        bandit.reward(0.7371, choice.id)  # type: ignore[arg-type]
+    assert "0.7371" not in str(caught.value)
 
 
 def _questions() -> Arranged:
@@ -280,24 +357,15 @@ def test_an_endless_report_is_not_learned_from() -> None:
     assert server.round == 0
 
 
-def test_a_curator_refuses_a_question_it_does_not_know() -> None:
-    policy = LinUCB.of(facts())
-    curator = Curator(
-        privatizers=protect(policy, Protection(guarantee=LOCAL), horizon=60),
-        ledger=MemoryLedger(LOCAL),
-        horizon=60,
-    )
-    curator.open()
-    clock = Clock(round=jnp.int32(0), since={})
-    with pytest.raises(InvalidValue, match="moments"):
-        curator.handle(Ask(query="x", clock=clock))
-
-
-def test_a_saved_bandit_that_was_altered_is_refused() -> None:
+def test_a_bandit_whose_file_was_altered_is_refused(tmp_path: Path) -> None:
     """A flipped bit in its memory was loaded, and a NaN with it."""
-    bandit = Bandit(policy="linucb", problem=facts(), guarantee=LOCAL)
-    tree = json.loads(bandit.save())
-    tree["fields"]["round"] = 7
-    with pytest.raises(CodecError, match="changed"):
-        Bandit.load(json.dumps(tree))
-    assert Bandit.load(bandit.save()).round == 0
+    folder = tmp_path / "bandit"
+    with Bandit(policy="linucb", problem=facts(), guarantee=LOCAL, path=folder) as bandit:
+        bandit.decide(np.eye(3, 2))
+    for name in ("middle.db", "device.db"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(b"x" * len(whole))
+        with pytest.raises(KerchiefError):
+            Bandit.open(folder)
+        (folder / name).write_bytes(whole)
+    Bandit.open(folder).close()

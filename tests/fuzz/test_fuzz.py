@@ -124,6 +124,8 @@ def test_inputs_have_addresses() -> None:
 
 def test_hostile_texts_differ_from_the_sample() -> None:
     dice = random.Random(0)
-    sample = '{"class": "kerchief.core.problems:Problem", "fields": {"dim": 2}}'
+    sample = '{"budget": {"epsilon": 1.0}, "receipts": [{"first": 0, "last": 9}]}'
     changed = [hostile.text(dice, sample) != sample for _ in range(300)]
+    assert sum(changed) > 250
+    changed = [hostile.data(dice, sample.encode()) != sample.encode() for _ in range(300)]
     assert sum(changed) > 250

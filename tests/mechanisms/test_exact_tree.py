@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from kerchief.checks.statistics import fits_deviation, precision_range
-from kerchief.core.codec import decode, encode
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
@@ -130,7 +129,3 @@ def test_what_it_refuses() -> None:
     seed = ExactGaussian.matching(1.0, 1.0, 2)
     with pytest.raises(InvalidValue, match="2 seeds on 1 grids; the factor has 1 parts"):
         ExactContinualNoise(factor=Tree(horizon=3), seeds=(seed, seed))
-
-
-def test_it_survives_the_codec() -> None:
-    assert decode(encode(made())) == made()

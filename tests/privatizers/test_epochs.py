@@ -17,7 +17,6 @@ from kerchief.checks import PRIVATIZER_LAWS, CheckFailed, PrivatizerCase
 from kerchief.checks.errors import Law
 from kerchief.checks.privatizer import noise_has_the_stated_deviation, noise_is_what_was_charged
 from kerchief.checks.statistics import fits_deviation, least_draws, normal_bound
-from kerchief.core.codec import decode, encode
 from kerchief.core.contracts import BoundedSum, Clock, Example
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.core.problems import Problem
@@ -237,7 +236,6 @@ class TestTwin:
         assert exact.exact() is exact
         assert [epoch.horizon for epoch in exact.noise.factor.parts] == [3, 6, 12, 24]
         assert {seed.grid for seed in exact.noise.seeds} == {exact.noise.grid}
-        assert decode(encode(exact)) == exact
         for release in played(exact, 10, None):
             assert (np.asarray(release.total) % exact.noise.grid == 0).all()
         with pytest.raises(CapacityExceeded, match="paid for 30"):

@@ -47,6 +47,9 @@ class Decision:
     Attributes:
         id: names the decision when its reward comes; it never leaves the device.
         arm: what to play: its number, or its name where arms have names.
+
+    >>> Decision(id="00" * 16, arm="news").arm
+    'news'
     """
 
     id: str
@@ -58,6 +61,18 @@ class Device:
 
     Any number of decisions may be pending, rewards come in any order, and several threads may use
     one device. Several processes may share a store that is a file, each with a device of its own.
+
+    >>> from kerchief import Guarantee, Learner, Problem, deploy
+    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
+    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise)
+    >>> device = Device(Task.read(made.task.data))
+    >>> decision = device.decide(Learner(made).model, {"news": [1.0, 0.0], "sport": [0.6, 0.8]})
+    >>> device.reward(decision.id, 0.5)
+    True
+    >>> status = Status(task=made.task.id, state="running", epoch=0, label=0)
+    >>> len(device.report(decision.id, status, early=True))
+    100
     """
 
     def __init__(
@@ -192,8 +207,14 @@ class Device:
         return self._pending.rewarded(_id(id), self.task.id, _reward(self.task, value))
 
     def due(self, now: float | None = None) -> tuple[str, ...]:
-        """Decisions to report on: their time is over, or their report has not arrived."""
-        now = self._clock() if now is None else now
+        """Decisions to report on: their time is over, or their report has not arrived.
+
+        Raises:
+            InvalidValue: now is no number.
+        """
+        now = self._clock() if now is None else _number(now)
+        if now is None:
+            raise InvalidValue("now is no finite number; give seconds since 1970, or nothing")
         return tuple(one.hex() for one in self._pending.due(self.task.id, now))
 
     def report(self, id: str, status: Status, *, early: bool = False) -> bytes:
@@ -329,7 +350,8 @@ def _id(text: str) -> bytes:
     except (TypeError, ValueError):
         data = b""
     if len(data) != 16:
-        raise InvalidValue(f"the id is {text!r:.60}; give one that decide returned")
+        # Not what it is: whoever confuses the arguments gives a reward here.
+        raise InvalidValue("the id is no text of 32 hexadecimal digits; give one from decide")
     return data
 
 
@@ -338,15 +360,26 @@ def _reward(task: Task, value: Any) -> float:
     program = task.program
     if isinstance(program, Answering):
         return answer(program, value if isinstance(value, Sequence | np.ndarray) else [value])
-    known = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     low, high = -math.inf, math.inf
     if isinstance(program, Optimist):
         low, high = program.low, program.high
-    if not (known and math.isfinite(value) and low <= value <= high):
+    number = _number(value)
+    if number is None or not low <= number <= high:
         raise InvalidValue(
             f"the reward is out of range or no number; it must be {low} to {high}: scale or clip it"
         )
-    return float(value)
+    return number
+
+
+def _number(value: Any) -> float | None:
+    """A finite real number; None for anything else."""
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _rows(features: Features) -> tuple[Floats, list[str] | None]:
@@ -389,7 +422,10 @@ def _check_rows(task: Task, rows: Floats) -> None:
 def _mask(allowed: Any, arms: int) -> NDArray[np.bool_]:
     if allowed is None:
         return np.ones(arms, np.bool_)
-    mask = np.asarray(allowed)
+    try:
+        mask = np.asarray(allowed)
+    except (TypeError, ValueError):
+        mask = np.empty(0)
     if mask.dtype != np.bool_ or mask.shape != (arms,) or not mask.any():
         raise InvalidValue(
             f"allowed has shape {mask.shape} and type {mask.dtype}; give {arms} booleans, one of "

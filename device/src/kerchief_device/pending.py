@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue
+from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, KerchiefError, StoreFailed
 
 __all__ = ["Bill", "Budget", "Cost", "Pending", "Row"]
 
@@ -120,15 +120,19 @@ class Pending:
         Args:
             path: of a file that nobody but its owner can read; None keeps everything in memory,
                 for as long as the object lives.
+
+        Raises:
+            StoreFailed: there can be no such file, or it is something else.
         """
-        if path is not None:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._lock, self._process = threading.Lock(), os.getpid()
-        name = ":memory:" if path is None else os.fspath(path)
-        self._base = sqlite3.connect(
-            name, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-        )
-        _set_up(self._base)
+        with _failing():
+            if path is not None:
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            name = ":memory:" if path is None else os.fspath(path)
+            self._base = sqlite3.connect(
+                name, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            _set_up(self._base)
         with self._step() as base:
             for statement in _SCHEMA.split(";")[:-1]:
                 base.execute(statement)
@@ -294,7 +298,7 @@ class Pending:
 
     def _empty(self) -> None:
         """Empty the journal, where erased records would stay."""
-        with self._lock:
+        with self._lock, _failing():
             self._base.execute(_EMPTY).fetchall()
 
     @contextmanager
@@ -302,7 +306,7 @@ class Pending:
         """One transaction, alone: in this process by the lock, among processes by the file's."""
         if os.getpid() != self._process:
             raise InvalidValue("the store was opened by another process; open it in this one")
-        with self._lock:
+        with self._lock, _failing():
             self._base.execute("BEGIN IMMEDIATE")
             try:
                 yield self._base
@@ -310,6 +314,16 @@ class Pending:
             finally:
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError, ValueError) as fault:
+        if isinstance(fault, KerchiefError):
+            raise
+        raise StoreFailed(f"the device's store failed: {fault}; nothing is half written") from fault
 
 
 def _set_up(base: sqlite3.Connection) -> None:

@@ -84,8 +84,12 @@ def check(task: Task) -> Checked:
     promise = task.promise
     if task.trust not in ("local", "shuffle") or any(not _known(task, n) for n in task.noise):
         return Checked(recomputed=False, epsilon=promise.epsilon, delta=promise.delta)
-    costs = [_cost(noise, task.program) for noise in task.noise]
-    kept = _epsilon(costs, promise.delta)
+    try:
+        costs = [_cost(noise, task.program) for noise in task.noise]
+        kept = _epsilon(costs, promise.delta)
+    except (ArithmeticError, ValueError):
+        # Nothing is kept by noise for numbers that no float holds.
+        costs, kept = [], math.inf
     if not kept <= promise.epsilon * (1 + 1e-9):
         raise InvalidValue(
             f"the task promises epsilon {promise.epsilon:g} at delta {promise.delta:g}, but its "

@@ -115,7 +115,12 @@ def answer(program: Answering, losses: Sequence[float] | NDArray[np.generic]) ->
     >>> answer(program, [0.75, 0.5])
     0.25
     """
-    numbers = [float(one) for one in losses]
+    try:
+        given = np.asarray(losses)
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    real = given.ndim == 1 and given.dtype.kind in "fiu"
+    numbers: list[float] = given.astype(np.float64).tolist() if real else []
     if len(numbers) != program.questions or not all(map(math.isfinite, numbers)):
         raise InvalidValue(
             f"there are {len(numbers)} losses; give a finite one for each of the "

@@ -1,7 +1,8 @@
 """Canonical JSON: one text for one value, so that a hash names what is meant.
 
 Keys are sorted, there are no spaces and no floats. A real number is its 64 bits as 16 hexadecimal
-digits, bytes are hexadecimal, whole numbers stay below 2**53. What does not come out of `write`
+digits, bytes are hexadecimal, whole numbers stay below 2**53, and a tree has at most 100 levels.
+What does not come out of `write`
 again as it went into `read` is refused, so there is no second spelling of anything.
 """
 
@@ -22,16 +23,25 @@ __all__ = ["pack", "read", "read_as", "unpack", "write"]
 
 T = TypeVar("T")
 _MOST = 2**53
+# Far more than any message has, and far less than any reader can follow.
+_DEEPEST = 100
 
 
 def write(value: Any) -> bytes:
     """Write a tree of dicts, lists, texts, whole numbers, booleans and None.
 
+    Raises:
+        CodecError: it is something else, or has more than 100 levels.
+
     >>> write({"b": [1, "x"], "a": None})
     b'{"a":null,"b":[1,"x"]}'
     """
-    _check(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    _check(value, _DEEPEST)
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise CodecError("a text has half a letter in it; give whole ones") from None
 
 
 def read(data: bytes) -> Any:
@@ -55,14 +65,16 @@ def read(data: bytes) -> Any:
     return value
 
 
-def _check(value: Any) -> None:
+def _check(value: Any, levels: int) -> None:
     kind = type(value)
+    if not levels:
+        raise CodecError(f"the value is nested more than {_DEEPEST} deep, or holds itself")
     if kind is dict and all(type(key) is str for key in value):
         for one in value.values():
-            _check(one)
+            _check(one, levels - 1)
     elif kind is list:
         for one in value:
-            _check(one)
+            _check(one, levels - 1)
     elif not (value is None or kind in (bool, str) or (kind is int and -_MOST < value < _MOST)):
         raise CodecError(f"a {kind.__name__} has no canonical form here; write it as a text")
 

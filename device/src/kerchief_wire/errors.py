@@ -15,23 +15,57 @@ __all__ = [
 
 
 class KerchiefError(Exception):
-    """The root: catch this to catch everything that kerchief raises on purpose."""
+    """The root: catch this to catch everything that kerchief raises on purpose.
+
+    >>> from kerchief_wire.task import Task
+    >>> try:
+    ...     Task.read(b"{}")
+    ... except KerchiefError as error:
+    ...     print(type(error).__name__)
+    CodecError
+    """
 
 
 class InvalidValue(KerchiefError, ValueError):
-    """A value lies outside its bound."""
+    """A value lies outside its bound.
+
+    >>> from kerchief_device import Budget
+    >>> Budget(epsilon=-1.0)
+    Traceback (most recent call last):
+    ...
+    kerchief_wire.errors.InvalidValue: the budget is epsilon -1.0 and delta 0.0; give at least 0, \
+and a delta below 1
+    """
 
 
 class CodecError(KerchiefError, ValueError):
-    """A message does not decode to what it claims to be."""
+    """A message does not decode to what it claims to be.
+
+    >>> from kerchief_wire.report import Release
+    >>> Release.read(b"kcr1")
+    Traceback (most recent call last):
+    ...
+    kerchief_wire.errors.CodecError: a release has at least 68 bytes; these are 4
+    """
 
 
 class BudgetExceeded(KerchiefError):
-    """A charge would go over the budget; nothing was charged and nothing drawn."""
+    """A charge would go over the budget; nothing was charged and nothing drawn.
+
+    >>> from kerchief_device.pending import Budget, Cost
+    >>> Budget(epsilon=1.0).pays(Cost(epsilon=1.5, delta=0.0))
+    False
+    >>> issubclass(BudgetExceeded, KerchiefError)
+    True
+    """
 
 
 class CapacityExceeded(KerchiefError):
-    """More was asked for than was paid for; nothing was released."""
+    """More was asked for than was paid for; nothing was released.
+
+    >>> issubclass(CapacityExceeded, KerchiefError)
+    True
+    """
 
 
 class Refused(KerchiefError):
@@ -51,7 +85,14 @@ class Refused(KerchiefError):
 
 
 class Fenced(KerchiefError):
-    """A store is not the one that was last seen: it was rolled back, copied or changed."""
+    """A store is not the one that was last seen: it was rolled back, copied or changed.
+
+    >>> from kerchief_wire.chain import follow
+    >>> follow([])
+    Traceback (most recent call last):
+    ...
+    kerchief_wire.errors.Fenced: the chain is empty; it begins with the task
+    """
 
 
 class StoreFailed(KerchiefError):

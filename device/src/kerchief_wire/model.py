@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ __all__ = ["Model", "Numbers", "Question", "Status"]
 
 _TYPES = ("<f4", "<f8", "<i4", "<i8", "|b1")
 _MOST_BYTES = 2**28
+# NumPy's own limit was 32 for long.
+_MOST_AXES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +38,9 @@ class Numbers:
         """Check what a stranger may have sent."""
         if self.dtype not in _TYPES or any(one < 0 for one in self.shape):
             raise CodecError(f"an array is of {self.dtype[:20]!r}; known are {', '.join(_TYPES)}")
-        size = int(np.dtype(self.dtype).itemsize)
-        for one in self.shape:
-            size *= one
-        if size != len(self.data) or size > _MOST_BYTES:
+        item = int(np.dtype(self.dtype).itemsize)
+        size, room = item * math.prod(self.shape), item * math.prod(one or 1 for one in self.shape)
+        if size != len(self.data) or room > _MOST_BYTES or len(self.shape) > _MOST_AXES:
             raise CodecError(f"an array of shape {self.shape} has {len(self.data)} bytes")
 
     @classmethod

@@ -27,6 +27,8 @@ _KINDS = ("contextual", "context-free", "phased")
 _MOST_SUM = 2**62
 # A report's label has 16 bits.
 _MOST_LABELS = 2**16
+# Reports are kept by the thousand: a megabyte is more than any of them needs.
+_MOST_NUMBERS = 2**17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +222,11 @@ class Task:
             raise InvalidValue("there must be one noise for each query, by different names")
         if not 0 < self.horizon < 2**31 or any(need < 1 for need in self.needs):
             raise InvalidValue(f"horizon is {self.horizon}; it and every cohort need users")
+        if any(one.size < 1 for one in self.noise) or self.size > _MOST_NUMBERS:
+            raise InvalidValue(
+                f"a report has {self.size} numbers; every query needs one at least, and all of "
+                f"them together at most {_MOST_NUMBERS}"
+            )
         self._check_phases()
         self._check_labels()
         self._check_sums()

@@ -85,7 +85,6 @@ class Case:
     Attributes:
         mechanism: the word of the noise, of `MECHANISMS_OF` the trust.
         resizable: whether the entry builds for any problem, or for this environment alone.
-        registered: whether it is one of ours: others are not written by our codec.
         advance: plays rounds of all replicates; made by `jax.jit`.
         asker: the server of a bandit that hears reports; `device` answers it.
     """
@@ -96,7 +95,6 @@ class Case:
     environment: AnyEnvironment
     mechanism: str = BEST
     resizable: bool = True
-    registered: bool = True
     arrange: Arrange = arrange
     simulate: Callable[..., Run] = simulate
     advance: Any = loop.advance

@@ -125,7 +125,7 @@ def _bandits(
     registered: bool = False,
     resizable: bool = True,
 ) -> Iterator[Subject]:
-    rooms: Any = {"environment": world, "registered": registered, "resizable": resizable}
+    rooms: Any = {"environment": world, "resizable": resizable}
     for trust in trusts or entry.trusts:
         case = Case.of(name, entry, trust, **rooms)
         if trusts or registered or accepts(case):

@@ -1,1 +1,1 @@
-"""The ground: words, errors, randomness, small linear algebra, links, validation, the codec."""
+"""The ground: words, errors, randomness, small linear algebra, links, validation."""

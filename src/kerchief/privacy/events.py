@@ -211,10 +211,10 @@ def event_from_dict(data: Mapping[str, object]) -> Event:
     build = _KINDS.get(kind) if isinstance(kind, str) else None
     if build is None:
         raise UnsupportedEvent(f"event kind {kind!r} is not known; known: {', '.join(_KINDS)}")
-    values = {name: _decode(value) for name, value in data.items() if name != "kind"}
     try:
+        values = {name: _decode(value) for name, value in data.items() if name != "kind"}
         return build(**values)
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:
         raise CodecError(f"the fields of a {kind!r} event do not fit: {error}") from error
 
 

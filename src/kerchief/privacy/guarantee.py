@@ -114,7 +114,10 @@ class Guarantee:
 
     def _check_parts(self) -> None:
         for name in ("honest", "excluded"):
-            top, bottom = getattr(self, name)
+            part: object = getattr(self, name)
+            if not isinstance(part, tuple) or len(part) != 2:
+                raise InvalidValue(f"{name} is no fraction; give (numerator, denominator)")
+            top, bottom = part
             whole(f"{name}'s denominator", bottom, high=10**6)
             whole(f"{name}'s numerator", top, low=0, high=bottom)
         if self.counted(10**12) < 1:

@@ -124,7 +124,8 @@ class Receipt:
                     capacity=capacity,
                     used=used,
                 )
-        raise CodecError(f"a receipt has other fields than {sorted(data)}, or of other types")
+        fields = "number, event, first, last, capacity and used"
+        raise CodecError(f"a receipt has the fields {fields}; one of them is missing or odd")
 
 
 def write_ledger(budget: Guarantee, receipts: Sequence[Receipt]) -> str:

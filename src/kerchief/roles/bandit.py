@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
@@ -29,6 +30,7 @@ from kerchief.stores import FileWitness
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Decision, Device, Pending
 from kerchief_device.device import Features
+from kerchief_wire.errors import Fenced
 from kerchief_wire.task import Library, Task
 
 __all__ = ["Bandit"]
@@ -136,13 +138,14 @@ class Bandit(Guarded):
             Fenced: what is there is a copy, was rolled back, or was changed.
         """
         folder = Path(path)
-        store = SQLiteStore(_middle(folder)) if _middle(folder).exists() else None
+        store = SQLiteStore(_middle(folder)) if os.path.exists(_middle(folder)) else None
         if store is None or len(store.tasks()) != 1:
             raise InvalidValue(f"{folder} holds no bandit; give the folder that one was made in")
         with store.read(store.tasks()[0]) as at:
             row = at.row()
         store.close()
-        assert row is not None
+        if row is None:
+            raise Fenced(f"the bandit in {folder} has no task any more; its file was changed")
         made = deployed(Task.read(row.config), policy=policy)
         bandit = cls.__new__(cls)
         bandit._live(made, folder)
@@ -331,4 +334,6 @@ def _new_folder(folder: Path) -> Path:
             f"{folder} exists already; open the bandit in it with Bandit.open, or choose another "
             "path"
         ) from None
+    except (OSError, ValueError) as fault:
+        raise InvalidValue(f"no folder can be made there: {fault}; choose another path") from fault
     return folder

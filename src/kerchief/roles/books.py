@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import struct
 from collections.abc import Sequence
 from typing import Any
 
-from kerchief.core.errors import CodecError
 from kerchief.privacy import rules
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import MemoryLedger
@@ -212,11 +210,8 @@ def _tree(value: Any) -> Any:
 
 def _value(tree: Any) -> Any:
     match tree:
-        case {"real": str() as bits, **rest} if not rest and len(bits) == 16:
-            number = struct.unpack(">d", bytes.fromhex(bits))[0]
-            if math.isnan(number):
-                raise CodecError("a number of a receipt is none")
-            return number
+        case {"real": str() as bits, **rest} if not rest:
+            return canonical.unpack(float, bits)
         case dict():
             return {key: _value(one) for key, one in tree.items()}
         case list():

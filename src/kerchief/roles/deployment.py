@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
 from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
 from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
-from kerchief.core.validate import between, whole
+from kerchief.core.validate import at_least, between, one_of, whole
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
@@ -115,6 +115,17 @@ class Deployment:
         return self.policy
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """Which bandit a task runs: a registered one by its name, another one by its fingerprint."""
+
+    name: str | None
+    mode: str
+    mechanism: str
+    numbers: Mapping[str, float]
+    given: str | None
+
+
 def deploy(
     *,
     policy: str | AnyPolicy,
@@ -145,15 +156,21 @@ def deploy(
 
     Raises:
         InvalidValue: this bandit cannot be deployed so; the reason and the remedy are said.
+
+    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise)
+    >>> made.task.queries, made.task.size
+    (('moments',), 5)
     """
-    asked = canonical.pack(
-        {
-            "name": policy if isinstance(policy, str) else None,
-            "mode": mode,
-            "mechanism": mechanism,
-            "numbers": dict(numbers or {}),
-            "given": None if isinstance(policy, str) else _fingerprint(policy),
-        }
+    if not isinstance(name, str | None):
+        raise InvalidValue(f"name is a {type(name).__name__}; give one short line of text")
+    asked = _Asked(
+        name=policy if isinstance(policy, str) else None,
+        mode=one_of("mode", mode, get_args(Mode)),
+        mechanism=mechanism,
+        numbers={key: at_least(key, one, 0.0) for key, one in (numbers or {}).items()},
+        given=None if isinstance(policy, str) else _fingerprint(policy),
     )
     rule = {"window_s": window_s, "jitter_s": jitter_s, "default": default}
     label = name or (policy if isinstance(policy, str) else type(policy).__name__)
@@ -170,15 +187,21 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     Raises:
         Fenced: the task's noise is not what its promise needs, or the bandit is another one.
         InvalidValue: the task needs a bandit that was not given.
+
+    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.LOCAL)
+    >>> data = deploy(policy="linucb", problem=facts, guarantee=promise).task.data
+    >>> deployed(Task.read(data)).guarantee.epsilon
+    1.0
     """
-    asked = task.policy
-    given = asked["name"] if policy is None else policy
+    asked = canonical.unpack(_Asked, task.policy)
+    given = asked.name if policy is None else policy
     if given is None:
         raise InvalidValue("the task was made for a bandit of one's own; give it as policy")
     problem = unpacked(task.bandit, task.problem)
     promise = guarantee_of(task)
     if policy is not None:
-        asked = {**asked, "given": _fingerprint(policy)}
+        asked = dataclasses.replace(asked, given=_fingerprint(policy))
     made = _made(given, problem, promise, asked, name=task.name, rule=vars(task.reward))
     if made.task.data != task.data:
         raise Fenced(
@@ -208,13 +231,13 @@ def _made(
     given: str | AnyPolicy,
     problem: AnyProblem,
     guarantee: Guarantee,
-    asked: Any,
+    asked: _Asked,
     *,
     name: str,
     rule: Mapping[str, Any],
 ) -> Deployment:
     guarantee = dataclasses.replace(guarantee, rounds=problem.horizon)
-    protection = Protection(guarantee=guarantee, mechanism=asked["mechanism"])
+    protection = Protection(guarantee=guarantee, mechanism=asked.mechanism)
     made = _arranged(given, problem, protection, asked)
     phases: tuple[Phase, ...] = ()
     if isinstance(made.policy, PhasePolicy):
@@ -263,7 +286,7 @@ def assembled(
             honest=guarantee.honest,
             excluded=guarantee.excluded,
         ),
-        policy=asked,
+        policy=canonical.pack(asked),
         problem=packed(problem),
         program=program,
         queries=tuple(privatizers),
@@ -323,7 +346,7 @@ def _reward(
 
 
 def _arranged(
-    given: str | AnyPolicy, problem: AnyProblem, protection: Protection, asked: Any
+    given: str | AnyPolicy, problem: AnyProblem, protection: Protection, asked: _Asked
 ) -> Arranged:
     if not isinstance(given, str):
         if not hasattr(given, "queries"):
@@ -339,8 +362,8 @@ def _arranged(
         raise InvalidValue(
             f"{given!r} is a paper's own version, for study alone; choose {given.split('@')[0]!r}"
         )
-    numbers = canonical.unpack(dict[str, float], asked["numbers"])
-    return arrange(given, problem, protection, mode=asked["mode"], numbers=numbers)
+    mode: Any = one_of("mode", asked.mode, get_args(Mode))
+    return arrange(given, problem, protection, mode=mode, numbers=asked.numbers)
 
 
 def _deployable(policy: Any, problem: AnyProblem) -> AnyPolicy:

@@ -18,7 +18,7 @@ from kerchief.core.contracts import Release as Total
 from kerchief.core.precision import double_precision
 from kerchief.roles.deployment import Deployment
 from kerchief.roles.desks import Desk, desks_of
-from kerchief_wire.errors import Fenced
+from kerchief_wire.errors import Fenced, InvalidValue
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.report import Release
 from kerchief_wire.task import Task
@@ -49,6 +49,15 @@ class Learner:
 
     It is blind: all that it ever gets are releases, which anyone may see. It draws nothing, so one
     that lost its memory reads all releases again and is where it was.
+
+    >>> from kerchief import Guarantee, Problem, deploy
+    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="joint")
+    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise)
+    >>> learner = Learner(made)
+    >>> learner.follow([])
+    >>> learner.users, sorted(learner.model.arrays)
+    (0, ['estimate', 'inverse', 'width'])
     """
 
     def __init__(self, made: Deployment) -> None:
@@ -203,11 +212,19 @@ class Form:
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         policy = made.by_totals
         form = jax.eval_shape(lambda: policy.publish(policy.init(outlook)))
-        self._names, self._structure = list(_named(form)), jax.tree.structure(form)
+        self._leaves, self._structure = _named(form), jax.tree.structure(form)
 
     def tree(self, model: Model) -> Tree:
-        """A posted model in that form."""
-        return jax.tree.unflatten(self._structure, [model[name] for name in self._names])
+        """A posted model in that form.
+
+        Raises:
+            InvalidValue: it has other arrays.
+        """
+        shapes = {name: (one.dtype, one.shape) for name, one in self._leaves.items()}
+        found = {name: (np.dtype(one.dtype), one.shape) for name, one in model.arrays.items()}
+        if found != shapes:
+            raise InvalidValue("the model's arrays are not those of this policy; read it again")
+        return jax.tree.unflatten(self._structure, [model[name] for name in self._leaves])
 
 
 def _named(tree: Tree) -> dict[str, Array]:

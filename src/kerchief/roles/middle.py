@@ -49,7 +49,22 @@ Wholes = NDArray[np.int64]
 
 
 class Middle(Guarded):
-    """Takes reports in and lets releases out, for one task."""
+    """Takes reports in and lets releases out, for one task.
+
+    >>> from kerchief import Guarantee, Problem, deploy
+    >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="joint")
+    >>> made = deploy(policy="linucb", problem=facts, guarantee=promise)
+    >>> from kerchief.stores import open_store
+    >>> middle = Middle(made, store=open_store(":memory:"))
+    >>> (refused,) = middle.take([b"no report"])
+    >>> print(refused)
+    the report has 9 bytes; this task's have 100
+    >>> middle.status().state, middle.releases()
+    ('running', ())
+    >>> round(middle.spent().epsilon, 3)
+    1.0
+    """
 
     _asks = False
 

@@ -166,6 +166,8 @@ class _SQLiteLink(Link):
 def _ours(error: Exception) -> KerchiefError | None:
     if isinstance(error, sqlite3.IntegrityError):
         return InvalidValue(f"the store refuses this: {error}")
+    if isinstance(error, UnicodeError):
+        return StoreFailed("the store failed: a text in it is none; the file was changed")
     if isinstance(error, sqlite3.Error):
         name = str(getattr(error, "sqlite_errorname", ""))
         known = (text for start, text in _REMEDIES.items() if name.startswith(start))
@@ -177,8 +179,9 @@ def _make(path: Path) -> None:
     """Make a file that nobody else may read, unless it is there."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise StoreFailed(f"the store failed: {path} cannot be opened: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no file has such a name"
+        raise StoreFailed(f"the store failed: {path} cannot be opened: {why}") from error
 
 
 def _connect(path: str) -> sqlite3.Connection:

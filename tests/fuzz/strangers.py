@@ -1,0 +1,731 @@
+"""Targets that strangers reach: what crosses the wire, the roles that read it, and their files.
+
+Whatever a stranger sends, a refusal is an error of ours, charges and counts nothing, and quotes no
+number of a user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.device.helpers import asking
+from tests.fuzz.hostile import SECRETS
+from tests.fuzz.targets import Target
+
+from kerchief.core.errors import InvalidValue, KerchiefError, WeakPromise
+from kerchief.core.problems import Problem
+from kerchief.privacy import Guarantee, Trust
+from kerchief.roles import Bandit, Budget, Deployment, Device, Learner, Middle, deploy, deployed
+from kerchief.roles.books import Books
+from kerchief.roles.library_code import LibraryCode
+from kerchief.roles.verify import check_releases, read_chain, verify
+from kerchief.stores import FileWitness, open_store
+from kerchief.stores.sqlite import SQLiteStore
+from kerchief_device import Pending
+from kerchief_wire import canonical
+from kerchief_wire.chain import ROOT, Line, export, follow, imported
+from kerchief_wire.model import Model, Numbers, Status
+from kerchief_wire.noise import Bits, Coins
+from kerchief_wire.report import Release, Report
+from kerchief_wire.task import Library, Task
+
+__all__ = ["BY_STRANGERS", "FACTS", "FEATURES", "finite", "promise", "strangers"]
+
+FACTS = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=2000)
+EXTREME = {
+    "tiny": Problem(dim=2, arms=3, norm=1e-9, radius=1e-9, low=0.0, high=1e-9, horizon=2000),
+    "huge": Problem(dim=2, arms=3, norm=1e9, radius=1e9, low=-1e9, high=1e9, horizon=2000),
+    "large": Problem(dim=2, arms=3, norm=1e4, radius=1e4, low=-1e4, high=1e4, horizon=2000),
+    "one": Problem(dim=1, arms=1, norm=1.0, radius=1e9, low=-1e9, high=1e9, horizon=1),
+}
+FEATURES = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 0.5]])
+SAME = np.array([[0.6, 0.8], [0.6, 0.8], [0.0, 0.0]])
+MASK = np.array([True, False, True])
+TRUSTS = ("local", "shuffle", "joint", "central")
+
+
+def promise(trust: str, *, epsilon: float = 1.0, delta: float = 1e-6) -> Guarantee:
+    """What is promised under a trust."""
+    if trust == "none":
+        return Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
+    return Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust))
+
+
+def finite(arrays: Mapping[str, Any]) -> None:
+    """No number of a posted model is NaN or endless."""
+    for name, array in arrays.items():
+        number = np.asarray(array)
+        assert number.dtype.kind != "f" or np.isfinite(number).all(), f"{name} is not finite"
+
+
+@contextlib.contextmanager
+def untouched(look: Callable[[], Any]) -> Iterator[None]:
+    """A refusal changes nothing that can be seen, and tells nothing."""
+    before = look()
+    try:
+        yield
+    except KerchiefError as error:
+        assert look() == before, "a refusal left a trace"
+        told = str(error)
+        assert not any(repr(abs(one)) in told for one in SECRETS), "an error quotes a user"
+        raise
+
+
+@functools.cache
+def _made(trust: str, policy: str = "linucb", size: str = "usual") -> Deployment:
+    facts = EXTREME.get(size, FACTS)
+    return deploy(policy=policy, problem=facts, guarantee=promise(trust))
+
+
+@functools.cache
+def _scratch() -> Path:
+    return Path(tempfile.mkdtemp(prefix="kerchief-strangers-"))
+
+
+# Bytes.
+
+
+@functools.cache
+def _tasks() -> tuple[bytes, ...]:
+    lazy = (_made("central", policy) for policy in ("glm", "greedy"))
+    bits = deploy(
+        policy="linucb",
+        problem=dataclasses.replace(FACTS, horizon=300),
+        guarantee=promise("shuffle"),
+        mechanism="bits",
+    )
+    usual = (_made(trust) for trust in TRUSTS)
+    return (*(one.task.data for one in (*usual, *lazy, bits)), asking().data)
+
+
+@functools.cache
+def _visit(trust: str, policy: str = "linucb") -> tuple[bytes, bytes, bytes]:
+    """A report, a model and a status of one honest visit."""
+    made = _made(trust, policy)
+    middle = Middle(made, store=SQLiteStore.memory())
+    model, status = Learner(made).model, middle.status()
+    device = _device(trust, policy)
+    decision = device.decide(model, FEATURES)
+    device.reward(decision.id, 0.5)
+    return device.report(decision.id, status, early=True), model.write(), status.write()
+
+
+def _device(trust: str, policy: str = "linucb", **more: Any) -> Device:
+    return Device(_made(trust, policy).task, code=_code(trust, policy), **more)
+
+
+@functools.cache
+def _code(trust: str, policy: str) -> Any:
+    """The library's own code where a task needs it, compiled once."""
+    made = _made(trust, policy)
+    return LibraryCode(made) if isinstance(made.task.program, Library) else None
+
+
+@functools.cache
+def _field(trust: str) -> tuple[tuple[Line, ...], tuple[bytes, ...]]:
+    """A chain and the releases of a task that took in a whole cohort or two."""
+    with Bandit(policy="linucb", problem=FACTS, guarantee=promise(trust)) as bandit:
+        for _ in range(60):
+            bandit.reward(bandit.decide(FEATURES).id, 0.5)
+        return bandit._middle.chain(), bandit._middle.releases()
+
+
+def _canonical(*, data: bytes) -> None:
+    assert canonical.write(canonical.read(data)) == data, "two texts for one value"
+
+
+def _write(*, value: Any) -> None:
+    data = canonical.write(value)
+    assert canonical.write(canonical.read(data)) == data, "it is read as something else"
+
+
+def _task(*, data: bytes) -> None:
+    task = Task.read(data)
+    assert task.data == data, "two texts for one task"
+    assert len(task.id) == 32
+    assert task.size == sum(one.size for one in task.noise)
+
+
+def _model(*, data: bytes) -> None:
+    model = Model.read(data)
+    assert model.write() == data, "two texts for one model"
+    for name in model.arrays:
+        assert model[name].shape == model.arrays[name].shape
+
+
+def _status(*, data: bytes) -> None:
+    assert Status.read(data).write() == data, "two texts for one status"
+
+
+def _report(*, data: bytes, trust: str) -> None:
+    task = _made(trust).task
+    report = Report.read(data, task)
+    assert report.write(task) == data, "two reports in one"
+    assert task.within(report.numbers, report.label), "out of bounds"
+
+
+def _release(*, data: bytes) -> None:
+    assert Release.read(data).write() == data, "two releases in one"
+
+
+def _array(*, array: Any) -> None:
+    assert np.array_equal(Numbers.of(array).array, array, equal_nan=array.dtype.kind == "f")
+
+
+def _chain(*, data: bytes) -> None:
+    lines = imported(data)
+    assert export(lines) == data, "two texts for one chain"
+    assert follow(lines) == lines[-1].hash
+
+
+def _forged(said: Any) -> tuple[Line, ...]:
+    """A chain whose hashes are right, whatever its lines say."""
+    lines: list[Line] = []
+    for kind, content in said:
+        head = lines[-1].hash if lines else ROOT
+        body = canonical.write(content)
+        lines.append(Line(number=len(lines), kind=str(kind), prev=head, body=body))
+    return tuple(lines)
+
+
+def _told(lines: tuple[Line, ...]) -> bytes:
+    return canonical.write({"said": [[line.kind, line.content] for line in lines]})
+
+
+def _books(*, data: bytes, trust: str) -> None:
+    """Books that a forger wrote: those that are kept pay for the noise, and no more is drawn."""
+    match canonical.read(data):
+        case {"said": list() as said} if all(isinstance(o, list) and len(o) == 2 for o in said):
+            lines = _forged(said)
+        case _:
+            raise InvalidValue("these are no lines")
+    books = Books.of(lines)
+    books.check(deployed(books.task))
+    assert books.spent().epsilon <= books.budget.epsilon * (1 + 1e-9), "overspent"
+    check_releases(books, _field(trust)[1])
+
+
+def _verify(*, data: bytes, visits: Any, head: Any) -> None:
+    path = _scratch() / f"chain-{os.getpid()}"
+    path.write_bytes(data)
+    lines, _ = read_chain(str(path))
+    if not isinstance(visits, int) or not isinstance(head, str | None):
+        raise InvalidValue("the commands take no such thing")
+    said = verify(lines, visits=visits, head=head)
+    assert said.books.head == lines[-1].hash
+
+
+# Tasks that strangers wrote.
+
+_MOST_COINS = 2**22
+
+
+def _deployed(*, data: bytes) -> None:
+    task = Task.read(data)
+    made = deployed(task)
+    assert made.task.data == data, "another task"
+
+
+def _take_part(*, data: bytes) -> None:
+    """Whatever a task says, what a device reports is within the task's own bounds."""
+    task = Task.read(data)
+    device = Device(task)
+    if any(_work(noise) > _MOST_COINS for noise in task.noise):
+        raise InvalidValue("too much to toss here")
+    id = _begun(device, task)
+    device.reward(id, task.reward.default)
+    status = Status(task=task.id, state="running", epoch=0, label=0)
+    Report.read(device.report(id, status, early=True), task)
+
+
+def _work(noise: Any) -> int:
+    if isinstance(noise, Coins):
+        return noise.size * max(noise.coins)
+    return noise.size * noise.bits * 64 if isinstance(noise, Bits) else int(noise.size)
+
+
+def _begun(device: Device, task: Task) -> str:
+    program: Any = task.program
+    if program.kind == "answering":
+        if program.questions > 1:
+            raise InvalidValue("one loss is all there is")
+        return device.asked(bytes(16))
+    if program.dim > 64:
+        raise InvalidValue("too long for here")
+    zeros = {"estimate": np.zeros(program.dim), "inverse": np.eye(program.dim), "width": 0.0}
+    blank: Any = dict.fromkeys(("version", "release", "round", "length"), 0)
+    arrays = {name: Numbers.of(np.asarray(one)) for name, one in zeros.items()}
+    model = Model(task=task.id, head=bytes(32), arrays=arrays, **blank)
+    return device.decide(model, np.zeros((1, program.dim))).id
+
+
+# Devices.
+
+
+def _seen(device: Device) -> Any:
+    return device.spent(), device.due(1e18)
+
+
+def _act(*, features: Any, allowed: Any, reward: Any, trust: str) -> None:
+    """A visit on a device with its user's own budget: what is refused costs nothing."""
+    budget = Budget(epsilon=1.0, delta=1e-5) if trust == "local" else None
+    device = _device(trust, budget=budget)
+    _, model, status = _visit(trust)
+    with untouched(lambda: _seen(device)):
+        decision = device.decide(Model.read(model), features, allowed)
+    assert 0 <= int(decision.arm) < len(features), "no such arm"
+    assert allowed is None or np.asarray(allowed)[decision.arm], "an arm that is not allowed"
+    with untouched(lambda: _seen(device)):
+        device.reward(decision.id, reward)
+    Report.read(device.report(decision.id, Status.read(status), early=True), device.task)
+
+
+def _choose(*, model: bytes, policy: str) -> None:
+    """A model that a stranger posted."""
+    device = _device("central", policy)
+    with untouched(lambda: _seen(device)):
+        decision = device.decide(Model.read(model), FEATURES)
+    assert 0 <= int(decision.arm) < 3, "no such arm"
+
+
+def _tell(*, status: bytes, id: Any, now: Any, trust: str) -> None:
+    """A status that a stranger wrote: a refused report is not paid for, and can be made yet."""
+    budget = Budget(epsilon=1.0, delta=1e-5) if trust == "local" else None
+    device = _device(trust, budget=budget)
+    decision = device.decide(Model.read(_visit(trust)[1]), FEATURES)
+    with untouched(lambda: _seen(device)):
+        device.due(now)
+        name = decision.id if isinstance(id, str) and id == "" else id
+        report = device.report(name, Status.read(status), early=True)
+    assert Report.read(report, device.task).epoch == Status.read(status).epoch
+
+
+def _ask(*, question: bytes, losses: Any) -> None:
+    device = Device(asking(), budget=Budget(epsilon=1.0))
+    with untouched(lambda: _seen(device)):
+        id = device.asked(question)
+    with untouched(lambda: _seen(device)):
+        device.reward(id, losses)
+    status = Status(task=device.task.id, state="running", epoch=0, label=0)
+    Report.read(device.report(id, status), device.task)
+
+
+# Middles and learners.
+
+
+class _Open:
+    """A middle that is opened anew when its horizon is over."""
+
+    def __init__(self, trust: str) -> None:
+        self.made = _made(trust)
+        self.renew()
+
+    def renew(self) -> None:
+        self.store = SQLiteStore.memory()
+        self.middle = Middle(self.made, store=self.store)
+        self.status = self.middle.status()
+        self.taken = 0
+
+    def seen(self) -> Any:
+        with self.store.read(self.made.task.id) as at:
+            row, counts = at.row(), at.counts()
+        return row, counts
+
+
+_opened = functools.cache(_Open)
+
+
+def _take(*, data: bytes, trust: str) -> None:
+    """A middle that strangers write to: a refused report changes nothing, others count once."""
+    field = _opened(trust)
+    if field.taken > 40:
+        field.renew()
+    before = field.seen()
+    fresh = data[:44] + os.urandom(16) + data[60:] if len(data) > 60 else data
+    (refused,) = field.middle.take([fresh])
+    if refused is not None:
+        assert field.seen() == before, "a refused report left a trace"
+        raise refused
+    field.taken += 1
+    after = field.seen()
+    assert field.middle.take([fresh, fresh]) == (None, None), "what counts is refused later"
+    assert field.seen() == after, "a report counts twice"
+
+
+def _follow(*, data: bytes, trust: str) -> None:
+    learner = Learner(_made(trust))
+    learner.follow(_field(trust)[1][:1])
+    with untouched(lambda: (learner.users, learner.releases, learner.model)):
+        learner.follow([data])
+    finite({name: learner.model[name] for name in learner.model.arrays})
+
+
+# Bandits.
+
+_PLAYED = (
+    ("linucb", "none", "usual"),
+    ("linucb", "local", "usual"),
+    ("linucb", "central", "usual"),
+    ("linucb", "joint", "usual"),
+    ("linucb", "shuffle", "usual"),
+    ("glm", "local", "usual"),
+    ("linucb-pairs", "local", "usual"),
+    ("linucb", "none", "tiny"),
+    ("linucb", "local", "tiny"),
+    ("linucb", "none", "huge"),
+    ("linucb", "local", "large"),
+    ("linucb", "local", "one"),
+)
+
+
+class _Player:
+    """A bandit that is made anew when its horizon is over."""
+
+    def __init__(self, policy: str, trust: str, size: str) -> None:
+        self.problem = EXTREME.get(size, FACTS)
+        self._make = functools.partial(
+            Bandit, policy=policy, problem=self.problem, guarantee=promise(trust)
+        )
+        self.bandit = self._make()
+
+    def renew(self) -> None:
+        if self.bandit.users >= self.problem.horizon:
+            self.bandit.close()
+            self.bandit = self._make()
+
+    def seen(self) -> Any:
+        bandit = self.bandit
+        return bandit.users, bandit.spent(), len(bandit._device.due(1e18))
+
+
+_player = functools.cache(_Player)
+
+
+def _step(player: _Player, *, features: Any, allowed: Any, reward: Any, id: Any, now: Any) -> None:
+    """A decision and its reward; the scale of valid values is the problem's."""
+    player.renew()
+    bandit, scale = player.bandit, player.problem.norm
+    if features is FEATURES or features is SAME:
+        features = features[: player.problem.arms, : player.problem.dim] * scale
+        allowed = None if allowed is None else MASK[: player.problem.arms]
+    with untouched(player.seen):
+        choice = bandit.decide(features, allowed)
+    assert 0 <= int(choice.arm) < len(features), "no such arm"
+    assert allowed is None or np.asarray(allowed)[choice.arm], "an arm that is not allowed"
+    before = bandit.users
+    with untouched(player.seen):
+        bandit.reward(choice.id if isinstance(id, str) and id == "" else id, reward)
+    with untouched(player.seen):
+        bandit.expire(now)
+    assert bandit.users >= before
+    finite(bandit.model)
+
+
+def _bandit_target(policy: str, trust: str, size: str) -> Target:
+    def call(**arguments: Any) -> None:
+        _step(_player(policy, trust, size), **arguments)
+
+    middle = EXTREME.get(size, FACTS)
+    return Target(
+        name=f"bandit:{policy} {trust} {size}",
+        call=call,
+        samples={
+            "features": (FEATURES, FEATURES, SAME),
+            "allowed": (None, MASK),
+            "reward": (middle.low, middle.high),
+            "id": ("",),
+            "now": (None, 0.0),
+        },
+        weight=0.4,
+    )
+
+
+def _make_bandit(*, folder: Any, **arguments: Any) -> None:
+    """Nothing is left behind by a bandit that was not made."""
+    epsilon, delta, trust = (arguments.pop(name) for name in ("epsilon", "delta", "trust"))
+    guarantee = (
+        promise("none")
+        if str(trust) == "none"
+        else Guarantee(epsilon=epsilon, delta=delta, trust=trust)
+    )
+    home = _scratch() / f"bandit-{os.getpid()}"
+    path = None if folder is None else home / f"{folder}"
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, home, ignore_errors=True)
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore", WeakPromise)
+        with Bandit(problem=FACTS, guarantee=guarantee, path=path, **arguments) as bandit:
+            finite(bandit.model)
+            assert bandit.spent().epsilon <= guarantee.epsilon * (1 + 1e-9), "overspent"
+
+
+@functools.cache
+def _kept() -> Mapping[str, bytes]:
+    """The files of a bandit that lives in a folder."""
+    home = Path(tempfile.mkdtemp(prefix="kerchief-kept-")) / "bandit"
+    with Bandit(policy="linucb", problem=FACTS, guarantee=promise("joint"), path=home) as bandit:
+        for _ in range(3):
+            bandit.reward(bandit.decide(FEATURES).id, 0.5)
+        bandit.decide(FEATURES)
+    names = ("middle.db", "device.db", "witness")
+    kept = {name: (home / name).read_bytes() for name in names}
+    shutil.rmtree(home.parent)
+    return kept
+
+
+def _open(*, place: str, data: bytes) -> None:
+    """A bandit whose file was altered is refused, or goes on with finite numbers."""
+    home = Path(tempfile.mkdtemp(dir=_scratch()))
+    try:
+        for name, content in (*_kept().items(), (place, data)):
+            (home / name).write_bytes(content)
+        with Bandit.open(home) as bandit:
+            bandit.reward(bandit.decide(FEATURES).id, 0.5)
+            finite(bandit.model)
+            assert bandit.users == 4, "somebody was lost"
+    finally:
+        shutil.rmtree(home)
+
+
+def _open_place(*, name: Any, kind: Any) -> None:
+    """Paths that are none."""
+    home = _scratch() / f"paths-{os.getpid()}"
+    home.mkdir(exist_ok=True)
+    path = home / str(name)
+    try:
+        match kind:
+            case "store":
+                open_store(path).close()
+            case "witness":
+                FileWitness(path).swap(bytes(32), None, bytes(32))
+            case "pending":
+                Pending(path).close()
+            case _:
+                Bandit.open(path)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _on_wire(
+    name: str, call: Callable[..., None], weight: float, **samples: tuple[Any, ...]
+) -> Target:
+    """A target that takes bytes, which stay bytes."""
+    held = frozenset(key for key, values in samples.items() if isinstance(values[0], bytes))
+    return Target(name=name, call=call, samples=samples, held=held, weight=weight)
+
+
+def strangers() -> list[Target]:
+    """All targets of this file."""
+    partial, closed = functools.partial, frozenset
+    chain, releases = _field("central")
+    tree = {"a": [1, "x", None], "b": {"c": True}}
+    return [
+        _on_wire("wire.canonical:read", _canonical, 3, data=(_tasks()[0], canonical.write(tree))),
+        Target(
+            name="wire.canonical:write",
+            call=_write,
+            samples={"value": (tree, [1, 2], "x", _deep())},
+            weight=0.5,
+        ),
+        _on_wire("wire.task:Task.read", _task, 10, data=_tasks()),
+        _on_wire("wire.model:Model.read", _model, 5, data=(_visit("central")[1],)),
+        _on_wire("wire.model:Status.read", _status, 2, data=(_visit("central")[2],)),
+        Target(
+            name="wire.model:Numbers.of",
+            call=_array,
+            samples={"array": (np.eye(2), np.arange(3), np.array(True))},
+            closed=closed({"array"}),
+            weight=0.02,
+        ),
+        *(
+            _on_wire(
+                f"wire.report:Report.read {trust}",
+                partial(_report, trust=trust),
+                5,
+                data=(_visit(trust)[0],),
+            )
+            for trust in TRUSTS
+        ),
+        _on_wire("wire.report:Release.read", _release, 3, data=releases[:1]),
+        _on_wire("wire.chain:imported", _chain, 3, data=(export(chain),)),
+        *(
+            _on_wire(
+                f"roles.books:Books.of {trust}",
+                partial(_books, trust=trust),
+                0.3,
+                data=(_told(_field(trust)[0]),),
+            )
+            for trust in ("central", "joint")
+        ),
+        Target(
+            name="roles.verify:verify",
+            call=_verify,
+            samples={
+                "data": (export(chain),),
+                "visits": (1, 3),
+                "head": (None, chain[-1].hash.hex()),
+            },
+            held=closed({"data"}),
+            weight=0.3,
+        ),
+        _on_wire("roles.deployment:deployed", _deployed, 0.3, data=_tasks()),
+        _on_wire("device.device:Device", _take_part, 2, data=(*_tasks()[:4], asking().data)),
+        *(
+            Target(
+                name=f"device:visit {trust}",
+                call=partial(_act, trust=trust),
+                samples={
+                    "features": (FEATURES, SAME),
+                    "allowed": (None, MASK),
+                    "reward": (0.5, 1.0),
+                },
+                weight=1,
+            )
+            for trust in ("local", "central")
+        ),
+        *(
+            _on_wire(
+                f"device:model {policy}",
+                partial(_choose, policy=policy),
+                weight,
+                model=(_visit("central", policy)[1],),
+            )
+            for policy, weight in (("linucb", 2), ("greedy", 1))
+        ),
+        *(
+            Target(
+                name=f"device:status {trust}",
+                call=partial(_tell, trust=trust),
+                samples={"status": (_visit(trust)[2],), "id": ("",), "now": (None, 0.0)},
+                held=closed({"status"}),
+                weight=1,
+            )
+            for trust in ("local", "shuffle")
+        ),
+        Target(
+            name="device:question",
+            call=_ask,
+            samples={"question": (bytes(16),), "losses": ([0.5], 0.5, np.array([0.5]))},
+            held=closed({"question"}),
+        ),
+        *(
+            _on_wire(
+                f"roles.middle:Middle {trust}",
+                partial(_take, trust=trust),
+                2,
+                data=(_visit(trust)[0],),
+            )
+            for trust in TRUSTS
+        ),
+        *(
+            _on_wire(
+                f"roles.learner:Learner {trust}",
+                partial(_follow, trust=trust),
+                0.3,
+                data=_field(trust)[1][1:2] or _field(trust)[1][:1],
+            )
+            for trust in ("local", "joint", "shuffle")
+        ),
+        *(_bandit_target(*played) for played in _PLAYED),
+        Target(
+            name="roles.bandit:Bandit",
+            call=_make_bandit,
+            samples={
+                "policy": ("linucb", "uniform"),
+                "mode": ("tuned", "theory"),
+                "mechanism": ("best", "gaussian"),
+                "numbers": ({}, {"exploration": 0.5}),
+                "name": (None, "a bandit"),
+                "window_s": (0, 86_400),
+                "default": (None, 0.5),
+                "epsilon": (1.0,),
+                "delta": (1e-6,),
+                "trust": ("local", "central", "none"),
+                "folder": (None, "bandit"),
+            },
+            held=closed({"numbers"}),
+            weight=0.1,
+        ),
+        *(
+            Target(
+                name=f"roles.bandit:Bandit.open {place}",
+                call=_open,
+                samples={"place": (place,), "data": (content,)},
+                closed=closed({"place"}),
+                held=closed({"data"}),
+                weight=0.1,
+            )
+            for place, content in _kept().items()
+        ),
+        Target(
+            name="stores:paths",
+            call=_open_place,
+            samples={"name": ("a", "b"), "kind": ("store", "witness", "pending", "bandit")},
+            closed=closed({"kind"}),
+            weight=0.2,
+        ),
+    ]
+
+
+def _deep() -> Any:
+    ring: list[Any] = []
+    ring.append(ring)
+    return ring
+
+
+BY_STRANGERS = {
+    "device.device:Device": "device.device:Device",
+    "device.pending:Budget": "device:visit local",
+    "device.pending:Pending": "stores:paths",
+    "device.programs:Answers": "device.device:Device",
+    "device.programs:Optimism": "device.device:Device",
+    "device.record:Moments": "device.device:Device",
+    "roles.bandit:Bandit": "roles.bandit:Bandit",
+    "roles.bandit:Bandit.open": "roles.bandit:Bandit.open middle.db",
+    "roles.books:Books.of": "roles.books:Books.of central",
+    "roles.deployment:deploy": "roles.bandit:Bandit",
+    "roles.deployment:deployed": "roles.deployment:deployed",
+    "roles.learner:Form": "device:model greedy",
+    "roles.learner:Learner": "roles.learner:Learner joint",
+    "roles.library_code:LibraryCode": "device:model greedy",
+    "roles.middle:Middle": "roles.middle:Middle local",
+    "roles.pool:Pooled": "bandit:linucb central usual",
+    "roles.verify:check_releases": "roles.books:Books.of central",
+    "roles.verify:read_chain": "roles.verify:verify",
+    "roles.verify:verify": "roles.verify:verify",
+    "stores.opening:open_store": "stores:paths",
+    "stores.sqlite:SQLiteStore": "stores:paths",
+    "stores.sqlite:SQLiteStore.memory": "roles.middle:Middle local",
+    "stores.witness:FileWitness": "stores:paths",
+    "stores.witness:StoreWitness": "roles.middle:Middle local",
+    "wire.canonical:pack": "wire.task:Task.read",
+    "wire.canonical:read": "wire.canonical:read",
+    "wire.canonical:read_as": "wire.task:Task.read",
+    "wire.canonical:unpack": "wire.task:Task.read",
+    "wire.canonical:write": "wire.canonical:write",
+    "wire.chain:export": "wire.chain:imported",
+    "wire.chain:follow": "wire.chain:imported",
+    "wire.chain:imported": "wire.chain:imported",
+    "wire.model:Model.read": "wire.model:Model.read",
+    "wire.model:Numbers": "wire.model:Model.read",
+    "wire.model:Numbers.of": "wire.model:Numbers.of",
+    "wire.model:Status.read": "wire.model:Status.read",
+    "wire.noise:Rounded": "wire.task:Task.read",
+    "wire.report:Release.read": "wire.report:Release.read",
+    "wire.report:Report.read": "wire.report:Report.read local",
+    "wire.task:Promise": "wire.task:Task.read",
+    "wire.task:Task": "wire.task:Task.read",
+    "wire.task:Task.read": "wire.task:Task.read",
+}
+"""What strangers reach, each with the target that makes it."""

@@ -32,9 +32,12 @@ from kerchief.experiments.folder import Folder
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger
 from kerchief.privatizers import Protection, protect
-from kerchief.roles.arrange import Arranged, arrange
-from kerchief.roles.questions import Answerer, Asker
+from kerchief.roles import Asker, Budget, Deployment, Device, deploy
+from kerchief.roles.arrange import arrange
 from kerchief.simulation import simulate
+from kerchief.stores.sqlite import SQLiteStore
+from kerchief_wire.model import Status
+from kerchief_wire.report import Report
 
 __all__ = ["BY_HAND", "sessions"]
 
@@ -82,26 +85,28 @@ def _settle(*, used: Any, capacity: Any) -> None:
 
 
 @functools.cache
-def _questions(name: str) -> Arranged:
+def _questions(name: str) -> Deployment:
     problems = {
         "tsallis": ContextFreeProblem(horizon=2000, low=0.0, high=1.0, arms=3),
         "two-point": ContextFreeProblem(
             horizon=2000, low=0.0, high=1.0, domain=Ball(dim=2), lipschitz=1.0
         ),
     }
-    return arrange(name, problems[name], Protection(guarantee=promise("local")))
+    return deploy(policy=name, problem=problems[name], guarantee=promise("local"), window_s=0)
 
 
-_ACTIONS = {"tsallis": np.array(1), "two-point": np.array([[0.1, 0.2], [0.3, 0.4]])}
-
-
-def _answer(*, name: str, round: Any, losses: Any) -> None:
-    ledger = MemoryLedger(promise("local", epsilon=9.0))
-    device = Answerer(_questions(name), ledger=ledger)
-    with unchanged(ledger):
-        report = device.answer(round, _ACTIONS[name], losses)
-    assert len(ledger.receipts) == 1, "a report without a charge"
-    assert np.isfinite(report).all(), "a report that is not finite"
+def _answer(*, name: str, losses: Any) -> None:
+    task = _questions(name).task
+    device = Device(task, budget=Budget(epsilon=9.0))
+    id = device.asked(os.urandom(16))
+    try:
+        device.reward(id, losses)
+    except KerchiefError:
+        assert device.spent().epsilon == 0, "a refused answer was charged for"
+        raise
+    status = Status(task=task.id, state="running", epoch=0, label=0)
+    Report.read(device.report(id, status), task)
+    assert device.spent().epsilon > 0, "a report without a charge"
 
 
 @functools.cache
@@ -112,16 +117,19 @@ def _asker(name: str) -> list[Asker]:
 def _learn(*, name: str, report: Any) -> None:
     kept = _asker(name)
     if not kept or kept[0].stopped:
-        kept[:] = [Asker(_questions(name), ledger=MemoryLedger(promise("local")))]
+        kept[:] = [Asker(_questions(name), store=SQLiteStore.memory())]
     server = kept[0]
-    action, before = server.ask(), server.round
-    finite(action)
-    try:
-        server.learn(report)
-    except KerchiefError:
-        assert server.round == before, "a refused report ended the round"
-        raise
+    (question,) = server.ask()
+    finite(question.action.array)
+    before = len(server.releases())
+    # The first bytes are a header as it should be, the rest is the stranger's.
+    head = Report(label=0, epoch=0, id=question.id, numbers=np.zeros(1, np.int64))
+    data = bytes(report) if isinstance(report, bytes) else b""
+    (refused,) = server.take([head.write(server.task)[: 68 - len(data)] + data])
+    assert len(server.releases()) == before + (refused is None), "a refused report was learned"
     finite(server.recommendation)
+    if refused is not None:
+        raise refused
 
 
 # Protection and simulation.
@@ -285,8 +293,8 @@ def sessions() -> list[Target]:
             )
             for name, questions in (("tsallis", 1), ("two-point", 2))
             for what, call, samples in (
-                ("Answerer", _answer, {"round": (0, 5), "losses": (np.full(questions, 0.5),)}),
-                ("Asker", _learn, {"report": (np.array([0.5]), np.array([-1.0]))}),
+                ("answer", _answer, {"losses": (np.full(questions, 0.5),)}),
+                ("Asker", _learn, {"report": (b"\0" * 8, b"\1" + b"\0" * 7)}),
             )
         ),
         Target(
@@ -421,7 +429,6 @@ BY_HAND = {
     "privatizers.protect:protect": "privatizers.protect:protect",
     "core.registry:Registry": "environments.worlds:make_environment",
     "privacy.ledger:MemoryLedger": "ledger:charge",
-    "roles.questions:Answerer": "roles.questions:Answerer tsallis",
     "roles.questions:Asker": "roles.questions:Asker tsallis",
     "simulation.phases:PhaseScene.of": "simulation.run:simulate by phases",
     "simulation.run:simulate": "simulation.run:simulate",

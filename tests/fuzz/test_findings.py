@@ -36,7 +36,6 @@ from kerchief.privacy import (
     Gaussian,
     Guarantee,
     Laplace,
-    MemoryLedger,
     Repeated,
     Trust,
     event_from_dict,
@@ -50,10 +49,8 @@ from kerchief.privacy.visits import visited
 from kerchief.privatizers import Protection, protect
 from kerchief.privatizers.schedule import At
 from kerchief.roles import Bandit, Budget, Device, deploy, deployed
-from kerchief.roles.arrange import Arranged, arrange
 from kerchief.roles.books import Books
 from kerchief.roles.learner import Form
-from kerchief.roles.questions import Answerer, Asker
 from kerchief.roles.verify import check_releases
 from kerchief.stores import open_store
 from kerchief_device import Pending
@@ -334,27 +331,16 @@ def test_a_reward_in_the_place_of_an_id_is_not_quoted() -> None:
     assert "0.7371" not in str(caught.value)
 
 
-def _questions() -> Arranged:
-    return arrange("tsallis", problem(arms=3), Protection(guarantee=LOCAL))
-
-
-def test_a_question_without_a_round_costs_nothing() -> None:
-    """It was charged first, and then had no time to be answered at."""
-    ledger = MemoryLedger(LOCAL)
-    device = Answerer(_questions(), ledger=ledger)
-    for round, losses in (("a", [0.5]), (-1, [0.5]), (0, ["a"]), (0, []), (0, [0.5, 0.5])):
+def test_an_answer_that_is_no_number_costs_nothing() -> None:
+    """It was charged first, and then could not be encoded."""
+    task = deploy(policy="tsallis", problem=problem(arms=3), guarantee=LOCAL, window_s=0).task
+    device = Device(task, budget=Budget(epsilon=9.0))
+    id = device.asked(bytes(16))
+    wrong: Any
+    for wrong in (["a"], [], [0.5, 0.5], [1e400], None):
         with pytest.raises(InvalidValue):
-            device.answer(round, np.array(0), losses)  # type: ignore[arg-type]
-    assert ledger.receipts == ()
-
-
-def test_an_endless_report_is_not_learned_from() -> None:
-    server = Asker(_questions(), ledger=MemoryLedger(LOCAL))
-    server.ask()
-    for report in (1e308, "a", [[0.1, 0.2]], None):
-        with pytest.raises(InvalidValue):
-            server.learn(report)  # type: ignore[arg-type]
-    assert server.round == 0
+            device.reward(id, wrong)
+    assert device.spent().epsilon == 0
 
 
 def test_a_bandit_whose_file_was_altered_is_refused(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
         check_releases(books, releases)
     if as_json:
         told = {"task": books.task.id.hex(), "head": books.head.hex(), "lines": len(lines)}
-        state = {"draws": len(books.drawn), "epochs": books.epochs + 1, "ended": books.ended}
+        state = {"draws": len(books.drawn), "epochs": len(books.epochs), "ended": books.ended}
         print_json({**told, **state, **_document(read, books.receipts)})
     else:
         _print(read, books.receipts)

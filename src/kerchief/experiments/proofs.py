@@ -44,6 +44,13 @@ _PRIVATIZERS: Mapping[str, type] = {
     "fits behind a shuffler": ShuffledFits,
 }
 
+# Steps of the protocol between roles, each with its own note.
+_PROTOCOL = {
+    "whole numbers, labels and the honest part": "roles/crediting.md",
+    "crashes, copies and new epochs": "roles/restarts.md",
+    "populations in phases": "roles/population.md",
+}
+
 
 # What stands above the table.
 _PREFACE = """\
@@ -74,7 +81,7 @@ Each note ends with what it does not cover. No note covers these:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proof:
-    """One promise of a mechanism, a privatizer or a policy, and where it is proved.
+    """One promise of a mechanism, a privatizer, a protocol or a policy, and where it is proved.
 
     Attributes:
         status: proved in the note, certified by a computation that the note justifies, idealized
@@ -97,7 +104,7 @@ class Proof:
 
 
 def proofs() -> Iterator[Proof]:
-    """Every registered mechanism, every privatizer, every registered policy.
+    """Every registered mechanism, every privatizer, the protocol, every registered policy.
 
     >>> all((_ROOT / proof.note).exists() for proof in proofs())
     True
@@ -107,6 +114,8 @@ def proofs() -> Iterator[Proof]:
         yield _proof("mechanism", name, mechanism.home, status)
     for name, kind in _PRIVATIZERS.items():
         yield _proof("privatizer", name, kind, "proved")
+    for name, note in _PROTOCOL.items():
+        yield Proof(kind="protocol", name=name, status="proved", note=Path(note))
     for name, entry in POLICIES.items():
         problem = ENVIRONMENTS[entry.home or "linear"].make().problem(1000)
         offered: Status = "proved" if entry.deployable and "@" not in name else "for study"

@@ -1,0 +1,106 @@
+"""How long the roles take, apart and together: medians on one core, d = 5, 20 arms, exact noise."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from kerchief import Bandit, Guarantee, Learner, Middle, Problem, Trust, deploy
+from kerchief.stores import open_store
+from kerchief_device import Device
+from kerchief_device.randomize import randomize
+from kerchief_wire.report import Report
+
+FACTS = Problem(dim=5, arms=20, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=20_000)
+TRUSTS = ("local", "shuffle", "joint", "central")
+VISITS, GROUP = 1500, 64
+
+
+def promise(trust: str) -> Guarantee:
+    return Guarantee(epsilon=1.0, delta=1e-6, trust=Trust(trust))
+
+
+def arms(count: int) -> NDArray[np.float64]:
+    rows = np.random.default_rng(0).normal(size=(count, FACTS.arms, FACTS.dim))
+    rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows
+
+
+def median(call: Callable[[int], object], count: int) -> float:
+    took = []
+    for number in range(count):
+        began = time.perf_counter()
+        call(number)
+        took.append(time.perf_counter() - began)
+    return 1e6 * float(np.median(took))
+
+
+def device(trust: str) -> tuple[float, float]:
+    """Microseconds of a decision, and of a report."""
+    made = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust))
+    middle, rows = Middle(made, store=open_store(":memory:")), arms(VISITS)
+    own, model, status, ids = Device(made.task), Learner(made).model, middle.status(), []
+    decides = median(lambda number: ids.append(own.decide(model, rows[number]).id), VISITS)
+    for id in ids:
+        own.reward(id, 0.5)
+    return decides, median(lambda number: own.report(ids[number], status, early=True), VISITS)
+
+
+def reports(middle: Middle, count: int) -> list[bytes]:
+    task, status = middle.task, middle.status()
+    numbers = randomize(task.noise[0], np.zeros(task.size), status.label, os.urandom)
+    return [
+        Report(label=status.label, epoch=status.epoch, id=os.urandom(16), numbers=numbers).write(
+            task
+        )
+        for _ in range(count)
+    ]
+
+
+def middle(trust: str) -> tuple[float, float]:
+    """Microseconds of a report in groups of 64 on disk, and of a release at the learner."""
+    made = deploy(policy="linucb", problem=FACTS, guarantee=promise(trust))
+    with tempfile.TemporaryDirectory() as folder:
+        role = Middle(made, store=open_store(str(Path(folder) / "middle.db")))
+        took = median(lambda _: role.take(reports(role, GROUP)), 40) / GROUP
+        made_of = median(lambda _: reports(role, GROUP), 40) / GROUP
+        learner, payloads = Learner(made), role.releases()
+        learns = median(lambda number: learner.follow(payloads[number : number + 1]), len(payloads))
+    return took - made_of, learns
+
+
+def whole(trust: str) -> float:
+    """Microseconds of a round of a bandit in memory."""
+    bandit, rows = Bandit(policy="linucb", problem=FACTS, guarantee=promise(trust)), arms(VISITS)
+    for number in range(VISITS):
+        bandit.reward(bandit.decide(rows[number]).id, 0.5)
+    return median(lambda number: bandit.reward(bandit.decide(rows[number]).id, 0.5), VISITS)
+
+
+def main() -> None:
+    table = Table(title="microseconds, medians")
+    for name in (
+        "trust",
+        "decide",
+        "report",
+        "middle, per report",
+        "learner, per release",
+        "round",
+    ):
+        table.add_column(name, justify="left" if name == "trust" else "right")
+    for trust in TRUSTS:
+        figures = (*device(trust), *middle(trust), whole(trust))
+        table.add_row(trust, *(f"{one:.0f}" for one in figures))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

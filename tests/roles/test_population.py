@@ -43,6 +43,8 @@ from kerchief_wire.task import Task
 
 TRUSTS = ("local", "shuffle", "central")
 POLICIES = ("dpe", "pe")
+BY_DAY = [pytest.param("dpe", marks=pytest.mark.nightly), "pe"]
+"""The other one is played by night where a test plays for long."""
 WORLD = Population.of(dim=2, arms=4, clients=3000, spread=0.1, fixed=3)
 FACTS_PHASED = WORLD.problem(1000)
 TRUTH: PopulationTruth = WORLD.init(Stream.of(seed=0, replicate=0))
@@ -146,7 +148,7 @@ def words(answers: tuple[Refused | None, ...]) -> list[str | None]:
 # The same mathematics.
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", BY_DAY)
 def test_without_noise_the_field_plays_the_simulated_phases(policy: str) -> None:
     """Client by client the same rewards: after every phase the same state, and the same end."""
     one = town(policy, "none", seed=7)
@@ -176,7 +178,7 @@ def test_without_noise_the_field_plays_the_simulated_phases(policy: str) -> None
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", BY_DAY)
 def test_a_population_is_played_to_the_end_and_finds_the_best(policy: str, trust: str) -> None:
     """And the learner's state is what the simulation's functions make of the same releases."""
     one = town(policy, trust)
@@ -232,7 +234,7 @@ def test_groups_have_equal_sizes_on_surviving_actions_whatever_the_design() -> N
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", BY_DAY)
 def test_a_restart_amid_a_group_loses_and_repeats_nothing(
     policy: str, trust: str, tmp_path: Path
 ) -> None:
@@ -336,7 +338,7 @@ def test_reports_are_whole_numbers_within_public_bounds(policy: str, trust: str)
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", BY_DAY)
 def test_a_release_is_the_sum_of_its_group_and_the_noise_of_its_trust(
     policy: str, trust: str
 ) -> None:

@@ -269,7 +269,9 @@ class Search:
             return "late"
         alive = done.alive if opening else slot.up and done.alive
         slots = list(world.slots)
-        slots[at] = Slot(done.store, alive, opened)
+        # A start that was fenced is none: otherwise there would be worlds without end.
+        fenced = opening and kill is None and not alive
+        slots[at] = Slot(done.store, alive, slot.opened if fenced else opened)
         accepted = world.accepted.union(done.swapped)
         if done.shown and not accepted & done.heads:
             return Broken("nothing is served that the witness has not seen")

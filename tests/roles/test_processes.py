@@ -44,6 +44,8 @@ def test_sixteen_threads(trust: str, place: Place, many: int) -> None:
             reports = crowd.reports(middle.status(), many // 4)
             parts = [reports[at : at + 3] for at in range(0, len(reports), 3)]
             crowd.heard([word for words in pool.map(send, parts) for word in words])
+    for one in (middle, other):
+        one._store.close()
     payloads = audited(crowd, place)
     agreed(shown, payloads)
     assert set(crowd.sent) == crowd.acknowledged | crowd.refused

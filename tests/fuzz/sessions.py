@@ -32,10 +32,12 @@ from kerchief.experiments.folder import Folder
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger
 from kerchief.privatizers import Protection, protect
-from kerchief.roles import Asker, Budget, Deployment, Device, deploy
+from kerchief.roles import Asker, Budget, Deployment, Device, Middle, deploy
 from kerchief.roles.arrange import arrange
 from kerchief.simulation import simulate
+from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
+from kerchief_wire.chain import export
 from kerchief_wire.model import Status
 from kerchief_wire.report import Report
 
@@ -227,6 +229,21 @@ def _show(*, text: Any, visits: Any) -> None:
     _invoke(["ledger", "show", str(path), "--visits", str(visits), "--json"])
 
 
+def _chained(command: str) -> Callable[..., None]:
+    def call(*, text: Any) -> None:
+        path = _folder() / f"chain-{os.getpid()}.jsonl"
+        path.write_bytes(text if isinstance(text, bytes) else str(text).encode("utf-8", "replace"))
+        _invoke(["ledger", command, str(path)])
+
+    return call
+
+
+@functools.cache
+def _exported() -> bytes:
+    made = deploy(policy="linucb", problem=FACTS, guarantee=promise("joint"))
+    return export(Middle(made, store=MemoryStore()).chain())
+
+
 def _listing(*, kind: Any) -> None:
     _invoke(["list", str(kind), "--json"])
 
@@ -338,6 +355,15 @@ def sessions() -> list[Target]:
             call=_show,
             samples={"text": SAMPLES_LEDGERS, "visits": (1, 3)},
             weight=0.05,
+        ),
+        *(
+            Target(
+                name=f"command:ledger {command}",
+                call=_chained(command),
+                samples={"text": (_exported(),)},
+                weight=0.05,
+            )
+            for command in ("verify", "export")
         ),
         Target(
             name="command:list",

@@ -51,6 +51,8 @@ def _raw(where: str, store: Any, *statements: str) -> None:
 def test_chain_and_releases_are_append_only(
     store: Store, where: str, table: str, statement: str
 ) -> None:
+    if where == ":memory:":
+        pytest.skip("nothing but a transaction reaches a store in memory")
     with store.transaction(TASK) as transaction:
         transaction.publish(0, b"release")
     with pytest.raises(Exception, match=f"{table} is (append-only|numbered without gaps)"):
@@ -60,6 +62,8 @@ def test_chain_and_releases_are_append_only(
 
 
 def test_no_line_is_replaced_nor_truncated(store: Store, where: str) -> None:
+    if where == ":memory:":
+        pytest.skip("nothing but a transaction reaches a store in memory")
     with store.transaction(TASK) as transaction:
         transaction.publish(0, b"release")
     replace = "INSERT OR REPLACE INTO releases VALUES (1, 0, x'00')"

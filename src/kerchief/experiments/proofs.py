@@ -46,9 +46,9 @@ _PRIVATIZERS: Mapping[str, type] = {
 
 # Steps of the protocol between roles, each with its own note.
 _PROTOCOL = {
-    "whole numbers, labels and the honest part": "roles/crediting.md",
-    "crashes, copies and new epochs": "roles/restarts.md",
-    "populations in phases": "roles/population.md",
+    "reports and cohorts": "roles/crediting.md",
+    "restarts and copies": "roles/restarts.md",
+    "phases": "roles/population.md",
 }
 
 
@@ -114,8 +114,8 @@ def proofs() -> Iterator[Proof]:
         yield _proof("mechanism", name, mechanism.home, status)
     for name, kind in _PRIVATIZERS.items():
         yield _proof("privatizer", name, kind, "proved")
-    for name, note in _PROTOCOL.items():
-        yield Proof(kind="protocol", name=name, status="proved", note=Path(note))
+    for name, where in _PROTOCOL.items():
+        yield Proof(kind="protocol", name=name, status="proved", note=Path(where))
     for name, entry in POLICIES.items():
         problem = ENVIRONMENTS[entry.home or "linear"].make().problem(1000)
         offered: Status = "proved" if entry.deployable and "@" not in name else "for study"

@@ -27,7 +27,9 @@ from kerchief.roles.middle import Middle
 from kerchief.roles.pool import pooled
 from kerchief.roles.uncopyable import Guarded
 from kerchief.stores import FileWitness
+from kerchief.stores.memory import MemoryStore
 from kerchief.stores.sqlite import SQLiteStore
+from kerchief.stores.store import Store
 from kerchief_device import Decision, Device, Pending
 from kerchief_device.device import Features
 from kerchief_wire.errors import Fenced
@@ -153,10 +155,11 @@ class Bandit(Guarded):
 
     def _live(self, made: Deployment, folder: Path | None) -> None:
         self._made, self._folder = made, folder
+        self._store: Store
         self._lock = threading.RLock()
         code: Any = LibraryCode(made) if isinstance(made.task.program, Library) else None
         if folder is None:
-            self._store, self._pending = SQLiteStore.memory(), Pending()
+            self._store, self._pending = MemoryStore(), Pending()
             self._middle = Middle(made, store=self._store, pool=pooled)
         else:
             self._store = SQLiteStore(_middle(folder))
@@ -266,6 +269,7 @@ class Bandit(Guarded):
             if self._folder is not None:
                 raise InvalidValue(f"the bandit lives in {self._folder}; every step is saved there")
             folder = _new_folder(Path(path))
+            assert isinstance(self._store, MemoryStore)
             self._store.copy_to(_middle(folder))
             self._pending.copy_to(folder / "device.db")
             head = self._middle.chain()[-1].hash

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kerchief.stores.memory import MemoryStore
 from kerchief.stores.postgres import PostgresStore
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief.stores.store import Store
@@ -25,4 +26,4 @@ def open_store(where: str | Path) -> Store:
     """
     if str(where).startswith(("postgresql://", "postgres://")):
         return PostgresStore(str(where))
-    return SQLiteStore(where)
+    return MemoryStore() if str(where) == ":memory:" else SQLiteStore(where)

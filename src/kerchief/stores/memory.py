@@ -1,0 +1,296 @@
+"""A store that ends with its process: plain dictionaries, and a list of what to take back."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from kerchief.stores.sqlite import SQLiteStore
+from kerchief.stores.store import Question, Row, Transaction
+from kerchief_wire.chain import ROOT, Line
+from kerchief_wire.errors import Fenced, InvalidValue, KerchiefError, StoreFailed
+
+__all__ = ["MemoryStore"]
+
+_STATES = ("running", "closed")
+
+
+@dataclasses.dataclass
+class _Kept:
+    """All that is known of one task; bodies and the secret are never shown."""
+
+    row: Row | None = None
+    lines: list[Line] = dataclasses.field(default_factory=list)
+    seen: dict[bytes, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    bodies: dict[int, dict[bytes, bytes]] = dataclasses.field(default_factory=dict, repr=False)
+    releases: list[bytes] = dataclasses.field(default_factory=list)
+    secret: bytes | None = dataclasses.field(default=None, repr=False)
+    questions: dict[bytes, Question] = dataclasses.field(default_factory=dict)
+    witnessed: bytes | None = None
+
+
+class _Reader:
+    """Looks at one task, until it is left."""
+
+    def __init__(self, kept: _Kept) -> None:
+        self._task, self.over = kept, False
+
+    def row(self) -> Row | None:
+        return self._kept.row
+
+    def lines(self, first: int = 0) -> list[Line]:
+        return self._known.lines[max(0, first) :]
+
+    def known(self, ids: Iterable[bytes]) -> set[bytes]:
+        return {id for id in ids if id in self._known.seen}
+
+    def seen(self) -> dict[tuple[int, int], int]:
+        found: dict[tuple[int, int], int] = {}
+        for place in self._known.seen.values():
+            found[place] = found.get(place, 0) + 1
+        return found
+
+    def counts(self) -> dict[int, int]:
+        return {cohort: len(bodies) for cohort, bodies in self._known.bodies.items()}
+
+    def bodies(self, cohort: int) -> list[bytes]:
+        return [body for _, body in sorted(self._known.bodies.get(cohort, {}).items())]
+
+    def release(self, number: int) -> bytes | None:
+        found = self._known.releases
+        return found[number] if 0 <= number < len(found) else None
+
+    def releases(self, first: int, most: int) -> list[bytes]:
+        return self._known.releases[max(0, first) : max(0, first) + most]
+
+    def secret(self) -> bytes | None:
+        return self._known.secret
+
+    def question(self, id: bytes) -> Question | None:
+        return self._known.questions.get(id)
+
+    def open_questions(self) -> list[Question]:
+        found = [one for one in self._known.questions.values() if one.state == "asked"]
+        return sorted(found, key=lambda one: (one.round, one.id))
+
+    def expired(self, now: int) -> list[Question]:
+        return [one for one in self.open_questions() if one.due <= now]
+
+    def witness(self) -> bytes | None:
+        return self._kept.witnessed
+
+    @property
+    def _kept(self) -> _Kept:
+        if self.over:
+            raise StoreFailed("the transaction is over; begin another one with `transaction`")
+        return self._task
+
+    @property
+    def _known(self) -> _Kept:
+        if self._kept.row is None:
+            raise InvalidValue("the store does not know this task; create it first")
+        return self._kept
+
+
+class _Transaction(_Reader):
+    """Writes one task too; after a refusal it is over, and all of it is taken back."""
+
+    def __init__(self, kept: _Kept) -> None:
+        super().__init__(kept)
+        self._undo: list[Callable[[], object]] = []
+
+    def create(self, row: Row) -> None:
+        if self._kept.row is not None:
+            self._refuse(InvalidValue("the store refuses this: the task is there already"))
+        self._set("row", self._checked(row))
+
+    def change(self, row: Row) -> None:
+        if self._kept.row is None or self._kept.row.config != row.config:
+            self._refuse(
+                InvalidValue("the store does not know a task of this configuration; create it")
+            )
+        self._set("row", self._checked(row))
+
+    def append(self, line: Line) -> None:
+        lines = self._known.lines
+        number, head = len(lines), lines[-1].hash if lines else ROOT
+        if line.number != number or line.prev != head:
+            raise Fenced(f"line {line.number} does not follow the chain, which has {number} lines")
+        lines.append(line)
+        self._undo.append(lines.pop)
+
+    def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
+        seen = self._known.seen
+        for id in ids:
+            if id in seen:
+                self._refuse(InvalidValue("the store refuses this: a report was seen before"))
+            seen[id] = (epoch, cohort)
+            self._undo.append(partial(seen.pop, id))
+
+    def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        before = self._known.bodies
+        now = dict(before.get(cohort, {}))
+        for id, body in entries:
+            if id in now:
+                self._refuse(InvalidValue("the store refuses this: a body is kept already"))
+            now[id] = body
+        self._set("bodies", {**before, cohort: now})
+
+    def forget(self, cohort: int) -> None:
+        left = {one: bodies for one, bodies in self._known.bodies.items() if one != cohort}
+        self._set("bodies", left)
+
+    def publish(self, number: int, payload: bytes) -> None:
+        releases = self._known.releases
+        if number != len(releases):
+            self._refuse(
+                InvalidValue(f"the store refuses this: release {len(releases)} comes next")
+            )
+        releases.append(payload)
+        self._undo.append(releases.pop)
+
+    def hide(self, secret: bytes) -> None:
+        assert self._known
+        self._set("secret", secret)
+
+    def ask(self, id: bytes, *, round: int, action: bytes, memo: bytes, due: int) -> None:
+        if id in self._known.questions:
+            self._refuse(InvalidValue("the store refuses this: the question was asked before"))
+        self._put(
+            Question(
+                id=id, round=round, action=action, memo=memo, due=due, state="asked", report=None
+            )
+        )
+
+    def answered(self, id: bytes, report: bytes) -> None:
+        self._put(dataclasses.replace(self._open(id), state="answered", report=report))
+
+    def expire(self, id: bytes) -> None:
+        self._put(dataclasses.replace(self._open(id), state="expired"))
+
+    def attest(self, head: bytes) -> None:
+        self._set("witnessed", head)
+
+    def _checked(self, row: Row) -> Row:
+        if row.state not in _STATES:
+            self._refuse(InvalidValue(f"the store refuses this: the state is {row.state[:20]!r}"))
+        return row
+
+    def undo(self) -> None:
+        """Take everything back, the last step first."""
+        for step in reversed(self._undo):
+            step()
+
+    def _refuse(self, error: KerchiefError) -> NoReturn:
+        self.over = True
+        raise error from None
+
+    def _open(self, id: bytes) -> Question:
+        found = self.question(id)
+        if found is None or found.state != "asked":
+            self._refuse(
+                InvalidValue("the question is not open; `question` says what became of it")
+            )
+        return found
+
+    def _put(self, question: Question) -> None:
+        self._set("questions", {**self._known.questions, question.id: question})
+
+    def _set(self, name: str, value: object) -> None:
+        kept, before = self._kept, getattr(self._kept, name)
+        setattr(kept, name, value)
+        self._undo.append(lambda: setattr(kept, name, before))
+
+
+class MemoryStore:
+    """Keeps tasks as long as the process lives; any number of threads may share it."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._tasks: dict[bytes, _Kept] = {}
+        self._lock, self._process = threading.Lock(), os.getpid()
+        self._here, self._closed = threading.local(), False
+
+    @contextmanager
+    def transaction(self, task: bytes) -> Iterator[_Transaction]:
+        """One exclusive transaction of one task."""
+        with self._alone():
+            kept = self._tasks.get(task) or _Kept()
+            at = _Transaction(kept)
+            try:
+                yield at
+                assert at._kept is kept
+            except BaseException:
+                at.undo()
+                raise
+            finally:
+                at.over = True
+            self._tasks[task] = kept
+
+    @contextmanager
+    def read(self, task: bytes) -> Iterator[_Reader]:
+        """Look at what is committed."""
+        with self._alone():
+            at = _Reader(self._tasks.get(task) or _Kept())
+            yield at
+            at.over = True
+
+    def tasks(self) -> list[bytes]:
+        """The tasks that were created here, in this order."""
+        with self._alone():
+            return [task for task, kept in self._tasks.items() if kept.row is not None]
+
+    def copy_to(self, path: str | Path) -> None:
+        """Write everything into a new file, for a store that moves there."""
+        store = SQLiteStore(path)
+        with self._alone():
+            for task, kept in self._tasks.items():
+                with store.transaction(task) as at:
+                    _copied(kept, at)
+        store.close()
+
+    def close(self) -> None:
+        """Forget everything."""
+        if self._process == os.getpid():
+            self._closed = True
+            self._tasks = {}
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._process != os.getpid():
+            raise StoreFailed("the store was opened before a fork; open it again in the child")
+        if self._closed:
+            raise StoreFailed("the store is closed; open it again")
+        if getattr(self._here, "busy", False):
+            raise StoreFailed("a transaction is open in this thread; transactions do not nest")
+        with self._lock:
+            self._here.busy = True
+            try:
+                yield
+            finally:
+                self._here.busy = False
+
+
+def _copied(kept: _Kept, to: Transaction) -> None:
+    """Write one task into a transaction of another store."""
+    assert kept.row is not None
+    to.create(kept.row)
+    for line in kept.lines:
+        to.append(line)
+    places: dict[tuple[int, int], list[bytes]] = {}
+    for id, place in kept.seen.items():
+        places.setdefault(place, []).append(id)
+    for (epoch, cohort), ids in places.items():
+        to.see(ids, epoch=epoch, cohort=cohort)
+    for cohort, bodies in kept.bodies.items():
+        to.keep(cohort, bodies.items())
+    for number, payload in enumerate(kept.releases):
+        to.publish(number, payload)
+    if kept.secret is not None:
+        to.hide(kept.secret)

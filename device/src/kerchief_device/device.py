@@ -36,6 +36,7 @@ __all__ = ["Decision", "Device", "Features"]
 Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | NDArray[Any]
 """Rows of numbers, one for each arm, or such rows by the arms' names."""
 
+_REPORT = b"kerchief/1 report\0"
 # Whoever scales features in single precision may be a little outside.
 _SLACK = 1 + 1e-6
 
@@ -148,7 +149,8 @@ class Device:
         Returns:
             The id for `reward`, which takes the loss of each point that was asked about.
         """
-        if not isinstance(self.task.program, Answering) or len(question) != 16:
+        whole = isinstance(question, bytes) and len(question) == 16
+        if not isinstance(self.task.program, Answering) or not whole:
             raise InvalidValue("only a task that asks takes questions, and each has 16 bytes")
         self._pending.decided(question, self.task.id, due=self._due(drawn(8, self._source)))
         return question.hex()
@@ -303,7 +305,9 @@ class Device:
             randomize(noise, one, status.label, self._source)
             for noise, one in zip(task.noise, found, strict=True)
         ]
-        own = id if self._asks else drawn(16, self._source)
+        # Of the decision, not of the moment: a device that was rolled back makes no second report
+        # that anyone would count.
+        own = id if self._asks else hashlib.sha256(_REPORT + task.id + id).digest()[:16]
         joined = np.concatenate(numbers)
         return Report(label=status.label, epoch=status.epoch, id=own, numbers=joined).write(task)
 

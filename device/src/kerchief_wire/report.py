@@ -7,7 +7,7 @@ report of its task, and says nothing about when it was made.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,7 +19,7 @@ __all__ = ["Release", "Report"]
 
 _PLAIN = 1
 _HEADER = struct.Struct("<4sBBHI32s16s")
-_RELEASE = struct.Struct("<4sHHIQQQ32s")
+_RELEASE = struct.Struct("<4sIIQQQ32s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Report:
     label: int
     epoch: int
     id: bytes
-    numbers: Wholes
+    numbers: Wholes = field(repr=False)
 
     def write(self, task: Task) -> bytes:
         """The report as bytes."""
@@ -74,8 +74,8 @@ class Release:
         number: its place among the task's releases, from 0.
         epoch: of the task.
         cohort: whose release it is.
-        users: how many users it speaks about: of this cohort; under joint trust, of this epoch.
-        previous: a hash of the release before; zeros for the first.
+        users: how many users the cohort has.
+        previous: a hash of the release before; the task's id for the first.
         total: of all queries, one after another: the cohort's noisy total, or under joint trust
             the noisy running total of the epoch.
     """
@@ -90,7 +90,7 @@ class Release:
     def write(self) -> bytes:
         """The release as bytes."""
         size = len(self.total)
-        fields = (0, size, self.epoch, self.number, self.cohort, self.users, self.previous)
+        fields = (size, self.epoch, self.number, self.cohort, self.users, self.previous)
         return _RELEASE.pack(b"kcr1", *fields) + self.total.astype("<i8", copy=False).tobytes()
 
     @classmethod
@@ -102,8 +102,8 @@ class Release:
         """
         if len(data) < _RELEASE.size:
             raise CodecError(f"a release has at least {_RELEASE.size} bytes; these are {len(data)}")
-        magic, zero, size, epoch, number, cohort, users, previous = _RELEASE.unpack_from(data)
-        if magic != b"kcr1" or zero or len(data) != _RELEASE.size + 8 * size:
+        magic, size, epoch, number, cohort, users, previous = _RELEASE.unpack_from(data)
+        if magic != b"kcr1" or len(data) != _RELEASE.size + 8 * size:
             raise CodecError("the bytes are no release of this protocol")
         total = np.frombuffer(data, "<i8", offset=_RELEASE.size)
         return cls(

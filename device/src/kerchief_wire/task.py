@@ -25,6 +25,8 @@ _TRUSTS = ("none", "local", "shuffle", "joint", "central")
 _KINDS = ("contextual", "context-free", "phased")
 # Sums of whole numbers stay below this, whoever sends them.
 _MOST_SUM = 2**62
+# Bounds are laid out for every label and number.
+_MOST_TABLE = 2**22
 # A report's label has 16 bits.
 _MOST_LABELS = 2**16
 # Reports are kept by the thousand: a megabyte is more than any of them needs.
@@ -228,6 +230,11 @@ class Task:
                 f"them together at most {_MOST_NUMBERS}"
             )
         self._check_phases()
+        if self.size * max(1, len(self.needs)) > _MOST_TABLE:
+            raise InvalidValue(
+                f"{len(self.needs)} cohorts of reports of {self.size} numbers are more than a "
+                f"device should lay out; the most is {_MOST_TABLE} in all"
+            )
         self._check_labels()
         self._check_sums()
 

@@ -83,6 +83,7 @@ class Bandit(Guarded):
         window_s: int = 86_400,
         default: float | None = None,
         path: str | Path | None = None,
+        witness: str | Path | None = None,
     ) -> None:
         """Make a bandit, and pay for its whole horizon.
 
@@ -98,6 +99,8 @@ class Bandit(Guarded):
             window_s: seconds until a decision that got no reward counts with the default.
             default: that reward; the least one if None.
             path: of a new folder in which the bandit lives; None keeps it in memory.
+            witness: of a file that notices whether the folder was copied or restored: best on
+                another disk. By default it lies in the folder, and notices less.
 
         Raises:
             BudgetExceeded: the guarantee does not pay for the noise.
@@ -125,15 +128,26 @@ class Bandit(Guarded):
             )
         for line in delta_warnings(guarantee.delta, problem.horizon):
             warnings.warn(line, WeakPromise, stacklevel=2)
-        self._live(made, None if path is None else _new_folder(Path(path)))
+        folder = None if path is None else _new_folder(Path(path))
+        self._live(made, folder, _elsewhere(folder, witness))
 
     @classmethod
-    def open(cls, path: str | Path, *, policy: Policy | None = None) -> Self:
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        policy: Policy | None = None,
+        witness: str | Path | None = None,
+        renew: bool = False,
+    ) -> Self:
         """Go on with the bandit in a folder; nothing is charged or drawn again.
 
         Args:
             path: of the folder.
             policy: the bandit's policy, where it is not a registered one.
+            witness: the same file as when the bandit was made.
+            renew: go on with a folder that is fenced, in a new epoch with new users: whoever took
+                part before must not take part again.
 
         Raises:
             InvalidValue: there is no bandit.
@@ -143,17 +157,25 @@ class Bandit(Guarded):
         store = SQLiteStore(_middle(folder)) if os.path.exists(_middle(folder)) else None
         if store is None or len(store.tasks()) != 1:
             raise InvalidValue(f"{folder} holds no bandit; give the folder that one was made in")
-        with store.read(store.tasks()[0]) as at:
+        (task,) = store.tasks()
+        with store.read(task) as at:
             row = at.row()
         store.close()
-        if row is None:
+        if row is None or Task.read(row.config).id != task:
             raise Fenced(f"the bandit in {folder} has no task any more; its file was changed")
         made = deployed(Task.read(row.config), policy=policy)
         bandit = cls.__new__(cls)
-        bandit._live(made, folder)
+        bandit._live(made, folder, _elsewhere(folder, witness), renew=renew)
         return bandit
 
-    def _live(self, made: Deployment, folder: Path | None) -> None:
+    def _live(
+        self,
+        made: Deployment,
+        folder: Path | None,
+        witness: Path | None,
+        *,
+        renew: bool = False,
+    ) -> None:
         self._made, self._folder = made, folder
         self._store: Store
         self._lock = threading.RLock()
@@ -163,8 +185,11 @@ class Bandit(Guarded):
             self._middle = Middle(made, store=self._store, pool=pooled)
         else:
             self._store = SQLiteStore(_middle(folder))
-            witness = FileWitness(folder / "witness")
-            self._middle = Middle(made, store=self._store, witness=witness)
+            _settle_in(folder, renew=renew)
+            assert witness is not None
+            self._middle = Middle(
+                made, store=self._store, witness=FileWitness(witness), renew=renew
+            )
             self._pending = Pending(folder / "device.db")
         self._device = Device(made.task, pending=self._pending, code=code)
         self._learner, self._looked = Learner(made), time.monotonic()
@@ -275,7 +300,7 @@ class Bandit(Guarded):
             head = self._middle.chain()[-1].hash
             FileWitness(folder / "witness").swap(self.task.id, None, head)
             self.close()
-            self._live(self._made, folder)
+            self._live(self._made, folder, folder / "witness")
 
     def settle(self) -> Guarantee:
         """End the task: nothing more is learned, and the bill is for what was really released."""
@@ -305,8 +330,12 @@ class Bandit(Guarded):
         )
 
     def _send(self, ids: Sequence[str]) -> None:
-        if not ids:
-            return
+        # One at a time where labels differ: the next cohort may need more noise than this one.
+        size = 1 if self.task.trust == "shuffle" else max(1, len(ids))
+        for first in range(0, len(ids), size):
+            self._sent(ids[first : first + size])
+
+    def _sent(self, ids: Sequence[str]) -> None:
         status = self._middle.status()
         if status.state != "running":
             # Nobody who comes now was paid for.
@@ -328,6 +357,30 @@ class Bandit(Guarded):
 
 def _middle(folder: Path) -> Path:
     return folder / "middle.db"
+
+
+def _elsewhere(folder: Path | None, witness: str | Path | None) -> Path | None:
+    if witness is None:
+        return None if folder is None else folder / "witness"
+    if folder is None:
+        raise InvalidValue("witness is given without a path; a bandit in memory needs none")
+    return Path(witness)
+
+
+def _settle_in(folder: Path, *, renew: bool) -> None:
+    """Remember which file the bandit lives in: a copy of the folder has another one.
+
+    Raises:
+        Fenced: it is another file.
+    """
+    place, file = folder / "place", str(os.stat(_middle(folder)).st_ino)
+    if not place.exists() or renew:
+        place.write_text(file)
+    if place.read_text() != file:
+        raise Fenced(
+            f"{folder} was copied or restored, and the original may still go on; go on with that "
+            "one, or open this one with renew=True for new users"
+        )
 
 
 def _new_folder(folder: Path) -> Path:

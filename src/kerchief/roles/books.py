@@ -47,6 +47,7 @@ class Books:
 
     Attributes:
         task: whose chain it is.
+        lines: of the chain.
         receipts: every charge, settled or not.
         drawn: every release that the middle added noise to, or made of a whole cohort.
         epochs: their numbers, in the order in which the task began anew; the first is 0.
@@ -55,6 +56,7 @@ class Books:
     """
 
     task: Task
+    lines: tuple[Line, ...]
     receipts: tuple[Receipt, ...]
     drawn: tuple[Drawn, ...]
     epochs: tuple[int, ...]
@@ -90,6 +92,7 @@ class Books:
             ended = line.kind == "end"
         return cls(
             task=task,
+            lines=tuple(lines),
             receipts=tuple(receipts),
             drawn=tuple(drawn),
             epochs=tuple(epochs),
@@ -119,23 +122,32 @@ class Books:
         Raises:
             Fenced: they do not fit.
         """
-        asked = [bill for epoch in range(len(self.epochs)) for bill in charges(made, epoch)]
-        paid = [
-            Charge(event=one.event, cohort=one.cohort, capacity=one.capacity)
-            for one in self.receipts
-        ]
-        if paid != asked:
-            raise Fenced("the receipts are not for the noise that the task draws")
-        for number, one in enumerate(self.drawn):
-            wrong = one.release != number or one.cohort != number or one.epoch not in self.epochs
-            if wrong or one.users != self.task.need(one.cohort):
-                raise Fenced(f"draw {number} is not the release that comes next, of a full cohort")
+        rest = self.lines[1:]
+        for place, epoch in enumerate(self.epochs):
+            if place:
+                rest = _expected(rest, [("epoch", {"epoch": epoch})])
+            rest = _expected(rest, _bill(made, place))
+            while rest and rest[0].kind == "draw":
+                self._check_draw(canonical.unpack(Drawn, rest[0].content), epoch)
+                rest = rest[1:]
+        if self.ended:
+            rest = _expected(rest, self.settled(made))[1:]
+        if rest:
+            raise Fenced(f"line {rest[0].number} of the chain is out of place")
+
+    def _check_draw(self, one: Drawn, epoch: int) -> None:
+        number = self.drawn.index(one)
+        wrong = one.release != number or one.cohort != number or one.epoch != epoch
+        if wrong or number >= self.task.cohorts or one.users != self.task.need(number):
+            raise Fenced(f"draw {number} is not the release that comes next, of a full cohort")
 
     def settled(self, made: Deployment) -> list[tuple[str, Any]]:
         """Lines that bring the bill down to what was released: a cohort that was not costs nothing.
 
-        A device's own noise is used as soon as its report has left, whatever became of it.
+        Only in the last epoch: of earlier ones another copy may have released more. A device's own
+        noise is used as soon as its report has left, whatever became of it.
         """
+        last = (len(self.epochs) - 1) * made.task.horizon
         bare = not any(one.noisy_device for one in made.privatizers.values())
         shuffled = made.task.trust == "shuffle"
         ends = [0, *itertools.accumulate(map(made.task.need, range(made.task.cohorts)))]
@@ -146,7 +158,7 @@ class Books:
         return [
             ("settle", {"receipt": one.number, "used": 0})
             for one in self.receipts
-            if bare and not shuffled and one.used is None
+            if bare and not shuffled and one.cohort.first >= last
             if not any(one.cohort.first <= place < one.cohort.last for place in covered)
         ]
 
@@ -175,12 +187,27 @@ def charged(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
         BudgetExceeded: the promise does not pay for the noise.
     """
     ledger = MemoryLedger(dataclasses.replace(made.guarantee, rounds=None))
-    paid = ledger.charge_all(charges(made, epoch))
-    first = epoch * len(paid)
-    return [
-        ("charge", _tree(dataclasses.replace(one, number=one.number + first).to_dict()))
-        for one in paid
-    ]
+    ledger.charge_all(charges(made, epoch))
+    return _bill(made, epoch)
+
+
+def _bill(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
+    """The lines that an epoch's charges must be, and no others."""
+    bills = charges(made, epoch)
+    numbered = enumerate(bills, start=epoch * len(bills))
+    return [("charge", _tree(Receipt(number=n, **vars(one)).to_dict())) for n, one in numbered]
+
+
+def _expected(lines: tuple[Line, ...], said: Sequence[tuple[str, Any]]) -> tuple[Line, ...]:
+    """The lines that follow those which must come here.
+
+    Raises:
+        Fenced: others come here.
+    """
+    found = [(line.kind, line.body) for line in lines[: len(said)]]
+    if found != [(kind, canonical.write(content)) for kind, content in said]:
+        raise Fenced("the receipts are not for the noise that the task draws, or out of place")
+    return lines[len(said) :]
 
 
 def _epoch(line: Line) -> int:

@@ -67,7 +67,7 @@ class Learner:
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._state = _init(self._policy, tuple(outlook.items()))
         self._sums = tuple(_nothing(desk) for desk in self._desks)
-        self._followed, self.users = Followed(), 0
+        self._followed, self.users = Followed(last=made.task.id), 0
         self._epoch, self._epoch_releases = 0, 0
         self._last = dict.fromkeys(made.task.queries, -1)
         self._version, self._chain = -1, (0, bytes(32))
@@ -172,12 +172,12 @@ class Followed:
     """Where a learner stands among a task's releases.
 
     Attributes:
+        last: a hash of the last of them, or the task's id; each release names the one before.
         count: how many it has taken in.
-        last: a hash of the last of them; each release names the one before.
     """
 
+    last: bytes
     count: int = 0
-    last: bytes = bytes(32)
 
 
 def next_releases(task: Task, known: Followed, payloads: Iterable[bytes]) -> Iterator[Release]:

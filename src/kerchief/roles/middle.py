@@ -143,7 +143,9 @@ class Middle(Guarded):
         read = [self._read(data) for data in reports]
         with self._lock:
             with self._store.transaction(self.task.id) as at:
-                answers, row = self._taken(at, self._running(at), read)
+                row = self._running(at)
+                self._check_witness(at, row)
+                answers, row = self._taken(at, row, read)
             self._bear_witness(row)
         return answers
 
@@ -157,7 +159,9 @@ class Middle(Guarded):
     def chain(self) -> tuple[Line, ...]:
         """All lines of the chain, which are public."""
         with self._store.read(self.task.id) as at:
-            return tuple(at.lines())
+            row, lines = _row(at), tuple(at.lines())
+        self._bear_witness(row)
+        return lines
 
     def spent(self) -> Guarantee:
         """What the worst-off user was charged."""
@@ -229,10 +233,20 @@ class Middle(Guarded):
         Books.of(lines).check(self.made)
         if renew:
             return
+        self._check_witness(at, row)
+
+    def _check_witness(self, at: Reader, row: Row) -> None:
+        """See that the witness knows no other copy of this store."""
+        if isinstance(self._witness, NoWitness):
+            if row.witnessed is not None:
+                raise Fenced("this store has a witness; give it, or nobody notices a copy")
+            return
         seen = self._witness.read(self.task.id)
-        if seen is None and not isinstance(self._witness, NoWitness) and row.witnessed is not None:
+        if seen is None and row.witnessed is not None:
             raise Fenced("the witness has never seen this store; was it copied?")
-        if seen is not None and seen not in {line.hash for line in lines}:
+        if seen in (None, row.witnessed, row.head):
+            return
+        if seen not in {line.hash for line in at.lines()}:
             raise Fenced("the witness has seen more than the store holds; it was rolled back")
 
     def _nothing_hidden(self, lines: Sequence[Line], row: Row, seen: bytes | None) -> None:
@@ -249,7 +263,7 @@ class Middle(Guarded):
 
     def _bear_witness(self, row: Row) -> None:
         """Tell the witness of the chain's head, before anyone else learns what it stands for."""
-        if row.head == row.witnessed:
+        if row.head == row.witnessed or isinstance(self._witness, NoWitness):
             return
         self._witnessed(row)
         with self._store.transaction(self.task.id) as at:
@@ -347,7 +361,7 @@ class Middle(Guarded):
             epoch=row.epoch,
             cohort=cohort,
             users=len(bodies),
-            previous=_digest(at.release(number - 1)) if number else bytes(32),
+            previous=_digest(at.release(number - 1)) if number else self.task.id,
             total=np.concatenate(shown),
         )
         payload = release.write()

@@ -92,7 +92,7 @@ class PopulationLearner:
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._noisy = any(one.noisy for one in outlook.values())
         self.state = _init(self._policy, tuple(outlook.items()))
-        self.phase, self.rounds, self.users, self._followed = 0, 0, 0, Followed()
+        self.phase, self.rounds, self.users, self._followed = 0, 0, 0, Followed(last=made.task.id)
         self._heard: list[Release] = []
         self._version, self._chain = -1, (0, bytes(32))
         self.asked, self.done = self._ask(), False

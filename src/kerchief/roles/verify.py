@@ -88,6 +88,10 @@ def check_releases(books: Books, releases: Sequence[bytes]) -> None:
     Raises:
         Fenced: one of them is another one.
     """
+    if books.drawn and len(releases) != len(books.drawn):
+        raise Fenced(
+            f"there are {len(releases)} releases and {len(books.drawn)} draws on the chain"
+        )
     for one in books.drawn:
         kept = releases[one.release] if 0 <= one.release < len(releases) else b""
         if hashlib.sha256(kept).digest() != one.payload:

@@ -115,6 +115,7 @@ def test_a_twin_that_cannot_be_is_refused_with_the_reason(
     assert json.dumps(answer.to_dict(), allow_nan=False)
 
 
+@pytest.mark.nightly
 def test_coins_keep_a_generous_promise() -> None:
     answer = calibrate(epsilon=100.0, delta=1e-6, trust="shuffle", horizon=100, dim=2)
     assert answer.twin.epsilon is not None

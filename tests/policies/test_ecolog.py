@@ -75,7 +75,10 @@ class Reference:
         return np.asarray(point)
 
 
-@pytest.mark.parametrize(("mode", "ridge", "scale"), [("theory", 10.0, 1.0), ("tuned", 3.0, 0.2)])
+@pytest.mark.parametrize(
+    ("mode", "ridge", "scale"),
+    [pytest.param("theory", 10.0, 1.0, marks=pytest.mark.nightly), ("tuned", 3.0, 0.2)],
+)
 def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode, ridge: float, scale: float) -> None:
     policy = ECOLog.of(LOGISTIC.problem(150), mode=mode)
     # A ball smaller than the truth, so that its edge is reached.
@@ -122,6 +125,7 @@ def test_other_links_are_refused(link: str) -> None:
         ECOLog.of(problem)
 
 
+@pytest.mark.nightly
 def test_it_beats_uniform_play_by_far(played: Played) -> None:
     world = make_environment(link="logistic", dim=3, arms=10, radius=2.0)
     lost = [played(name, world, 800).regret[-1].mean() for name in ("ecolog", "uniform")]

@@ -18,9 +18,7 @@ def main(folder: Path) -> None:
     else:
         bandit = Bandit(
             policy="linucb",
-            problem=Problem(
-                dim=3, arms=4, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=2000
-            ),
+            problem=Problem(dim=3, arms=4, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=2000),
             guarantee=Guarantee(epsilon=1.0, delta=1e-6, trust="central"),
             path=folder,
         )

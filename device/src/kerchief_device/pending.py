@@ -356,9 +356,9 @@ def _row(base: sqlite3.Connection, id: bytes, task: bytes) -> Row:
 def _sweep(base: sqlite3.Connection, name: bytes | None) -> None:
     """Drop a model that no decision needs any more."""
     base.execute(
-        "DELETE FROM models WHERE name = ?1 "
-        "AND NOT EXISTS (SELECT 1 FROM decisions WHERE model = ?1)",
-        (name,),
+        "DELETE FROM models WHERE name = ? "
+        "AND NOT EXISTS (SELECT 1 FROM decisions WHERE model = ?)",
+        (name, name),
     )
 
 

@@ -305,11 +305,19 @@ class Device:
             randomize(noise, one, status.label, self._source)
             for noise, one in zip(task.noise, found, strict=True)
         ]
-        # Of the decision, not of the moment: a device that was rolled back makes no second report
-        # that anyone would count.
-        own = id if self._asks else hashlib.sha256(_REPORT + task.id + id).digest()[:16]
+        own = id if self._asks else self._named(id)
         joined = np.concatenate(numbers)
         return Report(label=status.label, epoch=status.epoch, id=own, numbers=joined).write(task)
+
+    def _named(self, id: bytes) -> bytes:
+        """The id of a report: of the decision, and not of the moment that it is made in.
+
+        So a device that was rolled back makes no second report that anyone would count. A client
+        of a phase has no decision of its own: its report is named at random.
+        """
+        if isinstance(self.task.program, Phased):
+            return drawn(16, self._source)
+        return hashlib.sha256(_REPORT + self.task.id + id).digest()[:16]
 
 
 def _bill(task: Task, checked: Checked, budget: Budget | None) -> tuple[Cost, Budget] | None:

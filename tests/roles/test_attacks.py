@@ -23,7 +23,7 @@ from kerchief.roles.books import Books
 from kerchief.roles.deployment import deployed
 from kerchief.roles.learner import Learner
 from kerchief.roles.middle import Middle
-from kerchief.roles.verify import verify
+from kerchief.roles.verify import check_releases, verify
 from kerchief.stores import FileWitness
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Pending
@@ -456,6 +456,24 @@ def test_a_forged_line_does_not_verify(trust: str, kind: str, content: Any) -> N
     one.middle.close()
     with pytest.raises(KerchiefError):
         verify(forged(one.middle.chain(), "settle", {"receipt": 0, "used": 0}, before_end=True))
+
+
+@pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
+def test_a_draw_that_stands_twice_does_not_verify(trust: str) -> None:
+    one = field(trust)
+    one.serve(50)
+    lines = one.middle.chain()
+    last = lines[-1]
+    assert last.kind == "draw"
+    with pytest.raises(Fenced):
+        verify(forged(lines, "draw", last.content))
+
+
+@pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
+def test_a_release_that_was_never_drawn_does_not_verify(trust: str) -> None:
+    books = Books.of(field(trust).middle.chain())
+    with pytest.raises(Fenced):
+        check_releases(books, [b"without noise"])
 
 
 @pytest.mark.parametrize("trust", ["joint", "central"])

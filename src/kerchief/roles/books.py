@@ -122,21 +122,21 @@ class Books:
         Raises:
             Fenced: they do not fit.
         """
-        rest = self.lines[1:]
+        rest, drawn = self.lines[1:], 0
         for place, epoch in enumerate(self.epochs):
             if place:
                 rest = _expected(rest, [("epoch", {"epoch": epoch})])
             rest = _expected(rest, _bill(made, place))
             while rest and rest[0].kind == "draw":
-                self._check_draw(canonical.unpack(Drawn, rest[0].content), epoch)
-                rest = rest[1:]
+                self._check_draw(drawn, epoch)
+                rest, drawn = rest[1:], drawn + 1
         if self.ended:
             rest = _expected(rest, self.settled(made))[1:]
         if rest:
             raise Fenced(f"line {rest[0].number} of the chain is out of place")
 
-    def _check_draw(self, one: Drawn, epoch: int) -> None:
-        number = self.drawn.index(one)
+    def _check_draw(self, number: int, epoch: int) -> None:
+        one = self.drawn[number]
         wrong = one.release != number or one.cohort != number or one.epoch != epoch
         if wrong or number >= self.task.cohorts or one.users != self.task.need(number):
             raise Fenced(f"draw {number} is not the release that comes next, of a full cohort")

@@ -405,7 +405,12 @@ def _needs(privatizers: Mapping[str, Privatizer], horizon: int) -> tuple[int, ..
     (schedule,) = schedules
     assert isinstance(schedule, At)
     ends = tuple(end for end in schedule.ends if end <= horizon)
-    return At(ends=ends).sizes if ends else ()
+    if not ends:
+        raise InvalidValue(
+            f"the first batch ends after {schedule.ends[:1]} users and the horizon is {horizon}: "
+            "nothing would ever be released; plan more users"
+        )
+    return At(ends=ends).sizes
 
 
 def _program(

@@ -23,7 +23,7 @@ from kerchief_wire.model import Model, Numbers
 from kerchief_wire.report import Release
 from kerchief_wire.task import Task
 
-__all__ = ["Followed", "Form", "Learner", "next_releases"]
+__all__ = ["Follower", "Form", "Learner"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,65 @@ class _Sum:
 
 
 @double_precision
-class Learner:
+class Follower:
+    """What learners of every kind do: take releases in, in their order, and post models."""
+
+    def __init__(self, made: Deployment) -> None:
+        """Before the first release."""
+        self.made, self.users = made, 0
+        self._followed = Followed(last=made.task.id)
+        self._version, self._chain = -1, (0, bytes(32))
+        self._model: Model
+
+    @property
+    def releases(self) -> int:
+        """How many it has taken in."""
+        return self._followed.count
+
+    @property
+    def model(self) -> Model:
+        """The billboard."""
+        return self._model
+
+    def follow(
+        self, payloads: Iterable[bytes], *, length: int = 0, head: bytes = bytes(32)
+    ) -> None:
+        """Take releases in, and post a model if it is time.
+
+        Args:
+            payloads: releases as the middle serves them; those that are known are passed over.
+            length: of the chain that they come from.
+            head: of that chain.
+
+        Raises:
+            Fenced: a release is missing, or of another task.
+        """
+        self._chain = (length, head)
+        for release in next_releases(self.made.task, self._followed, payloads):
+            self.users += release.users
+            self._take(release)
+
+    def _take(self, release: Release) -> None:
+        """Learn from one release."""
+        raise NotImplementedError
+
+    def _show(self, round: int, arrays: Mapping[str, Any]) -> None:
+        """Post a model that speaks about so many users or rounds."""
+        self._version += 1
+        length, head = self._chain
+        self._model = Model(
+            task=self.made.task.id,
+            version=self._version,
+            release=self.releases,
+            round=round,
+            length=length,
+            head=head,
+            arrays={name: Numbers.of(np.asarray(one)) for name, one in arrays.items()},
+        )
+
+
+@double_precision
+class Learner(Follower):
     """Keeps the policy's state and posts its model.
 
     It is blind: all that it ever gets are releases, which anyone may see. It draws nothing, so one
@@ -62,43 +120,15 @@ class Learner:
 
     def __init__(self, made: Deployment) -> None:
         """Begin with an empty state and post its model."""
-        self.made, self._policy = made, made.by_totals
+        super().__init__(made)
+        self._policy = made.by_totals
         self._desks = desks_of(made)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._state = _init(self._policy, tuple(outlook.items()))
         self._sums = tuple(_nothing(desk) for desk in self._desks)
-        self._followed, self.users = Followed(last=made.task.id), 0
         self._epoch, self._epoch_releases = 0, 0
         self._last = dict.fromkeys(made.task.queries, -1)
-        self._version, self._chain = -1, (0, bytes(32))
         self._post()
-
-    @property
-    def releases(self) -> int:
-        """How many it has taken in."""
-        return self._followed.count
-
-    @property
-    def model(self) -> Model:
-        """The billboard."""
-        return self._model
-
-    def follow(
-        self, payloads: Iterable[bytes], *, length: int = 0, head: bytes = bytes(32)
-    ) -> None:
-        """Take releases in, in their order, and post a model if it is time.
-
-        Args:
-            payloads: releases as the middle serves them; those that are known are passed over.
-            length: of the chain that they come from.
-            head: of that chain.
-
-        Raises:
-            Fenced: a release is missing, or of another task.
-        """
-        self._chain = (length, head)
-        for release in next_releases(self.made.task, self._followed, payloads):
-            self._take(release)
 
     def _take(self, release: Release) -> None:
         if release.epoch != self._epoch:
@@ -108,7 +138,6 @@ class Learner:
                 for one in self._sums
             )
         self._epoch_releases += 1
-        self.users += release.users
         parts = zip(self._desks, self.made.task.parts, self._sums, strict=True)
         self._sums = tuple(
             self._added(desk, one, release, release.total[part]) for desk, part, one in parts
@@ -154,17 +183,7 @@ class Learner:
 
     def _post(self) -> None:
         published = _publish(self._policy, self._state)
-        self._version += 1
-        length, head = self._chain
-        self._model = Model(
-            task=self.made.task.id,
-            version=self._version,
-            release=self.releases,
-            round=self.users,
-            length=length,
-            head=head,
-            arrays={name: Numbers.of(np.asarray(leaf)) for name, leaf in _named(published).items()},
-        )
+        self._show(self.users, _named(published))
 
 
 @dataclasses.dataclass

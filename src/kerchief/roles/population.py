@@ -7,7 +7,6 @@ and this learner takes in the totals of a phase together. It is the mathematics 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -26,8 +25,7 @@ from kerchief.core.problems import PopulationProblem
 from kerchief.core.validate import real_array
 from kerchief.roles.deployment import Deployment
 from kerchief.roles.desks import desks_of
-from kerchief.roles.learner import Followed, next_releases
-from kerchief_wire.model import Model, Numbers
+from kerchief.roles.learner import Follower
 from kerchief_wire.report import Release
 
 __all__ = ["PopulationLearner"]
@@ -37,7 +35,7 @@ _SLACK = 1 + 1e-6
 
 
 @double_precision
-class PopulationLearner:
+class PopulationLearner(Follower):
     """Keeps the policy's state, and posts what the present phase plays and asks.
 
     It is blind: all that it ever gets are releases, which anyone may see. It draws nothing, so one
@@ -86,53 +84,28 @@ class PopulationLearner:
         Raises:
             InvalidValue: the bandit has no phases, or the actions are not the problem's.
         """
-        self.made, self._policy = made, made.by_phases
+        super().__init__(made)
+        self._policy = made.by_phases
         self._features = _actions(self._policy.problem, features)
         (self._desk,) = desks_of(made)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._noisy = any(one.noisy for one in outlook.values())
         self.state = _init(self._policy, tuple(outlook.items()))
-        self.phase, self.rounds, self.users, self._followed = 0, 0, 0, Followed(last=made.task.id)
+        self.phase, self.rounds = 0, 0
         self._heard: list[Release] = []
-        self._version, self._chain = -1, (0, bytes(32))
         self.asked, self.done = self._ask(), False
         self._begin(self.asked)
-
-    @property
-    def model(self) -> Model:
-        """The billboard."""
-        return self._model
 
     @property
     def shares(self) -> NDArray[np.float64]:
         """The share of each action in the rounds that are left, about which nobody is asked."""
         return np.asarray(_finish(self._policy, self._features, self.state), np.float64)
 
-    @property
-    def releases(self) -> int:
-        """How many it has taken in."""
-        return self._followed.count
-
-    def follow(
-        self, payloads: Iterable[bytes], *, length: int = 0, head: bytes = bytes(32)
-    ) -> None:
-        """Take releases in, in their order, and post the next phase when one is whole.
-
-        Args:
-            payloads: releases as the middle serves them; those that are known are passed over.
-            length: of the chain that they come from.
-            head: of that chain.
-
-        Raises:
-            Fenced: a release is missing, or of another task.
-        """
-        self._chain = (length, head)
-        for release in next_releases(self.made.task, self._followed, payloads):
-            self.users += release.users
-            # Whoever answers after the end is not heard: nobody asked.
-            self._heard.append(release)
-            if not self.done and len(self._heard) == self._policy.groups:
-                self._learn()
+    def _take(self, release: Release) -> None:
+        """Post the next phase when one is whole; whoever answers after the end is not heard."""
+        self._heard.append(release)
+        if not self.done and len(self._heard) == self._policy.groups:
+            self._learn()
 
     def _learn(self) -> None:
         """Take in all groups of a phase, and begin the next one."""
@@ -169,23 +142,14 @@ class PopulationLearner:
             self.done = True
         if not self.done:
             self.asked = asked
-        self._version += 1
-        length, head = self._chain
-        self._model = Model(
-            task=self.made.task.id,
-            version=self._version,
-            release=self.releases,
-            round=self.users,
-            length=length,
-            head=head,
-            arrays={
-                "phase": Numbers.of(np.asarray(self.phase, np.int64)),
-                "done": Numbers.of(np.asarray(self.done)),
-                "atoms": Numbers.of(np.asarray(self.asked.atoms, np.int64)),
-                "pulls": Numbers.of(np.asarray(self.asked.pulls, np.int64)),
-                "encoder": Numbers.of(np.asarray(self.asked.encoder, np.float64)),
-            },
-        )
+        posted = {
+            "phase": np.int64(self.phase),
+            "done": np.bool_(self.done),
+            "atoms": np.asarray(self.asked.atoms, np.int64),
+            "pulls": np.asarray(self.asked.pulls, np.int64),
+            "encoder": np.asarray(self.asked.encoder, np.float64),
+        }
+        self._show(self.users, posted)
 
 
 def _actions(problem: PopulationProblem, features: ArrayLike) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from tests.roles.field import ARMS, FACTS, TRUSTS, field, made, promise, read
 
-from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
+from kerchief.core.errors import BudgetExceeded, CodecError, InvalidValue, KerchiefError
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.books import Books
 from kerchief.roles.deployment import deployed
@@ -26,7 +26,7 @@ from kerchief.roles.middle import Middle
 from kerchief.roles.verify import check_releases, verify
 from kerchief.stores import FileWitness
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_device import Pending
+from kerchief_device import Budget, Pending
 from kerchief_device.randomize import randomize
 from kerchief_wire.canonical import write
 from kerchief_wire.chain import Line, export, follow, imported
@@ -553,3 +553,14 @@ def test_all_that_expire_together_are_learned_from() -> None:
 def test_a_report_does_not_show_its_numbers() -> None:
     one = field("joint")
     assert "numbers" not in repr(Report.read(one.report(), one.task))
+
+
+def test_a_budget_sees_reports_of_a_device_that_had_none(tmp_path: Path) -> None:
+    """The store is the user's, whoever opened it: what left it was charged."""
+    one, pending = field("local"), Pending(tmp_path / "device.db")
+    for _ in range(2):
+        one.report(device=one.device(pending=pending))
+    budgeted = one.device(pending=pending, budget=Budget(epsilon=2.5))
+    assert budgeted.spent().epsilon == pytest.approx(2.0)
+    with pytest.raises(BudgetExceeded):
+        one.report(device=budgeted)

@@ -255,7 +255,7 @@ class Device:
         self._pending.gone(_id(id), self.task.id, remember=self._once, if_made=phased)
 
     def spent(self) -> Cost:
-        """What the reports of this store have cost its user, where there is a budget."""
+        """What the reports of this store have cost its user, under local trust."""
         return self._pending.spent()
 
     @property
@@ -320,10 +320,10 @@ class Device:
         return hashlib.sha256(_REPORT + self.task.id + id).digest()[:16]
 
 
-def _bill(task: Task, checked: Checked, budget: Budget | None) -> tuple[Cost, Budget] | None:
-    if budget is None:
-        return None
+def _bill(task: Task, checked: Checked, budget: Budget | None) -> tuple[Cost, Budget | None] | None:
     if task.trust != "local":
+        if budget is None:
+            return None
         raise InvalidValue(
             f"under {task.trust} trust the device does not add all the noise, so it cannot know "
             "what a report costs; leave the budget out, or choose local trust"

@@ -79,7 +79,7 @@ class Budget:
         return cost.epsilon <= self.epsilon * (1 + 1e-12) and cost.delta <= self.delta * (1 + 1e-12)
 
 
-Bill: TypeAlias = tuple[Cost, Budget]
+Bill: TypeAlias = tuple[Cost, Budget | None]
 """What a report costs, and what may be spent."""
 
 
@@ -380,11 +380,13 @@ def _spent(base: sqlite3.Connection) -> Cost:
 
 
 def _charge(
-    base: sqlite3.Connection, task: bytes, cost: Cost, budget: Budget
+    base: sqlite3.Connection, task: bytes, cost: Cost, budget: Budget | None
 ) -> BudgetExceeded | None:
-    """Charge one report, or say why not."""
+    """Charge one report, or say why not; it is charged where nobody set a budget too."""
     spent = _spent(base)
-    if not budget.pays(Cost(spent.epsilon + cost.epsilon, spent.delta + cost.delta)):
+    if budget is not None and not budget.pays(
+        Cost(spent.epsilon + cost.epsilon, spent.delta + cost.delta)
+    ):
         return BudgetExceeded(
             f"epsilon {spent.epsilon:g} and delta {spent.delta:g} are spent, and a report costs "
             f"{cost.epsilon:g} and {cost.delta:g}: more than the budget of {budget.epsilon:g} and "

@@ -193,3 +193,10 @@ def test_settling_ends_it() -> None:
     assert one.settle().epsilon <= 1.0
     with pytest.raises(CapacityExceeded):
         one.decide(ARMS)
+
+
+def test_a_shuffle_promise_says_whom_it_relies_on() -> None:
+    """Where no part is planned for, one user without coins is one too many."""
+    assert "all users of a cohort must add their noise" in promise("shuffle").statement()
+    for trust in ("local", "joint", "central"):
+        assert "relies on other users" not in promise(trust).statement()

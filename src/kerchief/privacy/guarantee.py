@@ -216,13 +216,11 @@ reward, replaced by any other, over 20000 rounds"
 
     def _as_long(self) -> str:
         (a, b), (c, d) = self.honest, self.excluded
-        if self.trust is not Trust.SHUFFLE or a == b:
+        if self.trust is not Trust.SHUFFLE:
             return ""
+        part = f"at least {a} in {b} of every cohort" if a < b else "all users of a cohort"
         struck = f", of whom {c} in {d} may be struck out" if c else ""
-        return (
-            f" It relies on other users: at least {a} in {b} of every cohort must add their "
-            f"noise{struck}."
-        )
+        return f" It relies on other users: {part} must add their noise{struck}."
 
     def _what(self) -> str:
         extra = f", plus {self.delta:.6g}" if self.delta else ""

@@ -6,11 +6,13 @@ import multiprocessing
 import os
 import random
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -293,3 +295,18 @@ def test_a_killed_device_made_no_report_twice(tmp_path: Path, kills: int) -> Non
         assert store.encoded(bytes.fromhex(id), TASK, report).hex() == data
     rows = store._base.execute("SELECT count(*) FROM decisions WHERE state = 'encoded'")
     assert store.spent().epsilon == rows.fetchone()[0] >= len(sent) >= kills
+
+
+def test_a_reader_delays_erasure_and_does_not_prevent_it(tmp_path: Path) -> None:
+    """What could not be erased while someone read the file is erased at the next step."""
+    path, secret = tmp_path / "device.db", b"planted-features"
+    store = Pending(path)
+    store.decided(bytes(16), bytes(32), due=0.0, features=secret)
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM decisions").fetchall()
+        store.encoded(bytes(16), bytes(32), lambda row: b"report")
+        assert any(secret in file.read_bytes() for file in tmp_path.iterdir())
+    store.due(bytes(32), 0.0)
+    assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
+    store.close()

@@ -125,6 +125,7 @@ class Pending:
             StoreFailed: there can be no such file, or it is something else.
         """
         self._lock, self._process = threading.Lock(), os.getpid()
+        self._lasting, self._stale = path is not None, False
         with _failing():
             if path is not None:
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -297,15 +298,22 @@ class Pending:
             return _spent(base)
 
     def _empty(self) -> None:
-        """Empty the journal, where erased records would stay."""
+        """Empty the journal, where erased records would stay; if someone reads it, soon after."""
+        if not self._lasting:
+            return
         with self._lock, _failing():
-            self._base.execute(_EMPTY).fetchall()
+            self._base.execute("PRAGMA busy_timeout = 0")
+            ((busy, *_),) = self._base.execute(_EMPTY).fetchall()
+            self._base.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
+            self._stale = bool(busy)
 
     @contextmanager
     def _step(self) -> Iterator[sqlite3.Connection]:
         """One transaction, alone: in this process by the lock, among processes by the file's."""
         if os.getpid() != self._process:
             raise InvalidValue("the store was opened by another process; open it in this one")
+        if self._stale:
+            self._empty()
         with self._lock, _failing():
             self._base.execute("BEGIN IMMEDIATE")
             try:

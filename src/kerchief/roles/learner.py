@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,7 +45,7 @@ class _Sum:
 
 
 @double_precision
-class Follower:
+class Follower(abc.ABC):
     """What learners of every kind do: take releases in, in their order, and post models."""
 
     def __init__(self, made: Deployment) -> None:
@@ -82,9 +83,9 @@ class Follower:
             self.users += release.users
             self._take(release)
 
+    @abc.abstractmethod
     def _take(self, release: Release) -> None:
         """Learn from one release."""
-        raise NotImplementedError
 
     def _show(self, round: int, arrays: Mapping[str, Any]) -> None:
         """Post a model that speaks about so many users or rounds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -384,6 +385,51 @@ def test_a_client_whose_made_report_was_refused_is_not_asked_again() -> None:
     device.refused(place.id)
     with pytest.raises(InvalidValue, match="has been reported"):
         device.join(one.learner.model, one.middle.status())
+
+
+def _reported(one: Town, path: Path) -> bytes:
+    """What the client of a store reports; nobody tells it that the report arrived."""
+    pending = Pending(path)
+    report = one.report(Device(one.made.task, pending=pending))
+    pending.close()
+    return report
+
+
+@pytest.mark.parametrize("later", ["same group", "next group", "next epoch"])
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_a_client_whose_store_is_restored_counts_once(
+    trust: str, later: str, tmp_path: Path
+) -> None:
+    one, path, copy = town("pe", trust), tmp_path / "device.db", tmp_path / "copy.db"
+    Pending(path).close()
+    shutil.copy(path, copy)
+    assert one.middle.take([_reported(one, path)]) == (None,)
+    if later == "next group":
+        label = one.middle.status().label
+        others = [one.report() for _ in range(one.made.task.need(label) - 1)]
+        assert set(one.middle.take(others)) == {None}
+        one.follow()
+    if later == "next epoch":
+        one.middle.renew()
+        one.follow()
+    again = _reported(one, copy)
+    assert Report.read(again, one.made.task).label == one.middle.status().label
+    assert one.middle.take([again]) == (None,)
+    with one.store.read(one.made.task.id) as at:
+        assert sum(at.seen().values()) == one.clients - 1
+        assert sum(at.counts().values()) == (1 if later == "same group" else 0)
+
+
+def test_ids_of_reports_tell_clients_of_one_task_apart_and_nothing_else() -> None:
+    """In two tasks one client has two names, which only its secret connects."""
+    one, other = town("pe", "local"), town("pe", "local", name="another")
+    pending, ids = Pending(), set()
+    for each in (one, other):
+        for own in (pending, Pending()):
+            report = each.report(Device(each.made.task, pending=own))
+            ids.add(Report.read(report, each.made.task).id)
+    assert len(ids) == 4
+    assert all(len(id) == 16 for id in ids)
 
 
 def test_threads_of_one_client_make_one_report(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief_device.pending import Budget, Cost, Pending, Row
-from kerchief_device.phased import Place, Survey, averages
+from kerchief_device.phased import Place, Survey, averages, client_id
 from kerchief_device.programs import Code, code_for
 from kerchief_device.promise import Checked, check
 from kerchief_device.randomize import randomize
@@ -313,10 +313,10 @@ class Device:
         """The id of a report: of the decision, and not of the moment that it is made in.
 
         So a device that was rolled back makes no second report that anyone would count. A client
-        of a phase has no decision of its own: its report is named at random.
+        of phases answers once in a task, whatever group its store says that it is in.
         """
         if isinstance(self.task.program, Phased):
-            return drawn(16, self._source)
+            return client_id(self._pending.secret, self.task.id)
         return hashlib.sha256(_REPORT + self.task.id + id).digest()[:16]
 
 

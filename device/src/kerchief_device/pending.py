@@ -37,6 +37,8 @@ CREATE TABLE IF NOT EXISTS chains (task BLOB PRIMARY KEY, length INTEGER NOT NUL
     head BLOB NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS charges (task BLOB PRIMARY KEY, epsilon REAL NOT NULL,
     delta REAL NOT NULL, reports INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS client (only INTEGER PRIMARY KEY CHECK (only = 0),
+    secret BLOB NOT NULL) STRICT;
 """
 _SETTINGS = ("secure_delete=ON", "synchronous=FULL", "temp_store=MEMORY", "journal_mode=WAL")
 _PATIENCE = 10.0
@@ -112,6 +114,9 @@ class Pending:
     """A store, safe for threads, and for several processes that each open the same file.
 
     Keep the file out of backups: a copy from before a report could make another one.
+
+    Attributes:
+        secret: 32 random bytes that the store was begun with, and that all its copies have.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -137,6 +142,8 @@ class Pending:
         with self._step() as base:
             for statement in _SCHEMA.split(";")[:-1]:
                 base.execute(statement)
+            base.execute("INSERT OR IGNORE INTO client VALUES (0, ?)", (os.urandom(32),))
+            self.secret: bytes = base.execute("SELECT secret FROM client").fetchone()[0]
         self._empty()
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import Phased
 
-__all__ = ["Place", "Survey", "averages"]
+__all__ = ["Place", "Survey", "averages", "client_id"]
+
+_CLIENT = b"kerchief/1 client\0"
 
 _MOST = 2**12
 _KINDS = {"f": "real", "i": "whole", "b": "true or false"}
@@ -121,6 +124,18 @@ def averages(program: Phased, value: Any) -> Floats:
             f"{program.atoms} actions of the place, and 0 for those without pulls"
         )
     return found
+
+
+def client_id(secret: bytes, task: bytes) -> bytes:
+    """The id of a client's one report in a task: the same for every copy of the client's store.
+
+    Whoever does not have the secret cannot tell ids of one client in two tasks from those of two
+    clients (`population.md`, Theorem 2).
+
+    >>> client_id(bytes(32), bytes(32)).hex()
+    'c113ca62623340b0c1f5350775f344f5'
+    """
+    return hmac.digest(secret, _CLIENT + task, "sha256")[:16]
 
 
 def _array(model: Model, name: str, shape: tuple[int, ...], kind: str) -> NDArray[Any]:

@@ -126,16 +126,47 @@ def test_a_task_with_too_few_coins_is_no_task() -> None:
 
 
 def test_reports_of_an_earlier_cohort_bring_at_least_as_many_coins() -> None:
-    """Devices that read the status before a cohort ended are no danger to the next one."""
+    """Devices that read the status before a cohort ended are no danger to the next one.
+
+    It needs more coins than they tossed, so they wait for the one after it.
+    """
     one = field("shuffle")
     noise: Any = one.task.noise[0]
+    _, need, more, *_ = one.task.needs
+    assert noise.coins[1] > noise.coins[0] > noise.coins[2]
     overlap = [one.report() for _ in range(FIRST + 20)]
-    assert noise.coins[1] > noise.coins[0]
-    assert words(one.middle.take(overlap)) == [None] * FIRST + ["label"] * 20
+    assert set(words(one.middle.take(overlap))) == {None}
     one.follow()
-    assert noise.coins[2] < noise.coins[1]
-    second = [one.report() for _ in range(one.task.needs[1] + 5)]
-    assert set(words(one.middle.take(second))) == {None}
+    second = [one.report() for _ in range(need + 5)]
+    assert set(words(one.middle.take([*overlap, *second]))) == {None}
+    one.follow()
+    third = [one.report() for _ in range(more - 25)]
+    assert set(words(one.middle.take(third))) == {None}
+    groups = [overlap[:FIRST], second[:need], [*overlap[FIRST:], *second[need:], *third]]
+    exact = [np.sum([read(each, one.task) for each in group], 0).tolist() for group in groups]
+    assert [total.total.tolist() for total in one.totals()] == exact
+
+
+def test_late_reports_leave_every_cohort_a_place_that_is_filled_when_it_is_open() -> None:
+    one = field("shuffle")
+    first, second, *rest = one.task.needs
+    room = sum(rest) - len(rest)
+    late = [one.report() for _ in range(first + room + 2)]
+    assert words(one.middle.take(late)) == [None] * (first + room) + ["label"] * 2
+    assert len(one.totals()) == 1
+    for more in (second, *[1] * len(rest)):
+        one.follow()
+        assert set(words(one.middle.take([one.report() for _ in range(more)]))) == {None}
+    assert [total.users for total in one.totals()] == list(one.task.needs)
+    Books.of(one.middle.chain()).check(one.made)
+
+
+def test_a_new_epoch_forgets_late_reports_that_wait() -> None:
+    one = field("shuffle")
+    assert set(words(one.middle.take([one.report() for _ in range(FIRST + 1)]))) == {None}
+    one.middle.renew()
+    with one.store.read(one.task.id) as at:
+        assert at.counts() == {}
 
 
 # 3. Locks.
@@ -257,9 +288,8 @@ def test_lost_doubled_late_and_swapped_messages_change_nothing(trust: str) -> No
     users = sum(release.users for release in one.totals())
     with one.store.read(one.task.id) as at:
         waiting = sum(at.counts().values())
-    # Under shuffle trust those who were late for the first cohort bring too few coins.
-    assert users + waiting == (FIRST if trust == "shuffle" else len(sent))
-    one.middle.take(lost)
+    assert users + waiting == len(sent)
+    assert words(one.middle.take(lost)) == [None] * len(lost)
     one.follow()
     assert one.learner.users >= FIRST
 

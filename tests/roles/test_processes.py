@@ -65,7 +65,7 @@ def test_four_processes(trust: str, place: Place, many: int) -> None:
             one.send(reports)
         words = [one.answers(time.monotonic() + 60.0) for one in processes]
         for each in zip(*filter(None, words), strict=True):
-            # Under shuffle trust a report that is late for its cohort is late for all.
+            # A report that one process has taken has arrived for all of them.
             assert len(set(each)) == 1
         assert words[0] is not None
         crowd.heard(words[0])

@@ -23,7 +23,7 @@ import dataclasses
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -306,40 +306,64 @@ class Middle(Guarded):
     ) -> tuple[tuple[Refused | None, ...], Row]:
         """Put each report into the open cohort; release it when it is full, and open the next."""
         known = at.known([one.id for one in read if isinstance(one, Report)])
-        waiting = at.counts().get(row.cohort, 0)
+        counts = at.counts()
         fresh: list[Report] = []
         answers: list[Refused | None] = []
         for one in read:
-            refused = one if isinstance(one, Refused) else self._refused(one, row, known)
-            answers.append(refused)
-            if refused is not None or not isinstance(one, Report) or one.id in known:
+            place = one if isinstance(one, Refused) else self._place(one, row, known, counts)
+            answers.append(place if isinstance(place, Refused) else None)
+            if not isinstance(one, Report) or not isinstance(place, int):
                 continue
             known.add(one.id)
+            if place != row.cohort:
+                _keep(at, row.epoch, place, [one])
+                counts[place] = counts.get(place, 0) + 1
+                continue
             fresh.append(one)
-            if waiting + len(fresh) == self.task.need(row.cohort):
+            if counts.get(row.cohort, 0) + len(fresh) == self.task.need(row.cohort):
                 at.see([one.id for one in fresh], epoch=row.epoch, cohort=row.cohort)
                 row = self._draw(at, row, [one.numbers for one in fresh])
-                waiting, fresh = 0, []
+                fresh = []
         if fresh:
-            at.see([one.id for one in fresh], epoch=row.epoch, cohort=row.cohort)
-            at.keep(row.cohort, [(one.id, one.numbers.tobytes()) for one in fresh])
+            _keep(at, row.epoch, row.cohort, fresh)
         at.change(row)
         return tuple(answers), row
 
-    def _refused(self, one: Report, row: Row, known: set[bytes]) -> Refused | None:
-        """Why the open cohort may not have a report: no refusal depends on what others sent."""
+    def _place(
+        self, one: Report, row: Row, known: set[bytes], counts: Mapping[int, int]
+    ) -> int | Refused | None:
+        """The cohort that a report enters, or why it enters none; None if it counted before.
+
+        None of it depends on what others reported, but only on how many did.
+        """
         if one.epoch != row.epoch:
             return Refused("epoch", f"the report is of epoch {one.epoch}; it is {row.epoch} now")
         if one.id in known:
             return None
         if row.cohort >= self.task.cohorts:
             return Refused("over", "all users that were paid for have reported")
-        if not self.task.enters(one.label, row.cohort):
-            return Refused(
-                "label",
-                f"the report is for cohort {one.label}; the open one needs more noise than it "
-                "brings, or asks something else",
-            )
+        if self.task.enters(one.label, row.cohort):
+            return row.cohort
+        later = self._later(one.label, row.cohort, counts)
+        if later is not None:
+            return later
+        return Refused(
+            "label",
+            f"the report is for cohort {one.label}; the open one needs more noise than it "
+            "brings, or asks something else",
+        )
+
+    def _later(self, label: int, cohort: int, counts: Mapping[int, int]) -> int | None:
+        """Where a late report waits whose coins are too few now: the first cohort they suffice for.
+
+        It leaves a place there, so that every cohort is filled by a report that comes when it is
+        open.
+        """
+        if label > cohort or self.task.bandit != "contextual":
+            return None
+        for one in range(cohort + 1, self.task.cohorts):
+            if counts.get(one, 0) + 1 < self.task.need(one) and self.task.enters(label, one):
+                return one
         return None
 
     def _draw(self, at: Transaction, row: Row, fresh: list[Wholes]) -> Row:
@@ -389,6 +413,12 @@ class Middle(Guarded):
             at.append(line)
             row = dataclasses.replace(row, length=row.length + 1, head=line.hash)
         return row
+
+
+def _keep(at: Transaction, epoch: int, cohort: int, reports: Sequence[Report]) -> None:
+    """Keep reports until their cohort is full."""
+    at.see([one.id for one in reports], epoch=epoch, cohort=cohort)
+    at.keep(cohort, [(one.id, one.numbers.tobytes()) for one in reports])
 
 
 def _forget(at: Transaction) -> None:

@@ -31,7 +31,9 @@ from kerchief.roles.deployment import Deployment, deploy, deployed
 from kerchief.roles.questions import Asker
 from kerchief.roles.verify import verify
 from kerchief.stores import Store
+from kerchief.stores.sql import SQLReader
 from kerchief.stores.sqlite import SQLiteStore
+from kerchief.stores.store import Question as Stored
 from kerchief_device import Budget, Device, Pending
 from kerchief_wire import canonical
 from kerchief_wire.errors import BudgetExceeded, Fenced, Refused
@@ -302,6 +304,27 @@ def test_never_more_questions_than_users_were_paid_for() -> None:
     assert set(server.take([answer(server, one) for one in questions])) == {None}
     assert server.stopped
     assert server.status().state == "closed"
+
+
+def test_however_many_questions_are_open_asking_reads_those_alone_that_it_asks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, read, real = Clock(), list[Stored](), SQLReader._questions
+    server = served(made(), clock=clock, patience_s=60)
+
+    def spied(reader: SQLReader, *which: Any, **more: Any) -> list[Stored]:
+        found = real(reader, *which, **more)
+        read.extend(found)
+        return found
+
+    monkeypatch.setattr(SQLReader, "_questions", spied)
+    assert len(server.ask(50) + server.ask(50)) == 100
+    assert read == []
+    clock.now += 61
+    again = server.ask(3)
+    assert [one.round for one in read] == [0, 1, 2]
+    assert len(again) == 3
+    assert len(server.ask(200)) == 97 + 100
 
 
 def test_a_question_has_one_answer_and_a_repeated_one_counts_once() -> None:

@@ -142,7 +142,7 @@ class Asker(Middle):
             self._follow(at, row)
             if self._mind.stopped:
                 return ()
-            again = tuple(self._again(at, one) for one in at.expired(int(self._clock()))[:count])
+            again = tuple(self._again(at, one) for one in at.expired(int(self._clock()), count))
             return again + self._new(at, row, count - len(again))
 
     @property
@@ -178,7 +178,7 @@ class Asker(Middle):
 
     def _new(self, at: Transaction, row: Row, count: int) -> tuple[Question, ...]:
         # Every round that was asked is answered or open.
-        first, asked = row.cohort + len(at.open_questions()), list[Question]()
+        first, asked = row.cohort + at.open_questions(), list[Question]()
         for round in range(first, min(first + count, self.task.horizon)):
             proposal = self._mind.propose(round)
             if proposal is None:

@@ -75,12 +75,13 @@ class _Reader:
     def question(self, id: bytes) -> Question | None:
         return self._known.questions.get(id)
 
-    def open_questions(self) -> list[Question]:
-        found = [one for one in self._known.questions.values() if one.state == "asked"]
-        return sorted(found, key=lambda one: (one.round, one.id))
+    def open_questions(self) -> int:
+        return sum(one.state == "asked" for one in self._known.questions.values())
 
-    def expired(self, now: int) -> list[Question]:
-        return [one for one in self.open_questions() if one.due <= now]
+    def expired(self, now: int, most: int) -> list[Question]:
+        asked = (one for one in self._known.questions.values() if one.state == "asked")
+        found = [one for one in asked if one.due <= now]
+        return sorted(found, key=lambda one: (one.round, one.id))[:most]
 
     def witness(self) -> bytes | None:
         return self._kept.witnessed

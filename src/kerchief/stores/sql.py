@@ -90,16 +90,18 @@ class SQLReader:
 
     def question(self, id: bytes) -> Question | None:
         """A question, whatever became of it."""
-        found = self._questions("id = ?", id)
+        found = self._questions("id = ?", id, most=1)
         return found[0] if found else None
 
-    def open_questions(self) -> list[Question]:
-        """Those that have neither been answered nor expired, by round."""
-        return self._questions("state = 'asked'")
+    def open_questions(self) -> int:
+        """How many have neither been answered nor expired."""
+        sql = "SELECT COUNT(*) FROM questions WHERE task = ? AND state = 'asked'"
+        ((many,),) = self._run(sql, self._key)
+        return int(many)
 
-    def expired(self, now: int) -> list[Question]:
-        """The open ones that were due by now."""
-        return self._questions("state = 'asked' AND due <= ?", now)
+    def expired(self, now: int, most: int) -> list[Question]:
+        """Open ones that were due by now, the first by round."""
+        return self._questions("state = 'asked' AND due <= ?", now, most=most)
 
     def witness(self) -> bytes | None:
         """The head that this store remembers on behalf of another one."""
@@ -113,11 +115,14 @@ class SQLReader:
         assert self._found is not None
         return self._found
 
-    def _questions(self, which: str, *values: Any) -> list[Question]:
-        sql = f"SELECT {_QUESTION} FROM questions WHERE task = ? AND {which} ORDER BY round, id"
+    def _questions(self, which: str, value: Any, *, most: int) -> list[Question]:
+        sql = (
+            f"SELECT {_QUESTION} FROM questions WHERE task = ? AND {which} "
+            "ORDER BY round, id LIMIT ?"
+        )
         return [
             Question(id=id, round=n, action=action, memo=memo, due=due, state=state, report=report)
-            for id, n, action, memo, due, state, report in self._run(sql, self._key, *values)
+            for id, n, action, memo, due, state, report in self._run(sql, self._key, value, most)
         ]
 
     def _run(self, statement: str, *values: Any) -> list[Any]:

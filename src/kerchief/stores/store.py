@@ -93,11 +93,16 @@ class Reader(Protocol):
     def question(self, id: bytes) -> Question | None:
         """A question, whatever became of it."""
 
-    def open_questions(self) -> list[Question]:
-        """Those that have neither been answered nor expired, by round."""
+    def open_questions(self) -> int:
+        """How many have neither been answered nor expired."""
 
-    def expired(self, now: int) -> list[Question]:
-        """The open ones that were due by now; `expire` or `answered` closes them."""
+    def expired(self, now: int, most: int) -> list[Question]:
+        """Open ones that were due by now, the first by round; `expire` or `answered` closes them.
+
+        Args:
+            now: seconds of the epoch.
+            most: no more than so many.
+        """
 
     def witness(self) -> bytes | None:
         """The head that this store remembers on behalf of another one."""

@@ -6,28 +6,52 @@ import multiprocessing
 import random
 import time
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.roles.field import ARMS, FACTS, TRUSTS, promise
-from tests.roles.traffic import Crowd, Fault, Place, Process, audited
+from tests.roles.traffic import (
+    Clients,
+    Crowd,
+    Fault,
+    Opening,
+    Place,
+    Process,
+    Visitors,
+    audited,
+    opened,
+    opened_by_phases,
+)
 
 from kerchief.core.errors import InvalidValue
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.books import Books
-from kerchief.roles.learner import Learner
 from kerchief.roles.middle import Middle
 from kerchief_device import Device
 
 _LONG_S = 60.0
 
 
-def finish(crowd: Crowd, place: Place, payloads: tuple[bytes, ...]) -> None:
+PHASED = ("local in phases", "shuffle in phases", "central in phases")
+# By day the phases of one trust: the middle is the same for all.
+BY_NIGHT = [pytest.param(one, marks=pytest.mark.nightly) for one in PHASED[:2]]
+KINDS = [*TRUSTS, *BY_NIGHT, PHASED[2]]
+
+
+def scene(kind: str, horizon: int) -> tuple[Crowd, Opening]:
+    """Users of a trust, and what opens their middle."""
+    trust = kind.removesuffix(" in phases")
+    if kind in PHASED:
+        return Clients(trust, horizon), partial(opened_by_phases, trust, horizon)
+    return Visitors(trust, horizon), partial(opened, trust, horizon)
+
+
+def finish(crowd: Crowd, opening: Opening, place: Place, payloads: tuple[bytes, ...]) -> None:
     """Serve everyone who waits and some more; then look at everything, with a learner too."""
-    task = crowd.made.task
-    process = Process(task.trust, task.horizon, place)
+    process = Process(opening, place)
     assert process.up()
     for new in (60, 0):
         assert process.status is not None
@@ -40,7 +64,7 @@ def finish(crowd: Crowd, place: Place, payloads: tuple[bytes, ...]) -> None:
     assert payloads
     assert set(crowd.sent) == crowd.acknowledged | crowd.refused
     crowd.learner.follow(payloads[crowd.learner.releases :])
-    again = Learner(crowd.made)
+    again = crowd.new_learner()
     again.follow(payloads)
     assert again.users == crowd.learner.users
     assert again.model.arrays == crowd.learner.model.arrays
@@ -49,12 +73,12 @@ def finish(crowd: Crowd, place: Place, payloads: tuple[bytes, ...]) -> None:
 @pytest.mark.parametrize(
     "times", [3, pytest.param(100, marks=pytest.mark.nightly)], ids=["day", "night"]
 )
-@pytest.mark.parametrize("trust", TRUSTS)
-def test_killed_at_random_moments(trust: str, place: Place, times: int) -> None:
-    crowd, moments = Crowd(trust, horizon=100 * times), random.Random(times)
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_at_random_moments(kind: str, place: Place, times: int) -> None:
+    (crowd, opening), moments = scene(kind, horizon=100 * times), random.Random(times)
     payloads: tuple[bytes, ...] = ()
     for _ in range(times):
-        process = Process(trust, 100 * times, place)
+        process = Process(opening, place)
         if moments.random() < 0.8:
             assert process.up()
         else:
@@ -69,7 +93,7 @@ def test_killed_at_random_moments(trust: str, place: Place, times: int) -> None:
         if crowd.sent:
             payloads = audited(crowd, place, payloads)
             crowd.learner.follow(payloads[crowd.learner.releases :])
-    finish(crowd, place, payloads)
+    finish(crowd, opening, place, payloads)
 
 
 POINTS: list[Fault] = [
@@ -84,19 +108,20 @@ POINTS: list[Fault] = [
 @pytest.mark.parametrize(
     "points", [POINTS[2::6], pytest.param(POINTS, marks=pytest.mark.nightly)], ids=["day", "night"]
 )
-@pytest.mark.parametrize("trust", TRUSTS)
-def test_killed_at_chosen_points(trust: str, place: Place, points: list[Fault]) -> None:
-    crowd, payloads = Crowd(trust, horizon=4000), tuple[bytes, ...]()
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_at_chosen_points(kind: str, place: Place, points: list[Fault]) -> None:
+    (crowd, opening), payloads = scene(kind, horizon=4000), tuple[bytes, ...]()
     died = 0
     for point in points:
-        process = Process(trust, 4000, place, point)
+        process = Process(opening, place, point)
         died += not (process.up() and all(_served(process, crowd) for _ in range(6)))
         process.kill()
         if crowd.sent:
             payloads = audited(crowd, place, payloads)
+            crowd.learner.follow(payloads[crowd.learner.releases :])
     # Nothing is witnessed where the middle draws nothing.
-    assert died >= len([one for one in points if trust != "local" or "swap" not in one[0]]) // 2
-    finish(crowd, place, payloads)
+    assert died >= len([one for one in points if kind != "local" or "swap" not in one[0]]) // 2
+    finish(crowd, opening, place, payloads)
 
 
 def _served(process: Process, crowd: Crowd) -> bool:

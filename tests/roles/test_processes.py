@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from tests.roles.field import TRUSTS
-from tests.roles.traffic import Crowd, Place, Process, audited, opened
+from tests.roles.traffic import Place, Process, Visitors, audited, opened
 
 from kerchief.roles.middle import Middle
 from kerchief_wire.report import Release
@@ -29,7 +30,7 @@ def agreed(shown: list[tuple[bytes, ...]], payloads: tuple[bytes, ...]) -> None:
 @sizes(96, 800)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_sixteen_threads(trust: str, place: Place, many: int) -> None:
-    crowd, middle = Crowd(trust, HORIZON), opened(trust, HORIZON, place)
+    crowd, middle = Visitors(trust, HORIZON), opened(trust, HORIZON, place)
     other = opened(trust, HORIZON, place)
     shown: list[tuple[bytes, ...]] = []
 
@@ -54,8 +55,8 @@ def test_sixteen_threads(trust: str, place: Place, many: int) -> None:
 @sizes(2, 20)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_four_processes(trust: str, place: Place, many: int) -> None:
-    crowd, before = Crowd(trust, HORIZON), tuple[bytes, ...]()
-    processes = [Process(trust, HORIZON, place) for _ in range(4)]
+    crowd, before = Visitors(trust, HORIZON), tuple[bytes, ...]()
+    processes = [Process(partial(opened, trust, HORIZON), place) for _ in range(4)]
     assert all([one.up() for one in processes])
     for _ in range(many):
         status = processes[0].status

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, TypeAlias
@@ -14,19 +15,35 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from tests.roles.field import ARMS, made
 
+from kerchief.core.problems import PopulationProblem
+from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.books import Books
+from kerchief.roles.deployment import Deployment, deploy
 from kerchief.roles.desks import desks_of, read_secret
-from kerchief.roles.learner import Learner
+from kerchief.roles.learner import Follower, Learner
 from kerchief.roles.middle import Middle
+from kerchief.roles.population import PopulationLearner
+from kerchief.roles.questions import Asker
 from kerchief.stores import FileWitness, open_store
 from kerchief.stores.link import Link
 from kerchief_device import Device
 from kerchief_wire.chain import follow
-from kerchief_wire.errors import Refused
-from kerchief_wire.model import Status
+from kerchief_wire.errors import InvalidValue, Refused
+from kerchief_wire.model import Question, Status
 from kerchief_wire.report import Release, Report
 
-__all__ = ["Crowd", "Fault", "Place", "Process", "audited", "opened"]
+__all__ = [
+    "Clients",
+    "Crowd",
+    "Fault",
+    "Opening",
+    "Place",
+    "Process",
+    "Visitors",
+    "audited",
+    "opened",
+    "opened_by_phases",
+]
 
 # Children are forked from a process that has imported everything and computed nothing.
 _APART = multiprocessing.get_context("forkserver")
@@ -41,6 +58,8 @@ class Place(NamedTuple):
     witness: str
 
 
+Opening: TypeAlias = Callable[[Place], Middle]
+"""Opens a middle, in whatever process."""
 Fault: TypeAlias = tuple[str, int, bool]
 """Before or after which call to die, the how-manieth, and whether that counts the opening."""
 
@@ -51,12 +70,35 @@ def opened(trust: str, horizon: int, place: Place) -> Middle:
     return Middle(made(trust, horizon=horizon), store=store, witness=witness)
 
 
+def by_phases(trust: str, horizon: int) -> Deployment:
+    """Phases of eight groups; with a horizon of 4000, of 128 clients and then of 256 each."""
+    facts = PopulationProblem(
+        dim=4,
+        arms=8,
+        norm=1.0,
+        radius=1.0,
+        low=-1.0,
+        high=1.0,
+        horizon=horizon,
+        clients=2 * horizon,
+        spread=0.1,
+    )
+    promised = Guarantee(epsilon=8.0, delta=1e-4, trust=Trust(trust))
+    return deploy(policy="pe", problem=facts, guarantee=promised, window_s=0)
+
+
+def opened_by_phases(trust: str, horizon: int, place: Place) -> Middle:
+    """A middle of a population, on a shared store."""
+    store, witness = open_store(place.store), FileWitness(place.witness)
+    return Middle(by_phases(trust, horizon), store=store, witness=witness)
+
+
 class Process:
     """A middle in a process of its own."""
 
-    def __init__(self, trust: str, horizon: int, place: Place, fault: Fault | None = None) -> None:
+    def __init__(self, opening: Opening, place: Place, fault: Fault | None = None) -> None:
         self._here, there = _APART.Pipe()
-        words = (there, trust, horizon, place, fault)
+        words = (there, opening, place, fault)
         self._process = _APART.Process(target=_serve, args=words, daemon=True)
         self._process.start()
         there.close()
@@ -70,10 +112,11 @@ class Process:
             return False
         return True
 
-    def send(self, reports: list[bytes]) -> None:
-        self._here.send(reports)
+    def send(self, sent: list[bytes] | int) -> None:
+        """Reports to take, or how many questions to ask."""
+        self._here.send(sent)
 
-    def answers(self, until: float) -> Answers | None:
+    def answers(self, until: float) -> Any:
         """What it answers by a time; None if it does not."""
         if not self._here.poll(max(0.0, until - time.monotonic())):
             return None
@@ -81,8 +124,7 @@ class Process:
             found, self.status = self._here.recv()
         except EOFError:
             return None
-        taken: Answers = found
-        return taken
+        return found
 
     def kill(self) -> None:
         self._process.kill()
@@ -97,17 +139,22 @@ class Process:
         self._here.close()
 
 
-def _serve(pipe: Connection, trust: str, horizon: int, place: Place, fault: Fault | None) -> None:
+def _serve(pipe: Connection, opening: Opening, place: Place, fault: Fault | None) -> None:
     if fault is not None and fault[2]:
         _plant(*fault[:2])
-    middle = opened(trust, horizon, place)
+    middle = opening(place)
     pipe.send(middle.status())
     if fault is not None and not fault[2]:
         _plant(*fault[:2])
-    while (reports := pipe.recv()) is not None:
-        answers = middle.take(reports)
-        words = [None if one is None else one.word for one in answers]
-        pipe.send((words, middle.status()))
+    while (sent := pipe.recv()) is not None:
+        pipe.send((_done(middle, sent), middle.status()))
+
+
+def _done(middle: Middle, sent: list[bytes] | int) -> Answers | tuple[Question, ...]:
+    if isinstance(sent, int):
+        assert isinstance(middle, Asker)
+        return middle.ask(sent)
+    return [None if one is None else one.word for one in middle.take(sent)]
 
 
 def _plant(point: str, count: int) -> None:
@@ -135,14 +182,12 @@ def _plant(point: str, count: int) -> None:
         kind.commit = mortal(kind.commit)  # type: ignore[method-assign]
 
 
-class Crowd:
+class Crowd(ABC):
     """Users with devices: each sends its report until someone says that it arrived."""
 
-    def __init__(self, trust: str, horizon: int, seed: int = 0) -> None:
-        self.made = made(trust, horizon=horizon)
-        self.learner = Learner(self.made)
-        self._model = self.learner.model
-        self._device, self._random = Device(self.made.task), random.Random(seed)
+    def __init__(self, task: Deployment, seed: int = 0) -> None:
+        self.made, self._random = task, random.Random(seed)
+        self.learner = self.new_learner()
         self._waiting: list[str] = []
         self.sent: dict[bytes, bytes] = {}
         self.acknowledged: set[bytes] = set()
@@ -152,16 +197,13 @@ class Crowd:
     def reports(self, status: Status, new: int) -> list[bytes]:
         """What is sent next: old reports again, new ones, in any order, some of them twice."""
         for _ in range(new if status.state == "running" else 0):
-            decision = self._device.decide(self._model, ARMS)
-            self._device.reward(decision.id, self._random.random())
-            self._waiting.append(decision.id)
+            self._waiting += self._come(status)
         found = []
-        for id in self._waiting[:]:
+        for user in self._waiting[:]:
             try:
-                found.append((id, self._device.report(id, status, early=True)))
+                found.append((user, self._report(user, status)))
             except Refused:
-                self._device.refused(id)
-                self._waiting.remove(id)
+                self._told(user, arrived=False)
         known = [("", report) for id, report in self.sent.items() if id in self.acknowledged]
         found += self._random.sample(found, len(found) // 2)
         found += self._random.sample(known, min(2, len(known)))
@@ -173,12 +215,32 @@ class Crowd:
 
     def heard(self, answers: Answers) -> None:
         """Take in what became of the last reports."""
-        for (id, report), refused in zip(self._last, answers, strict=True):
+        for (user, report), refused in zip(self._last, answers, strict=True):
             (self.acknowledged if refused is None else self.refused).add(self._id(report))
-            if id in self._waiting:
-                (self._device.arrived if refused is None else self._device.refused)(id)
-                self._waiting.remove(id)
+            if user in self._waiting:
+                self._told(user, arrived=refused is None)
         assert not self.acknowledged & self.refused
+
+    def _told(self, user: str, *, arrived: bool) -> None:
+        device, id = self._place(user)
+        (device.arrived if arrived else device.refused)(id)
+        self._waiting.remove(user)
+
+    def _report(self, user: str, status: Status) -> bytes:
+        device, id = self._place(user)
+        return device.report(id, status, early=True)
+
+    @abstractmethod
+    def new_learner(self) -> Follower:
+        """One that has read nothing."""
+
+    @abstractmethod
+    def _come(self, status: Status) -> list[str]:
+        """A new user, or nobody."""
+
+    @abstractmethod
+    def _place(self, user: str) -> tuple[Device, str]:
+        """The device of a user, and the id of the decision there."""
 
     def _id(self, report: bytes) -> bytes:
         return Report.read(report, self.made.task).id
@@ -186,6 +248,49 @@ class Crowd:
     def numbers(self, ids: set[bytes]) -> Any:
         read = [Report.read(self.sent[id], self.made.task).numbers for id in ids]
         return np.sum([np.zeros(self.made.task.size, np.int64), *read], axis=0)
+
+
+class Visitors(Crowd):
+    """Users who choose among their own arms, all with one device."""
+
+    def __init__(self, trust: str, horizon: int) -> None:
+        super().__init__(made(trust, horizon=horizon))
+        self._model, self._device = self.learner.model, Device(self.made.task)
+
+    def new_learner(self) -> Follower:
+        return Learner(self.made)
+
+    def _come(self, status: Status) -> list[str]:
+        decision = self._device.decide(self._model, ARMS)
+        self._device.reward(decision.id, self._random.random())
+        return [decision.id]
+
+    def _place(self, user: str) -> tuple[Device, str]:
+        return self._device, user
+
+
+class Clients(Crowd):
+    """Clients of a population, each with a device of its own; they come while a phase is posted."""
+
+    def __init__(self, trust: str, horizon: int) -> None:
+        super().__init__(by_phases(trust, horizon))
+        self._places: list[tuple[Device, str]] = []
+
+    def new_learner(self) -> Follower:
+        return PopulationLearner(self.made, np.concatenate([np.eye(4), -np.eye(4)]))
+
+    def _come(self, status: Status) -> list[str]:
+        device = Device(self.made.task)
+        try:
+            place = device.join(self.learner.model, status)
+        except (InvalidValue, Refused):
+            return []
+        device.reward(place.id, [self._random.uniform(-1.0, 1.0) for _ in place.atoms])
+        self._places.append((device, place.id))
+        return [str(len(self._places) - 1)]
+
+    def _place(self, user: str) -> tuple[Device, str]:
+        return self._places[int(user)]
 
 
 def audited(crowd: Crowd, place: Place, before: tuple[bytes, ...] = ()) -> tuple[bytes, ...]:
@@ -225,7 +330,7 @@ def _chained(crowd: Crowd, row: Any, lines: list[Any], payloads: tuple[bytes, ..
     assert follow(lines) == row.head
     books = Books.of(lines)
     books.check(crowd.made)
-    if crowd.made.task.trust == "local":
+    if crowd.made.task.trust == "local" and not crowd.made.task.needs:
         assert books.drawn == ()
         return
     names = [hashlib.sha256(one).digest() for one in payloads]

@@ -8,16 +8,22 @@ import numpy as np
 import pytest
 from tests.device.helpers import real, reals, vectors
 from tests.vectors.bytes_of import Bytes
-from tests.vectors.write import choices, noises, policies, query, records, shortlist
+from tests.vectors.write import choices, clients, noises, policies, query, records, shortlist
 
+from kerchief.core.precision import double_precision
+from kerchief_device import Device, Pending
 from kerchief_device.act import Ellipsoid, act
+from kerchief_device.phased import Survey
 from kerchief_device.promise import sensitivity, taxicab
 from kerchief_device.randomize import randomize
 from kerchief_device.record import Moments, answer, encode_loss
+from kerchief_wire import canonical
 from kerchief_wire import noise as kinds
-from kerchief_wire.canonical import pack, unpack
+from kerchief_wire.canonical import pack, unpack, write
+from kerchief_wire.model import Model, Status
 from kerchief_wire.noise import Floats, Noise, Shortlist
-from kerchief_wire.task import Answering, Optimist
+from kerchief_wire.report import Report
+from kerchief_wire.task import Answering, Optimist, Phased, Task
 
 KINDS = {one.kind: one for one in Noise.__args__}
 
@@ -121,6 +127,52 @@ def test_reports_of_a_shortlist_have_their_mean_and_deviation(draws: int) -> Non
         spread = np.median(reports.std(0)) / noise.factor
         assert abs(spread - 1) < max(0.03, 4 / np.sqrt(2 * draws))
         assert reports.std(0).max() < 1.1 * most
+
+
+def test_clients_of_phases_send_these_bytes() -> None:
+    """From the task to the report, and the same again from a copy of the client's store."""
+    for case in vectors("client"):
+        task, model = Task.read(case["task"].encode()), Model.read(case["model"].encode())
+        status, pending = Status.read(case["status"].encode()), Pending()
+        pending.secret = bytes.fromhex(case["secret"])
+        device = Device(task, pending=pending, source=Bytes(case["seed"]))
+        place = device.join(model, status)
+        assert (task.id.hex(), place.label) == (case["name"], status.label)
+        assert (list(place.atoms), list(place.pulls)) == (case["atoms"], case["pulls"])
+        if case["averages"] is not None:
+            assert device.reward(place.id, reals(case["averages"]))
+        report = device.report(place.id, status)
+        assert Report.read(report, task).id.hex() == case["id"]
+        assert report.hex() == case["report"] or case["report"] is None
+
+
+def test_answers_of_clients_are_equal_to_the_last_bits() -> None:
+    for case in vectors("client"):
+        task, model = Task.read(case["task"].encode()), Model.read(case["model"].encode())
+        assert isinstance(task.program, Phased)
+        label = Status.read(case["status"].encode()).label
+        seen = [] if case["averages"] is None else reals(case["averages"]).tolist()
+        features = np.array([label, *seen])
+        (found,) = Survey(task.program).statistics(model, features, task.reward.default)
+        assert near(found, reals(case["statistic"]))
+
+
+def test_vectors_of_clients_have_every_kind() -> None:
+    cases = vectors("client")
+    tasks = [Task.read(case["task"].encode()) for case in cases]
+    seen = {(task.trust, task.noise[0].kind) for task in tasks}
+    assert {trust for trust, _ in seen} == {"local", "shuffle", "central"}
+    assert {kind for _, kind in seen} == {"shortlist", "rounded", "coins", "statistic"}
+    assert {case["averages"] is None for case in cases} == {True, False}
+    assert len({case["id"] for case in cases}) == len(cases)
+
+
+@pytest.mark.nightly
+@double_precision
+def test_the_library_still_has_such_clients() -> None:
+    for case, wanted in zip(canonical.read(write(pack(clients()))), vectors("client"), strict=True):
+        assert case["name"] == wanted["name"]
+        assert case["report"] == wanted["report"]
 
 
 def test_vectors_speak_of_policies_that_exist() -> None:

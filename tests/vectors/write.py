@@ -7,6 +7,8 @@ change of the library's mathematics changes.
 
 from __future__ import annotations
 
+import dataclasses
+import hmac
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,8 @@ from tests.vectors.bytes_of import Bytes
 
 from kerchief.core.contracts import Arms, Clock
 from kerchief.core.convex import Ball
-from kerchief.core.problems import ContextFreeProblem, Problem
+from kerchief.core.phases import ANSWERS
+from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.queries import Loss, Regression
 from kerchief.core.random import Stream
 from kerchief.mechanisms.binomial import ExactBinomial, Grid
@@ -34,8 +37,13 @@ from kerchief.policies.ellipsoid import Ellipsoid, Model
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.privacy.calibration import gaussian_noise_multiplier
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.roles.deployment import Deployment, deploy
+from kerchief.roles.population import PopulationLearner
 from kerchief_wire.canonical import pack, write
+from kerchief_wire.model import Numbers, Status
 from kerchief_wire.noise import Bits, Coins, Noise, OneBit, Rounded, Shortlist, Statistic
+from kerchief_wire.report import Report
 from kerchief_wire.task import Answering, Optimist
 
 HERE = Path(__file__).parent
@@ -371,6 +379,96 @@ def shortlists() -> list[dict[str, Any]]:
     return found
 
 
+def _population(policy: str, trust: str) -> Deployment:
+    facts = PopulationProblem(
+        dim=2,
+        arms=4,
+        norm=1.0,
+        radius=1.0,
+        low=-1.0,
+        high=1.0,
+        horizon=1000,
+        clients=3000,
+        spread=0.1,
+    )
+    promised = Guarantee(epsilon=8.0, delta=1e-4, trust=Trust(trust))
+    return deploy(policy=policy, problem=facts, guarantee=promised, window_s=0, default=0.125)
+
+
+def clients() -> list[dict[str, Any]]:
+    """All messages of clients of phases, from the task to the report.
+
+    A device takes 8 random bytes when it joins, and all others for its noise. A shortlist is drawn
+    from normal numbers, in which languages differ: its report is left out.
+    """
+    rng, found = np.random.default_rng(6), list[dict[str, Any]]()
+    actions = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-0.6, 0.8]])
+    for policy in ("dpe", "pe"):
+        for trust in ("local", "shuffle", "central"):
+            made = _population(policy, trust)
+            learner = PopulationLearner(made, actions)
+            atoms = np.shape(learner.asked.pulls)[1]
+            for label in (0, made.by_phases.groups - 1, made.by_phases.groups):
+                for seen in (rng.uniform(-1, 1, atoms), rng.uniform(-9, 9, atoms), None):
+                    seed = f"{policy}/{trust}/{len(found)}"
+                    found.append(_client(made, learner, label, seen, seed))
+    return found
+
+
+def _client(
+    made: Deployment, learner: PopulationLearner, label: int, seen: Floats | None, seed: str
+) -> dict[str, Any]:
+    """One client; in a phase that has not begun, it is asked what the first one asks."""
+    task, groups, secret = made.task, made.by_phases.groups, Bytes(f"secret {seed}")(32)
+    group, now = label % groups, Numbers.of(np.asarray(np.int64(label // groups)))
+    model = dataclasses.replace(learner.model, arrays={**learner.model.arrays, "phase": now})
+    status = Status(task=task.id, state="running", epoch=label, label=label)
+    pulls = np.asarray(learner.asked.pulls)[group]
+    averages = np.where(pulls > 0, task.reward.default if seen is None else seen, 0.0)
+    record = made.by_phases.answer(learner.asked, group, jnp.asarray(averages))
+    statistic = np.asarray(made.privatizers[ANSWERS].query.encode(record))
+    id = hmac.digest(secret, b"kerchief/1 client\0" + task.id, "sha256")[:16]
+    source = Bytes(seed)
+    source(8)
+    numbers = _whole(made, label, statistic, source)
+    report = None
+    if numbers is not None:
+        report = Report(label=label, epoch=label, id=id, numbers=numbers).write(task).hex()
+    return {
+        "task": task.data.decode(),
+        "name": task.id.hex(),
+        "model": model.write().decode(),
+        "status": status.write().decode(),
+        "secret": secret.hex(),
+        "seed": seed,
+        "atoms": np.asarray(learner.asked.atoms)[group].tolist(),
+        "pulls": [int(one) for one in pulls],
+        "averages": None if seen is None else reals(averages),
+        "statistic": reals(statistic),
+        "id": id.hex(),
+        "report": report,
+    }
+
+
+def _whole(
+    made: Deployment, label: int, statistic: Floats, source: Bytes
+) -> NDArray[np.int64] | None:
+    """The numbers that the library's own noise makes of a statistic."""
+    privatizer: Any = made.privatizers[ANSWERS]
+    noise = privatizer.device or privatizer.aggregator
+    match made.task.noise[0]:
+        case Shortlist():
+            return None
+        case Coins():
+            drawn = _share(noise, made.task.need(label))(statistic, source)
+        case Statistic():
+            drawn = noise.prepare(statistic) / noise.grid
+        case _:
+            drawn = noise.add(statistic, source) / noise.grid
+    assert (drawn == np.rint(drawn)).all()
+    return np.asarray(drawn, np.int64)
+
+
 def main() -> None:
     """Write all files."""
     files = {
@@ -380,6 +478,7 @@ def main() -> None:
         "sensitivity": bounds,
         "noise": draws,
         "shortlist": shortlists,
+        "client": clients,
     }
     with jax.enable_x64(True):
         for name, make in files.items():

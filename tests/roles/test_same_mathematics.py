@@ -16,12 +16,18 @@ from kerchief.core.errors import KerchiefError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
+from kerchief.environments.population import Population
 from kerchief.policies import POLICIES
-from kerchief.privatizers.protect import Protection
+from kerchief.policies.phased.elimination import Elimination
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers.protect import Protection, protect
 from kerchief.roles.arrange import arrange
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
 from kerchief.roles.round import Round
+from kerchief.simulation import simulate
+from kerchief.simulation.phases import phases_of
 
 ROUNDS = 40
 
@@ -110,3 +116,56 @@ def test_totals_are_right_on_average(trust: str) -> None:
     # Whatever arm was played, the trace of the matrix grows by one with each user.
     trace = total.total[0] + total.total[2]
     assert abs(trace - one.learner.users) < 6 * (2 * total.variance) ** 0.5
+
+
+# Populations: `tests/roles/test_population.py` plays the simulated phases client by client.
+
+POPULATION = Population.of(dim=3, arms=12, clients=6000, radius=0.8, spread=0.0)
+
+
+def promised(trust: str) -> Guarantee:
+    if trust == "none":
+        return promise("none")
+    return Guarantee(epsilon=2.0, delta=1e-3, trust=Trust(trust))
+
+
+@pytest.mark.parametrize("trust", ["none", "local", "shuffle", "central"])
+@pytest.mark.parametrize("name", ["dpe", "dpe-fixed-u", "pe"])
+def test_a_population_is_deployed_as_it_is_simulated_but_for_equal_groups(
+    name: str, trust: str
+) -> None:
+    """The same numbers, the same phases; with one action in a group, clients but for rounding."""
+    facts, guard = POPULATION.problem(6000), Protection(guarantee=promised(trust))
+    made = deploy(policy=name, problem=facts, guarantee=guard.guarantee)
+    simulated = arrange(name, facts, guard)
+    assert isinstance(simulated.policy, Elimination)
+    even = dataclasses.replace(simulated.policy, even=name == "pe")
+    assert made.policy == even
+    phases = phases_of(simulated.policy, simulated.privatizers)
+    assert [one.pulls for one in made.phases] == [one.pulls for one in phases]
+    for mine, theirs in zip(made.phases, phases, strict=True):
+        assert abs(int(mine.clients) - int(theirs.clients)) <= (6 if name == "pe" else 0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("trust", ["none", "local", "shuffle", "central"])
+def test_equal_groups_cost_no_regret(trust: str) -> None:
+    """In the same worlds the difference is within what 64 of them let one see."""
+    facts, guard = POPULATION.problem(6000), Protection(guarantee=promised(trust))
+    single = arrange("pe", facts, guard).policy
+    assert isinstance(single, Elimination)
+    lost = []
+    for policy in (single, single.evened()):
+        run = simulate(
+            policy=policy,
+            privatizers=protect(policy, guard, horizon=facts.horizon),
+            environment=POPULATION,
+            ledger=MemoryLedger(guard.guarantee),
+            horizon=facts.horizon,
+            replicates=64,
+            seed=5,
+        )
+        lost.append(run.regret[-1])
+    apart = lost[1] - lost[0]
+    assert abs(apart.mean()) < 3 * apart.std() / 8
+    assert abs(apart.mean()) < 0.05 * lost[0].mean()

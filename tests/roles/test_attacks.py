@@ -161,6 +161,28 @@ def test_late_reports_leave_every_cohort_a_place_that_is_filled_when_it_is_open(
     Books.of(one.middle.chain()).check(one.made)
 
 
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_ids_are_kept_while_a_report_may_come_again_and_no_longer(trust: str) -> None:
+    """Past its cohort and past its epoch; what is refused is never remembered."""
+    one = field(trust)
+    device, middle = one.device(), one.middle
+    decision = device.decide(one.learner.model, ARMS)
+    report = device.report(decision.id, middle.status(), early=True)
+    assert words(middle.take([report, report[:-8]])) == [None, "length"]
+    one.serve(FIRST)
+    middle.renew()
+    moved = dataclasses.replace(Report.read(report, one.task), epoch=middle.status().epoch)
+    label = middle.status().label
+    numbers = randomize(one.task.noise[0], np.zeros(one.task.size), label, os.urandom)
+    again = dataclasses.replace(moved, label=label, numbers=numbers)
+    assert words(middle.take([report, again.write(one.task)])) == ["epoch", None]
+    with one.store.read(one.task.id) as at:
+        assert sum(at.seen().values()) == FIRST + 1
+    middle.close()
+    with one.store.read(one.task.id) as at:
+        assert at.seen() == {}
+
+
 def test_a_new_epoch_forgets_late_reports_that_wait() -> None:
     one = field("shuffle")
     assert set(words(one.middle.take([one.report() for _ in range(FIRST + 1)]))) == {None}

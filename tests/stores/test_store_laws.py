@@ -103,6 +103,30 @@ def test_reports_are_remembered_once(store: Store) -> None:
         assert reader.known([]) == set()
 
 
+def test_what_was_seen_is_forgotten_for_one_task_alone(store: Store) -> None:
+    other = b"another".ljust(32, b"-")
+    with store.transaction(other) as transaction:
+        transaction.create(fresh())
+        transaction.see([_A], epoch=0, cohort=0)
+    with store.transaction(TASK) as transaction:
+        transaction.see([_A, _B], epoch=0, cohort=0)
+        transaction.forget_seen()
+        assert transaction.known([_A, _B]) == set()
+        transaction.see([_A], epoch=0, cohort=1)
+
+    def interrupted() -> None:
+        with store.transaction(TASK) as transaction:
+            transaction.forget_seen()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with store.read(TASK) as reader:
+        assert reader.seen() == {(0, 1): 1}
+    with store.read(other) as reader:
+        assert reader.known([_A]) == {_A}
+
+
 def test_many_reports_at_once(store: Store) -> None:
     ids = [n.to_bytes(16, "big") for n in range(3000)]
     with store.transaction(TASK) as transaction:

@@ -173,6 +173,7 @@ class Middle(Guarded):
             with self._store.transaction(self.task.id) as at:
                 row = self._running(at)
                 _forget(at)
+                at.forget_seen()
                 books = Books.of(tuple(at.lines()))
                 row = self._append(at, row, books.settled(self.made))
                 row = self._append(at, row, [("end", {"releases": row.releases})])

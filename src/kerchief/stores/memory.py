@@ -134,6 +134,10 @@ class _Transaction(_Reader):
             seen[id] = (epoch, cohort)
             self._undo.append(partial(seen.pop, id))
 
+    def forget_seen(self) -> None:
+        assert self._known
+        self._set("seen", {})
+
     def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         before = self._known.bodies
         now = dict(before.get(cohort, {}))

@@ -172,6 +172,11 @@ class SQLTransaction(SQLReader):
         rows = [(key, id, epoch, cohort) for id in ids]
         self._insert("seen", ("task", "id", "epoch", "cohort"), rows)
 
+    def forget_seen(self) -> None:
+        """Forget which reports were seen: none is taken any more."""
+        self._link.erased = True
+        self._run("DELETE FROM seen WHERE task = ?", self._key)
+
     def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep bodies until their cohort is forgotten."""
         key = self._key

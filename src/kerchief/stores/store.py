@@ -128,11 +128,14 @@ class Transaction(Reader, Protocol):
         """
 
     def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
-        """Remember reports for ever.
+        """Remember reports, as long as any may come.
 
         Raises:
             InvalidValue: one of them was seen before.
         """
+
+    def forget_seen(self) -> None:
+        """Forget which reports were seen: none is taken any more."""
 
     def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep bodies, each with the id of its report, until their cohort is forgotten."""

@@ -161,6 +161,19 @@ def test_late_reports_leave_every_cohort_a_place_that_is_filled_when_it_is_open(
     Books.of(one.middle.chain()).check(one.made)
 
 
+@pytest.mark.parametrize("trust", ["local", "shuffle", "central"])
+def test_a_task_of_a_billion_users_may_begin_anew_again_and_again(trust: str) -> None:
+    """Places of all epochs together are no longer counted in 32 bits."""
+    one = field(trust, horizon=2**30)
+    for _ in range(5):
+        one.middle.renew()
+    assert one.middle.take([one.report()]) == (None,)
+    assert one.middle.close().epsilon <= 1.0
+    found = verify(one.middle.chain())
+    assert found.books.receipts[-1].cohort.last > 2**32
+    assert found.review.kept
+
+
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_ids_are_kept_while_a_report_may_come_again_and_no_longer(trust: str) -> None:
     """Past its cohort and past its epoch; what is refused is never remembered."""

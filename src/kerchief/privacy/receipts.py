@@ -14,6 +14,8 @@ from kerchief.privacy.guarantee import Guarantee
 __all__ = ["FORMAT", "Charge", "Cohort", "Receipt", "read_ledger", "write_ledger"]
 
 FORMAT = "kerchief-ledger/1"
+# A task that begins anew has places of its own for each horizon; every reader of JSON knows these.
+_MOST_PLACES = 2**53 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +33,8 @@ class Cohort:
     def __post_init__(self) -> None:
         """Check the values."""
         plain(self)
-        whole("first", self.first, low=0, high=MOST_ROUNDS - 1)
-        whole("last", self.last, low=self.first + 1, high=MOST_ROUNDS)
+        whole("first", self.first, low=0, high=_MOST_PLACES - 1)
+        whole("last", self.last, low=self.first + 1, high=_MOST_PLACES)
 
     def meets(self, other: Cohort) -> bool:
         """Return whether some user is in both.

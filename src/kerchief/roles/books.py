@@ -150,7 +150,8 @@ class Books:
         last = (len(self.epochs) - 1) * made.task.horizon
         bare = not any(one.noisy_device for one in made.privatizers.values())
         shuffled = made.task.trust == "shuffle"
-        ends = [0, *itertools.accumulate(map(made.task.need, range(made.task.cohorts)))]
+        # Without a table every cohort has one user.
+        ends = [0, *itertools.accumulate(made.task.needs)] if made.task.needs else range(2**31)
         covered = [
             self.epochs.index(one.epoch) * made.task.horizon + ends[one.cohort]
             for one in self.drawn

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -59,15 +60,23 @@ def holds(truth: bool, what: str) -> None:
 
 
 def tiny(trust: str) -> Deployment:
-    """Two cohorts of two users; under joint trust four releases."""
-    one = made(trust, horizon=500 if trust == "shuffle" else 4)
+    """Two cohorts of two users; under joint trust four releases.
+
+    And `late`: under shuffle trust cohorts of one, one and two users, the second of which needs
+    more coins than users of the first have tossed.
+    """
+    shuffle = trust in ("shuffle", "late")
+    one = made("shuffle" if shuffle else trust, horizon=500 if shuffle else 4)
     if trust == "joint":
         return one
     noise: Any = one.task.noise[0]
-    if trust == "shuffle":
-        noise = dataclasses.replace(noise, coins=(2 * noise.scale**2,) * 2)
-    task = dataclasses.replace(one.task, needs=(2, 2), horizon=4, noise=(noise,))
-    ends = At(ends=(2, 4))
+    needs = (1, 1, 2) if trust == "late" else (2, 2)
+    if shuffle:
+        enough = 4 * noise.scale**2
+        coins = (enough, enough + 2, enough) if trust == "late" else (enough // 2,) * 2
+        noise = dataclasses.replace(noise, coins=coins)
+    task = dataclasses.replace(one.task, needs=needs, horizon=4, noise=(noise,))
+    ends = At(ends=tuple(itertools.accumulate(needs)))
     whole: dict[str, Any] = dict(one.privatizers)
     parts = {name: dataclasses.replace(each, schedule=ends) for name, each in whole.items()}
     return dataclasses.replace(one, task=task, privatizers=parts)

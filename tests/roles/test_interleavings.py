@@ -30,7 +30,7 @@ NIGHT = {
 }
 
 
-@pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
+@pytest.mark.parametrize("trust", ["shuffle", "late", "joint", "central"])
 @pytest.mark.parametrize(
     "bound",
     [
@@ -137,6 +137,19 @@ FAULTS: dict[str, tuple[dict[str, Any], Bound, str]] = {
     "counts what it refuses": ({"middle": Lying}, CRASHES, "refused"),
     "shows what was hidden": ({"middle": Showing}, COPIES, "one payload|one release"),
 }
+
+
+class Losing(Planted):
+    """Loses reports that wait for a cohort which is not the next one."""
+
+    def keep(self, cohort: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        if cohort <= self._at.row().cohort + 1:
+            self._at.keep(cohort, entries)
+
+
+def test_a_late_report_that_was_lost_is_found() -> None:
+    with pytest.raises(Broken, match="released or waits"):
+        Search("late", plant=Losing).run(CRASHES)
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -15,7 +15,7 @@ test: $(READY) lint  ## everything that must hold on every change
 lint: $(READY)  ## format, lint, types and import arrows
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers=2
 	$(BIN)/lint-imports
 
 bench: $(READY)  ## microseconds per decision beside a plain NumPy LinUCB

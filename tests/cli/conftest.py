@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kerchief.cli.main import main
+from kerchief.experiments import outputs
 
 Call = Callable[..., Result]
 
@@ -18,3 +19,9 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write no real picture, which takes longest to make of all that is written."""
+    monkeypatch.setattr(outputs, "picture", lambda plan, finished: b"\x89PNG")

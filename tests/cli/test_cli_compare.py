@@ -93,6 +93,7 @@ def test_continual_noise_is_chosen_and_recorded(call: Call) -> None:
     assert "central, tree" not in shown.stdout
 
 
+@pytest.mark.nightly
 def test_other_worlds_play(call: Call) -> None:
     flags = ("--env", "probit", "--fewest-arms", 2, "--mode", "theory", "--contexts", "starved")
     result = call(*SMALL, *flags, "--reward-noise", "bounded", "--trust", "none")
@@ -199,6 +200,7 @@ def test_bad_input_is_one_line(
     assert words in result.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("width", [60, 80])
 def test_the_whole_output_fits(call: Call, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
@@ -210,6 +212,7 @@ def test_the_whole_output_fits(call: Call, monkeypatch: pytest.MonkeyPatch, widt
     assert ("no room for: µs" in result.stdout) == (width == 60)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_promises_are_one_sentence_a_trust(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "play", fake_play())
     result = call(*SMALL, "--epsilon", 4, "--epsilon", 10)
@@ -218,6 +221,7 @@ def test_promises_are_one_sentence_a_trust(call: Call, monkeypatch: pytest.Monke
     assert said.count("differential privacy") == 4
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_is_said_twice_is_meant_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "play", fake_play())
     twice = ("--trust", "joint", "--policy", "linucb", "--contexts", "ball", "--epsilon", "1.0")
@@ -258,6 +262,7 @@ def test_json_needs_no_library_for_reports(call: Call, monkeypatch: pytest.Monke
     assert refused.stderr.count("\n") == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_missing_library_costs_its_own_files(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +275,7 @@ def test_one_missing_library_costs_its_own_files(
     assert set(files) == {"rows", "picture", "report"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_interrupted_rerun_keeps_the_finished_run(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +294,7 @@ def test_an_interrupted_rerun_keeps_the_finished_run(
     assert len(json.loads((partial / "results.json").read_text())["rows"]) == 2
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_full_disk_is_one_line_and_its_own_code(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

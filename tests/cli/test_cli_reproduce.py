@@ -75,6 +75,7 @@ def test_the_output_fits_a_terminal(call: Call) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_every_width_has_every_world(
     call: Call, monkeypatch: pytest.MonkeyPatch, width: int
@@ -88,6 +89,7 @@ def test_every_width_has_every_world(
     assert "S=2" in said
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_figures_for_another_horizon_are_not_shown(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,12 +12,12 @@ import pytest
 from tests.experiments.fakes import fake
 
 from kerchief.core.errors import InvalidValue
+from kerchief.experiments import outputs as module
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import draw
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.report import headlines, promises, render
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import compare
 
 SMALL = Comparison(
     contexts=("ball", "fixed"), dim=2, arms=3, horizon=60, replicates=4, epsilons=(0.5, 2.0)
@@ -26,7 +26,7 @@ SMALL = Comparison(
 
 @pytest.fixture(scope="module")
 def finished() -> list[Result]:
-    return list(compare(SMALL))
+    return fake(SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,10 @@ def test_a_narrow_screen_still_shows_the_regret() -> None:
     assert re.search(r"@media \(max-width: 45rem\) \{[^@]*\.minor \{ display: none; \}", page)
 
 
-def test_a_finished_run_stays_until_another_is_finished(tmp_path: Path) -> None:
+def test_a_finished_run_stays_until_another_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "picture", lambda plan, finished: b"\x89PNG")
     first = _played(tmp_path, 22)
     old = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     stopped = _played(tmp_path, 3)

@@ -101,7 +101,7 @@ def _tasks() -> tuple[bytes, ...]:
     lazy = (_made("central", policy) for policy in ("glm", "greedy"))
     bits = deploy(
         policy="linucb",
-        problem=dataclasses.replace(FACTS, horizon=300),
+        problem=dataclasses.replace(FACTS, horizon=100),
         guarantee=promise("shuffle"),
         mechanism="bits",
     )

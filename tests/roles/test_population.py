@@ -178,7 +178,9 @@ def test_without_noise_the_field_plays_the_simulated_phases(policy: str) -> None
     assert one.learner.shares.argmax() == BEST
 
 
-@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize(
+    "trust", [pytest.param("local", marks=pytest.mark.nightly), "shuffle", "central"]
+)
 @pytest.mark.parametrize("policy", BY_DAY)
 def test_a_population_is_played_to_the_end_and_finds_the_best(policy: str, trust: str) -> None:
     """And the learner's state is what the simulation's functions make of the same releases."""

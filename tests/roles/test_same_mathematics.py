@@ -61,12 +61,16 @@ def by_hand(name: str, problem: Problem) -> tuple[list[int], Any]:
     policy: Any = made.policy
     play, root = Round(policy=policy, privatizers=made.privatizers), Stream.of(seed=0, replicate=0)
     carry, chosen = play.begin(), []
+
+    @jax.jit
+    def turn(carry: Any, arms: Arms, reward: jax.Array, now: jax.Array) -> Any:
+        action = play.act(carry, arms, now, root)
+        return play.learn(carry, arms, action, reward, now, root), action
+
     for number, (features, reward) in enumerate(visits(problem)):
         arms = Arms(features=jnp.asarray(features), allowed=jnp.ones(problem.arms, bool))
-        now = jnp.int32(number)
-        action = play.act(carry, arms, now, root)
+        carry, action = turn(carry, arms, jnp.float64(reward), jnp.int32(number))
         chosen.append(int(action))
-        carry = play.learn(carry, arms, action, jnp.float64(reward), now, root)
     return chosen, carry.model
 
 

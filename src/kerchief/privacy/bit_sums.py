@@ -106,8 +106,8 @@ def _costs(problem: Floats, bits: int, keep: float, tail: float) -> Floats:
     # The lowest law of all lies above the first row, the highest one place above the last.
     width = ones.shape[1] + 1
     near = slice(_cut(ones[0], _SPARE * tail), width - _cut(ones[-1, ::-1], _SPARE * tail))
-    after = _one_more(ones[full - 1], (1 + keep * (2 * f - 1)) / 2)[:, near]
-    before = _one_more(zeros[full - 1], (1 + keep * (2 * phi - 1)) / 2)[:, near]
+    after = _one_more(ones, full, (1 + keep * (2 * f - 1)) / 2, near)
+    before = _one_more(zeros, full, (1 + keep * (2 * phi - 1)) / 2, near)
     squares = (full - 1 + f - phi) ** 2
     worst = []
     for order, moments in zip(ORDERS, _moments(after, before, tail), strict=True):
@@ -132,6 +132,7 @@ def _moments(after: Floats, before: Floats, tail: float) -> Iterator[Floats]:
             yield terms.sum(1)
 
 
+@lru_cache(maxsize=32)
 def _shifts(bits: int) -> tuple[NDArray[np.int64], Floats, Floats]:
     """All (full, φ, f) on the grid with a shift full − 1 + f − φ above 0."""
     steps = fineness(bits)
@@ -142,12 +143,13 @@ def _shifts(bits: int) -> tuple[NDArray[np.int64], Floats, Floats]:
     return full[up], phi[up] / steps, f[up] / steps
 
 
-def _one_more(rows: Floats, chances: Floats) -> Floats:
-    """The law of each row's sum with one more bit, which is one with the row's own chance."""
-    longer = np.zeros((rows.shape[0], rows.shape[1] + 1))
-    longer[:, :-1] = (1 - chances[:, None]) * rows
-    longer[:, 1:] += chances[:, None] * rows
-    return longer
+def _one_more(laws: Floats, bits: NDArray[np.int64], chances: Floats, near: slice) -> Floats:
+    """Row by row, near its bulk: the law of so many bits, the last a one with the row's chance."""
+    longer = np.pad(laws, ((0, 0), (1, 1)))
+    stays, moves = longer[:, near.start + 1 : near.stop + 1], longer[:, near]
+    ones = chances[:, None]
+    made: Floats = (1 - ones) * stays[bits - 1] + ones * moves[bits - 1]
+    return made
 
 
 def _sums(problem: Floats, bits: int, chance: float) -> Floats:

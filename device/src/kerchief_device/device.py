@@ -37,6 +37,8 @@ Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] 
 """Rows of numbers, one for each arm, or such rows by the arms' names."""
 
 _REPORT = b"kerchief/1 report\0"
+# A task begins anew by hand, after a disaster, each time with new users.
+_MOST_EPOCHS = 2**10
 # Whoever scales features in single precision may be a little outside.
 _SLACK = 1 + 1e-6
 
@@ -278,6 +280,7 @@ class Device:
                 f"the model is of task {model.task.hex()[:16]}; this device takes part in "
                 f"{self.task.id.hex()[:16]}: read that one's billboard"
             )
+        _check_chain(self.task, model)
         data = model.write()
         return model, hashlib.sha256(data).digest(), data
 
@@ -340,6 +343,21 @@ def _check_default(task: Task) -> None:
         raise InvalidValue(
             f"the reward of a decision that gets none is {default}; it must be {low} to {high}: "
             "make the task anew"
+        )
+
+
+def _check_chain(task: Task, model: Model) -> None:
+    """Refuse a chain that no task like this can have: a device remembers the longest it saw.
+
+    Besides its first line and its last a chain has one for each release, for each epoch, for each
+    charge, and for each that the end settles. A charge is for one query and users of its own.
+    """
+    charges = (_MOST_EPOCHS + 1) * len(task.queries) * task.horizon
+    most = 2 + task.cohorts + _MOST_EPOCHS + charges
+    if not 0 <= model.length <= most:
+        raise InvalidValue(
+            f"the model goes with a chain of {model.length} lines; this task's has at most {most}: "
+            "read the billboard again"
         )
 
 

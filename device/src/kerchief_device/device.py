@@ -430,22 +430,21 @@ def _rows(features: Features) -> tuple[Floats, list[str] | None]:
 
 def _check_rows(task: Task, rows: Floats) -> None:
     """Refuse rows outside the public bounds: what is learned from them would be wrong."""
-    largest, program = float(np.abs(rows).max()), task.program
+    program = task.program
     if isinstance(program, Optimist):
         if rows.shape[1] != program.dim or rows.shape[0] > program.arms:
             raise InvalidValue(
                 f"there are {rows.shape[0]} arms of {rows.shape[1]} features; the task takes up to "
                 f"{program.arms} arms of {program.dim}"
             )
-        if largest <= program.norm * _SLACK:
-            largest = math.sqrt(float((rows * rows).sum(1).max()))
-        if not largest <= program.norm * _SLACK:
+        longest = math.sqrt(float(np.einsum("ij,ij->i", rows, rows).max()))
+        if not longest <= program.norm * _SLACK:
             # Not how long they are: errors end up in logs, and a context must not.
             raise InvalidValue(
                 f"an arm's features are too long or not finite; their norm must be at most "
                 f"{program.norm:g}: scale them"
             )
-    elif not math.isfinite(largest):
+    elif not np.isfinite(rows).all():
         raise InvalidValue("a feature is not finite; every one must be")
 
 

@@ -70,12 +70,12 @@ class Pending:
             StoreFailed: there can be no such file, or it is something else.
         """
         self._process = os.getpid()
-        with _failing():
+        with _FAILING:
             self._rows: Rows = MemoryRows() if path is None else FileRows(path)
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Write everything into a new file, for a store that moves there."""
-        with _failing():
+        with _FAILING:
             self._rows.copy_to(path)
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class Pending:
             return rows.spent()
 
     def _erase(self) -> None:
-        with _failing():
+        with _FAILING:
             self._rows.erase()
 
     @contextmanager
@@ -222,20 +222,27 @@ class Pending:
         """One transaction, alone; what an earlier one could not erase is erased before."""
         if os.getpid() != self._process:
             raise InvalidValue("the store was opened by another process; open it in this one")
-        with _failing():
+        with _FAILING:
             self._rows.erase(only_late=True)
             with self._rows.step():
                 yield self._rows
 
 
-@contextmanager
-def _failing() -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError, ValueError) as fault:
-        if isinstance(fault, KerchiefError):
-            raise
-        raise StoreFailed(f"the device's store failed: {fault}; nothing is half written") from fault
+class _Failing:
+    """Says of failures of a file whose they are."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
+        ours = isinstance(fault, KerchiefError)
+        if isinstance(fault, sqlite3.Error | OSError | ValueError) and not ours:
+            raise StoreFailed(
+                f"the device's store failed: {fault}; nothing is half written"
+            ) from fault
+
+
+_FAILING = _Failing()
 
 
 def _row(rows: Rows, id: bytes, task: bytes) -> Row:

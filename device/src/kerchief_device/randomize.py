@@ -147,7 +147,8 @@ def _shortlist(noise: Shortlist, statistic: Floats, source: Randomness) -> Whole
     """
     center, others = _center(noise), noise.candidates - noise.listed
     far = noise.farthest
-    drawn_now = np.clip(_candidates(noise.candidates, noise.size + 1, source), -far, far)
+    drawn_now = _candidates(noise.candidates, noise.size + 1, source)
+    np.maximum(np.minimum(drawn_now, far, out=drawn_now), -far, out=drawn_now)
     ranked = np.argpartition(drawn_now @ _unit(statistic, center, noise.radius), others)
     if word(source) < noise.units:
         place = others + below(noise.listed, source)
@@ -166,9 +167,11 @@ def _candidates(count: int, size: int, source: Randomness) -> Floats:
 def _unit(statistic: Floats, center: Floats, radius: float) -> Floats:
     """The unit vector of one more dimension that stands for a vector in the ball."""
     with np.errstate(over="ignore"):
-        centred = np.clip((statistic - center) / radius, -1e150, 1e150)
-    unit = centred / max(1.0, math.sqrt(float(centred @ centred)))
-    return np.append(unit, math.sqrt(max(0.0, 1 - float(unit @ unit))))
+        centred = np.maximum(np.minimum((statistic - center) / radius, 1e150), -1e150)
+    short = centred / max(1.0, math.sqrt(float(centred @ centred)))
+    unit = np.empty(short.size + 1)
+    unit[:-1], unit[-1] = short, math.sqrt(max(0.0, 1 - float(short @ short)))
+    return unit
 
 
 def _one_bit(noise: OneBit, statistic: Floats, source: Randomness) -> Wholes:

@@ -52,6 +52,7 @@ class Drawing:
         self._task, self._desks, self._source = task, desks, source
         self._secret: tuple[int, tuple[Kept, ...]] | None = None
         self._last: bytes | None = None
+        self._draws = any(desk.draws for desk in desks)
 
     def draw(self, fresh: Sequence[Wholes]) -> None:
         """Release the open cohort: its total, the chain's line, the noise's state, together.
@@ -75,9 +76,12 @@ class Drawing:
         self._at.publish(release.number, payload)
         if kept:
             self._at.forget(row.cohort)
-        self.row = dataclasses.replace(row, cohort=row.cohort + 1, releases=row.releases + 1)
-        if self._task.needs or any(desk.draws for desk in self._desks):
-            self.row = appended(self._at, self.row, [("draw", _said(release, self._last))])
+        told = bool(self._task.needs) or self._draws
+        said = [("draw", _said(release, self._last))] if told else []
+        length, head = _lengthened(self._at, row.length, row.head, said)
+        self.row = dataclasses.replace(
+            row, cohort=row.cohort + 1, releases=row.releases + 1, length=length, head=head
+        )
 
     def close(self) -> Row:
         """Write where the task stands, and the state of the noise."""
@@ -96,7 +100,9 @@ class Drawing:
 
     def _noisy(self, bodies: Sequence[Wholes]) -> Wholes:
         """The total of a cohort as it is shown: the state of the noise moves on."""
-        total: Wholes = np.add.reduce(bodies, axis=0, dtype=np.int64)
+        total: Wholes = bodies[0] if len(bodies) == 1 else np.add.reduce(bodies, dtype=np.int64)
+        if not self._draws:
+            return total
         if self._secret is None:
             self._secret = read_secret(self._at.secret() or b"", self._desks)
         drawn, kept = self._secret
@@ -115,12 +121,18 @@ class Drawing:
 
 def appended(at: Transaction, row: Row, said: Iterable[tuple[str, Any]]) -> Row:
     """Add lines to the chain; where the task stands then."""
-    length, head = row.length, row.head
+    length, head = _lengthened(at, row.length, row.head, said)
+    return dataclasses.replace(row, length=length, head=head)
+
+
+def _lengthened(
+    at: Transaction, length: int, head: bytes, said: Iterable[tuple[str, Any]]
+) -> tuple[int, bytes]:
     for kind, content in said:
         line = Line(number=length, kind=kind, prev=head, body=canonical.write(content))
         at.append(line)
         length, head = length + 1, line.hash
-    return dataclasses.replace(row, length=length, head=head)
+    return length, head
 
 
 def _said(release: Release, payload: bytes) -> dict[str, Any]:

@@ -49,6 +49,15 @@ class _Sum:
     before: NDArray[np.float64]
     variance_before: float
 
+    def now(self, total: NDArray[np.float64], variance: float) -> _Sum:
+        """After one more release."""
+        return _Sum(
+            total=total,
+            variance=variance,
+            before=self.before,
+            variance_before=self.variance_before,
+        )
+
 
 class Follower(abc.ABC):
     """What learners of every kind do: take releases in, in their order, and post models."""
@@ -171,13 +180,11 @@ class Learner(Follower):
             # Of all users of the epoch: what came before it is a constant.
             shown = desk.wire.estimate(total, users=self.users, label=0)
             variance = desk.running_variance(self._epoch_releases)
-            return dataclasses.replace(
-                one, total=one.before + shown, variance=one.variance_before + variance
-            )
+            return one.now(one.before + shown, one.variance_before + variance)
         label = release.cohort if self.made.task.needs else 0
         shown = desk.wire.estimate(total, users=release.users, label=label)
         variance = desk.variance(label, release.users)
-        return dataclasses.replace(one, total=one.total + shown, variance=one.variance + variance)
+        return one.now(one.total + shown, one.variance + variance)
 
     def _clock(self) -> Clock:
         now = self.users - 1

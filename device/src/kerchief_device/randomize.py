@@ -161,7 +161,7 @@ def _shortlist(noise: Shortlist, statistic: Floats, source: Randomness) -> Whole
 def _candidates(count: int, size: int, source: Randomness) -> Floats:
     """Independent normal vectors, which may be known to anyone: a fast generator is enough."""
     seed = int.from_bytes(drawn(16, source), "little")
-    return np.random.default_rng(seed).standard_normal((count, size))
+    return np.random.Generator(np.random.PCG64(seed)).standard_normal((count, size))
 
 
 def _unit(statistic: Floats, center: Floats, radius: float) -> Floats:

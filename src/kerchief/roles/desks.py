@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import CodecError
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
-from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.sums import CohortSums
@@ -103,7 +102,7 @@ class Desk:
             # A coin has a variance of a quarter step, and rounding at random at most as much.
             step = 2.0**-self.wire.step_bits
             return step**2 * users * (1 + self.wire.coins[cohort]) / 4
-        if isinstance(privatizer, BitSums):
+        if isinstance(self.wire, wire.Bits):
             return float(privatizer.batches[cohort].std) ** 2
         device, middle = (
             0.0 if noise is None else float(noise.std) ** 2

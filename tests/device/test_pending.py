@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from kerchief_device.file_rows import FileRows
 from kerchief_device.pending import Bill, Budget, Cost, Pending, Row
-from kerchief_device.rows import FileRows
 from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, StoreFailed
 
 TASK, OTHER = b"t" * 32, b"o" * 32

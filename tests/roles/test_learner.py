@@ -26,8 +26,8 @@ class Digits:
 
 @pytest.mark.parametrize("many", [0, 1, 3])
 def test_releases_are_taken_in_once_and_in_order(many: int) -> None:
-    rows = home._empty(2)
-    rows.count[:] = np.arange(1, 1 + len(rows.count))
+    rows = home._empty(4, 2)
+    rows.count[:] = np.arange(1, 5)
     names, digits = ("one", "two"), 0
     for number in range(1, 1 + many):
         digits = 10000 * digits + 100 * (10 + number) + number

@@ -22,7 +22,7 @@ from kerchief_device.pending import Budget, Cost, Pending, Row
 from kerchief_device.phased import Place, Survey, averages
 from kerchief_device.programs import Code, code_for
 from kerchief_device.promise import Checked, check
-from kerchief_device.randomize import randomize
+from kerchief_device.randomize import Candidates, candidates, randomize
 from kerchief_device.record import answer
 from kerchief_device.samplers import Randomness, drawn
 from kerchief_wire.errors import InvalidValue, Refused
@@ -86,6 +86,7 @@ class Device:
         budget: Budget | None = None,
         code: Code | None = None,
         source: Randomness = os.urandom,
+        listed: Candidates = candidates,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Check the task, and take part in it.
@@ -97,6 +98,8 @@ class Device:
                 under local trust does a device know what a report costs.
             code: what chooses and records, for policies that were not made light.
             source: of random bytes; anything but the operating system's is for tests.
+            listed: where the candidates of a shortlist come from; anything but the default is for
+                a bandit that lives in one process alone.
             clock: seconds.
 
         Raises:
@@ -106,7 +109,7 @@ class Device:
         self._code = code_for(task) if code is None else code
         self._pending = Pending() if pending is None else pending
         self._bill = _bill(task, self.checked, budget)
-        self._source, self._clock = source, clock
+        self._source, self._listed, self._clock = source, listed, clock
         self._posted: tuple[Model, bytes, bytes] | None = None
         _check_default(task)
 
@@ -305,7 +308,7 @@ class Device:
         if len(found) != len(task.noise):
             raise InvalidValue(f"there are {len(found)} statistics for {len(task.noise)} queries")
         numbers = [
-            randomize(noise, one, status.label, self._source)
+            randomize(noise, one, status.label, self._source, self._listed)
             for noise, one in zip(task.noise, found, strict=True)
         ]
         own = id if self._asks else self._named(id)

@@ -18,7 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kerchief_device.rows import Cost, FileRows, MemoryRows, Row, Rows
+from kerchief_device.file_rows import FileRows
+from kerchief_device.memory_rows import MemoryRows
+from kerchief_device.rows import Cost, Row, Rows
 from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, KerchiefError, StoreFailed
 
 __all__ = ["Bill", "Budget", "Cost", "Pending", "Row"]

@@ -27,8 +27,9 @@ from kerchief_wire.task import Task
 
 __all__ = ["Follower", "Form", "Learner"]
 
-# Releases that the state takes in together, where no model is posted in between.
-_AT_ONCE = 64
+# Releases that the state takes in together, where no model is posted in between: so many, and
+# of so many numbers, at most.
+_AT_ONCE, _MOST_NUMBERS = 64, 2**16
 # Rounds that a policy is asked about together whether it posts a model after them.
 _ROUNDS = 1024
 
@@ -223,13 +224,13 @@ class _Waiting:
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
-        self._sizes, self._many = sizes, 0
-        self._names = tuple(sizes)
+        self._sizes, self._names = sizes, tuple(sizes)
+        self._room = max(1, min(_AT_ONCE, _MOST_NUMBERS // max(1, sum(sizes.values()))))
         self._begin()
 
     @property
     def full(self) -> bool:
-        return self._many == _AT_ONCE
+        return self._many == self._room
 
     def add(self, names: tuple[str, ...], sums: Mapping[str, _Sum], users: int) -> None:
         """Add one release of some queries; whatever waits together is of the same ones."""
@@ -249,7 +250,7 @@ class _Waiting:
     def _begin(self) -> None:
         """With new arrays: the old ones may still be read."""
         self._many = 0
-        self._said = {name: _empty(size) for name, size in self._sizes.items()}
+        self._said = {name: _empty(self._room, size) for name, size in self._sizes.items()}
 
 
 @dataclasses.dataclass
@@ -318,9 +319,9 @@ def _named(tree: Tree) -> dict[str, Array]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def _empty(size: int) -> Any:
-    """Room for releases of so many numbers."""
-    rows: Any = np.zeros((_AT_ONCE, size)), np.zeros(_AT_ONCE, np.int32), np.zeros(_AT_ONCE)
+def _empty(room: int, size: int) -> Any:
+    """Room for so many releases of so many numbers."""
+    rows: Any = np.zeros((room, size)), np.zeros(room, np.int32), np.zeros(room)
     return Total(total=rows[0], count=rows[1], noise=rows[2])
 
 

@@ -138,7 +138,8 @@ class Learner(Follower):
     def __init__(self, made: Deployment) -> None:
         """Begin with an empty state and post its model."""
         super().__init__(made)
-        self._policy = made.by_totals
+        # Its numbers go to the device once, not with every call.
+        self._policy: Policy = jax.device_put(made.by_totals)
         self._desks = desks_of(made)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._state = _init(self._policy, tuple(outlook.items()))

@@ -306,11 +306,18 @@ class Middle(Guarded):
         drawing = Drawing(at, row, task=self.task, desks=self._desks, source=self._noise)
         fresh: list[Report] = []
         answers: list[Refused | None] = []
+        thrown: dict[tuple[bytes, int], Refused] = {}
         for one in read:
             row = drawing.row
-            refused = one if isinstance(one, Refused) else self._refused(one, row, known)
+            if isinstance(one, Refused):
+                answers.append(one)
+                continue
+            # A copy of one that was refused is refused, though the next cohort might take it.
+            refused = thrown.get((one.id, one.label)) or self._refused(one, row, known)
             answers.append(refused)
-            if refused is not None or not isinstance(one, Report) or one.id in known:
+            if refused is not None:
+                thrown[one.id, one.label] = refused
+            if refused is not None or one.id in known:
                 continue
             known.add(one.id)
             fresh.append(one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from tests.roles.field import FACTS, Field, promise
 
 from kerchief.roles import learner as home
 from kerchief.roles.deployment import deploy
+from kerchief.roles.desks import desks_of
 from kerchief.roles.learner import Learner
 from kerchief.roles.middle import Middle
 from kerchief.stores.memory import MemoryStore
@@ -59,3 +61,15 @@ def test_models_do_not_depend_on_how_many_are_taken_in_together(
     assert again.model.round == 40
     state: Any = again._state
     assert int(state.count) == 40
+
+
+@pytest.mark.parametrize("mechanism", ["blt", "toeplitz", "tree", "doubling"])
+def test_the_noise_of_neighbouring_totals_is_that_of_each_by_itself(mechanism: str) -> None:
+    horizon = 3000 if mechanism == "doubling" else 600
+    facts = dataclasses.replace(FACTS, horizon=horizon)
+    made = deploy(policy="linucb", problem=facts, guarantee=promise("joint"), mechanism=mechanism)
+    privatizer: Any = made.privatizers["moments"]
+    (desk,) = desks_of(made)
+    for releases in (1, 2, 255, 256, 257, horizon - 1, horizon, 3):
+        alone = float(privatizer.noise.std_at(np.array([releases]))[0])
+        assert desk.running_variance(releases) == pytest.approx(alone**2, rel=1e-12)

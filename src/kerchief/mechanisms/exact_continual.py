@@ -130,9 +130,9 @@ class ExactContinualNoise(OfFactor):
 
     def std_at(self, count: Any) -> Any:
         """That of simulated noise with these seeds; rounding adds half a step at most."""
-        if np.ndim(count) == 0:
-            return np.float64(self._std_at(count))
-        return np.vectorize(self._std_at, otypes=[np.float64])(count)
+        if len(self.seeds) == 1:
+            return float(self.seeds[0].std) * self.factor.parts[0].row_norm(np.asarray(count), np)
+        return np.vectorize(self._std_at, otypes=[np.float64])(count)[()]
 
     def event(self) -> events.Event:
         """What all the prefixes together cost."""

@@ -196,6 +196,17 @@ def test_unknown_ids_are_refused(id: Any) -> None:
             step()
 
 
+def test_a_chain_that_cannot_be_does_not_shut_a_device_out() -> None:
+    device = Device(TASK)
+    for length in (2**40, -1):
+        with pytest.raises(InvalidValue, match=f"chain of {length} lines; this task's has at most"):
+            device.decide(model(TASK, length=length), ROWS)
+    assert device.due() == ()
+    device.decide(model(TASK, length=8), ROWS)
+    # One line for each charge of a query, each release, and the first one.
+    device.decide(model(TASK, length=2 * TASK.horizon + 1), ROWS)
+
+
 def test_models_of_another_task_or_of_a_shorter_chain_are_refused() -> None:
     device = Device(TASK)
     with pytest.raises(InvalidValue, match="read that one's billboard"):

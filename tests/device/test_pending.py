@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from kerchief_device.file_rows import FileRows
 from kerchief_device.pending import Bill, Budget, Cost, Pending, Row
-from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue
+from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, StoreFailed
 
 TASK, OTHER = b"t" * 32, b"o" * 32
 ID = b"i" * 16
@@ -34,6 +35,14 @@ def decided(store: Pending, id: bytes = ID, due: float = 0.0) -> None:
     store.decided(
         id, TASK, due=due, version=1, model=(b"m", b"the model"), chain=(1, b"h"), features=SECRET
     )
+
+
+def _mentions(store: Pending, data: bytes) -> bool:
+    """Whether bytes are anywhere in a store."""
+    rows = store._rows
+    if isinstance(rows, FileRows):
+        return any(data.hex().upper() in line for line in rows._base.iterdump())
+    return data.decode() in repr([vars(row) for _, row in vars(rows)["_decisions"].values()])
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -93,6 +102,46 @@ def test_a_report_that_was_not_made_leaves_everything(store: Pending) -> None:
     assert store.spent() == (1.0, 0.0)
 
 
+def test_a_step_that_fails_leaves_the_chain_and_the_charges(store: Pending) -> None:
+    decided(store)
+
+    def fails(row: Row) -> bytes:
+        raise ValueError("by accident")
+
+    with pytest.raises(StoreFailed, match="by accident"):
+        store.encoded(ID, TASK, fails, bill=(Cost(1.0, 0.0), None))
+    assert store.spent() == (0.0, 0.0)
+    with pytest.raises(Fenced, match="has seen 1"):
+        store.decided(b"j" * 16, TASK, due=0.0, chain=(1, b"other"))
+    with pytest.raises(InvalidValue, match="no decision"):
+        store.row(b"j" * 16, TASK)
+
+
+def test_a_store_moves_into_a_file(store: Pending, tmp_path: Path) -> None:
+    for number, name in enumerate((b"a", b"b", b"c", b"d")):
+        decided(store, name * 16, due=float(number))
+    store.rewarded(b"b" * 16, TASK, 0.25)
+    sent = store.encoded(b"c" * 16, TASK, report, bill=(Cost(0.5, 1e-6), None))
+    store.gone(b"d" * 16, TASK, remember=True)
+    store.copy_to(tmp_path / "moved.db")
+    moved = Pending(tmp_path / "moved.db")
+    assert moved.due(TASK, 9.0) == store.due(TASK, 9.0) == (b"a" * 16, b"b" * 16, b"c" * 16)
+    for name in (b"a", b"b", b"c"):
+        assert moved.row(name * 16, TASK) == store.row(name * 16, TASK)
+    assert moved.encoded(b"c" * 16, TASK, report) == sent
+    assert moved.spent() == store.spent() == (0.5, 1e-6)
+    decided(moved, b"d" * 16)
+    assert len(moved.due(TASK, 9.0)) == 3
+    with pytest.raises(Fenced):
+        moved.decided(b"k" * 16, TASK, due=0.0, chain=(0, b"h"))
+
+
+def test_a_closed_store_says_so(store: Pending) -> None:
+    store.close()
+    with pytest.raises(StoreFailed, match="closed"):
+        store.spent()
+
+
 def test_a_budget_pays_until_it_is_spent(store: Pending) -> None:
     bill: Bill = Cost(0.1, 1e-6), Budget(epsilon=1.0, delta=1e-5)
     for number in range(12):
@@ -145,8 +194,9 @@ def test_models_stay_as_long_as_they_are_needed(store: Pending) -> None:
     decided(store, b"j" * 16)
     store.encoded(ID, TASK, report)
     assert store.row(b"j" * 16, TASK).data == b"the model"
+    assert _mentions(store, b"the model")
     store.encoded(b"j" * 16, TASK, report)
-    assert store._base.execute("SELECT count(*) FROM models").fetchone() == (0,)
+    assert not _mentions(store, b"the model")
 
 
 @pytest.mark.parametrize("step", ["encoded", "gone", "crash"])
@@ -293,8 +343,9 @@ def test_a_killed_device_made_no_report_twice(tmp_path: Path, kills: int) -> Non
     store = Pending(path)
     for id, data in sent.items():
         assert store.encoded(bytes.fromhex(id), TASK, report).hex() == data
-    rows = store._base.execute("SELECT count(*) FROM decisions WHERE state = 'encoded'")
-    assert store.spent().epsilon == rows.fetchone()[0] >= len(sent) >= kills
+    with closing(sqlite3.connect(path)) as base:
+        rows = base.execute("SELECT count(*) FROM decisions WHERE state = 'encoded'").fetchone()
+    assert store.spent().epsilon == rows[0] >= len(sent) >= kills
 
 
 def test_a_reader_delays_erasure_and_does_not_prevent_it(tmp_path: Path) -> None:

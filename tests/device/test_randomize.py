@@ -65,15 +65,14 @@ def test_a_single_number_is_a_bit_whatever_it_is() -> None:
         assert number.tolist() in ([0], [1])
 
 
-def test_candidates_far_out_are_cut_before_they_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_far_out_are_cut_before_they_are_ranked() -> None:
     far = np.where(np.arange(64 * 6).reshape(64, 6) % 2, 40.0, -40.0)
 
     def candidates(count: int, size: int, source: Any) -> Floats:
-        return far
+        return far.copy()
 
-    monkeypatch.setattr(module, "_candidates", candidates)
-    bounds = SHORTLIST.bounds(0)
-    seen = {tuple(randomize(SHORTLIST, np.zeros(5), 0, Bytes(str(n)))) for n in range(50)}
+    bounds, zero = SHORTLIST.bounds(0), np.zeros(5)
+    seen = {tuple(randomize(SHORTLIST, zero, 0, Bytes(str(n)), candidates)) for n in range(50)}
     assert all(bounds.hold(np.array(one)) for one in seen)
     cut = 0.25 + 2.5 * SHORTLIST.farthest * np.array([-1, 1])
     assert {one[0] for one in seen} <= {round(math.ldexp(end, 21)) for end in cut}

@@ -686,6 +686,8 @@ def _deep() -> Any:
 
 BY_STRANGERS = {
     "device.device:Device": "device.device:Device",
+    "device.file_rows:FileRows": "stores:paths",
+    "device.memory_rows:MemoryRows": "device:visit local",
     "device.pending:Budget": "device:visit local",
     "device.pending:Pending": "stores:paths",
     "device.programs:Answers": "device.device:Device",
@@ -697,11 +699,13 @@ BY_STRANGERS = {
     "roles.books:Books.of": "roles.books:Books.of central",
     "roles.deployment:deploy": "roles.bandit:Bandit",
     "roles.deployment:deployed": "roles.deployment:deployed",
+    "roles.drawing:Drawing": "roles.middle:Middle local",
     "roles.learner:Form": "device:model greedy",
     "roles.learner:Learner": "roles.learner:Learner joint",
     "roles.library_code:LibraryCode": "device:model greedy",
     "roles.middle:Middle": "roles.middle:Middle local",
     "roles.population:PopulationLearner": "roles.learner:Learner joint",
+    "roles.pool:ListedAhead": "bandit:linucb local usual",
     "roles.pool:Pooled": "bandit:linucb central usual",
     "roles.verify:check_releases": "roles.books:Books.of central",
     "roles.verify:read_chain": "roles.verify:verify",

@@ -125,6 +125,24 @@ def test_a_task_with_too_few_coins_is_no_task() -> None:
         dataclasses.replace(task, noise=(fewer,))
 
 
+def test_a_report_is_not_refused_and_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third cohort would take what the second must refuse, and a device hears one answer."""
+    monkeypatch.setattr(Middle, "_later", lambda *_: None)  # nowhere is room to wait
+    one = field("shuffle")
+    noise: Any = one.task.noise[0]
+    first, second, third = noise.coins[:3]
+    assert third <= first < second
+    late = one.report()
+    one.serve(one.task.need(0))
+    rest = [one.report() for _ in range(one.task.need(1))]
+    answers = one.middle.take([late, *rest, late])
+    assert answers[1:-1] == (None,) * len(rest)
+    for answer in (answers[0], answers[-1]):
+        assert answer is not None
+        assert answer.word == "label"
+    assert len(one.totals()) == 2
+
+
 def test_reports_of_an_earlier_cohort_bring_at_least_as_many_coins() -> None:
     """Devices that read the status before a cohort ended are no danger to the next one.
 

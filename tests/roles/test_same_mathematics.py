@@ -104,7 +104,7 @@ def test_without_noise_a_bandit_plays_the_simulated_rounds(name: str) -> None:
 def test_what_the_learner_is_told_of_the_noise_is_what_the_simulation_states(trust: str) -> None:
     one = field(trust)
     one.serve(100)
-    (total,) = one.learner._sums
+    (total,) = one.learner._sums.values()
     privatizer: Any = one.made.privatizers["moments"]
     users, releases = np.int64(one.learner.users), np.int64(one.learner.releases)
     stated = float(privatizer.noise_after(users, releases))
@@ -116,7 +116,7 @@ def test_totals_are_right_on_average(trust: str) -> None:
     """What the learner adds up is the users' sum, within its stated noise."""
     one = field(trust)
     one.serve(85 if trust in ("shuffle", "central") else 60, reward=1.0)
-    (total,) = one.learner._sums
+    (total,) = one.learner._sums.values()
     # Whatever arm was played, the trace of the matrix grows by one with each user.
     trace = total.total[0] + total.total[2]
     assert abs(trace - one.learner.users) < 6 * (2 * total.variance) ** 0.5

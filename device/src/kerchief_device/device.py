@@ -22,7 +22,7 @@ from kerchief_device.pending import Budget, Cost, Pending, Row
 from kerchief_device.phased import Place, Survey, averages, client_id
 from kerchief_device.programs import Code, code_for
 from kerchief_device.promise import Checked, check
-from kerchief_device.randomize import randomize
+from kerchief_device.randomize import Candidates, candidates, randomize
 from kerchief_device.record import answer
 from kerchief_device.samplers import Randomness, drawn
 from kerchief_wire.errors import InvalidValue, Refused
@@ -37,6 +37,8 @@ Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] 
 """Rows of numbers, one for each arm, or such rows by the arms' names."""
 
 _REPORT = b"kerchief/1 report\0"
+# A task begins anew by hand, after a disaster, each time with new users.
+_MOST_EPOCHS = 2**10
 # Whoever scales features in single precision may be a little outside.
 _SLACK = 1 + 1e-6
 
@@ -84,6 +86,7 @@ class Device:
         budget: Budget | None = None,
         code: Code | None = None,
         source: Randomness = os.urandom,
+        listed: Candidates = candidates,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Check the task, and take part in it.
@@ -95,6 +98,8 @@ class Device:
                 under local trust does a device know what a report costs.
             code: what chooses and records, for policies that were not made light.
             source: of random bytes; anything but the operating system's is for tests.
+            listed: where the candidates of a shortlist come from; anything but the default is for
+                a bandit that lives in one process alone.
             clock: seconds.
 
         Raises:
@@ -104,7 +109,7 @@ class Device:
         self._code = code_for(task) if code is None else code
         self._pending = Pending() if pending is None else pending
         self._bill = _bill(task, self.checked, budget)
-        self._source, self._clock = source, clock
+        self._source, self._listed, self._clock = source, listed, clock
         self._posted: tuple[Model, bytes, bytes] | None = None
         _check_default(task)
 
@@ -278,6 +283,7 @@ class Device:
                 f"the model is of task {model.task.hex()[:16]}; this device takes part in "
                 f"{self.task.id.hex()[:16]}: read that one's billboard"
             )
+        _check_chain(self.task, model)
         data = model.write()
         return model, hashlib.sha256(data).digest(), data
 
@@ -302,7 +308,7 @@ class Device:
         if len(found) != len(task.noise):
             raise InvalidValue(f"there are {len(found)} statistics for {len(task.noise)} queries")
         numbers = [
-            randomize(noise, one, status.label, self._source)
+            randomize(noise, one, status.label, self._source, self._listed)
             for noise, one in zip(task.noise, found, strict=True)
         ]
         own = id if self._asks else self._named(id)
@@ -340,6 +346,21 @@ def _check_default(task: Task) -> None:
         raise InvalidValue(
             f"the reward of a decision that gets none is {default}; it must be {low} to {high}: "
             "make the task anew"
+        )
+
+
+def _check_chain(task: Task, model: Model) -> None:
+    """Refuse a chain that no task like this can have: a device remembers the longest it saw.
+
+    Besides its first line and its last a chain has one for each release, for each epoch, for each
+    charge, and for each that the end settles. A charge is for one query and users of its own.
+    """
+    charges = (_MOST_EPOCHS + 1) * len(task.queries) * task.horizon
+    most = 2 + task.cohorts + _MOST_EPOCHS + charges
+    if not 0 <= model.length <= most:
+        raise InvalidValue(
+            f"the model goes with a chain of {model.length} lines; this task's has at most {most}: "
+            "read the billboard again"
         )
 
 
@@ -412,22 +433,21 @@ def _rows(features: Features) -> tuple[Floats, list[str] | None]:
 
 def _check_rows(task: Task, rows: Floats) -> None:
     """Refuse rows outside the public bounds: what is learned from them would be wrong."""
-    largest, program = float(np.abs(rows).max()), task.program
+    program = task.program
     if isinstance(program, Optimist):
         if rows.shape[1] != program.dim or rows.shape[0] > program.arms:
             raise InvalidValue(
                 f"there are {rows.shape[0]} arms of {rows.shape[1]} features; the task takes up to "
                 f"{program.arms} arms of {program.dim}"
             )
-        if largest <= program.norm * _SLACK:
-            largest = math.sqrt(float((rows * rows).sum(1).max()))
-        if not largest <= program.norm * _SLACK:
+        longest = math.sqrt(float(np.einsum("ij,ij->i", rows, rows).max()))
+        if not longest <= program.norm * _SLACK:
             # Not how long they are: errors end up in logs, and a context must not.
             raise InvalidValue(
                 f"an arm's features are too long or not finite; their norm must be at most "
                 f"{program.norm:g}: scale them"
             )
-    elif not math.isfinite(largest):
+    elif not np.isfinite(rows).all():
         raise InvalidValue("a feature is not finite; every one must be")
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,7 +38,10 @@ from kerchief_wire.noise import (
     Wholes,
 )
 
-__all__ = ["heads", "randomize"]
+__all__ = ["Candidates", "candidates", "heads", "randomize"]
+
+Candidates: TypeAlias = Callable[[int, int, Randomness], Floats]
+"""Gives so many independent normal vectors of a size; it never sees a statistic."""
 
 _HALF = UNITS // 2
 # The chance (1 ± keep)/2 of a bit, in units of 2**-32, is this often (units ± keep units).
@@ -47,7 +51,19 @@ _FAR = 2.0**62
 _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplace}
 
 
-def randomize(noise: Noise, statistic: Any, label: int, source: Randomness) -> Wholes:
+def candidates(count: int, size: int, source: Randomness) -> Floats:
+    """Independent normal vectors, which may be known to anyone: a fast generator is enough."""
+    seed = int.from_bytes(drawn(16, source), "little")
+    return np.random.Generator(np.random.PCG64(seed)).standard_normal((count, size))
+
+
+def randomize(
+    noise: Noise,
+    statistic: Any,
+    label: int,
+    source: Randomness,
+    listed: Candidates = candidates,
+) -> Wholes:
     """The numbers to report.
 
     Args:
@@ -55,6 +71,7 @@ def randomize(noise: Noise, statistic: Any, label: int, source: Randomness) -> W
         statistic: float64, as many finite numbers as the noise has.
         label: of the cohort, for noise that depends on it.
         source: of random bytes; the operating system's, but in tests.
+        listed: where the candidates of a shortlist come from; each list is for one report.
 
     Raises:
         InvalidValue: the statistic is something else.
@@ -78,7 +95,7 @@ def randomize(noise: Noise, statistic: Any, label: int, source: Randomness) -> W
         case Bits():
             return _bits(noise, statistic, label, source)
         case Shortlist():
-            return _shortlist(noise, statistic, source)
+            return _shortlist(noise, statistic, source, listed)
         case OneBit():
             return _one_bit(noise, statistic, source)
 
@@ -140,14 +157,17 @@ def _bits(noise: Bits, statistic: Floats, label: int, source: Randomness) -> Who
     return counted
 
 
-def _shortlist(noise: Shortlist, statistic: Floats, source: Randomness) -> Wholes:
+def _shortlist(
+    noise: Shortlist, statistic: Floats, source: Randomness, listed: Candidates
+) -> Wholes:
     """Draw candidates, rank them, toss an exact coin, choose exactly evenly, and write on the grid.
 
     Candidates are cut before they are ranked, so that the cut cannot tell how they ranked.
     """
     center, others = _center(noise), noise.candidates - noise.listed
     far = noise.farthest
-    drawn_now = np.clip(_candidates(noise.candidates, noise.size + 1, source), -far, far)
+    drawn_now = listed(noise.candidates, noise.size + 1, source)
+    np.maximum(np.minimum(drawn_now, far, out=drawn_now), -far, out=drawn_now)
     ranked = np.argpartition(drawn_now @ _unit(statistic, center, noise.radius), others)
     if word(source) < noise.units:
         place = others + below(noise.listed, source)
@@ -157,18 +177,14 @@ def _shortlist(noise: Shortlist, statistic: Floats, source: Randomness) -> Whole
     return np.rint(np.ldexp(report, noise.grid_bits)).astype(np.int64)
 
 
-def _candidates(count: int, size: int, source: Randomness) -> Floats:
-    """Independent normal vectors, which may be known to anyone: a fast generator is enough."""
-    seed = int.from_bytes(drawn(16, source), "little")
-    return np.random.default_rng(seed).standard_normal((count, size))
-
-
 def _unit(statistic: Floats, center: Floats, radius: float) -> Floats:
     """The unit vector of one more dimension that stands for a vector in the ball."""
     with np.errstate(over="ignore"):
-        centred = np.clip((statistic - center) / radius, -1e150, 1e150)
-    unit = centred / max(1.0, math.sqrt(float(centred @ centred)))
-    return np.append(unit, math.sqrt(max(0.0, 1 - float(unit @ unit))))
+        centred = np.maximum(np.minimum((statistic - center) / radius, 1e150), -1e150)
+    short = centred / max(1.0, math.sqrt(float(centred @ centred)))
+    unit = np.empty(short.size + 1)
+    unit[:-1], unit[-1] = short, math.sqrt(max(0.0, 1 - float(short @ short)))
+    return unit
 
 
 def _one_bit(noise: OneBit, statistic: Floats, source: Randomness) -> Wholes:

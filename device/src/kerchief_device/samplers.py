@@ -179,7 +179,7 @@ def _accepts(
     """Bernoulli(exp(-(x - scale)² / (2 scale²))) at x = low + scale·high."""
     units, rest = _exponent(low, high, scale)
     keep = _bernoulli_exp(rest, 2 * scale**2, source)
-    far = np.flatnonzero(units)
+    far = units.nonzero()[0]
     keep[far] &= _geometric(far.size, source) >= units[far]
     return keep
 
@@ -201,13 +201,15 @@ def _exponent(
 def _geometric(size: int, source: Randomness) -> NDArray[np.int64]:
     """Count the heads before each tail in a row of Bernoulli(1/e) coins: P(v) ∝ exp(-v)."""
     coins = np.empty(0, dtype=np.bool_)
-    while (tails := np.flatnonzero(~coins)).size < size:
+    while (tails := (~coins).nonzero()[0]).size < size:
         # The row goes on, it never begins anew: to drop an unfinished run would favour short ones.
         ones = np.ones((size - tails.size) * 7 // 4 + 16, dtype=np.int64)
         coins = np.concatenate([coins, _bernoulli_exp(ones, 1, source)])
         if coins.size > _MAX_RUN:
             raise CapacityExceeded(f"{coins.size} coins were tossed; the most is {_MAX_RUN}")
-    return np.diff(tails[:size], prepend=-1).astype(np.int64) - 1
+    runs = tails[:size].astype(np.int64)
+    runs[1:] -= tails[: size - 1] + 1
+    return runs
 
 
 def _bernoulli_exp(
@@ -220,7 +222,8 @@ def _bernoulli_exp(
     while pending.size:
         pending = pending[_bernoulli(numerator[pending], denominator, source)]
         # a/(b k) as two coins: b k could overflow, b and k apart cannot.
-        pending = pending[_bernoulli(np.ones(pending.size, dtype=np.int64), k, source)]
+        if k > 1:
+            pending = pending[_one_in(k, pending.size, source)]
         odd[pending] ^= True
         k += 1
     return odd
@@ -237,6 +240,12 @@ def _bernoulli(
     return words < numerator.astype(np.uint64) * np.uint64(step)
 
 
+def _one_in(number: int, size: int, source: Randomness) -> NDArray[np.bool_]:
+    """Bernoulli(1/number), so often."""
+    step = _LARGEST_WORD // number
+    return _words_below(step * number, size, source) < np.uint64(step)
+
+
 def _uniform_below(bound: int, size: int, source: Randomness) -> NDArray[np.int64]:
     """Whole numbers uniform on 0, ..., bound - 1."""
     step = _LARGEST_WORD // bound
@@ -246,7 +255,7 @@ def _uniform_below(bound: int, size: int, source: Randomness) -> NDArray[np.int6
 def _words_below(limit: int, size: int, source: Randomness) -> NDArray[np.uint64]:
     """64-bit words uniform on 0, ..., limit - 1: those at or above are drawn again."""
     words = _words(size, source)
-    while (over := np.flatnonzero(words >= np.uint64(limit))).size:
+    while (over := (words >= np.uint64(limit)).nonzero()[0]).size:
         words[over] = _words(over.size, source)
     return words
 

@@ -25,6 +25,7 @@ T = TypeVar("T")
 _MOST = 2**53
 # Far more than any message has, and far less than any reader can follow.
 _DEEPEST = 100
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def write(value: Any) -> bytes:
@@ -37,9 +38,8 @@ def write(value: Any) -> bytes:
     b'{"a":null,"b":[1,"x"]}'
     """
     _check(value, _DEEPEST)
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     try:
-        return text.encode()
+        return _JSON.encode(value).encode()
     except UnicodeEncodeError:
         raise CodecError("a text has half a letter in it; give whole ones") from None
 

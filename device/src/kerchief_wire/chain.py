@@ -6,6 +6,7 @@ a chain is the one that they saw: a line less, a line more or another line has a
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Line:
     prev: bytes
     body: bytes
 
-    @property
+    @functools.cached_property
     def hash(self) -> bytes:
         """What the next line must hold."""
         return hashlib.sha256(_TAG + self.prev + self.kind.encode() + b"\0" + self.body).digest()

@@ -130,6 +130,8 @@ class ExactContinualNoise(OfFactor):
 
     def std_at(self, count: Any) -> Any:
         """That of simulated noise with these seeds; rounding adds half a step at most."""
+        if len(self.seeds) == 1:
+            return float(self.seeds[0].std) * self.factor.parts[0].row_norm(np.asarray(count), np)
         return np.vectorize(self._std_at, otypes=[np.float64])(count)[()]
 
     def event(self) -> events.Event:

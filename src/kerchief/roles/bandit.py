@@ -24,7 +24,7 @@ from kerchief.roles.deployment import Deployment, deploy, deployed
 from kerchief.roles.learner import Learner
 from kerchief.roles.library_code import LibraryCode
 from kerchief.roles.middle import Middle
-from kerchief.roles.pool import pooled
+from kerchief.roles.pool import ListedAhead, pooled
 from kerchief.roles.uncopyable import Guarded
 from kerchief.stores import FileWitness
 from kerchief.stores.memory import MemoryStore
@@ -32,6 +32,7 @@ from kerchief.stores.sqlite import SQLiteStore
 from kerchief.stores.store import Store
 from kerchief_device import Decision, Device, Pending
 from kerchief_device.device import Features
+from kerchief_device.randomize import candidates
 from kerchief_wire.errors import Fenced
 from kerchief_wire.task import Library, Task
 
@@ -180,6 +181,7 @@ class Bandit(Guarded):
         self._store: Store
         self._lock = threading.RLock()
         code: Any = LibraryCode(made) if isinstance(made.task.program, Library) else None
+        listed = ListedAhead() if folder is None else candidates
         if folder is None:
             self._store, self._pending = MemoryStore(), Pending()
             self._middle = Middle(made, store=self._store, pool=pooled)
@@ -191,7 +193,7 @@ class Bandit(Guarded):
                 made, store=self._store, witness=FileWitness(witness), renew=renew
             )
             self._pending = Pending(folder / "device.db")
-        self._device = Device(made.task, pending=self._pending, code=code)
+        self._device = Device(made.task, pending=self._pending, code=code, listed=listed)
         self._learner, self._looked = Learner(made), time.monotonic()
         self._over = self._middle.status().state != "running"
         self._follow()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 from collections.abc import Callable
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import CodecError
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
-from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.sums import CohortSums
@@ -24,6 +24,9 @@ from kerchief_wire import noise as wire
 __all__ = ["Desk", "Kept", "desks_of", "hedged", "read_secret", "write_secret"]
 
 Wholes = NDArray[np.int64]
+
+# Running totals whose noise is computed together.
+_RELEASES = 256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,12 +54,12 @@ class Desk:
     privatizer: Privatizer
     wire: wire.Noise
 
-    @property
+    @functools.cached_property
     def running(self) -> bool:
         """Whether a release is the running total, and not that of one cohort."""
         return isinstance(self.privatizer, PrefixSums)
 
-    @property
+    @functools.cached_property
     def draws(self) -> bool:
         """Whether the middle adds noise."""
         return self.running or getattr(self.privatizer, "noisy_aggregator", False)
@@ -64,10 +67,13 @@ class Desk:
     def open(self) -> Kept:
         """Before the first release of an epoch."""
         size = self.wire.size if self.running else 0
-        state: Any = np.zeros(0)
-        if isinstance(self.privatizer, PrefixSums):
-            state = self.privatizer.noise.open(self.wire.size)
+        state: Any = self._continual.open(size) if self.running else np.zeros(0)
         return Kept(total=np.zeros(size, np.int64), noise=np.asarray(state, np.float64))
+
+    @functools.cached_property
+    def form(self) -> Kept:
+        """What is kept, as it looks at the beginning: so many numbers there will always be."""
+        return self.open()
 
     def draw(
         self, cohort: Wholes, kept: Kept, number: int, source: Randomness | None
@@ -80,16 +86,15 @@ class Desk:
             number: of the release in its epoch, from 0.
             source: where noise comes from; None for the operating system.
         """
-        privatizer = self.privatizer
-        if isinstance(privatizer, PrefixSums):
-            exact, continual = kept.total + cohort, _continual(privatizer)
-            noise, state = continual.step(kept.noise, number, source)
-            steps = _steps(noise, continual.grid)
-            return exact + steps, Kept(total=exact, noise=np.asarray(state, np.float64))
-        assert isinstance(privatizer, CohortSums)
         if not self.draws:
             return cohort, kept
-        mechanism: Any = privatizer.aggregator
+        if self.running:
+            exact = kept.total + cohort
+            noise, state = self._continual.step(kept.noise, number, source)
+            steps = _steps(noise, self._continual.grid)
+            return exact + steps, Kept(total=exact, noise=np.asarray(state, np.float64))
+        assert isinstance(self.privatizer, CohortSums)
+        mechanism: Any = self.privatizer.aggregator
         drawn = mechanism.add(np.zeros(self.wire.size), source)
         return cohort + _steps(drawn, mechanism.grid), kept
 
@@ -100,7 +105,7 @@ class Desk:
             # A coin has a variance of a quarter step, and rounding at random at most as much.
             step = 2.0**-self.wire.step_bits
             return step**2 * users * (1 + self.wire.coins[cohort]) / 4
-        if isinstance(privatizer, BitSums):
+        if isinstance(self.wire, wire.Bits):
             return float(privatizer.batches[cohort].std) ** 2
         device, middle = (
             0.0 if noise is None else float(noise.std) ** 2
@@ -110,8 +115,24 @@ class Desk:
 
     def running_variance(self, releases: int) -> float:
         """Of the noise in a running total, after so many releases of its epoch."""
+        block, place = divmod(releases, _RELEASES)
+        if block not in self._variances:
+            counts = block * _RELEASES + np.arange(_RELEASES)
+            within = np.clip(counts, 1, max(releases, self._continual.horizon))
+            self._variances.clear()
+            self._variances[block] = (self._continual.std_at(within) ** 2).tolist()
+        return self._variances[block][place]
+
+    @functools.cached_property
+    def _variances(self) -> dict[int, list[float]]:
+        """Those of neighbouring running totals, which cost little more than one."""
+        return {}
+
+    @functools.cached_property
+    def _continual(self) -> ExactContinualNoise:
         assert isinstance(self.privatizer, PrefixSums)
-        return float(_continual(self.privatizer).std_at(releases)) ** 2
+        assert isinstance(self.privatizer.noise, ExactContinualNoise)
+        return self.privatizer.noise
 
 
 def desks_of(made: Deployment, pool: Callable[[Any], Any] | None = None) -> tuple[Desk, ...]:
@@ -121,11 +142,6 @@ def desks_of(made: Deployment, pool: Callable[[Any], Any] | None = None) -> tupl
         Desk(privatizer=one if pool is None else one.with_noise(pool), wire=noise)
         for one, noise in pairs
     )
-
-
-def _continual(privatizer: PrefixSums) -> ExactContinualNoise:
-    assert isinstance(privatizer.noise, ExactContinualNoise)
-    return privatizer.noise
 
 
 def _steps(noise: Any, grid: float) -> Wholes:
@@ -148,12 +164,12 @@ def read_secret(data: bytes, desks: tuple[Desk, ...]) -> tuple[int, tuple[Kept, 
     """
     number, at, found = int.from_bytes(data[:8], "little"), 8, []
     for desk in desks:
-        fresh = desk.open()
-        middle = at + fresh.total.nbytes
-        end = middle + fresh.noise.nbytes
+        form = desk.form
+        middle = at + form.total.nbytes
+        end = middle + form.noise.nbytes
         if end > len(data):
             raise CodecError("the noise that was kept is too short; the store was changed")
-        noise = np.frombuffer(data[middle:end], "<f8").reshape(fresh.noise.shape)
+        noise = np.frombuffer(data[middle:end], "<f8").reshape(form.noise.shape)
         found.append(Kept(total=np.frombuffer(data[at:middle], "<i8"), noise=noise))
         at = end
     if at != len(data):

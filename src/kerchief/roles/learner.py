@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Clock, Outlook, Policy, Released, Tree
+from kerchief.core.contracts import Clock, Outlook, Policy, Tree
 from kerchief.core.contracts import Release as Total
 from kerchief.core.precision import double_precision
 from kerchief.roles.deployment import Deployment
@@ -25,6 +26,12 @@ from kerchief_wire.report import Release
 from kerchief_wire.task import Task
 
 __all__ = ["Follower", "Form", "Learner"]
+
+# Releases that the state takes in together, where no model is posted in between: so many, and
+# of so many numbers, at most.
+_AT_ONCE, _MOST_NUMBERS = 64, 2**16
+# Rounds that a policy is asked about together whether it posts a model after them.
+_ROUNDS = 1024
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,8 +50,16 @@ class _Sum:
     before: NDArray[np.float64]
     variance_before: float
 
+    def now(self, total: NDArray[np.float64], variance: float) -> _Sum:
+        """After one more release."""
+        return _Sum(
+            total=total,
+            variance=variance,
+            before=self.before,
+            variance_before=self.variance_before,
+        )
 
-@double_precision
+
 class Follower(abc.ABC):
     """What learners of every kind do: take releases in, in their order, and post models."""
 
@@ -65,6 +80,7 @@ class Follower(abc.ABC):
         """The billboard."""
         return self._model
 
+    @double_precision
     def follow(
         self, payloads: Iterable[bytes], *, length: int = 0, head: bytes = bytes(32)
     ) -> None:
@@ -122,52 +138,55 @@ class Learner(Follower):
     def __init__(self, made: Deployment) -> None:
         """Begin with an empty state and post its model."""
         super().__init__(made)
-        self._policy = made.by_totals
+        # Its numbers go to the device once, not with every call.
+        self._policy: Policy = jax.device_put(made.by_totals)
         self._desks = desks_of(made)
         outlook = {name: one.outlook for name, one in made.privatizers.items()}
         self._state = _init(self._policy, tuple(outlook.items()))
-        self._sums = tuple(_nothing(desk) for desk in self._desks)
+        self._sums = {
+            name: _nothing(desk) for name, desk in zip(made.task.queries, self._desks, strict=True)
+        }
         self._epoch, self._epoch_releases = 0, 0
         self._last = dict.fromkeys(made.task.queries, -1)
+        self._choosy = type(self._policy).due is not Policy.due
+        self._waiting = _Waiting({name: one.total.size for name, one in self._sums.items()})
+        self._posts: tuple[int, NDArray[np.bool_]] = (-1, np.empty(0, np.bool_))
         self._post()
 
     def _take(self, release: Release) -> None:
         if release.epoch != self._epoch:
             self._epoch, self._epoch_releases = release.epoch, 0
-            self._sums = tuple(
-                dataclasses.replace(one, before=one.total, variance_before=one.variance)
-                for one in self._sums
-            )
+            self._sums = {
+                name: dataclasses.replace(one, before=one.total, variance_before=one.variance)
+                for name, one in self._sums.items()
+            }
         self._epoch_releases += 1
-        parts = zip(self._desks, self.made.task.parts, self._sums, strict=True)
-        self._sums = tuple(
-            self._added(desk, one, release, release.total[part]) for desk, part, one in parts
-        )
+        parts = zip(self._sums.items(), self._desks, self.made.task.parts, strict=True)
+        self._sums = {
+            name: self._added(desk, one, release, release.total[part])
+            for (name, one), desk, part in parts
+        }
         clock = self._clock()
-        due = self._due(clock)
-        for name, one in zip(self.made.task.queries, self._sums, strict=True):
-            if not due[name]:
-                continue
-            said: Any = (one.total, np.int32(self.users), np.float64(one.variance**0.5))
-            total = Total(**dict(zip(("total", "count", "noise"), said, strict=True)))
-            self._state = _update(self._policy, self._state, name, total)
-            self._last[name] = self.users - 1
+        names = self._due(clock)
+        if names:
+            self._waiting.add(names, self._sums, self.users)
+            self._last.update(dict.fromkeys(names, self.users - 1))
         # Between two cohorts public time stands still: what one brings is always posted.
-        if release.users > 1 or bool(np.asarray(_refreshes(self._policy, clock))):
+        if release.users > 1 or self._refreshes(clock):
             self._post()
+        elif self._waiting.full or (names and self._choosy):
+            self._state = _updated(self._policy, self._state, *self._waiting.taken())
 
     def _added(self, desk: Desk, one: _Sum, release: Release, total: NDArray[np.int64]) -> _Sum:
         if desk.running:
             # Of all users of the epoch: what came before it is a constant.
             shown = desk.wire.estimate(total, users=self.users, label=0)
             variance = desk.running_variance(self._epoch_releases)
-            return dataclasses.replace(
-                one, total=one.before + shown, variance=one.variance_before + variance
-            )
+            return one.now(one.before + shown, one.variance_before + variance)
         label = release.cohort if self.made.task.needs else 0
         shown = desk.wire.estimate(total, users=release.users, label=label)
         variance = desk.variance(label, release.users)
-        return dataclasses.replace(one, total=one.total + shown, variance=one.variance + variance)
+        return one.now(one.total + shown, one.variance + variance)
 
     def _clock(self) -> Clock:
         now = self.users - 1
@@ -175,16 +194,64 @@ class Learner(Follower):
         round: Any = np.int32(now)
         return Clock(round=round, since=since)
 
-    def _due(self, clock: Clock) -> Mapping[str, bool]:
+    def _due(self, clock: Clock) -> tuple[str, ...]:
         """Which totals the bandit wants now; the others wait, and nothing is lost."""
-        if type(self._policy).due is Policy.due:
-            return dict.fromkeys(self.made.task.queries, True)
+        if not self._choosy:
+            return self.made.task.queries
         wanted = _due(self._policy, self._state, clock)
-        return {name: bool(np.asarray(one)) for name, one in wanted.items()}
+        return tuple(name for name in self.made.task.queries if bool(np.asarray(wanted[name])))
+
+    def _refreshes(self, clock: Clock) -> bool:
+        """Whether it is time to post, which public time alone says: asked for many rounds ahead."""
+        if self._choosy:
+            return bool(np.asarray(_refreshes(self._policy, clock)))
+        block, place = divmod(self.users - 1, _ROUNDS)
+        if self._posts[0] != block:
+            rounds: Any = block * _ROUNDS + np.arange(_ROUNDS, dtype=np.int32)
+            once: Any = np.ones_like(rounds)
+            every = Clock(round=rounds, since=dict.fromkeys(self._last, once))
+            self._posts = block, np.asarray(_all_refreshes(self._policy, every))
+        return bool(self._posts[1][place])
 
     def _post(self) -> None:
-        published = _publish(self._policy, self._state)
+        self._state, published = _published(self._policy, self._state, *self._waiting.taken())
         self._show(self.users, _named(published))
+
+
+class _Waiting:
+    """Releases that the policy's state has not taken in yet: nobody sees it before it is posted.
+
+    They lie in arrays of one length, so that one compiled function takes in any number of them.
+    """
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes, self._names = sizes, tuple(sizes)
+        self._room = max(1, min(_AT_ONCE, _MOST_NUMBERS // max(1, sum(sizes.values()))))
+        self._begin()
+
+    @property
+    def full(self) -> bool:
+        return self._many == self._room
+
+    def add(self, names: tuple[str, ...], sums: Mapping[str, _Sum], users: int) -> None:
+        """Add one release of some queries; whatever waits together is of the same ones."""
+        self._names = names
+        for name in names:
+            said, one = self._said[name], sums[name]
+            said.total[self._many], said.noise[self._many] = one.total, one.variance**0.5
+            said.count[self._many] = users
+        self._many += 1
+
+    def taken(self) -> tuple[tuple[str, ...], tuple[Total, ...], np.int32]:
+        """The names of the queries, a release of each in every row, and how many rows count."""
+        said, many = tuple(self._said[name] for name in self._names), np.int32(self._many)
+        self._begin()
+        return self._names, said, many
+
+    def _begin(self) -> None:
+        """With new arrays: the old ones may still be read."""
+        self._many = 0
+        self._said = {name: _empty(self._room, size) for name, size in self._sizes.items()}
 
 
 @dataclasses.dataclass
@@ -253,6 +320,12 @@ def _named(tree: Tree) -> dict[str, Array]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
+def _empty(room: int, size: int) -> Any:
+    """Room for so many releases of so many numbers."""
+    rows: Any = np.zeros((room, size)), np.zeros(room, np.int32), np.zeros(room)
+    return Total(total=rows[0], count=rows[1], noise=rows[2])
+
+
 def _nothing(desk: Desk) -> _Sum:
     zero = np.zeros(desk.wire.size)
     return _Sum(total=zero, variance=0.0, before=zero, variance_before=0.0)
@@ -261,11 +334,6 @@ def _nothing(desk: Desk) -> _Sum:
 @partial(jax.jit, static_argnums=1)
 def _init(policy: Policy, outlook: tuple[tuple[str, Outlook], ...]) -> Tree:
     return policy.init(dict(outlook))
-
-
-@jax.jit
-def _publish(policy: Policy, state: Tree) -> Tree:
-    return policy.publish(state)
 
 
 @jax.jit
@@ -278,6 +346,31 @@ def _refreshes(policy: Policy, clock: Clock) -> Array | bool:
     return policy.refreshes(clock)
 
 
+@jax.jit
+def _all_refreshes(policy: Policy, clocks: Clock) -> Array:
+    return jax.vmap(lambda clock: jnp.asarray(policy.refreshes(clock)))(clocks)
+
+
+def _after(
+    policy: Policy, state: Tree, names: tuple[str, ...], said: tuple[Total, ...], many: Array
+) -> Tree:
+    """The state after so many releases."""
+
+    def one(row: Array, state: Tree) -> Tree:
+        for name, all in zip(names, said, strict=True):
+            state = policy.update(state, name, jax.tree.map(lambda rows: rows[row], all))
+        return state
+
+    after: Tree = jax.lax.fori_loop(0, many, one, state)
+    return after
+
+
+_updated = partial(jax.jit, static_argnums=2)(_after)
+
+
 @partial(jax.jit, static_argnums=2)
-def _update(policy: Policy, state: Tree, name: str, release: Released) -> Tree:
-    return policy.update(state, name, release)
+def _published(
+    policy: Policy, state: Tree, names: tuple[str, ...], said: tuple[Total, ...], many: Array
+) -> tuple[Tree, Tree]:
+    after = _after(policy, state, names, said, many)
+    return after, policy.publish(after)

@@ -26,14 +26,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kerchief.core.errors import CapacityExceeded
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.roles.books import Books, charged, opened
 from kerchief.roles.deployment import Deployment
-from kerchief.roles.desks import desks_of, hedged, read_secret, write_secret
+from kerchief.roles.desks import desks_of, write_secret
+from kerchief.roles.drawing import Drawing, appended
 from kerchief.roles.uncopyable import Guarded
 from kerchief.stores.store import Reader, Row, Store, Transaction
 from kerchief.stores.witness import NoWitness, Witness
@@ -41,11 +39,9 @@ from kerchief_device.samplers import Randomness
 from kerchief_wire.chain import Line, follow
 from kerchief_wire.errors import Fenced, InvalidValue, Refused
 from kerchief_wire.model import Status
-from kerchief_wire.report import Release, Report
+from kerchief_wire.report import Report
 
 __all__ = ["Middle"]
-
-Wholes = NDArray[np.int64]
 
 
 class Middle(Guarded):
@@ -101,7 +97,7 @@ class Middle(Guarded):
         self.made, self.task = made, made.task
         self._desks = desks_of(made, pool)
         self._store, self._witness = store, witness or NoWitness()
-        self._source, self._pooled = source, pool is not None
+        self._source, self._noise = source, source if pool is None else None
         self._lock = threading.Lock()
         with self._lock:
             with store.transaction(self.task.id) as at:
@@ -175,8 +171,8 @@ class Middle(Guarded):
                 _forget(at)
                 at.forget_seen()
                 books = Books.of(tuple(at.lines()))
-                row = self._append(at, row, books.settled(self.made))
-                row = self._append(at, row, [("end", {"releases": row.releases})])
+                row = appended(at, row, books.settled(self.made))
+                row = appended(at, row, [("end", {"releases": row.releases})])
                 at.change(dataclasses.replace(row, state="closed"))
             self._bear_witness(row)
         return self.spent()
@@ -199,7 +195,7 @@ class Middle(Guarded):
                 _forget(at)
                 epoch = _unused(books.epochs, row.head + (seen or b"") + self._source(32))
                 said: list[tuple[str, Any]] = [("epoch", {"epoch": epoch})]
-                row = self._append(at, row, said + charged(self.made, len(books.epochs)))
+                row = appended(at, row, said + charged(self.made, len(books.epochs)))
                 at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
                 row = dataclasses.replace(row, epoch=epoch)
                 at.change(row)
@@ -219,7 +215,7 @@ class Middle(Guarded):
         )
         at.create(row)
         at.append(line)
-        row = self._append(at, row, charged(self.made, 0))
+        row = appended(at, row, charged(self.made, 0))
         at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
         at.change(row)
         return row
@@ -308,12 +304,22 @@ class Middle(Guarded):
         """Put each report into the open cohort; release it when it is full, and open the next."""
         known = at.known([one.id for one in read if isinstance(one, Report)])
         counts = at.counts()
+        drawing = Drawing(at, row, task=self.task, desks=self._desks, source=self._noise)
         fresh: list[Report] = []
         answers: list[Refused | None] = []
+        thrown: dict[tuple[bytes, int, int], Refused] = {}
         for one in read:
-            place = one if isinstance(one, Refused) else self._place(one, row, known, counts)
+            row = drawing.row
+            if isinstance(one, Refused):
+                answers.append(one)
+                continue
+            # A copy of one that was refused is refused, though the next cohort might take it.
+            same = one.id, one.epoch, one.label
+            place = thrown.get(same) or self._place(one, row, known, counts)
             answers.append(place if isinstance(place, Refused) else None)
-            if not isinstance(one, Report) or not isinstance(place, int):
+            if isinstance(place, Refused):
+                thrown[same] = place
+            if not isinstance(place, int):
                 continue
             known.add(one.id)
             if place != row.cohort:
@@ -323,11 +329,11 @@ class Middle(Guarded):
             fresh.append(one)
             if counts.get(row.cohort, 0) + len(fresh) == self.task.need(row.cohort):
                 at.see([one.id for one in fresh], epoch=row.epoch, cohort=row.cohort)
-                row = self._draw(at, row, [one.numbers for one in fresh])
+                drawing.draw([one.numbers for one in fresh])
                 fresh = []
+        row = drawing.close()
         if fresh:
             _keep(at, row.epoch, row.cohort, fresh)
-        at.change(row)
         return tuple(answers), row
 
     def _place(
@@ -367,54 +373,6 @@ class Middle(Guarded):
                 return one
         return None
 
-    def _draw(self, at: Transaction, row: Row, fresh: list[Wholes]) -> Row:
-        """Release the open cohort: its total, the chain's line, the noise's state, together."""
-        cohort, number = row.cohort, row.releases
-        kept_before = at.bodies(cohort) if self.task.need(cohort) > len(fresh) else []
-        bodies = [np.frombuffer(body, "<i8") for body in kept_before] + fresh
-        total: Wholes = np.add.reduce(bodies, axis=0, dtype=np.int64)
-        drawn, kept = read_secret(at.secret() or b"", self._desks)
-        context = row.head + number.to_bytes(8, "little") + total.tobytes()
-        source = None if self._pooled else hedged(hashlib.sha256(context).digest(), self._source)
-        shown, after = [], []
-        for desk, part, one in zip(self._desks, self.task.parts, kept, strict=True):
-            noisy, state = desk.draw(total[part], one, drawn, source)
-            shown.append(noisy)
-            after.append(state)
-        release = Release(
-            number=number,
-            epoch=row.epoch,
-            cohort=cohort,
-            users=len(bodies),
-            previous=_digest(at.release(number - 1)) if number else self.task.id,
-            total=np.concatenate(shown),
-        )
-        payload = release.write()
-        at.publish(number, payload)
-        if any(desk.running for desk in self._desks):
-            at.hide(write_secret(drawn + 1, tuple(after)))
-        if self.task.need(cohort) > len(fresh):
-            at.forget(cohort)
-        row = dataclasses.replace(row, cohort=cohort + 1, releases=number + 1)
-        if any(desk.draws for desk in self._desks) or self.task.needs:
-            said = {
-                "cohort": cohort,
-                "epoch": row.epoch,
-                "payload": hashlib.sha256(payload).hexdigest(),
-                "release": number,
-                "users": len(bodies),
-            }
-            row = self._append(at, row, [("draw", said)])
-        return row
-
-    def _append(self, at: Transaction, row: Row, said: Iterable[tuple[str, Any]]) -> Row:
-        for kind, content in said:
-            before = Line(number=row.length - 1, kind="", prev=b"", body=b"")
-            line = dataclasses.replace(before.next(kind, content), prev=row.head)
-            at.append(line)
-            row = dataclasses.replace(row, length=row.length + 1, head=line.hash)
-        return row
-
 
 def _keep(at: Transaction, epoch: int, cohort: int, reports: Sequence[Report]) -> None:
     """Keep reports until their cohort is full."""
@@ -432,10 +390,6 @@ def _unused(epochs: Sequence[int], context: bytes) -> int:
     """A number that no epoch of any copy has: one that was lost must not come again."""
     epoch = int.from_bytes(hashlib.sha256(context).digest()[:4], "little")
     return epoch if epoch not in epochs else _unused(epochs, context + b"\0")
-
-
-def _digest(payload: bytes | None) -> bytes:
-    return hashlib.sha256(payload or b"").digest()
 
 
 def _row(at: Reader) -> Row:

@@ -1,4 +1,4 @@
-"""A pool of exact noise: drawn in bulk, ahead of the data, each number used once."""
+"""Pools of exact noise: drawn in bulk, ahead of the data, each number used once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from kerchief.core.errors import InvalidValue
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy import events
-from kerchief_device.samplers import sample_discrete_gaussian
+from kerchief_device.randomize import candidates
+from kerchief_device.samplers import Randomness, sample_discrete_gaussian
 
-__all__ = ["Pooled", "pooled"]
+__all__ = ["ListedAhead", "Pooled", "pooled"]
 
 _DRAWS = 1 << 14
+_NORMALS = 1 << 17
 _LARGEST_FLOAT_INT = 2**53
 
 
@@ -116,6 +118,37 @@ class Pooled:
     def __repr__(self) -> str:
         """The noise's public parameters."""
         return f"Pooled({self._noise!r})"
+
+
+class ListedAhead:
+    """Candidates of shortlists drawn for many reports at once: the same law, and each used once.
+
+    Anyone may know them (`shortlist.md`). A forked child throws those away that it inherited, and
+    a copy has none, so no two reports are made from one list.
+
+    >>> ListedAhead()(3, 2, os.urandom).shape
+    (3, 2)
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._lock, self._owner = threading.Lock(), os.getpid()
+        self._left: dict[tuple[int, int], list[NDArray[np.float64]]] = {}
+
+    def __call__(self, count: int, size: int, source: Randomness) -> NDArray[np.float64]:
+        """The candidates of one report, as `candidates` draws them."""
+        with self._lock:
+            if self._owner != os.getpid():
+                self._left, self._owner = {}, os.getpid()
+            left = self._left.setdefault((count, size), [])
+            if not left:
+                lists = max(1, _NORMALS // (count * size))
+                left.extend(candidates(lists * count, size, source).reshape(lists, count, size))
+            return left.pop()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy has none."""
+        return ListedAhead, ()
 
 
 def pooled(noise: Any) -> Any:

@@ -53,21 +53,11 @@ class Link(ABC):
     def fault(self, error: Exception) -> KerchiefError | None:
         """The error of ours that stands for one of the driver's; None for any other."""
 
-    @contextmanager
-    def guard(self) -> Iterator[None]:
+    def guard(self) -> _Guard:
         """Break the transaction on the first failure: whatever came before was rolled back."""
         if self.broken:
             raise StoreFailed("the transaction is over; begin another one with `transaction`")
-        self.broken = True
-        try:
-            yield
-        except Exception as error:
-            ours = self.fault(error)
-            if ours is None:
-                raise
-            # The driver's own text may quote the row.
-            raise ours from None
-        self.broken = False
+        return _Guard(self)
 
     @contextmanager
     def whole(self, task: bytes | None) -> Iterator[None]:
@@ -84,3 +74,24 @@ class Link(ABC):
             raise
         finally:
             self.broken = True
+
+
+class _Guard:
+    """Around one statement."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def __enter__(self) -> None:
+        self._link.broken = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if error is None:
+            self._link.broken = False
+        elif isinstance(error, Exception):
+            ours = self._link.fault(error)
+            if ours is not None:
+                # The driver's own text may quote the row.
+                raise ours from None

@@ -225,36 +225,44 @@ class MemoryStore:
     @contextmanager
     def transaction(self, task: bytes) -> Iterator[_Transaction]:
         """One exclusive transaction of one task."""
-        with self._alone():
+        self._check()
+        with self._lock:
             kept = self._tasks.get(task) or _Kept()
             at = _Transaction(kept)
             try:
+                self._here.busy = True
                 yield at
                 assert at._kept is kept
             except BaseException:
                 at.undo()
                 raise
             finally:
-                at.over = True
+                at.over, self._here.busy = True, False
             self._tasks[task] = kept
 
     @contextmanager
     def read(self, task: bytes) -> Iterator[_Reader]:
         """Look at what is committed."""
-        with self._alone():
+        self._check()
+        with self._lock:
             at = _Reader(self._tasks.get(task) or _Kept())
-            yield at
-            at.over = True
+            try:
+                self._here.busy = True
+                yield at
+            finally:
+                at.over, self._here.busy = True, False
 
     def tasks(self) -> list[bytes]:
         """The tasks that were created here, in this order."""
-        with self._alone():
+        self._check()
+        with self._lock:
             return [task for task, kept in self._tasks.items() if kept.row is not None]
 
     def copy_to(self, path: str | Path) -> None:
         """Write everything into a new file, for a store that moves there."""
         store = SQLiteStore(path)
-        with self._alone():
+        self._check()
+        with self._lock:
             for task, kept in self._tasks.items():
                 with store.transaction(task) as at:
                     _copied(kept, at)
@@ -266,20 +274,14 @@ class MemoryStore:
             self._closed = True
             self._tasks = {}
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _check(self) -> None:
+        """Refuse a store that came here by a fork, is closed, or would wait for itself."""
         if self._process != os.getpid():
             raise StoreFailed("the store was opened before a fork; open it again in the child")
         if self._closed:
             raise StoreFailed("the store is closed; open it again")
         if getattr(self._here, "busy", False):
             raise StoreFailed("a transaction is open in this thread; transactions do not nest")
-        with self._lock:
-            self._here.busy = True
-            try:
-                yield
-            finally:
-                self._here.busy = False
 
 
 def _copied(kept: _Kept, to: Transaction) -> None:

@@ -137,6 +137,8 @@ class SQLReader:
 class SQLTransaction(SQLReader):
     """Exclusive use of one task."""
 
+    _end: tuple[int, bytes] | None = None
+
     def create(self, row: Row) -> None:
         """Begin the task."""
         sql = f"INSERT INTO tasks (id, {_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -153,18 +155,12 @@ class SQLTransaction(SQLReader):
 
     def append(self, line: Line) -> None:
         """Add the next line to the chain; it stays for ever."""
-        sql = (
-            "SELECT number, kind, prev, body FROM chain WHERE task = ? ORDER BY number DESC LIMIT 1"
-        )
-        last = [
-            Line(number=n, kind=kind, prev=prev, body=body)
-            for n, kind, prev, body in self._run(sql, self._key)
-        ]
-        number, head = (last[0].number + 1, last[0].hash) if last else (0, ROOT)
+        number, head = self._end or self._found_end()
         if line.number != number or line.prev != head:
             raise Fenced(f"line {line.number} does not follow the chain, which has {number} lines")
         sql = "INSERT INTO chain (task, number, kind, prev, body) VALUES (?, ?, ?, ?, ?)"
         self._run(sql, self._key, number, line.kind, line.prev, line.body)
+        self._end = number + 1, line.hash
 
     def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
         """Remember reports for ever."""
@@ -228,6 +224,15 @@ class SQLTransaction(SQLReader):
             "ON CONFLICT (task) DO UPDATE SET head = excluded.head"
         )
         self._run(sql, self._task, head)
+
+    def _found_end(self) -> tuple[int, bytes]:
+        """The number and the previous hash of the line that comes next."""
+        sql = (
+            "SELECT number, kind, prev, body FROM chain WHERE task = ? ORDER BY number DESC LIMIT 1"
+        )
+        for number, kind, prev, body in self._run(sql, self._key):
+            return number + 1, Line(number=number, kind=kind, prev=prev, body=body).hash
+        return 0, ROOT
 
     def _close(self, id: bytes, state: str, report: bytes | None) -> None:
         sql = (

@@ -1,0 +1,186 @@
+"""A device's decisions in a file of SQLite."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from kerchief_device.rows import Cost, Row
+
+__all__ = ["FileRows"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS models (name BLOB PRIMARY KEY, data BLOB NOT NULL)
+    STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS decisions (id BLOB PRIMARY KEY, task BLOB NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('decided', 'rewarded', 'encoded', 'gone')),
+    version INTEGER, model BLOB, features BLOB, due REAL NOT NULL, reward REAL, report BLOB)
+    STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS decisions_by_model ON decisions (model);
+CREATE INDEX IF NOT EXISTS decisions_by_due ON decisions (task, due);
+CREATE TABLE IF NOT EXISTS chains (task BLOB PRIMARY KEY, length INTEGER NOT NULL,
+    head BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS charges (task BLOB PRIMARY KEY, epsilon REAL NOT NULL,
+    delta REAL NOT NULL, reports INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS client (only INTEGER PRIMARY KEY CHECK (only = 0),
+    secret BLOB NOT NULL) STRICT;
+"""
+_SETTINGS = ("secure_delete=ON", "synchronous=FULL", "temp_store=MEMORY", "journal_mode=WAL")
+_PATIENCE = 10.0
+_EMPTY = "PRAGMA wal_checkpoint(TRUNCATE)"
+_COLUMNS = "state, version, model, features, due, reward, report"
+
+
+class FileRows:
+    """Rows in a file that nobody but its owner can read; several processes may open it."""
+
+    def __init__(self, path: str | os.PathLike[str], *, secret: bytes | None = None) -> None:
+        """Open or create it; a new one gets this secret, or one of its own."""
+        self._lock, self._late = threading.Lock(), False
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._base = sqlite3.connect(
+            path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+        )
+        _set_up(self._base)
+        with self.step():
+            for statement in _SCHEMA.split(";")[:-1]:
+                self._base.execute(statement)
+            new = (secret or os.urandom(32),)
+            self._base.execute("INSERT OR IGNORE INTO client VALUES (0, ?)", new)
+            ((self.secret,),) = self._base.execute("SELECT secret FROM client").fetchall()
+        self.erase()
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """One transaction, alone: in this process by the lock, among processes by the file's."""
+        with self._lock:
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._base.execute("COMMIT")
+            finally:
+                if self._base.in_transaction:
+                    self._base.execute("ROLLBACK")
+
+    def find(self, id: bytes, task: bytes) -> Row | None:
+        """A decision of a task that is not gone."""
+        found = self._base.execute(
+            f"SELECT {_COLUMNS}, data FROM decisions LEFT JOIN models ON name = model "
+            "WHERE id = ? AND task = ? AND state <> 'gone'",
+            (id, task),
+        ).fetchone()
+        if found is None:
+            return None
+        state, version, model, features, due, reward, report, data = found
+        return Row(
+            state=state,
+            due=due,
+            version=version,
+            model=model,
+            features=features,
+            reward=reward,
+            report=report,
+            data=data,
+        )
+
+    def add(self, id: bytes, task: bytes, row: Row) -> None:
+        """Begin a decision, unless its id is known."""
+        begun = self._base.execute(
+            "INSERT OR IGNORE INTO decisions VALUES (?, ?, 'decided', ?, ?, ?, ?, NULL, NULL)",
+            (id, task, row.version, row.model, row.features, row.due),
+        )
+        if row.model is not None and begun.rowcount:
+            self._base.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", (row.model, row.data))
+
+    def change(self, id: bytes, row: Row) -> None:
+        """Replace all of a decision but when it is due and the bytes of its model."""
+        self._base.execute(
+            "UPDATE decisions SET state = ?, version = ?, model = ?, features = ?, reward = ?, "
+            "report = ? WHERE id = ?",
+            (row.state, row.version, row.model, row.features, row.reward, row.report, id),
+        )
+
+    def drop(self, id: bytes) -> None:
+        """Remove a decision."""
+        self._base.execute("DELETE FROM decisions WHERE id = ?", (id,))
+
+    def sweep(self, model: bytes | None) -> None:
+        """Drop a model that no decision needs any more."""
+        self._base.execute(
+            "DELETE FROM models WHERE name = ? "
+            "AND NOT EXISTS (SELECT 1 FROM decisions WHERE model = ?)",
+            (model, model),
+        )
+
+    def due(self, task: bytes, now: float) -> tuple[bytes, ...]:
+        """Decisions that are due or encoded, in the order in which they are due."""
+        found = self._base.execute(
+            "SELECT id FROM decisions WHERE task = ? AND state <> 'gone' "
+            "AND (due <= ? OR state = 'encoded') ORDER BY due, id",
+            (task, now),
+        )
+        return tuple(one for (one,) in found)
+
+    def chain(self, task: bytes) -> tuple[int, bytes] | None:
+        """Length and head of the longest chain that was seen."""
+        found: tuple[int, bytes] | None = self._base.execute(
+            "SELECT length, head FROM chains WHERE task = ?", (task,)
+        ).fetchone()
+        return found
+
+    def lengthen(self, task: bytes, length: int, head: bytes) -> None:
+        """Remember a chain."""
+        self._base.execute("INSERT OR REPLACE INTO chains VALUES (?, ?, ?)", (task, length, head))
+
+    def spent(self) -> Cost:
+        """What all reports have cost."""
+        rows = self._base.execute("SELECT epsilon * reports, delta * reports FROM charges")
+        paid = rows.fetchall()
+        return Cost(sum(row[0] for row in paid), sum(row[1] for row in paid))
+
+    def charge(self, task: bytes, cost: Cost, reports: int = 1) -> None:
+        """Charge reports, mostly one."""
+        self._base.execute(
+            "INSERT INTO charges VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (task) DO UPDATE SET reports = reports + excluded.reports",
+            (task, *cost, reports),
+        )
+
+    def erase(self, *, only_late: bool = False) -> None:
+        """Empty the journal, where erased records would stay; if someone reads it, soon after."""
+        if only_late and not self._late:
+            return
+        with self._lock:
+            self._base.execute("PRAGMA busy_timeout = 0")
+            ((busy, *_),) = self._base.execute(_EMPTY).fetchall()
+            self._base.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
+            self._late = bool(busy)
+
+    def copy_to(self, path: str | os.PathLike[str]) -> None:
+        """Write everything into a new file."""
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        with self._lock, closing(sqlite3.connect(path)) as target:
+            self._base.backup(target)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._base.close()
+
+
+def _set_up(base: sqlite3.Connection) -> None:
+    """Set everything; others who open the file at the same time may make it wait."""
+    end = time.monotonic() + _PATIENCE
+    for setting in _SETTINGS:
+        while True:
+            try:
+                base.execute(f"PRAGMA {setting}").fetchall()
+                break
+            except sqlite3.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)

@@ -1,0 +1,69 @@
+"""What a bandit in one process draws ahead: the same numbers, each used once, by nobody else."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.roles.field import FACTS, promise
+
+from kerchief.roles.bandit import Bandit
+from kerchief.roles.pool import ListedAhead
+from kerchief_device.randomize import candidates
+
+COUNT, SIZE = 256, 21
+
+
+class Seeds:
+    """Another seed with every call, and how many there were."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, count: int) -> bytes:
+        self.calls += 1
+        return self.calls.to_bytes(count, "little")
+
+
+def test_every_list_that_was_drawn_is_used_once() -> None:
+    ahead, seeds = ListedAhead(), Seeds()
+    lists = []
+    while seeds.calls < 2:
+        lists.append(ahead(COUNT, SIZE, seeds).tobytes())
+    drawn = candidates((len(lists) - 1) * COUNT, SIZE, Seeds())
+    rows = drawn.reshape(-1, COUNT, SIZE)
+    assert len(lists) > 10
+    assert sorted(lists[:-1]) == sorted(one.tobytes() for one in rows)
+
+
+def test_lists_of_different_sizes_are_apart() -> None:
+    ahead, seeds = ListedAhead(), Seeds()
+    assert ahead(COUNT, SIZE, seeds).shape == (COUNT, SIZE)
+    assert ahead(2**16, SIZE, seeds).shape == (2**16, SIZE)
+    assert ahead(COUNT, SIZE, seeds).shape == (COUNT, SIZE)
+    assert seeds.calls == 2
+
+
+@pytest.mark.parametrize("way", ["fork", "copy"])
+def test_nobody_inherits_lists(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead, seeds = ListedAhead(), Seeds()
+    ahead(COUNT, SIZE, seeds)
+    other = copy.deepcopy(ahead) if way == "copy" else ahead
+    if way == "fork":
+        pid = os.getpid() + 1
+        monkeypatch.setattr(os, "getpid", lambda: pid)
+    mine = other(COUNT, SIZE, seeds)
+    assert seeds.calls == 2
+    fresh = candidates(COUNT, SIZE, lambda count: (1).to_bytes(count, "little"))
+    assert not np.isin(mine, fresh).any()
+
+
+def test_a_bandit_on_disk_draws_nothing_ahead(tmp_path: Path) -> None:
+    bandit = Bandit(
+        policy="linucb", problem=FACTS, guarantee=promise("local"), path=tmp_path / "bandit"
+    )
+    assert bandit._device._listed is candidates
+    bandit.close()

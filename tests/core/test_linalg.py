@@ -11,9 +11,9 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.linalg import floored, inverse, pivots, smat, svec, svec_size
+from kerchief.core.linalg import floored, inverse, log_det, pivots, smat, svec, svec_size
 
-DIMENSIONS = range(1, 13)
+DIMENSIONS = (*range(1, 13), 64, 128)
 FAST: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}  # to compile, not to run
 
 
@@ -91,7 +91,7 @@ def test_floored_leaves_a_matrix_above_the_floor_alone() -> None:
     np.testing.assert_allclose(np.asarray(floored(matrix, jnp.float64(1.0))), np.asarray(matrix))
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("dim", [1, 2, 5, 16])
 def test_pivots_tell_definite_matrices_and_their_determinant(dim: int) -> None:
     for matrix in symmetric(dim, count=12):
         definite = bool((np.linalg.eigvalsh(matrix) > 0).all())
@@ -99,3 +99,9 @@ def test_pivots_tell_definite_matrices_and_their_determinant(dim: int) -> None:
         raised = matrix @ matrix + np.eye(dim)
         determinant = float(np.prod(pivots(jnp.asarray(raised))))
         assert determinant == pytest.approx(float(np.linalg.det(raised)), rel=1e-9)
+
+
+@pytest.mark.parametrize("dim", [3, 16, 512])
+def test_volumes_of_many_dimensions_do_not_overflow(dim: int) -> None:
+    assert float(log_det(1e9 * jnp.eye(dim))) == pytest.approx(dim * np.log(1e9), rel=1e-12)
+    assert float(log_det(jnp.eye(dim).at[1, 1].set(-1.0))) == -np.inf

@@ -1,6 +1,7 @@
-"""Small dense algebra, unrolled so that XLA fuses it into the loop.
+"""Dense algebra: unrolled where matrices are small, so that XLA fuses it into the loop.
 
-For the sizes of a bandit (up to about 32) that is several times faster than calls of LAPACK.
+Up to ten dimensions that is faster than calls of LAPACK, for one matrix and for many at once; from
+twelve on it is slower, and compiling it takes ever longer.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 import functools
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-__all__ = ["floored", "inverse", "pivots", "smat", "svec", "svec_size"]
+__all__ = ["floored", "inverse", "log_det", "pivots", "smat", "svec", "svec_size"]
+
+_MOST_UNROLLED = 10
+"""The largest matrices whose elimination is unrolled (`benchmarks/dimensions.py`)."""
 
 
 def svec_size(dim: int) -> int:
@@ -52,13 +57,17 @@ def smat(vector: Array, dim: int) -> Array:
 
 
 def inverse(matrix: Array) -> Array:
-    """Invert a positive definite matrix by unrolled Gauss-Jordan sweeps.
+    """Invert a positive definite matrix; pass any other through `floored` first.
 
-    Without pivoting, so pass any other matrix through `floored` first.
+    Small ones by unrolled Gauss-Jordan sweeps without exchanges, others by their Cholesky factor.
 
     >>> inverse(jnp.diag(jnp.array([2.0, 4.0]))).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
+    if matrix.shape[-1] > _MOST_UNROLLED:
+        root, unit = jnp.linalg.cholesky(matrix), jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+        half = jax.scipy.linalg.solve_triangular(root, unit, lower=True)
+        return half.T @ half
     unit = np.eye(matrix.shape[-1], dtype=matrix.dtype)
     for k in range(matrix.shape[-1]):
         column = matrix[:, k]
@@ -75,16 +84,29 @@ def floored(matrix: Array, floor: Array) -> Array:
 
 
 def pivots(matrix: Array) -> Array:
-    """The pivots of a symmetric matrix, by unrolled elimination without exchanges.
+    """The pivots of a symmetric matrix, by elimination without exchanges.
 
-    All are positive exactly for a positive definite matrix; their product is its determinant.
+    All are positive exactly for a positive definite matrix; their product is its determinant. Of
+    other matrices that are not small, none is a number.
 
     >>> pivots(jnp.array([[2.0, 1.0], [1.0, 2.0]])).tolist()
     [2.0, 1.5]
     """
+    if matrix.shape[-1] > _MOST_UNROLLED:
+        return jnp.diagonal(jnp.linalg.cholesky(matrix)) ** 2
     found = []
     for _ in range(matrix.shape[-1]):
         found.append(matrix[0, 0])
         column = matrix[1:, 0]
         matrix = matrix[1:, 1:] - column[:, None] * (column / matrix[0, 0])[None, :]
     return jnp.stack(found)
+
+
+def log_det(matrix: Array) -> Array:
+    """Of a positive definite matrix; of any other, less than of all such.
+
+    >>> log_det(jnp.diag(jnp.array([1.0, 1.0]))).item(), log_det(jnp.array([[-1.0]])).item()
+    (0.0, -inf)
+    """
+    found = pivots(matrix)
+    return jnp.where((found > 0).all(), jnp.log(found).sum(), -jnp.inf)

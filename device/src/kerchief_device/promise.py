@@ -34,8 +34,8 @@ __all__ = ["Checked", "check", "sensitivity", "taxicab"]
 _GUARD = 2.0**-40
 _MOST_BITS = 512
 _MOST_CANDIDATES = 2**16
-# What one device may be asked to toss for a report: a gigabit.
-_MOST_COINS = 2**30
+# What one device may be asked to toss: for each number of a report, and how many numbers.
+_MOST_COINS, _MOST_NUMBERS = 2**30, 2**24
 # Windows of the theorems, in scales: what lies beyond is charged as probability.
 _COINS_WINDOW, _GAUSSIAN_WINDOW = 10, 14
 _MOST_EPSILON = 700.0
@@ -244,9 +244,10 @@ def _check_work(noise: Noise) -> None:
         case Coins():
             _whole("scale", noise.scale, 1, MAX_SCALE)
             _whole("step_bits", noise.step_bits, -_MOST_BITS, _MOST_BITS)
-            _whole("coins", max(noise.coins) * noise.size, 0, _MOST_COINS)
+            _whole("coins", max(noise.coins), 0, _MOST_COINS)
+            _whole("size", noise.size, 1, _MOST_NUMBERS)
         case Bits():
-            _whole("bits", noise.bits * noise.size, 1, _MOST_COINS // 64)
+            _whole("bits", noise.bits * noise.size, 1, _MOST_NUMBERS)
             _whole("keep", min(noise.keep), 0, KEEP_UNITS - 1)
             _whole("keep", max(noise.keep), 0, KEEP_UNITS - 1)
             _positive("bound", noise.bound)

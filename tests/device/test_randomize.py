@@ -12,6 +12,7 @@ from tests.device.helpers import COINS, GRID, ONE_BIT
 from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import randomize as module
+from kerchief_device.candidates import Candidates
 from kerchief_device.randomize import heads, randomize
 from kerchief_device.samplers import below, sample_discrete_gaussian, sample_discrete_laplace
 from kerchief_wire.errors import InvalidValue
@@ -68,10 +69,10 @@ def test_a_single_number_is_a_bit_whatever_it_is() -> None:
 def test_candidates_far_out_are_cut_before_they_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
     far = np.where(np.arange(64 * 6).reshape(64, 6) % 2, 40.0, -40.0)
 
-    def candidates(count: int, size: int, source: Any) -> Floats:
-        return far
+    def drawn(self: Candidates, rows: int) -> Floats:
+        return np.clip(far[:rows], -self._far, self._far)
 
-    monkeypatch.setattr(module, "_candidates", candidates)
+    monkeypatch.setattr(Candidates, "_drawn", drawn)
     bounds = SHORTLIST.bounds(0)
     seen = {tuple(randomize(SHORTLIST, np.zeros(5), 0, Bytes(str(n)))) for n in range(50)}
     assert all(bounds.hold(np.array(one)) for one in seen)
@@ -135,3 +136,12 @@ def test_scales_out_of_bounds_are_refused(scale: Any) -> None:
 def test_a_source_that_gives_too_little_is_refused() -> None:
     with pytest.raises(InvalidValue, match="randomness gave"):
         randomize(COINS, np.zeros(5), 0, lambda count: b"")
+
+
+def test_a_candidate_is_the_same_when_its_block_is_drawn_again() -> None:
+    size = 70_000
+    own = Candidates(5, size, 3.0, Bytes("c"))
+    scores = own.scores(np.eye(1, size)[0])
+    assert [own[number][0] for number in (4, 0, 2)] == scores[[4, 0, 2]].tolist()
+    assert len(set(scores)) == 5
+    assert np.abs(own[1]).max() == 3.0

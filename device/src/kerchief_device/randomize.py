@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kerchief_device.candidates import Candidates
 from kerchief_device.inversion import coins as tossed
 from kerchief_device.samplers import (
     UNITS,
@@ -153,21 +154,14 @@ def _shortlist(noise: Shortlist, statistic: Floats, source: Randomness) -> Whole
     Candidates are cut before they are ranked, so that the cut cannot tell how they ranked.
     """
     center, others = _center(noise), noise.candidates - noise.listed
-    far = noise.farthest
-    drawn_now = np.clip(_candidates(noise.candidates, noise.size + 1, source), -far, far)
-    ranked = np.argpartition(drawn_now @ _unit(statistic, center, noise.radius), others)
+    own = Candidates(noise.candidates, noise.size + 1, noise.farthest, source)
+    ranked = np.argpartition(own.scores(_unit(statistic, center, noise.radius)), others)
     if word(source) < noise.units:
         place = others + below(noise.listed, source)
     else:
         place = below(others, source)
-    report = center + noise.factor * drawn_now[ranked[place], :-1]
+    report = center + noise.factor * own[int(ranked[place])][:-1]
     return np.rint(np.ldexp(report, noise.grid_bits)).astype(np.int64)
-
-
-def _candidates(count: int, size: int, source: Randomness) -> Floats:
-    """Independent normal vectors, which may be known to anyone: a fast generator is enough."""
-    seed = int.from_bytes(drawn(16, source), "little")
-    return np.random.default_rng(seed).standard_normal((count, size))
 
 
 def _unit(statistic: Floats, center: Floats, radius: float) -> Floats:

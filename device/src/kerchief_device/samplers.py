@@ -154,8 +154,9 @@ def _round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
     low, negative = _uniform_below(width, tries, source), _signs(tries, source)
     keep = _bernoulli_exp(low * (2 * start + low), 2 * scale**2, source)
     size = start + low
-    signed: NDArray[np.int64] = np.where(negative, -size, size)
-    return signed[keep & ~(negative & (size == 0))]
+    signed = np.where(negative, -size, size)
+    accepted: NDArray[np.int64] = signed[keep & ~(negative & (size == 0))]
+    return accepted
 
 
 def _proposals(

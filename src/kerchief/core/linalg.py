@@ -1,7 +1,8 @@
 """Dense algebra: unrolled where matrices are small, so that XLA fuses it into the loop.
 
-Up to ten dimensions that is faster than calls of LAPACK, for one matrix and for many at once; from
-twelve on it is slower, and compiling it takes ever longer.
+Up to ten dimensions that is the fastest, for one matrix and for many at once; from twelve on it is
+slower, and compiling it takes ever longer. Up to 64 a loop is as fast as LAPACK, and leaves the
+threads of other work alone.
 """
 
 from __future__ import annotations
@@ -15,10 +16,22 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-__all__ = ["floored", "inverse", "log_det", "pivots", "smat", "svec", "svec_size"]
+__all__ = [
+    "floored",
+    "floored_inverse",
+    "inverse",
+    "log_det",
+    "pivots",
+    "smat",
+    "svec",
+    "svec_size",
+]
 
 _MOST_UNROLLED = 10
 """The largest matrices whose elimination is unrolled (`benchmarks/dimensions.py`)."""
+
+_MOST_SWEPT = 64
+"""The largest matrices that are inverted by sweeps; larger ones by their Cholesky factor."""
 
 
 def svec_size(dim: int) -> int:
@@ -59,21 +72,44 @@ def smat(vector: Array, dim: int) -> Array:
 def inverse(matrix: Array) -> Array:
     """Invert a positive definite matrix; pass any other through `floored` first.
 
-    Small ones by unrolled Gauss-Jordan sweeps without exchanges, others by their Cholesky factor.
+    By Gauss-Jordan sweeps without exchanges, or, if it is large, by its Cholesky factor.
 
     >>> inverse(jnp.diag(jnp.array([2.0, 4.0]))).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    if matrix.shape[-1] > _MOST_UNROLLED:
-        root, unit = jnp.linalg.cholesky(matrix), jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
-        half = jax.scipy.linalg.solve_triangular(root, unit, lower=True)
-        return half.T @ half
-    unit = np.eye(matrix.shape[-1], dtype=matrix.dtype)
-    for k in range(matrix.shape[-1]):
-        column = matrix[:, k]
-        started = jnp.where(unit[k] == 1, unit[k][:, None], matrix)
-        matrix = started - (column - unit[k])[:, None] * (started[k] / column[k])[None, :]
+    dim = matrix.shape[-1]
+    if dim > _MOST_SWEPT:
+        return _by_factor(matrix)
+    unit = jnp.eye(dim, dtype=matrix.dtype)
+    if dim > _MOST_UNROLLED:
+        swept: Array = jax.lax.fori_loop(0, dim, lambda k, left: _sweep(left, unit[k], k), matrix)
+        return swept
+    for k in range(dim):
+        matrix = _sweep(matrix, unit[k], k)
     return matrix
+
+
+def _sweep(matrix: Array, unit: Array, k: int | Array) -> Array:
+    """Exchange one row with its unknown."""
+    column = matrix[:, k]
+    started = jnp.where(unit == 1, unit[:, None], matrix)
+    return started - (column - unit)[:, None] * (started[k] / column[k])[None, :]
+
+
+def _by_factor(matrix: Array) -> Array:
+    unit = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    half = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(matrix), unit, lower=True)
+    product: Array = half.T @ half
+    return product
+
+
+def floored_inverse(matrix: Array, floor: Array) -> Array:
+    """The inverse of `floored(matrix, floor)`, in one decomposition where that is cheaper."""
+    if matrix.shape[-1] <= _MOST_UNROLLED:
+        return inverse(floored(matrix, floor))
+    values, vectors = jnp.linalg.eigh(matrix)
+    inverted: Array = (vectors / jnp.maximum(values, floor)) @ vectors.T
+    return inverted
 
 
 def floored(matrix: Array, floor: Array) -> Array:
@@ -93,7 +129,7 @@ def pivots(matrix: Array) -> Array:
     [2.0, 1.5]
     """
     if matrix.shape[-1] > _MOST_UNROLLED:
-        return jnp.diagonal(jnp.linalg.cholesky(matrix)) ** 2
+        return jnp.square(jnp.diagonal(jnp.linalg.cholesky(matrix)))
     found = []
     for _ in range(matrix.shape[-1]):
         found.append(matrix[0, 0])

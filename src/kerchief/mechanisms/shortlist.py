@@ -28,6 +28,7 @@ from kerchief.mechanisms.ball import BallReport, SidedReport, spread_out, upper_
 from kerchief.mechanisms.mechanism import Floats, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
+from kerchief_device.candidates import Candidates
 from kerchief_device.samplers import UNITS, Randomness, below, word
 
 __all__ = ["ExactShortlist", "Shortlist"]
@@ -171,11 +172,9 @@ class ExactShortlist(BallReport):
         """One candidate, scaled and on the grid; what is not finite counts as the center."""
         size, source = len(self.center), stream or os.urandom
         array = float64_vector(vector, size)
-        # The candidates may be known to anyone: a fast generator is enough.
-        generator = np.random.default_rng(int.from_bytes(source(16), "little"))
-        drawn = generator.standard_normal((self.candidates, size + 1))
-        ranked = np.argpartition(drawn @ self._unit(array), self.candidates - self.listed)
-        chosen = drawn[ranked[self._position(source)], :-1]
+        own = Candidates(self.candidates, size + 1, math.inf, source)
+        ranked = np.argpartition(own.scores(self._unit(array)), self.candidates - self.listed)
+        chosen = own[int(ranked[self._position(source)])][:-1]
         report = np.array(self.center) + self.factor * chosen
         written: Floats = np.rint(report / self.grid) * self.grid
         return written

@@ -19,7 +19,7 @@ from jax import Array
 
 from kerchief.core.batches import growing
 from kerchief.core.contracts import Outlook, Release
-from kerchief.core.linalg import floored, inverse, log_det
+from kerchief.core.linalg import floored_inverse, log_det
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.struct import static, struct
@@ -103,7 +103,7 @@ class SBLB(Batchwise, Optimist):
 
     def publish(self, state: Held) -> Model:
         """The estimate; eigenvalues are floored, as noise may make some negative."""
-        inverted = inverse(floored(state.matrix, state.floor))
+        inverted = floored_inverse(state.matrix, state.floor)
         return posted(Model(estimate=inverted @ state.vector, inverse=inverted, width=state.width))
 
     def _widths(self, count: Array, noise: Array) -> tuple[Array, Array]:

@@ -1,7 +1,8 @@
 """How a round of `Bandit` in memory grows with the dimension: milliseconds of one core's time.
 
-Prints one JSON object per line: for each dimension and trust the seconds to make the bandit and to play its
-first round, which compiles, and the mean of the rounds after it (linucb, 20 arms, exact noise).
+Prints one JSON object per line: for each dimension and trust the seconds to make the bandit and to
+play its first round, which compiles, and the mean of the rounds after it (linucb, 20 arms, exact
+noise).
 """
 
 from __future__ import annotations

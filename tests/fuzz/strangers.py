@@ -685,6 +685,7 @@ def _deep() -> Any:
 
 
 BY_STRANGERS = {
+    "device.candidates:Candidates": "device:visit local",
     "device.device:Device": "device.device:Device",
     "device.pending:Budget": "device:visit local",
     "device.pending:Pending": "stores:paths",

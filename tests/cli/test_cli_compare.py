@@ -42,7 +42,7 @@ def test_wide_numbers_fit_too(capsys: pytest.CaptureFixture[str]) -> None:
     who = player("linucb@paper", trust="central", epsilon=0.123456)
     cell = Cell(player=who, world="intercept", delta=1.234e-6, horizon=10)
     row = fake_result(cell, 1234567.0, 12345.0)
-    print_table(HEADINGS, [row.texts()], columns="llrrrrrr")
+    print_table(HEADINGS, [row.texts()], columns="llrrrrRRRR")
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any("1234567 ± 12345" in line for line in lines)

@@ -11,7 +11,16 @@ import pytest
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.linalg import floored, inverse, pivots, smat, svec, svec_size
+from kerchief.core.linalg import (
+    floored,
+    floored_inverse,
+    inverse,
+    log_det,
+    pivots,
+    smat,
+    svec,
+    svec_size,
+)
 
 DIMENSIONS = range(1, 13)
 FAST: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}  # to compile, not to run
@@ -67,6 +76,14 @@ def test_inverse_equals_numpys() -> None:
         assert (np.abs(np.asarray(ours) - theirs) <= 1e-14 * dim * scale).all()
 
 
+@pytest.mark.parametrize("dim", [64, 128])
+def test_inverse_of_many_dimensions(dim: int) -> None:
+    roots = np.random.default_rng(dim).normal(size=(2, dim, 2 * dim))
+    matrices = roots @ roots.transpose(0, 2, 1)
+    found = np.asarray(jax.vmap(inverse)(jnp.asarray(matrices)))
+    np.testing.assert_allclose(found @ matrices, np.stack([np.eye(dim)] * 2), atol=1e-10)
+
+
 def test_inverse_of_widely_spread_eigenvalues() -> None:
     matrix = np.diag(np.logspace(-6, 6, 5))
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 5)))
@@ -91,7 +108,14 @@ def test_floored_leaves_a_matrix_above_the_floor_alone() -> None:
     np.testing.assert_allclose(np.asarray(floored(matrix, jnp.float64(1.0))), np.asarray(matrix))
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("dim", [2, 64])
+def test_the_inverse_of_a_floored_matrix(dim: int) -> None:
+    (matrix,), floor = symmetric(dim, count=1), jnp.float64(0.5)
+    product = floored_inverse(jnp.asarray(matrix), floor) @ floored(jnp.asarray(matrix), floor)
+    np.testing.assert_allclose(np.asarray(product), np.eye(dim), atol=1e-9)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 16])
 def test_pivots_tell_definite_matrices_and_their_determinant(dim: int) -> None:
     for matrix in symmetric(dim, count=12):
         definite = bool((np.linalg.eigvalsh(matrix) > 0).all())
@@ -99,3 +123,9 @@ def test_pivots_tell_definite_matrices_and_their_determinant(dim: int) -> None:
         raised = matrix @ matrix + np.eye(dim)
         determinant = float(np.prod(pivots(jnp.asarray(raised))))
         assert determinant == pytest.approx(float(np.linalg.det(raised)), rel=1e-9)
+
+
+@pytest.mark.parametrize("dim", [3, 16, 512])
+def test_volumes_of_many_dimensions_do_not_overflow(dim: int) -> None:
+    assert float(log_det(1e9 * jnp.eye(dim))) == pytest.approx(dim * np.log(1e9), rel=1e-12)
+    assert float(log_det(jnp.eye(dim).at[1, 1].set(-1.0))) == -np.inf

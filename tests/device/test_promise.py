@@ -131,7 +131,7 @@ def test_noise_that_is_none_is_refused(noise: Noise, word: str) -> None:
 
 
 def test_more_work_than_a_device_does_is_refused() -> None:
-    many = dataclasses.replace(COINS, coins=(2**30, 2**30))
+    many = dataclasses.replace(COINS, coins=(2**31, 2**31))
     with pytest.raises(InvalidValue, match="coins"):
         check(task(many, trust="shuffle", needs=NEEDS))
     noise, _ = shortlist()

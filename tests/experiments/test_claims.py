@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.experiments.fakes import fake_result
 
@@ -104,6 +105,27 @@ def test_a_share_of_right_answers_pays_for_its_error() -> None:
         named = dataclasses.replace(row(LOW, 1.0, replicates=400), right=right)
         claim = LOW.names_best(0.95)
         assert judge(claim, {LOW: named}, large_enough=True).outcome == outcome
+
+
+def tailed(worst: int, replicates: int = 400) -> Result:
+    """So many replicates lose 90 in the second half, where uniform play loses 50; others none."""
+    bad = np.arange(replicates) < worst
+    curves = np.stack([np.full(replicates, 10.0), 10.0 + 90.0 * bad])
+    made = row(LOW, 1.0, replicates=replicates)
+    return dataclasses.replace(made, rounds=np.array([50, 100]), curves=curves)
+
+
+def test_claims_about_the_tail_pay_for_their_error() -> None:
+    for worst, outcome in ((2, "holds"), (19, "fails"), (60, "fails")):
+        results: Results = {LOW: tailed(worst)}
+        for claim in (LOW.p95_at_most(50.0), LOW.stuck_at_most(0.05)):
+            assert judge(claim, results, large_enough=True).outcome == outcome
+    assert judge(LOW.stuck_at_most(0.9), ROWS, large_enough=True).outcome == "fails"
+
+
+def test_the_tail_is_told() -> None:
+    regret = tailed(40).regret
+    assert (regret.median, regret.p95, regret.max, regret.stuck) == (10.0, 100.0, 100.0, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -203,17 +203,12 @@ class TestParts:
         with pytest.raises(CapacityExceeded, match="the most is 10"):
             exact_sampler._geometric(5, seeded(0))
 
-    @given(
-        scale=st.one_of(st.integers(1, 9), st.integers(1, MAX_SCALE), st.just(MAX_SCALE)),
-        part=st.integers(0, MAX_SCALE),
-        high=st.one_of(st.integers(0, 9), st.integers(0, 2**31)),
-    )
-    def test_exponent_never_overflows(self, scale: int, part: int, high: int) -> None:
-        low = min(part, scale - 1)
-        units, rest = exact_sampler._exponent(np.array([low]), np.array([high]), scale)
-        exact = divmod((low + scale * high - scale) ** 2, 2 * scale**2)
-        assert units.dtype == rest.dtype == np.dtype(np.int64)
-        assert (int(units[0]), int(rest[0])) == exact
+    def test_noise_beyond_what_the_proof_covers_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(exact_sampler, "_FAR", 1)
+        with pytest.raises(CapacityExceeded, match="beyond 1 scales"):
+            draw(2**20, 1000, seed=1)
 
     def test_the_sampler_holds_no_float(self) -> None:
         names = [n for n in vars(exact_sampler) if n.startswith("_") and not n.startswith("__")]

@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy import DiscreteGaussian, delta_at, epsilon_at, gaussian_delta
+from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.discrete_slack import slack
 
 
@@ -35,6 +37,26 @@ def test_the_bound_covers_the_exact_delta(scale: int, ratio: float, epsilon: flo
     exact = exact_delta(scale, shift, epsilon)
     assert exact <= bound * (1 + 1e-9) + 1e-14
     assert exact <= delta_at([event], epsilon) * (1 + 1e-9) + 1e-14
+
+
+@pytest.mark.parametrize("scale", [1, 5, 100])
+@pytest.mark.parametrize("ratio", [4, 10, 30])
+@pytest.mark.parametrize("share", [0.3, 0.8, 1.0, 1.3])
+def test_the_second_form_covers_the_exact_delta(scale: int, ratio: int, share: float) -> None:
+    event = DiscreteGaussian(sensitivity=float(scale * ratio), scale=scale, dimension=1)
+    stretch, moved, tail, outside = slack(event)
+    assert tail == 0.0
+    assert outside > 0.0
+    epsilon = share * ratio**2 / 2
+    bound = math.exp(stretch) * gaussian_delta(epsilon - moved, 1 / ratio) + outside
+    assert exact_delta(scale, scale * ratio, epsilon) <= bound * (1 + 1e-9) + 1e-14
+
+
+@pytest.mark.parametrize("epsilon", [100.0, 300.0, 1000.0])
+def test_noise_for_a_large_epsilon_is_priced_by_the_rule_that_made_it(epsilon: float) -> None:
+    multiplier = gaussian_noise_multiplier(epsilon, 1e-6)
+    price = epsilon_at([ExactGaussian.matching(multiplier, 1.0, 20).event()], 1e-6)
+    assert epsilon * (1 - 1e-4) < price <= epsilon
 
 
 def test_without_slack_the_continuous_formula_would_be_wrong() -> None:

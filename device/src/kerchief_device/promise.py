@@ -34,11 +34,16 @@ __all__ = ["Checked", "check", "sensitivity", "taxicab"]
 _GUARD = 2.0**-40
 _MOST_BITS = 512
 _MOST_CANDIDATES = 2**16
-# What one device may be asked to toss for a report: a gigabit.
-_MOST_COINS = 2**30
+# What one device may be asked to toss: for each number of a report, and how many numbers.
+_MOST_COINS, _MOST_NUMBERS = 2**30, 2**24
 # Windows of the theorems, in scales: what lies beyond is charged as probability.
 _COINS_WINDOW, _GAUSSIAN_WINDOW = 10, 14
-_MOST_EPSILON = 700.0
+_BEYOND = math.erfc(_GAUSSIAN_WINDOW / math.sqrt(2)) / 2
+# From so many scales of sensitivity on, the second form of `discrete_slack.md` is the better one.
+_FAR = 4.0
+_MOST_EPSILON, _MOST_EXPONENT = 2000.0, 700.0
+# Beyond, the normal tail is bounded from below by its series.
+_ASYMPTOTIC = 25.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +70,7 @@ class _Cost:
     stretch: float = 0.0
     shift: float = 0.0
     tail: float = 0.0
+    outside: float = 0.0
 
 
 def check(task: Task) -> Checked:
@@ -169,35 +175,35 @@ def _coins(noise: Coins, distance: float) -> _Cost:
     place = (2 * window - 1) / (2 * half + 1)
     up = (2 * window - 1) / (half * (2 * half + 1))
     steepest = max(up, 2 / 3 * place**3 / (1 - place**2))
-    discrete = _discrete(noise.scale, n)
+    discrete = _discrete(noise.scale, n, max(_GAUSSIAN_WINDOW, window / noise.scale))
     return _Cost(
         precision=(steps / noise.scale) ** 2,
         stretch=n * window**2 / (half * (2 * half + 1)) + discrete.stretch,
         shift=math.sqrt(n) * steps * steepest + discrete.shift,
-        tail=n * 4.0 * math.exp(-(_COINS_WINDOW**2) / 2) + discrete.tail,
+        outside=n * 4.0 * math.exp(-(_COINS_WINDOW**2) / 2),
     )
 
 
 def _gaussian(noise: Rounded, distance: float) -> _Cost:
     steps = math.ldexp(distance * (1 + _GUARD), noise.grid_bits) + math.sqrt(noise.size)
-    discrete = _discrete(noise.scale, noise.size)
+    reach, beyond = steps * (1 + 2.0**-50) / noise.scale, 2.0 * noise.size * _BEYOND
+    far = reach >= _FAR
+    window = _GAUSSIAN_WINDOW + reach if far else _GAUSSIAN_WINDOW
+    discrete = _discrete(noise.scale, noise.size, window)
     return _Cost(
-        precision=(steps * (1 + 2.0**-50) / noise.scale) ** 2,
+        precision=reach**2,
         stretch=discrete.stretch,
         shift=discrete.shift,
-        tail=discrete.tail,
+        tail=0.0 if far else beyond,
+        outside=math.exp(1 / (24.0 * noise.scale**2)) * beyond if far else 0.0,
     )
 
 
-def _discrete(scale: int, n: int) -> _Cost:
+def _discrete(scale: int, n: int, window: float) -> _Cost:
     """What a discrete Gaussian costs beyond the continuous one that it stands for."""
     unit = n / (24.0 * scale**2)
     normalizer = 3.0 * math.exp(-2.0 * (math.pi * scale) ** 2)
-    return _Cost(
-        stretch=unit,
-        shift=(_GAUSSIAN_WINDOW**2 + 1) * unit + n * normalizer,
-        tail=2.0 * n * _phi(-float(_GAUSSIAN_WINDOW)),
-    )
+    return _Cost(stretch=unit, shift=(window**2 + 1) * unit + n * normalizer)
 
 
 def _epsilon(costs: list[_Cost], delta: float) -> float:
@@ -222,11 +228,20 @@ def _delta(costs: list[_Cost], epsilon: float) -> float:
     spread = math.sqrt(math.fsum(cost.precision for cost in costs))
     if not math.isfinite(spread):
         return 1.0
-    stretch = math.exp(min(math.fsum(cost.stretch for cost in costs), _MOST_EPSILON))
+    stretch = math.exp(min(math.fsum(cost.stretch for cost in costs), _MOST_EXPONENT))
     rest = epsilon - math.fsum(cost.shift for cost in costs)
-    body = _phi(spread / 2 - rest / spread) - math.exp(rest) * _phi(-spread / 2 - rest / spread)
-    tail = math.fsum(cost.tail for cost in costs)
-    return stretch * (body + math.exp(epsilon) * tail)
+    body = _phi(spread / 2 - rest / spread) - _other(spread, rest)
+    rare = math.exp(min(epsilon, _MOST_EXPONENT)) * math.fsum(cost.tail for cost in costs)
+    return stretch * (body + rare) + math.fsum(cost.outside for cost in costs)
+
+
+def _other(spread: float, rest: float) -> float:
+    """e^rest Φ(-x) with x = spread/2 + rest/spread, from below where e^rest may be too large."""
+    x, near = spread / 2 + rest / spread, spread / 2 - rest / spread
+    if x <= _ASYMPTOTIC:
+        return math.exp(rest) * _phi(-x)
+    density = math.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)
+    return density * (1 / x - 1 / x**3 + 3 / x**5 - 15 / x**7)
 
 
 def _phi(score: float) -> float:
@@ -244,9 +259,10 @@ def _check_work(noise: Noise) -> None:
         case Coins():
             _whole("scale", noise.scale, 1, MAX_SCALE)
             _whole("step_bits", noise.step_bits, -_MOST_BITS, _MOST_BITS)
-            _whole("coins", max(noise.coins) * noise.size, 0, _MOST_COINS)
+            _whole("coins", max(noise.coins), 0, _MOST_COINS)
+            _whole("size", noise.size, 1, _MOST_NUMBERS)
         case Bits():
-            _whole("bits", noise.bits * noise.size, 1, _MOST_COINS // 64)
+            _whole("bits", noise.bits * noise.size, 1, _MOST_NUMBERS)
             _whole("keep", min(noise.keep), 0, KEEP_UNITS - 1)
             _whole("keep", max(noise.keep), 0, KEEP_UNITS - 1)
             _positive("bound", noise.bound)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from kerchief_device.inversion import coins as tossed
 from kerchief_device.samplers import (
     UNITS,
     Randomness,
@@ -48,6 +49,8 @@ _HALF = UNITS // 2
 _WORDS_A_UNIT = UNITS // (2 * KEEP_UNITS)
 # No number of a report is so large, and no sum with noise overflows.
 _FAR = 2.0**62
+# Coins that are tossed one by one.
+_MOST_TOSSED = 1024
 _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplace}
 
 
@@ -103,9 +106,13 @@ def randomize(
 def heads(coins: int, size: int, source: Randomness) -> Wholes:
     """Toss that many fair coins for each of `size` numbers, and count the heads.
 
+    Where there are many, their number is drawn at once, with the same law.
+
     >>> heads(3, 2, lambda count: bytes([255] * count)).tolist()
     [3, 3]
     """
+    if coins > _MOST_TOSSED:
+        return tossed(coins).draw(size, source)
     width = -(-coins // 8)
     data = np.frombuffer(drawn(width * size, source), np.uint8).reshape(size, width)
     counted: Wholes = np.bitwise_count(data).sum(1, dtype=np.uint32).astype(np.int64)

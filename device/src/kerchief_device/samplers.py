@@ -1,20 +1,20 @@
 """Exact coins, choices and noise, from a source of random bytes: whole-number arithmetic only.
 
-The noise has exactly the discrete Gaussian or Laplace law. Method: C. Canonne, G. Kamath,
-T. Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, Algorithms 1 to 3, with
-whole arrays in place of single draws. Proof note: `exact_gaussian.md` of the library, sections 2
-and 3.
+The noise has exactly the discrete Gaussian or Laplace law. Coins and Laplace noise: C. Canonne,
+G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, Algorithms 1
+and 2, with whole arrays in place of single draws. Gaussian noise: a block of numbers by inversion,
+then one number of it. Proof note: `exact_gaussian.md` of the library, sections 2 and 3.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief_device.inversion import blocks
+from kerchief_device.source import Randomness, drawn
 from kerchief_wire.errors import CapacityExceeded, InvalidValue
 
 __all__ = [
@@ -29,9 +29,6 @@ __all__ = [
     "words",
 ]
 
-Randomness: TypeAlias = Callable[[int], bytes]
-"""Gives n independent uniform bytes when called with n."""
-
 UNITS = 2**32
 """Chances of exact coins are multiples of one over this."""
 
@@ -41,18 +38,10 @@ MAX_SCALE = 2**30
 _MAX_RUN = 2**31
 _MAX_ROUND = 2**16
 _LARGEST_WORD = 2**64 - 1
-
-
-def drawn(count: int, source: Randomness) -> bytes:
-    """As many bytes as were asked for.
-
-    Raises:
-        InvalidValue: the source gave another number of them.
-    """
-    data = source(count)
-    if len(data) != count:
-        raise InvalidValue(f"randomness gave {len(data)} bytes; it must give the {count} asked for")
-    return data
+# Blocks in one scale: more of them make a larger table, fewer make more proposals fail.
+_BLOCKS = 64
+# In scales: noise beyond has a chance below 1e-700, and is refused.
+_FAR = 60
 
 
 def word(source: Randomness) -> int:
@@ -112,8 +101,9 @@ def sample_discrete_gaussian(
     found = [np.empty(0, dtype=np.int64)]
     missing = size
     while missing > 0:
-        # More than 0.48 are accepted on average; the 16 more make a second round rare.
-        found.append(_round(scale, min(missing * 9 // 4 + 16, _MAX_ROUND), randomness))
+        # More than 0.98 are accepted where blocks are many; where they are few, minus zero is lost.
+        tries = missing + missing // (32 if scale >= _BLOCKS else 2) + 16
+        found.append(_round(scale, min(tries, _MAX_ROUND), randomness))
         missing -= found[-1].size
     return np.concatenate(found)[:size]
 
@@ -126,7 +116,7 @@ def sample_discrete_laplace(
     Args:
         scale: 1 to `MAX_SCALE`.
         size: How many independent draws.
-        randomness: As for `sample_discrete_gaussian`, whose proposals these are.
+        randomness: As for `sample_discrete_gaussian`.
 
     Raises:
         InvalidValue: The scale or the size is out of its bound, or the source gave too few bytes.
@@ -156,12 +146,17 @@ def _check(name: str, value: int, low: int, high: int) -> None:
 
 
 def _round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:
-    """Make proposals and return those that were accepted, in order."""
-    low, high, negative = _proposals(scale, tries, source)
-    size = low + scale * high
-    keep: NDArray[np.bool_] = _accepts(low, high, scale, source) & ~(negative & (size == 0))
-    signed: NDArray[np.int64] = np.where(negative, -size, size)
-    return signed[keep]
+    """Make proposals, a block and a number of it, and return those that were accepted, in order."""
+    width = max(1, scale // _BLOCKS)
+    start = width * blocks(scale, width).draw(tries, source)
+    if (start > _FAR * scale).any():
+        raise CapacityExceeded(f"noise beyond {_FAR} scales; its chance is below 1e-700")
+    low, negative = _uniform_below(width, tries, source), _signs(tries, source)
+    keep = _bernoulli_exp(low * (2 * start + low), 2 * scale**2, source)
+    size = start + low
+    signed = np.where(negative, -size, size)
+    accepted: NDArray[np.int64] = signed[keep & ~(negative & (size == 0))]
+    return accepted
 
 
 def _proposals(
@@ -171,31 +166,6 @@ def _proposals(
     low = _uniform_below(scale, tries, source)
     low = low[_bernoulli_exp(low, scale, source)]
     return low, _geometric(low.size, source), _signs(low.size, source)
-
-
-def _accepts(
-    low: NDArray[np.int64], high: NDArray[np.int64], scale: int, source: Randomness
-) -> NDArray[np.bool_]:
-    """Bernoulli(exp(-(x - scale)² / (2 scale²))) at x = low + scale·high."""
-    units, rest = _exponent(low, high, scale)
-    keep = _bernoulli_exp(rest, 2 * scale**2, source)
-    far = units.nonzero()[0]
-    keep[far] &= _geometric(far.size, source) >= units[far]
-    return keep
-
-
-def _exponent(
-    low: NDArray[np.int64], high: NDArray[np.int64], scale: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split (x - scale)² / (2 scale²) into its whole part and its remainder, over 2 scale².
-
-    The square itself may not fit in 64 bits; its three terms are divided one by one instead.
-    """
-    steps = high - 1
-    cross, cross_rest = np.divmod(low * steps, scale)
-    rest = steps % 2 * scale**2 + 2 * scale * cross_rest + low**2
-    carry, rest = np.divmod(rest, 2 * scale**2)
-    return steps**2 // 2 + cross + carry, rest
 
 
 def _geometric(size: int, source: Randomness) -> NDArray[np.int64]:

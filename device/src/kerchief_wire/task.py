@@ -26,11 +26,11 @@ _KINDS = ("contextual", "context-free", "phased")
 # Sums of whole numbers stay below this, whoever sends them.
 _MOST_SUM = 2**62
 # Bounds are laid out for every label and number.
-_MOST_TABLE = 2**22
+_MOST_TABLE = 2**24
 # A report's label has 16 bits.
 _MOST_LABELS = 2**16
 # Reports are kept by the thousand: a megabyte is more than any of them needs.
-_MOST_NUMBERS = 2**17
+_MOST_NUMBERS = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,5 +94,5 @@ def _print(outputs: Outputs) -> None:
     for world, group in itertools.groupby(outputs.finished, key=lambda row: row.world):
         texts = [row.texts() for row in group]
         caption = outputs.plan.caption(world)
-        print_table(HEADINGS, texts, title=caption, columns="llrRrrRR")
+        print_table(HEADINGS, texts, title=caption, columns="llrRrrRRRR")
     print_promises(outputs)

@@ -1,6 +1,8 @@
-"""Small dense algebra, unrolled so that XLA fuses it into the loop.
+"""Dense algebra: unrolled where matrices are small, so that XLA fuses it into the loop.
 
-For the sizes of a bandit (up to about 32) that is several times faster than calls of LAPACK.
+Up to ten dimensions that is the fastest, for one matrix and for many at once; from twelve on it is
+slower, and compiling it takes ever longer. Up to 64 a loop is as fast as LAPACK, and leaves the
+threads of other work alone.
 """
 
 from __future__ import annotations
@@ -8,12 +10,28 @@ from __future__ import annotations
 import functools
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-__all__ = ["floored", "inverse", "pivots", "smat", "svec", "svec_size"]
+__all__ = [
+    "floored",
+    "floored_inverse",
+    "inverse",
+    "log_det",
+    "pivots",
+    "smat",
+    "svec",
+    "svec_size",
+]
+
+_MOST_UNROLLED = 10
+"""The largest matrices whose elimination is unrolled (`benchmarks/dimensions.py`)."""
+
+_MOST_SWEPT = 64
+"""The largest matrices that are inverted by sweeps; larger ones by their Cholesky factor."""
 
 
 def svec_size(dim: int) -> int:
@@ -52,19 +70,46 @@ def smat(vector: Array, dim: int) -> Array:
 
 
 def inverse(matrix: Array) -> Array:
-    """Invert a positive definite matrix by unrolled Gauss-Jordan sweeps.
+    """Invert a positive definite matrix; pass any other through `floored` first.
 
-    Without pivoting, so pass any other matrix through `floored` first.
+    By Gauss-Jordan sweeps without exchanges, or, if it is large, by its Cholesky factor.
 
     >>> inverse(jnp.diag(jnp.array([2.0, 4.0]))).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    unit = np.eye(matrix.shape[-1], dtype=matrix.dtype)
-    for k in range(matrix.shape[-1]):
-        column = matrix[:, k]
-        started = jnp.where(unit[k] == 1, unit[k][:, None], matrix)
-        matrix = started - (column - unit[k])[:, None] * (started[k] / column[k])[None, :]
+    dim = matrix.shape[-1]
+    if dim > _MOST_SWEPT:
+        return _by_factor(matrix)
+    unit = jnp.eye(dim, dtype=matrix.dtype)
+    if dim > _MOST_UNROLLED:
+        swept: Array = jax.lax.fori_loop(0, dim, lambda k, left: _sweep(left, unit[k], k), matrix)
+        return swept
+    for k in range(dim):
+        matrix = _sweep(matrix, unit[k], k)
     return matrix
+
+
+def _sweep(matrix: Array, unit: Array, k: int | Array) -> Array:
+    """Exchange one row with its unknown."""
+    column = matrix[:, k]
+    started = jnp.where(unit == 1, unit[:, None], matrix)
+    return started - (column - unit)[:, None] * (started[k] / column[k])[None, :]
+
+
+def _by_factor(matrix: Array) -> Array:
+    unit = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    half = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(matrix), unit, lower=True)
+    product: Array = half.T @ half
+    return product
+
+
+def floored_inverse(matrix: Array, floor: Array) -> Array:
+    """The inverse of `floored(matrix, floor)`, in one decomposition where that is cheaper."""
+    if matrix.shape[-1] <= _MOST_UNROLLED:
+        return inverse(floored(matrix, floor))
+    values, vectors = jnp.linalg.eigh(matrix)
+    inverted: Array = (vectors / jnp.maximum(values, floor)) @ vectors.T
+    return inverted
 
 
 def floored(matrix: Array, floor: Array) -> Array:
@@ -75,16 +120,29 @@ def floored(matrix: Array, floor: Array) -> Array:
 
 
 def pivots(matrix: Array) -> Array:
-    """The pivots of a symmetric matrix, by unrolled elimination without exchanges.
+    """The pivots of a symmetric matrix, by elimination without exchanges.
 
-    All are positive exactly for a positive definite matrix; their product is its determinant.
+    All are positive exactly for a positive definite matrix; their product is its determinant. Of
+    other matrices that are not small, none is a number.
 
     >>> pivots(jnp.array([[2.0, 1.0], [1.0, 2.0]])).tolist()
     [2.0, 1.5]
     """
+    if matrix.shape[-1] > _MOST_UNROLLED:
+        return jnp.square(jnp.diagonal(jnp.linalg.cholesky(matrix)))
     found = []
     for _ in range(matrix.shape[-1]):
         found.append(matrix[0, 0])
         column = matrix[1:, 0]
         matrix = matrix[1:, 1:] - column[:, None] * (column / matrix[0, 0])[None, :]
     return jnp.stack(found)
+
+
+def log_det(matrix: Array) -> Array:
+    """Of a positive definite matrix; of any other, less than of all such.
+
+    >>> log_det(jnp.diag(jnp.array([1.0, 1.0]))).item(), log_det(jnp.array([[-1.0]])).item()
+    (0.0, -inf)
+    """
+    found = pivots(matrix)
+    return jnp.where((found > 0).all(), jnp.log(found).sum(), -jnp.inf)

@@ -136,11 +136,31 @@ class Row(Key):
         def test(results: Results) -> Finding:
             row = results[self]
             found = 0.0 if row.right is None else row.right
-            # The error of a share, where every replicate is right too: that of one that is not.
-            error = math.sqrt(max(found * (1 - found), 1 / row.replicates) / row.replicates)
-            return found - errors * error >= share, f"{100 * found:.1f} %"
+            return found - errors * _share_error(row, found) >= share, f"{100 * found:.1f} %"
 
         sentence = f"{self}: names the best arm in at least {100 * share:g} % of the runs"
+        return Claim(sentence=sentence, needs=(self,), test=test, quick=quick)
+
+    def p95_at_most(self, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+        """At most one run in twenty loses more than the bound."""
+
+        def test(results: Results) -> Finding:
+            row = results[self]
+            worse = min(100.0, 95.0 + 100 * errors * _share_error(row, 0.95))
+            return row.percentile(worse) <= bound, f"p95 {amount(row.regret.p95)}"
+
+        sentence = f"{self}: 95th percentile at most {amount(bound)}"
+        return Claim(sentence=sentence, needs=(self,), test=test, quick=quick)
+
+    def stuck_at_most(self, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
+        """At most this share of the runs still lose a tenth of what uniform play loses."""
+
+        def test(results: Results) -> Finding:
+            row = results[self]
+            found = 1.0 if row.regret.stuck is None else row.regret.stuck
+            return found + errors * _share_error(row, found) <= share, f"{100 * found:.1f} % stuck"
+
+        sentence = f"{self}: at most {100 * share:g} % of the runs are stuck"
         return Claim(sentence=sentence, needs=(self,), test=test, quick=quick)
 
 
@@ -257,6 +277,11 @@ def all_of(sentence: str, claims: Sequence[Claim], *, quick: bool = False) -> Cl
 
     needs = dict.fromkeys(key for claim in claims for key in claim.needs)
     return Claim(sentence=sentence, needs=tuple(needs), test=test, quick=quick)
+
+
+def _share_error(row: Result, found: float) -> float:
+    """The standard error of a share; where all replicates agree, that of one that does not."""
+    return math.sqrt(max(found * (1 - found), 1 / row.replicates) / row.replicates)
 
 
 def _error(row: Result) -> float:

@@ -145,6 +145,7 @@ def _over_rounds(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
         axes.plot(one.rounds, mean, color=colour, linestyle=dashes, linewidth=1.6)
         low = np.maximum(mean - 2 * error, mean / 10)
         axes.fill_between(one.rounds, low, mean + 2 * error, color=colour, alpha=0.12, linewidth=0)
+        axes.scatter(one.rounds[-1:], [one.regret.p95], marker="_", color=colour)
     axes.set(xlabel="rounds", xlim=(0, int(cells[0].rounds[-1])))
     _finish(axes, cells, [_end(one, pen) for one in cells], named=len(cells) <= MOST_NAMED)
 
@@ -201,10 +202,11 @@ def _over_worlds(axes: Axes, finished: Sequence[Result], layout: Layout, pen: _P
 
 
 def _points(axes: Axes, places: Sequence[float], cells: Sequence[Result], **style: Any) -> None:
-    """A line through final regrets, with bars of two standard errors."""
+    """A line through final regrets, with bars of two standard errors and a dash at the p95."""
     means, errors = [one.regret.mean for one in cells], [2 * _errors(one)[-1] for one in cells]
     style |= {"marker": "o", "markersize": 4, "capsize": 3, "linewidth": 1.6}
     axes.errorbar(places, means, yerr=errors, **style)
+    axes.scatter(places, [one.regret.p95 for one in cells], marker="_", color=style["color"])
 
 
 def _end(one: Result, pen: _Pen) -> End:

@@ -15,7 +15,10 @@ from kerchief.privacy.guarantee import Guarantee
 
 __all__ = ["HEADINGS", "Result", "Spread", "amount"]
 
-HEADINGS = ("policy", "trust", "ε", "δ", "spent ε, δ", "regret ± s.e.", "% uniform", "µs")
+HEADINGS = (
+    *("policy", "trust", "ε", "δ", "spent ε, δ", "regret ± s.e."),
+    *("p95", "% stuck", "% uniform", "µs"),
+)
 
 # The share of uniform play's losses above which a run is stuck.
 _STUCK = 0.1
@@ -28,7 +31,9 @@ class Spread:
     Attributes:
         se: standard error of the mean, or None for a single replicate.
         uniform_share: the mean over that of uniform play on the same worlds; None if that is 0.
+        median: half of the replicates lose at most this.
         p95: the 95th percentile.
+        max: the worst replicate.
         stuck: the share of replicates that, in the second half of the run, still lose more than a
             tenth of what uniform play loses; None where nothing was lost, or regret was read once.
     """
@@ -36,13 +41,16 @@ class Spread:
     mean: float
     se: float | None
     uniform_share: float | None
+    median: float
     p95: float
+    max: float
     stuck: float | None
 
     def text(self) -> str:
         """Mean and standard error.
 
-        >>> Spread(mean=123.4, se=5.67, uniform_share=None, p95=150.0, stuck=None).text()
+        >>> tail = {"median": 120.0, "p95": 150.0, "max": 160.0, "stuck": None}
+        >>> Spread(mean=123.4, se=5.67, uniform_share=None, **tail).text()
         '123 ± 5.7'
         """
         return f"{amount(self.mean)} ± {amount(self.se)}"
@@ -86,9 +94,15 @@ class Result:
             mean=float(final.mean()),
             se=float(final.std(ddof=1) / np.sqrt(final.size)) if final.size > 1 else None,
             uniform_share=float(final.mean()) / self.uniform if self.uniform > 0 else None,
-            p95=float(np.percentile(final, 95)),
+            median=float(np.median(final)),
+            p95=self.percentile(95.0),
+            max=float(final.max()),
             stuck=self._stuck(),
         )
+
+    def percentile(self, percent: float) -> float:
+        """Of the final regret over replicates."""
+        return float(np.percentile(self.curves[-1], percent))
 
     def _stuck(self) -> float | None:
         half = int(np.searchsorted(self.rounds, self.rounds[-1] / 2))
@@ -150,20 +164,26 @@ class Result:
 
     def texts(self) -> tuple[str, ...]:
         """The row under `HEADINGS`."""
-        share, asked = self.regret.uniform_share, self.cell.asked or ()
+        asked = self.cell.asked or ()
         return (
             self.cell.player.name,
             self.cell.player.protection,
             *([f"{one:.4g}" for one in asked] or ("-", "-")),
             self.bill(),
             self.regret.text(),
-            "-" if share is None else f"{100 * share:.1f}",
+            amount(self.regret.p95),
+            _percent(self.regret.stuck),
+            _percent(self.regret.uniform_share),
             f"{self.microseconds:.3g}",
         )
 
     def bill(self) -> str:
         """What was charged, in a few letters."""
         return "not private" if self.spent is None else "{:.4g}, {:.2g}".format(*self.spent)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
 
 
 def amount(value: float | None) -> str:

@@ -35,7 +35,8 @@ def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
 
     Columns: the cell (contexts, policy, mode, numbers replaced, trust, continual, shuffling,
     randomizer, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for "no
-    bound"), replicate, round, regret (cumulative), microseconds, the other parameters in the words
+    bound"), replicate, round, regret (cumulative), its final median, 95th percentile, maximum and
+    share of stuck runs (`regret_median` and so on), microseconds, the other parameters in the words
     of the command line, device, and one `version_...` per library.
     """
     require("table")
@@ -76,6 +77,10 @@ def _facts(one: Result) -> dict[str, object]:
         "numbers": numbers,
         "spent_epsilon": spent,
         "spent_delta": delta,
+        "regret_median": one.regret.median,
+        "regret_p95": one.regret.p95,
+        "regret_max": one.regret.max,
+        "regret_stuck": one.regret.stuck,
         "microseconds": one.microseconds,
         "device": one.device,
     }

@@ -26,6 +26,7 @@ from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
 from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.binomial import binomial_slack
+from kerchief_device.randomize import heads as toss
 from kerchief_device.samplers import Randomness
 
 __all__ = ["Binomial", "ExactBinomial", "Grid", "deviation", "heads"]
@@ -37,7 +38,7 @@ _LEAST_SCALE = 512
 # Rounding at random adds at most this part of the noise's variance.
 _ROUNDING = 0.05
 _MAX_SCALE = 2**24
-# What one device may be asked to toss for a report: a gigabit.
+# What one device may be asked to toss for each number of a report.
 _MOST_COINS = 2**30
 
 
@@ -269,11 +270,7 @@ def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> Floa
     """
     coins, size = whole("coins", coins, low=0), whole("size", size)
     _check_tosses(coins, size)
-    width = -(-coins // 8)
-    data = np.frombuffer(randomness(width * size), dtype=np.uint8).reshape(size, width).copy()
-    if coins % 8:
-        data[:, -1] &= (1 << coins % 8) - 1
-    counted: Floats = np.bitwise_count(data).sum(1, dtype=np.int64).astype(np.float64)
+    counted: Floats = toss(coins, size, randomness).astype(np.float64)
     return counted
 
 
@@ -286,10 +283,10 @@ def _check_scale(scale: int, dimension: int) -> None:
 
 
 def _check_tosses(coins: int, size: int) -> None:
-    if coins * size > _MOST_COINS:
+    if coins > _MOST_COINS:
         raise InvalidValue(
             f"a device of the smallest cohort would toss {coins} coins for each of {size} numbers; "
-            f"the most is {_MOST_COINS // size}: ask for a larger epsilon or delta, use fewer "
+            f"the most is {_MOST_COINS}: ask for a larger epsilon or delta, use fewer "
             "dimensions or longer cohorts, choose shuffling 'bits', or another trust"
         )
 

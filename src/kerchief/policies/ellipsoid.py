@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Outlook, Policy, Release, Tree
-from kerchief.core.linalg import floored, inverse
+from kerchief.core.linalg import floored_inverse, inverse
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -152,7 +152,7 @@ class Ellipsoid(Patient, Optimist):
         rule = self._theory_width if self.mode == "theory" else self._tuned_width
         ridge, floor, width = rule(state)
         matrix = gram + ridge * jnp.eye(self.query.dim)
-        inverted = inverse(floored(matrix, floor) if state.noisy else matrix)
+        inverted = floored_inverse(matrix, floor) if state.noisy else inverse(matrix)
         return posted(
             Model(estimate=inverted @ moment, inverse=inverted, width=self.exploration * width)
         )

@@ -191,6 +191,8 @@ class SlackCurve(Curve):
         if not math.isfinite(shift) or delta <= 0:
             return math.inf
         first = self.continuous.epsilon(delta * math.exp(-stretch)) + shift
+        if tail == 0:
+            return first
         # e^ε · tail is bounded once by its value at `cap`; the answer counts only if below it.
         cap = first + 1.0
         rest = delta - tail * math.exp(min(cap, 700.0))

@@ -17,6 +17,9 @@ __all__ = ["WINDOW", "Slack", "slack"]
 WINDOW = 14
 """A: noise beyond A scales is charged to `tail`; Φ(-14) is below 1e-44."""
 
+_FAR = 4.0
+"""From so many scales of sensitivity on e^ε is large: the second form of the theorem is better."""
+
 
 class Slack(NamedTuple):
     """δ_discrete(ε) ≤ e^stretch · δ_continuous(ε − shift) + e^ε · tail + outside."""
@@ -39,8 +42,12 @@ def slack(event: DiscreteGaussian, count: int = 1, *, window: float = WINDOW) ->
     n = event.dimension * whole("count", count, low=0, high=MOST_SCALE)
     unit = n / (24.0 * event.scale**2)
     normalizer = 3.0 * math.exp(-2.0 * (math.pi * event.scale) ** 2)
+    beyond, reach = 2.0 * n * ndtr(-float(window)), event.sensitivity / event.scale
+    far = math.sqrt(count) * reach >= _FAR
+    width = window + reach if far else window
     return Slack(
         stretch=unit,
-        shift=(window**2 + 1) * unit + n * normalizer,
-        tail=2.0 * n * ndtr(-float(window)),
+        shift=(width**2 + 1) * unit + n * normalizer,
+        tail=0.0 if far else beyond,
+        outside=math.exp(1 / (24.0 * event.scale**2)) * beyond if far else 0.0,
     )

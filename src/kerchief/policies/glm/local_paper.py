@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Example, Outlook, Release, Tree
-from kerchief.core.linalg import floored, inverse, smat, svec, svec_size
+from kerchief.core.linalg import floored_inverse, inverse, smat, svec, svec_size
 from kerchief.core.links import link_named
 from kerchief.core.minimizers import into_ball
 from kerchief.core.precision import double_precision
@@ -145,7 +145,7 @@ class PrintedDescent(Totals):
         shake = self.deviation * jnp.sqrt(count) * (4 * math.sqrt(self.query.dim) + 2 * self.log)
         ridge = 1 + 2 * shake
         matrix = gram + ridge * jnp.eye(self.query.dim)
-        inverted = inverse(floored(matrix, 0.1 * ridge) if state.noisy else matrix)
+        inverted = floored_inverse(matrix, 0.1 * ridge) if state.noisy else inverse(matrix)
         square = self.largest * self.deviation / self.flattest * jnp.sqrt(self.query.dim * count)
         estimate, width = inverted @ moment, jnp.sqrt(square)
         return posted(

@@ -33,7 +33,7 @@ from kerchief.core.contracts import (
     Start,
     Tree,
 )
-from kerchief.core.linalg import floored, inverse, pivots
+from kerchief.core.linalg import floored, inverse, log_det, pivots
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps, into_ball
@@ -255,8 +255,8 @@ class RarelySwitching(Policy):
         ridge = self._ridge(state, name) * jnp.eye(self.curvature.dim)
         now, then = self._gram(state, name) + ridge, self._anchor(state, name).gram + ridge
         if self.growth == "direction":
-            return (pivots(factor * then - now) <= 0).any()
-        return jnp.prod(pivots(now)) > factor * jnp.prod(pivots(then))
+            return ~(pivots(factor * then - now) > 0).all()
+        return log_det(now) > jnp.log(factor) + log_det(then)
 
     def _anchor(self, state: State, name: str) -> Anchor:
         return state.fit if name == "fit" else state.warm

@@ -34,7 +34,7 @@ from kerchief.core.contracts import (
     Start,
     Tree,
 )
-from kerchief.core.linalg import inverse, pivots
+from kerchief.core.linalg import inverse, log_det
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import PreconditionedSteps, into_ball
@@ -125,7 +125,7 @@ class GLMUCB(Policy):
     def due(self, state: State, clock: Clock) -> Mapping[str, Array | bool]:
         """The matrix always; a fit when its volume has outgrown the last fit's."""
         now, then = self._matrix(state.total), self._matrix(state.fitted)
-        grown = jnp.prod(pivots(now)) > self.factor * jnp.prod(pivots(then))
+        grown = log_det(now) > jnp.log(self.factor) + log_det(then)
         return {"gram": True, "fit": grown}
 
     def request(self, state: State, name: str) -> Start | None:

@@ -19,7 +19,7 @@ from jax import Array
 
 from kerchief.core.batches import growing
 from kerchief.core.contracts import Outlook, Release
-from kerchief.core.linalg import floored, inverse
+from kerchief.core.linalg import floored_inverse, log_det
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.struct import static, struct
@@ -96,14 +96,14 @@ class SBLB(Batchwise, Optimist):
         ridge, width = self._widths(release.count, release.noise)
         dim = self.query.dim
         matrix = gram / 2 + 2 * ridge * jnp.eye(dim)
-        grown = _log_det(matrix) >= jnp.log1p(self.growth) + _log_det(state.matrix)
+        grown = log_det(matrix) >= jnp.log1p(self.growth) + log_det(state.matrix)
         new = Held(matrix=matrix, vector=moment / 2, width=width, floor=0.1 * ridge)
         held: Held = jax.tree.map(partial(jnp.where, grown | (self.growth < 0)), new, state)
         return held
 
     def publish(self, state: Held) -> Model:
         """The estimate; eigenvalues are floored, as noise may make some negative."""
-        inverted = inverse(floored(state.matrix, state.floor))
+        inverted = floored_inverse(state.matrix, state.floor)
         return posted(Model(estimate=inverted @ state.vector, inverse=inverted, width=state.width))
 
     def _widths(self, count: Array, noise: Array) -> tuple[Array, Array]:
@@ -147,12 +147,6 @@ def _promised(
     problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = 0.0
 ) -> Mended:
     return Mended.of(problem, mode=mode, epsilon=epsilon)
-
-
-def _log_det(matrix: Array) -> Array:
-    """Of a positive definite matrix; of any other, less than of all such."""
-    sign, log = jnp.linalg.slogdet(matrix)
-    return jnp.where(sign > 0, log, -jnp.inf)
 
 
 register(

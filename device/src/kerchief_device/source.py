@@ -1,0 +1,25 @@
+"""Where random bytes come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from kerchief_wire.errors import InvalidValue
+
+__all__ = ["Randomness", "drawn"]
+
+Randomness: TypeAlias = Callable[[int], bytes]
+"""Gives n independent uniform bytes when called with n."""
+
+
+def drawn(count: int, source: Randomness) -> bytes:
+    """As many bytes as were asked for.
+
+    Raises:
+        InvalidValue: the source gave another number of them.
+    """
+    data = source(count)
+    if len(data) != count:
+        raise InvalidValue(f"randomness gave {len(data)} bytes; it must give the {count} asked for")
+    return data

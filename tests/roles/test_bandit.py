@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import math
 import os
 import pickle
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 from tests.roles.field import ARMS, FACTS, TRUSTS, promise
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue, WeakPromise
+from kerchief.core.problems import Problem
 from kerchief.policies import POLICIES
+from kerchief.privacy.guarantee import Guarantee
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
 from kerchief_wire.errors import Fenced
@@ -40,6 +43,22 @@ def test_every_trust_learns(trust: str, policy: str) -> None:
     assert one.users == 50
     assert any((one.model[name] != before[name]).any() for name in before)
     assert trust == "none" or one.spent().epsilon <= 1.0
+
+
+@pytest.mark.parametrize("trust", ["none", *TRUSTS])
+def test_whole_numbers_are_as_good_as_real_ones(trust: str, tmp_path: Path) -> None:
+    """What was made with epsilon 1 can be stated, verified and opened again."""
+    facts = Problem(dim=2, arms=3, norm=1, radius=1, low=0, high=1, horizon=2000)
+    epsilon = math.inf if trust == "none" else 1
+    promised = Guarantee(
+        epsilon=epsilon, delta=0 if trust in ("none", "local") else 1e-6, trust=trust
+    )
+    one = bandit(trust, problem=facts, guarantee=promised, default=0)
+    serve(one, 5)
+    said = one.statement()
+    one.save(tmp_path / "there")
+    one.close()
+    assert Bandit.open(tmp_path / "there").statement() == said
 
 
 def test_arms_have_names_and_come_and_go() -> None:

@@ -80,7 +80,7 @@ def _check(value: Any, levels: int) -> None:
 
 
 def pack(value: Any) -> Any:
-    """A dataclass of plain fields as a tree for `write`.
+    """A dataclass of plain fields as a tree for `write`; 1 is 1.0 where a real number is meant.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Point:
@@ -88,11 +88,14 @@ def pack(value: Any) -> Any:
     ...     tags: tuple[int, ...]
     >>> pack(Point(1.0, (2, 3)))
     {'x': '3ff0000000000000', 'tags': [2, 3]}
+    >>> pack(Point(1, (2, 3))) == pack(Point(1.0, (2, 3)))
+    True
     >>> unpack(Point, pack(Point(1.0, (2, 3))))
     Point(x=1.0, tags=(2, 3))
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: pack(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        hints = _hints(type(value))
+        return {name: pack(_real(hint, getattr(value, name))) for name, hint in hints.items()}
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, float):
@@ -103,6 +106,20 @@ def pack(value: Any) -> Any:
         return [pack(one) for one in value]
     if isinstance(value, Mapping):
         return {str(key): pack(one) for key, one in value.items()}
+    return value
+
+
+def _real(kind: Any, value: Any) -> Any:
+    """A value of a kind, with whole numbers as the real ones that they stand for."""
+    args = typing.get_args(kind)
+    if kind is float and type(value) is int:
+        return float(value)
+    if isinstance(value, tuple) and len(args) == 2 and args[1] is Ellipsis:
+        return tuple(_real(args[0], one) for one in value)
+    if isinstance(value, Mapping) and len(args) == 2:
+        return {key: _real(args[1], one) for key, one in value.items()}
+    if value is not None and len(args) == 2 and types.NoneType in args:
+        return _real(args[args[0] is types.NoneType], value)
     return value
 
 

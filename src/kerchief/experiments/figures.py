@@ -194,7 +194,9 @@ def _over_worlds(axes: Axes, finished: Sequence[Result], layout: Layout, pen: _P
         _points(axes, numbers, points, color=colour, linestyle=dashes)
         last.append(points[-1])
     _log_axis(axes, layout.axis or "", {number: f"{number:g}" for number in place.values()})
-    axes.set_title(f"final regret against {layout.axis}", loc="left", fontsize=10)
+    axes.set_title(
+        f"final regret against {layout.axis} (dash: 95th percentile)", loc="left", fontsize=10
+    )
     named = len(last) <= MOST_NAMED
     _finish(axes, finished, [_end(one, pen) for one in last], named=named)
     if not named:
@@ -260,6 +262,6 @@ def _errors(one: Result) -> NDArray[np.float64]:
 
 # How a panel is drawn, and what its title says.
 _PANELS: Mapping[Panel, tuple[Callable[[Axes, Sequence[Result], _Pen], None], str]] = {
-    "rounds": (_over_rounds, "over time"),
-    "epsilon": (_over_epsilon, "the price of ε"),
+    "rounds": (_over_rounds, "over time (short dash: 95th percentile)"),
+    "epsilon": (_over_epsilon, "the price of ε (dash: 95th percentile)"),
 }

@@ -18,7 +18,7 @@ from tests.roles.field import ARMS, FACTS, TRUSTS, promise
 from kerchief.core.errors import CapacityExceeded, InvalidValue, WeakPromise
 from kerchief.core.problems import Problem
 from kerchief.policies import POLICIES
-from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
 from kerchief_wire.errors import Fenced
@@ -51,7 +51,7 @@ def test_whole_numbers_are_as_good_as_real_ones(trust: str, tmp_path: Path) -> N
     facts = Problem(dim=2, arms=3, norm=1, radius=1, low=0, high=1, horizon=2000)
     epsilon = math.inf if trust == "none" else 1
     promised = Guarantee(
-        epsilon=epsilon, delta=0 if trust in ("none", "local") else 1e-6, trust=trust
+        epsilon=epsilon, delta=0 if trust in ("none", "local") else 1e-6, trust=Trust(trust)
     )
     one = bandit(trust, problem=facts, guarantee=promised, default=0)
     serve(one, 5)

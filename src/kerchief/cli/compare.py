@@ -41,7 +41,7 @@ __all__ = ["compare"]
     help="A further option of the world, such as clients=5000, gap=0.1 or growth=1.6.",
 )
 @options.horizon
-@options.option("--policy", "A bandit's own name.", field="policies", metavar="NAME")
+@options.option("--policy", "A bandit's own name, or `best`.", field="policies", metavar="NAME")
 @click.option(
     "--trust",
     "trusts",

@@ -127,9 +127,16 @@ Released: TypeAlias = Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """What is known about answers before the first: whether they are noisy (each says how much)."""
+    """What is known about answers before the first.
+
+    Attributes:
+        noisy: whether they are; each says how much.
+        separate: whether what a release adds to the total has noise of its own, independent of the
+            noise before, so that it may be weighed on its own.
+    """
 
     noisy: bool
+    separate: bool = False
 
 
 class _Bounded(Protocol):

@@ -29,6 +29,7 @@ class Registry(Generic[T]):
         """Name the kind of thing that is registered."""
         self.kind = kind
         self._entries: dict[str, T] = {}
+        self._meant: dict[str, str] = {}
 
     def add(self, name: str, entry: T) -> T:
         """Enter one thing under a name that is still free."""
@@ -41,14 +42,29 @@ class Registry(Generic[T]):
         """Decorate a definition with its name."""
         return lambda thing: self.add(name, thing)
 
+    def mean(self, word: str, name: str) -> None:
+        """Let a word stand for an entry's name; it is no entry of its own.
+
+        >>> colours: Registry[str] = Registry("colour")
+        >>> colours.mean("warm", "red")
+        >>> colours.add("red", "#f00"), colours["warm"], colours.own_name("warm")
+        ('#f00', '#f00', 'red')
+        """
+        self._meant[word] = name
+
+    def own_name(self, name: str) -> str:
+        """The entry's own name, where a word for it may have been given."""
+        return self._meant.get(name, name) if isinstance(name, str) else name
+
     def __getitem__(self, name: str) -> T:
         """Find a thing, or say which names are near."""
+        name = self.own_name(name)
         if not isinstance(name, str):
             raise UnknownName(f"a {type(name).__name__} is no name of a {self.kind}; give a text")
         if name not in self._entries:
             near = self._nearest(name)
             hint = "" if near is None else f" did you mean {near!r}?"
-            known = ", ".join(self._entries)
+            known = ", ".join((*self._meant, *self._entries))
             raise UnknownName(f"no {self.kind} is called {name[:80]!r};{hint} Known: {known}")
         return self._entries[name]
 

@@ -100,8 +100,13 @@ class Comparison(Plan):
         """The policies and the worlds."""
         options = {name: value for name, value in self._options().items() if name != "contexts"}
         facts = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
+        names = [POLICIES.own_name(name) for name in self.policies]
+        said = [
+            own if own == name else f"{name} ({own})"
+            for own, name in zip(names, self.policies, strict=True)
+        ]
         return (
-            f"{', '.join(self.policies)} in the {self.world} world ({facts}): "
+            f"{', '.join(said)} in the {self.world} world ({facts}): "
             f"{self.horizon} rounds, {self.replicates} replicates, seed {self.seed}."
         )
 

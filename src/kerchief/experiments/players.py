@@ -101,7 +101,7 @@ def player(
     """Name a player in one line.
 
     Args:
-        policy: the bandit's own name.
+        policy: the bandit's own name, or `best` for the one that needs no knowledge of the arms.
         trust: whom users must trust.
         epsilon: asked for.
         mode: widths `tuned`, or from the `theory`.
@@ -121,7 +121,7 @@ def player(
     word = usual if mechanism is None else mechanism
     MECHANISMS_OF[trusted][word]
     return Player(
-        policy=policy,
+        policy=POLICIES.own_name(policy),
         trust=trusted,
         epsilon=positive("epsilon", epsilon, infinite=True),
         mode=mode,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kerchief.policies import context_free, glm, linear, phased, yardsticks
+from kerchief.policies import context_free, glm, linear, phased, sampling, yardsticks
 from kerchief.policies.registry import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms, register
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "linear",
     "phased",
     "register",
+    "sampling",
     "yardsticks",
 ]

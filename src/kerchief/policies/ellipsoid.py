@@ -162,6 +162,10 @@ class Ellipsoid(Patient, Optimist):
         gram, moment = self.query.split(state.total)
         return gram, moment
 
+    def _matrix_noise(self, noise: Array) -> Array:
+        """Deviation of the noise on the matrix, where that on a release's coordinates is given."""
+        return noise
+
     def _theory_width(self, state: Tree) -> tuple[Array, Array, Array]:
         """Regularizer, eigenvalue floor and width for this much noise, as proved."""
         raise NotImplementedError

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import BoundedSum, Clock, Release, Start
+from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.mechanism import Mechanism, Vector, exact_twin
@@ -67,6 +67,12 @@ class CohortSums(Privatizer):
     running: bool = static(default=True)
     device: Mechanism | None
     aggregator: Mechanism | None
+
+    @property
+    def outlook(self) -> Outlook:
+        """Whether there is noise, and that each batch has its own."""
+        noisy = bool(self.noises)
+        return Outlook(noisy=noisy, separate=noisy and isinstance(self.schedule, At))
 
     @property
     def noises(self) -> tuple[Mechanism, ...]:

@@ -142,7 +142,7 @@ def deploy(
     """Make a task.
 
     Args:
-        policy: a registered bandit's name, or a bandit.
+        policy: a registered bandit's name, `best`, or a bandit.
         problem: the public bounds.
         guarantee: what each user is promised.
         mode: for a bandit given by name: widths from its theorem, or tuned.
@@ -165,6 +165,8 @@ def deploy(
     """
     if not isinstance(name, str | None):
         raise InvalidValue(f"name is a {type(name).__name__}; give one short line of text")
+    if isinstance(policy, str):
+        policy = POLICIES.own_name(policy)
     asked = _Asked(
         name=policy if isinstance(policy, str) else None,
         mode=one_of("mode", mode, get_args(Mode)),

@@ -1,0 +1,205 @@
+"""Sampling on the device: weights, shrinking, who explores where, and that nobody is stuck."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.core.contracts import Arms, Clock, Outlook, Release
+from kerchief.core.precision import double_precision
+from kerchief.core.problems import Problem
+from kerchief.core.random import Stream
+from kerchief.environments import make_environment
+from kerchief.experiments.declare import Comparison
+from kerchief.experiments.players import player
+from kerchief.policies import POLICIES
+from kerchief.policies.sampling import Beliefs, LinearSampling, Sampling, sampling
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers.protect import Protection
+from kerchief.roles import deploy, deployed
+from kerchief.roles.arrange import arrange
+from kerchief.simulation import simulate
+from kerchief_wire.task import Task
+
+FACTS = Problem(dim=3, arms=10, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=5000)
+
+
+def _state(policy: Sampling, *cohorts: tuple[int, float], separate: bool = True) -> Any:
+    """What the learner keeps after cohorts of so many users with noise of their own."""
+    state = policy.init({"moments": Outlook(noisy=True, separate=separate)})
+    count, variance = 0, 0.0
+    for users, noise in cohorts:
+        count, variance = count + users, variance + noise**2
+        total = jnp.full(policy.query.size, float(count))
+        release = Release(total=total, count=jnp.int32(count), noise=jnp.float64(variance**0.5))
+        state = policy.update(state, "moments", release)
+    return state
+
+
+def _with(
+    policy: Sampling, gram: Any, moment: Any, *, noise: float = 0.0, count: int = 1000
+) -> Any:
+    """The state after a release of these sums."""
+    flat = policy.query.size
+    upper = np.triu_indices(policy.query.dim)
+    weights = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0)) * policy.query.balance
+    total = np.concatenate([np.asarray(gram)[upper] * weights, moment])
+    assert total.size == flat
+    state = policy.init({"moments": Outlook(noisy=noise > 0)})
+    release = Release(total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(noise))
+    return policy.update(state, "moments", release)
+
+
+@double_precision
+def test_cohorts_weigh_what_they_tell() -> None:
+    """A small one that is nearly all noise hardly counts; equal shares of noise weigh alike."""
+    policy = LinearSampling.of(FACTS)
+    first = _state(policy, (10, 50.0))
+    both = _state(policy, (10, 50.0), (5000, 50.0))
+    small, large = float(first.weight) / 10, float(both.weight - first.weight) / 5000
+    assert small < 0.01 < 0.2 < large < 1
+    assert float(both.variance) == pytest.approx(50.0**2 * (small**2 + large**2))
+    assert float(both.square) == pytest.approx(10 * small**2 + 5000 * large**2)
+
+
+@double_precision
+@pytest.mark.parametrize("mode", ["tuned", "theory"])
+def test_totals_are_taken_as_they_are_where_noise_is_shared(mode: Any) -> None:
+    """Under joint trust, and for the proved widths, which speak about plain totals."""
+    policy = LinearSampling.of(FACTS, mode=mode)
+    state = _state(policy, (10, 50.0), (90, 50.0), separate=mode == "theory")
+    assert state.total.tolist() == [100.0] * policy.query.size
+    assert float(state.variance) == pytest.approx(2 * 50.0**2)
+    assert float(state.weight) == float(state.square) == 100.0
+
+
+@double_precision
+def test_a_spread_that_noise_explains_is_not_believed() -> None:
+    policy = LinearSampling.of(FACTS)
+    values, _, mean = policy._shrunk(jnp.diag(jnp.array([90.0, 100.0, 110.0])), jnp.float64(20.0))
+    assert values.tolist() == pytest.approx([100.0] * 3)
+    assert float(mean) == pytest.approx(100.0)
+    values, _, _ = policy._shrunk(jnp.diag(jnp.array([0.0, 0.0, 300.0])), jnp.float64(0.1))
+    assert values.tolist() == pytest.approx([0.0, 0.0, 300.0], abs=0.1)
+
+
+@double_precision
+def test_starved_directions_are_sampled_and_others_widened() -> None:
+    policy = LinearSampling.of(FACTS)
+    model = policy.publish(_with(policy, np.diag([500.0, 450.0, 1.0]), [250.0, 0.0, 0.0]))
+    assert np.abs(model.sample[:2]).max() == 0
+    assert float(np.abs(model.sample[2]).max()) > 0.1
+    assert np.abs(model.widen[2]).max() == 0
+    assert float(np.abs(model.widen[0]).max()) > 0
+    assert float(model.estimate[0]) == pytest.approx(0.5, abs=0.02)
+
+
+@double_precision
+def test_an_eigenvalue_of_the_size_of_its_noise_does_not_end_exploration() -> None:
+    """The same spurious eigenvalue is information without noise, and none with it."""
+    policy = LinearSampling.of(FACTS)
+    sums = np.diag([5000.0, 30.0, 30.0]), [0.0, 0.0, 0.0]
+    sure, unsure = (
+        np.linalg.norm(policy.publish(_with(policy, *sums, noise=noise)).sample)
+        for noise in (0.0, 30.0)
+    )
+    assert unsure > 3 * sure
+
+
+@double_precision
+def test_sampling_outgrows_every_root_of_a_logarithm() -> None:
+    policy = LinearSampling.of(FACTS)
+    sums = np.diag([1e9, 1.0, 1.0]), [1e9, 0.0, 0.0]
+    counts = (10**3, 10**6, 2**31 - 1)
+    found = [np.linalg.norm(policy.publish(_with(policy, *sums, count=n)).sample) for n in counts]
+    logs = [np.log1p(n / 1000) for n in counts]
+    slopes = np.diff(found) / np.diff(logs)
+    assert slopes.min() > 0
+    assert slopes.max() == pytest.approx(slopes.min(), rel=1e-4)
+
+
+@double_precision
+def test_devices_of_one_batch_play_many_arms() -> None:
+    """All see one model, and each acts on a guess of its own; what is not allowed is not played."""
+    policy = LinearSampling.of(FACTS)
+    model = policy.publish(policy.init({"moments": Outlook(noisy=True)}))
+    points = np.random.default_rng(0).normal(size=(10, 3))
+    features = jnp.asarray(points / np.linalg.norm(points, axis=1, keepdims=True))
+    arms = Arms(features=features, allowed=jnp.arange(10) < 8)
+    clock = Clock(round=jnp.int32(0), since={})
+    act = jax.jit(lambda round: policy.act(model, arms, clock, Stream.of(seed=0, replicate=round)))
+    played = {int(act(jnp.uint32(n))) for n in range(200)}
+    assert len(played) >= 5
+    assert max(played) < 8
+
+
+@double_precision
+@pytest.mark.parametrize("link", ["linear", "logistic"])
+def test_theory_mode_draws_from_the_proved_set(link: str) -> None:
+    facts = dataclasses.replace(FACTS, low=0.0, link=link)
+    policy: Any = sampling(facts, mode="theory")
+    assert type(policy).__name__ == ("LinearSampling" if link == "linear" else "GLMSampling")
+    state = _with(policy, np.diag([50.0, 20.0, 10.0]), [10.0, 5.0, 1.0], noise=2.0)
+    ridge, _, width = policy._theory_width(state)
+    model: Beliefs = policy.publish(state)
+    scale = 1.0 if link == "linear" else policy.steepest
+    sizes = sorted((float(width) / np.sqrt(scale * np.array([50.0, 20.0, 10.0]) + ridge)).tolist())
+    assert sorted(np.linalg.norm(model.sample, axis=0)) == pytest.approx(sizes, rel=1e-5)
+    assert not model.widen.any()
+
+
+@double_precision
+def test_a_cohort_is_noisy_on_its_own_and_a_prefix_total_is_not() -> None:
+    for trust, separate in (
+        ("central", True),
+        ("shuffle", True),
+        ("joint", False),
+        ("local", False),
+    ):
+        promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
+        made = arrange("sampling", FACTS, Protection(guarantee=promise))
+        assert made.privatizers["moments"].outlook.separate is separate
+
+
+def _regret(name: str, trust: str, replicates: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    world = make_environment(contexts="fixed", dim=3, arms=30)
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
+    made = arrange(name, world.problem(4000), Protection(guarantee=promise))
+    run = simulate(
+        policy=made.policy,
+        privatizers=made.privatizers,
+        environment=world,
+        ledger=MemoryLedger(promise),
+        horizon=4000,
+        replicates=replicates,
+        seed=77,
+        ticks=2,
+    )
+    return np.asarray(run.regret)
+
+
+def test_batches_on_fixed_arms_are_not_stuck() -> None:
+    """Optimism plays one arm for a whole batch; sampling does not."""
+    ours, others = (_regret(name, "central", 64) for name in ("sampling", "linucb"))
+    assert ours[-1].mean() < 0.7 * others[-1].mean()
+    assert np.quantile(ours[-1], 0.95) < 0.7 * np.quantile(others[-1], 0.95)
+
+
+def test_best_is_said_to_be_sampling_wherever_it_is_asked_for() -> None:
+    """A word, not a bandit of its own: what is stored and shown is the name of what plays."""
+    assert player("best", trust="joint", epsilon=1.0).label() == "sampling joint ε=1"
+    asked = Comparison(policies=("best",), trusts=("joint",), epsilons=(1.0,), contexts=("ball",))
+    assert asked.lead().startswith("best (sampling) in the linear world")
+    assert "--policy best" in asked.command()
+    assert "best" not in set(POLICIES)
+    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
+    made = deploy(policy="best", problem=FACTS, guarantee=promise)
+    assert type(made.policy) is LinearSampling
+    assert type(deployed(Task.read(made.task.data)).policy) is LinearSampling
+    assert made.task.name == "sampling"

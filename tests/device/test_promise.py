@@ -110,6 +110,19 @@ def test_a_report_without_noise_never_leaves_where_nobody_is_trusted(trust: str)
     assert not check(task(GRID, trust="central")).recomputed
 
 
+@pytest.mark.parametrize("noise", [COINS, Bits(size=5, bits=8, bound=1.0, keep=(2**19, 2**19))])
+def test_what_only_a_sum_hides_never_leaves_where_no_mixer_is_trusted(noise: Noise) -> None:
+    assert check(task(noise, trust="shuffle", needs=NEEDS)).epsilon <= 1
+    with pytest.raises(InvalidValue, match="under local trust others see it alone"):
+        check(task(noise, trust="local", needs=NEEDS))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(-5.0, 1e-5), (1.0, -1e-5), (1.0, 1.0)])
+def test_no_task_promises_less_than_nothing(epsilon: float, delta: float) -> None:
+    with pytest.raises(InvalidValue, match="promise at least 0, and a delta below 1"):
+        task(epsilon=epsilon, delta=delta)
+
+
 def test_bits_and_programs_of_the_library_rely_on_the_name_of_the_task() -> None:
     bits = Bits(size=5, bits=8, bound=1.0, keep=(2**19, 2**19))
     found = check(task(bits, trust="shuffle", needs=NEEDS))

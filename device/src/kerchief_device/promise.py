@@ -87,6 +87,11 @@ def check(task: Task) -> Checked:
                 f"under {task.trust} trust a report without noise would leave the device; use "
                 "another noise, or trust a curator and say so"
             )
+        if task.trust == "local" and isinstance(noise, Coins | Bits):
+            raise InvalidValue(
+                f"{noise.kind} hide a report in the sum of a cohort, and under local trust others "
+                "see it alone; use another noise, or trust a mixer and say so"
+            )
     promise = task.promise
     if task.trust not in ("local", "shuffle") or any(not _known(task, n) for n in task.noise):
         return Checked(recomputed=False, epsilon=promise.epsilon, delta=promise.delta)

@@ -55,8 +55,13 @@ class Promise:
     excluded: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
-        """Check the fractions: noise rests on them."""
+        """Check the fractions, which noise rests on, and that no promise is below zero."""
         (a, b), (c, d) = self.honest, self.excluded
+        if not (self.epsilon >= 0 and 0 <= self.delta < 1):
+            raise InvalidValue(
+                f"epsilon is {self.epsilon} and delta {self.delta}; promise at least 0, and a "
+                "delta below 1"
+            )
         if not (0 < a <= b and c >= 0 and d > 0 and c * b < a * d):
             raise InvalidValue(
                 f"honest is {a}/{b} and excluded {c}/{d}; it must be 0 <= excluded < honest <= 1"

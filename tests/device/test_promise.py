@@ -97,6 +97,11 @@ def test_too_few_coins_make_no_task() -> None:
         task(fewer, trust="shuffle", needs=NEEDS)
 
 
+def test_cohorts_have_no_more_users_than_sums_have_room_for() -> None:
+    with pytest.raises(InvalidValue, match=r"1100 users, and horizon is 1000"):
+        task(COINS, trust="shuffle", needs=(100, 1000))
+
+
 def test_so_few_coins_that_nothing_is_proved_are_refused() -> None:
     few = dataclasses.replace(COINS, scale=4, coins=(1, 1))
     with pytest.raises(InvalidValue, match="keeps inf"):

@@ -229,6 +229,11 @@ class Task:
             raise InvalidValue("there must be one noise for each query, by different names")
         if not 0 < self.horizon < 2**31 or any(need < 1 for need in self.needs):
             raise InvalidValue(f"horizon is {self.horizon}; it and every cohort need users")
+        if sum(self.needs) > self.horizon:
+            raise InvalidValue(
+                f"the cohorts have {sum(self.needs)} users, and horizon is {self.horizon}; sums "
+                "and charges are for so many: plan more, or smaller cohorts"
+            )
         if any(one.size < 1 for one in self.noise) or self.size > _MOST_NUMBERS:
             raise InvalidValue(
                 f"a report has {self.size} numbers; every query needs one at least, and all of "

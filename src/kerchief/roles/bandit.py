@@ -362,15 +362,18 @@ class Bandit(Guarded):
 
     def _follow(self) -> None:
         new: Sequence[bytes] = (b"",) * _AT_ONCE
+        while len(new) == _AT_ONCE:
+            new = self._middle.releases(self._learner.releases, _AT_ONCE)
+            self._learn(new)
+        self._over |= self._learner.releases >= self.task.cohorts
+
+    def _learn(self, new: Sequence[bytes]) -> None:
         try:
-            while len(new) == _AT_ONCE:
-                new = self._middle.releases(self._learner.releases, _AT_ONCE)
-                self._learner.follow(new)
+            self._learner.follow(new)
         except BaseException:
             # It may have learned half of a release: another one reads all of them, at once.
             self._learner, self._looked = Learner(self._made), -math.inf
             raise
-        self._over |= self._learner.releases >= self.task.cohorts
 
 
 def _middle(folder: Path) -> Path:

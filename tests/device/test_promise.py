@@ -128,6 +128,10 @@ def test_no_task_promises_less_than_nothing(epsilon: float, delta: float) -> Non
         task(epsilon=epsilon, delta=delta)
 
 
+def test_a_task_without_trust_promises_nothing_whatever_it_says() -> None:
+    assert check(task(trust="none", epsilon=0.1)).epsilon == math.inf
+
+
 def test_bits_and_programs_of_the_library_rely_on_the_name_of_the_task() -> None:
     bits = Bits(size=5, bits=8, bound=1.0, keep=(2**19, 2**19))
     found = check(task(bits, trust="shuffle", needs=NEEDS))

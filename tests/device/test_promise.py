@@ -97,6 +97,11 @@ def test_too_few_coins_make_no_task() -> None:
         task(fewer, trust="shuffle", needs=NEEDS)
 
 
+def test_cohorts_have_no_more_users_than_sums_have_room_for() -> None:
+    with pytest.raises(InvalidValue, match=r"1100 users, and horizon is 1000"):
+        task(COINS, trust="shuffle", needs=(100, 1000))
+
+
 def test_so_few_coins_that_nothing_is_proved_are_refused() -> None:
     few = dataclasses.replace(COINS, scale=4, coins=(1, 1))
     with pytest.raises(InvalidValue, match="keeps inf"):
@@ -108,6 +113,23 @@ def test_a_report_without_noise_never_leaves_where_nobody_is_trusted(trust: str)
     with pytest.raises(InvalidValue, match="without noise"):
         check(task(GRID, trust=trust))
     assert not check(task(GRID, trust="central")).recomputed
+
+
+@pytest.mark.parametrize("noise", [COINS, Bits(size=5, bits=8, bound=1.0, keep=(2**19, 2**19))])
+def test_what_only_a_sum_hides_never_leaves_where_no_mixer_is_trusted(noise: Noise) -> None:
+    assert check(task(noise, trust="shuffle", needs=NEEDS)).epsilon <= 1
+    with pytest.raises(InvalidValue, match="under local trust others see it alone"):
+        check(task(noise, trust="local", needs=NEEDS))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(-5.0, 1e-5), (1.0, -1e-5), (1.0, 1.0)])
+def test_no_task_promises_less_than_nothing(epsilon: float, delta: float) -> None:
+    with pytest.raises(InvalidValue, match="promise at least 0, and a delta below 1"):
+        task(epsilon=epsilon, delta=delta)
+
+
+def test_a_task_without_trust_promises_nothing_whatever_it_says() -> None:
+    assert check(task(trust="none", epsilon=0.1)).epsilon == math.inf
 
 
 def test_bits_and_programs_of_the_library_rely_on_the_name_of_the_task() -> None:

@@ -6,6 +6,7 @@ import ast
 import inspect
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
@@ -365,3 +366,10 @@ class TestRefusals:
             InvalidValue, match=r"sensitivity is 1e\+300; .* below 2..53 grid steps"
         ):
             ExactGaussian.matching(1e-290, 1e300, 1)
+
+
+def test_a_scale_of_numpys_does_not_overflow() -> None:
+    scale: Any = np.int64(MAX_SCALE - 1)
+    found = sample_discrete_gaussian(scale, 100, randomness=seeded(1))
+    same = sample_discrete_gaussian(MAX_SCALE - 1, 100, randomness=seeded(1))
+    assert found.tolist() == same.tolist()

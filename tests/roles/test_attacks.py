@@ -214,6 +214,17 @@ def test_ids_are_kept_while_a_report_may_come_again_and_no_longer(trust: str) ->
         assert at.seen() == {}
 
 
+def test_the_end_of_a_task_forgets_exact_totals() -> None:
+    one = field("joint")
+    found = []
+    for step in (lambda: one.serve(3), one.middle.close, lambda: None):
+        with one.store.read(one.task.id) as at:
+            found.append(at.secret())
+        step()
+    assert found[0] != found[1]
+    assert found[0] == found[2]
+
+
 def test_a_new_epoch_forgets_late_reports_that_wait() -> None:
     one = field("shuffle")
     assert set(words(one.middle.take([one.report() for _ in range(FIRST + 1)]))) == {None}

@@ -10,6 +10,7 @@ import os
 import pickle
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from kerchief.policies import POLICIES
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
-from kerchief_wire.errors import Fenced
+from kerchief.roles.learner import Learner
+from kerchief_device import Pending
+from kerchief_wire.errors import Fenced, StoreFailed
 
 
 def bandit(trust: str = "local", **more: Any) -> Bandit:
@@ -134,6 +137,39 @@ def test_it_moves_from_memory_into_a_folder(tmp_path: Path) -> None:
         assert again.users == 11
         with pytest.raises(InvalidValue, match="lives in"):
             again.save(tmp_path / "other")
+
+
+@pytest.mark.parametrize("fault", [StoreFailed("full"), KeyboardInterrupt()])
+def test_a_move_that_fails_leaves_no_second_bandit(
+    fault: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that go on from one state would draw twice for those who were there before."""
+    one = bandit("joint")
+    serve(one, 5)
+    with monkeypatch.context() as patched:
+        patched.setattr(Pending, "copy_to", Mock(side_effect=fault))
+        with pytest.raises(type(fault)):
+            one.save(tmp_path / "bandit")
+    serve(one, 5)
+    with pytest.raises(InvalidValue, match="no bandit"):
+        Bandit.open(tmp_path / "bandit")
+    one.save(tmp_path / "bandit")
+    assert one.users == 10
+
+
+def test_an_interrupt_while_it_learns_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = bandit("local")
+    serve(one, 5)
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "_added", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            serve(one, 1)
+    one.decide(ARMS)
+    assert one.users == 6
+    other = Learner(one._made)
+    other.follow(one._middle.releases())
+    for name, array in one.model.items():
+        np.testing.assert_array_equal(array, other.model[name])
 
 
 def test_there_is_no_bandit_in_an_empty_folder(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.roles.field import FACTS, promise
 
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.roles.bandit import Bandit
-from kerchief.roles.pool import ListedAhead
+from kerchief.roles.pool import ListedAhead, Pooled
 from kerchief_device.randomize import candidates
 
 COUNT, SIZE = 256, 21
@@ -26,6 +28,28 @@ class Seeds:
     def __call__(self, count: int) -> bytes:
         self.calls += 1
         return self.calls.to_bytes(count, "little")
+
+
+class Rows(np.ndarray[Any, Any]):
+    """Rows whose user is interrupted when one is overwritten."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_leaves_no_noise_of_zero() -> None:
+    size = 8
+    pool = Pooled(ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=size))
+    first = pool.add(np.zeros(size))
+    whole = pool._rows
+    pool._rows = whole.view(Rows)
+    with pytest.raises(KeyboardInterrupt):
+        pool.add(np.zeros(size))
+    pool._rows = whole
+    second = pool.add(np.zeros(size))
+    assert np.any(second)
+    assert not np.array_equal(first, second)
 
 
 def test_every_list_that_was_drawn_is_used_once() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from tests.stores.cluster import Cluster
 from tests.stores.traffic import TASK, audit, begin, names, take
 
 from kerchief.stores import Store, open_store, postgres, sqlite
+from kerchief.stores.memory import MemoryStore
 from kerchief.stores.postgres import PostgresStore
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_wire.errors import KerchiefError, StoreFailed
@@ -251,3 +254,47 @@ store.close()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "7 []"
+
+
+class Interrupting(list[Any]):
+    """Notes of a transaction in memory; the next one is interrupted, just before or just after."""
+
+    def __init__(self, notes: list[Any], *, after: bool) -> None:
+        super().__init__(notes)
+        self._after = after
+
+    def append(self, note: Any) -> None:
+        if self._after:
+            super().append(note)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda at: at.see([bytes(16)], epoch=0, cohort=1),
+        lambda at: at.keep(1, [(bytes(16), b"body")]),
+        lambda at: at.publish(1, b"second"),
+        lambda at: at.hide(b"other"),
+        lambda at: at.append(at.lines()[-1].next("draw", {})),
+    ],
+)
+def test_an_interrupt_within_a_step_leaves_no_trace_in_memory(
+    step: Callable[[Any], None], *, after: bool
+) -> None:
+    store = MemoryStore()
+    begin(store)
+    with store.transaction(TASK) as at:
+        at.publish(0, b"first")
+        at.hide(b"secret")
+    before = copy.deepcopy(store._tasks[TASK])
+
+    def interrupted() -> None:
+        with store.transaction(TASK) as at:
+            at._undo = Interrupting(at._undo, after=after)
+            step(at)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert store._tasks[TASK] == before

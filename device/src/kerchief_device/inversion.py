@@ -48,7 +48,7 @@ class Inversion:
     """Draws from a law whose weights can be computed as finely as is asked for.
 
     >>> fair = Inversion(lambda bits: Weights(first=0, found=(1, 1), slack=0))
-    >>> fair.draw(2, lambda count: bytes([0, 0, 0, 0, 0, 0, 0, 1] * (count // 16) + [255] * 8))
+    >>> fair.draw(2, lambda count: bytes([0, 0, 0, 0, 0, 0, 0, 1] * (count // 16) + [254] * 8))
     array([0, 1])
     """
 
@@ -87,11 +87,11 @@ class Inversion:
         The step before the first weight stands for all numbers below it.
         """
         given = self.weights(bits + _GUARD)
-        total, below, lows, highs = sum(given.found), 0, [], []
+        total, below, lows, highs, most = sum(given.found), 0, [], [], (1 << bits) - 1
         for one in (0, *given.found):
             below += one
-            lows.append((below << bits) // (total + given.slack))
-            highs.append(min(((below + given.slack) << bits) // total, (1 << bits) - 1))
+            lows.append(min((below << bits) // (total + given.slack), most))
+            highs.append(min(((below + given.slack) << bits) // total, most))
         return given.first - 1, lows, highs
 
 

@@ -52,7 +52,8 @@ class Checked:
 
     Attributes:
         recomputed: whether it recomputed epsilon; otherwise it relies on the name of the task.
-        epsilon: what the noise keeps at the promised delta, or what was promised.
+        epsilon: what the noise keeps at the promised delta, or what was promised; infinite where
+            nobody is promised anything.
         delta: of one report or cohort; 0 where the noise is pure.
     """
 
@@ -87,9 +88,15 @@ def check(task: Task) -> Checked:
                 f"under {task.trust} trust a report without noise would leave the device; use "
                 "another noise, or trust a curator and say so"
             )
+        if task.trust == "local" and isinstance(noise, Coins | Bits):
+            raise InvalidValue(
+                f"{noise.kind} hide a report in the sum of a cohort, and under local trust others "
+                "see it alone; use another noise, or trust a mixer and say so"
+            )
     promise = task.promise
     if task.trust not in ("local", "shuffle") or any(not _known(task, n) for n in task.noise):
-        return Checked(recomputed=False, epsilon=promise.epsilon, delta=promise.delta)
+        said = math.inf if task.trust == "none" else promise.epsilon
+        return Checked(recomputed=False, epsilon=said, delta=promise.delta)
     try:
         costs = [_cost(noise, task.program) for noise in task.noise]
         kept = _epsilon(costs, promise.delta)

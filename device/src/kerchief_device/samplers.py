@@ -64,7 +64,7 @@ def below(limit: int, source: Randomness) -> int:
     >>> below(10, lambda count: bytes([17, 0, 0, 0]))
     7
     """
-    _check("limit", limit, 1, UNITS)
+    limit = _whole("limit", limit, 1, UNITS)
     fair = UNITS - UNITS % limit
     while (number := word(source)) >= fair:
         pass
@@ -96,8 +96,7 @@ def sample_discrete_gaussian(
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
-    _check("scale", scale, 1, MAX_SCALE)
-    _check("size", size, 0, MAX_SCALE)
+    scale, size = _whole("scale", scale, 1, MAX_SCALE), _whole("size", size, 0, MAX_SCALE)
     found = [np.empty(0, dtype=np.int64)]
     missing = size
     while missing > 0:
@@ -125,8 +124,7 @@ def sample_discrete_laplace(
     >>> draws.dtype, draws.shape, bool(abs(draws.mean()) < 2)
     (dtype('int64'), (1000,), True)
     """
-    _check("scale", scale, 1, MAX_SCALE)
-    _check("size", size, 0, MAX_SCALE)
+    scale, size = _whole("scale", scale, 1, MAX_SCALE), _whole("size", size, 0, MAX_SCALE)
     found = [np.empty(0, dtype=np.int64)]
     missing = size
     while missing > 0:
@@ -138,11 +136,13 @@ def sample_discrete_laplace(
     return np.concatenate(found)[:size]
 
 
-def _check(name: str, value: int, low: int, high: int) -> None:
+def _whole(name: str, value: int, low: int, high: int) -> int:
+    """The number within its bounds, as Python's own: NumPy's would overflow in squares."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidValue(f"{name} is {value!r:.80}; it must be a whole number")
     if not low <= value <= high:
         raise InvalidValue(f"{name} is {value}; it must be at least {low} and at most {high}")
+    return int(value)
 
 
 def _round(scale: int, tries: int, source: Randomness) -> NDArray[np.int64]:

@@ -55,8 +55,13 @@ class Promise:
     excluded: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
-        """Check the fractions: noise rests on them."""
+        """Check the fractions, which noise rests on, and that no promise is below zero."""
         (a, b), (c, d) = self.honest, self.excluded
+        if not (self.epsilon >= 0 and 0 <= self.delta < 1):
+            raise InvalidValue(
+                f"epsilon is {self.epsilon} and delta {self.delta}; promise at least 0, and a "
+                "delta below 1"
+            )
         if not (0 < a <= b and c >= 0 and d > 0 and c * b < a * d):
             raise InvalidValue(
                 f"honest is {a}/{b} and excluded {c}/{d}; it must be 0 <= excluded < honest <= 1"
@@ -224,6 +229,11 @@ class Task:
             raise InvalidValue("there must be one noise for each query, by different names")
         if not 0 < self.horizon < 2**31 or any(need < 1 for need in self.needs):
             raise InvalidValue(f"horizon is {self.horizon}; it and every cohort need users")
+        if sum(self.needs) > self.horizon:
+            raise InvalidValue(
+                f"the cohorts have {sum(self.needs)} users, and horizon is {self.horizon}; sums "
+                "and charges are for so many: plan more, or smaller cohorts"
+            )
         if any(one.size < 1 for one in self.noise) or self.size > _MOST_NUMBERS:
             raise InvalidValue(
                 f"a report has {self.size} numbers; every query needs one at least, and all of "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import threading
 import time
 import warnings
@@ -264,6 +266,7 @@ class Bandit(Guarded):
             self._looked = time.monotonic()
             due = self._device.due(now)
             self._send(due)
+            self._follow()
             return len(due)
 
     def spent(self) -> Guarantee:
@@ -296,13 +299,21 @@ class Bandit(Guarded):
             if self._folder is not None:
                 raise InvalidValue(f"the bandit lives in {self._folder}; every step is saved there")
             folder = _new_folder(Path(path))
-            assert isinstance(self._store, MemoryStore)
-            self._store.copy_to(_middle(folder))
-            self._pending.copy_to(folder / "device.db")
-            head = self._middle.chain()[-1].hash
-            FileWitness(folder / "witness").swap(self.task.id, None, head)
+            try:
+                self._copy_to(folder)
+            except BaseException:
+                # This one goes on in memory: no copy of it may.
+                shutil.rmtree(folder)
+                raise
             self.close()
             self._live(self._made, folder, folder / "witness")
+
+    def _copy_to(self, folder: Path) -> None:
+        assert isinstance(self._store, MemoryStore)
+        self._store.copy_to(_middle(folder))
+        self._pending.copy_to(folder / "device.db")
+        head = self._middle.chain()[-1].hash
+        FileWitness(folder / "witness").swap(self.task.id, None, head)
 
     def settle(self) -> Guarantee:
         """End the task: nothing more is learned, and the bill is for what was really released."""
@@ -353,8 +364,16 @@ class Bandit(Guarded):
         new: Sequence[bytes] = (b"",) * _AT_ONCE
         while len(new) == _AT_ONCE:
             new = self._middle.releases(self._learner.releases, _AT_ONCE)
-            self._learner.follow(new)
+            self._learn(new)
         self._over |= self._learner.releases >= self.task.cohorts
+
+    def _learn(self, new: Sequence[bytes]) -> None:
+        try:
+            self._learner.follow(new)
+        except BaseException:
+            # It may have learned half of a release: another one reads all of them, at once.
+            self._learner, self._looked = Learner(self._made), -math.inf
+            raise
 
 
 def _middle(folder: Path) -> Path:

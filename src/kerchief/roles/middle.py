@@ -170,6 +170,7 @@ class Middle(Guarded):
                 row = self._running(at)
                 _forget(at)
                 at.forget_seen()
+                at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
                 books = Books.of(tuple(at.lines()))
                 row = appended(at, row, books.settled(self.made))
                 row = appended(at, row, [("end", {"releases": row.releases})])

@@ -100,9 +100,10 @@ class Pooled:
         with self._lock:
             if self._next >= len(self._rows) or self._owner != os.getpid():
                 self._fill()
-            row: NDArray[np.int64] = self._rows[self._next].copy()
-            self._rows[self._next] = 0
-            self._next += 1
+            # Counted as used before it is: an interrupt may waste noise, never repeat or zero it.
+            place, self._next = self._next, self._next + 1
+            row: NDArray[np.int64] = self._rows[place].copy()
+            self._rows[place] = 0
             return row
 
     def _fill(self) -> None:

@@ -100,7 +100,10 @@ class _Reader:
 
 
 class _Transaction(_Reader):
-    """Writes one task too; after a refusal it is over, and all of it is taken back."""
+    """Writes one task too; after a refusal it is over, and all of it is taken back.
+
+    How to take a step back is noted before the step: an interrupt may come between any two.
+    """
 
     def __init__(self, kept: _Kept) -> None:
         super().__init__(kept)
@@ -123,16 +126,16 @@ class _Transaction(_Reader):
         number, head = len(lines), lines[-1].hash if lines else ROOT
         if line.number != number or line.prev != head:
             raise Fenced(f"line {line.number} does not follow the chain, which has {number} lines")
+        self._undo.append(partial(lines.__delitem__, slice(number, None)))
         lines.append(line)
-        self._undo.append(lines.pop)
 
     def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
         seen = self._known.seen
         for id in ids:
             if id in seen:
                 self._refuse(InvalidValue("the store refuses this: a report was seen before"))
+            self._undo.append(partial(seen.pop, id, None))
             seen[id] = (epoch, cohort)
-            self._undo.append(partial(seen.pop, id))
 
     def forget_seen(self) -> None:
         assert self._known
@@ -157,8 +160,8 @@ class _Transaction(_Reader):
             self._refuse(
                 InvalidValue(f"the store refuses this: release {len(releases)} comes next")
             )
+        self._undo.append(partial(releases.__delitem__, slice(number, None)))
         releases.append(payload)
-        self._undo.append(releases.pop)
 
     def hide(self, secret: bytes) -> None:
         assert self._known
@@ -209,8 +212,8 @@ class _Transaction(_Reader):
 
     def _set(self, name: str, value: object) -> None:
         kept, before = self._kept, getattr(self._kept, name)
-        setattr(kept, name, value)
         self._undo.append(lambda: setattr(kept, name, before))
+        setattr(kept, name, value)
 
 
 class MemoryStore:

@@ -67,7 +67,8 @@ NIGHT = pytest.mark.nightly
     "trust", ["local", pytest.param("joint", marks=NIGHT), pytest.param("central", marks=NIGHT)]
 )
 def test_no_audit_of_the_deployed_protocol_proves_more_than_was_promised(trust: str) -> None:
-    found = audit(trust, runs=4000)
+    # One running total of joint trust says little of one user: it takes more looks.
+    found = audit(trust, runs=16000 if trust == "joint" else 4000)
     assert found.kept
     # The audit has teeth: noise is drawn, and a part of what is promised is proved.
     assert found.epsilon_lower > 0.1

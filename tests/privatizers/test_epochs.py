@@ -35,7 +35,7 @@ from kerchief.simulation import simulate
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
 RECORD = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5))
-ENCODED = np.asarray(QUERY.encode(RECORD))
+ENCODED = np.asarray(jax.jit(QUERY.encode)(RECORD))
 ROOT = Stream.of(seed=3, replicate=0)
 PROMISE = Guarantee(epsilon=8.0, delta=1e-6, trust=Trust.JOINT)
 WORLD = make_environment(dim=3, arms=6, fewest=3)

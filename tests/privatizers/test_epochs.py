@@ -154,7 +154,7 @@ class TestNoise:
         np.testing.assert_allclose(wanted[2, 3:], wanted[2, 2], rtol=1e-6)
 
     def test_no_place_depends_on_the_horizon(self) -> None:
-        short, long = draws(noise(10), size=4, rounds=10), draws(noise(500), size=4, rounds=10)
+        short, long = draws(noise(10), size=4, rounds=10), draws(noise(60), size=4, rounds=10)
         np.testing.assert_array_equal(short, long)
 
     def test_beyond_what_was_paid_for_nothing_can_be_read(self) -> None:

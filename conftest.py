@@ -29,6 +29,17 @@ _configure: Callable[[str, object], None] = jax.config.update
 _configure("jax_enable_x64", True)
 _forget: Callable[[], None] = jax.clear_caches
 
+# What is imported and collected stays, and looking through it for garbage takes a tenth of a run.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on look for garbage, now and then, among what the tests make."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    gc.enable()
+
+
 _STATUS, _ROOM = Path("/proc/self/statm"), 1.5 * 2**30
 
 

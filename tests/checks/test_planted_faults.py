@@ -706,8 +706,9 @@ def test_the_specimen_of_the_leak_explores_for_one_user_and_not_for_another() ->
     hand = hand_of(case, seed=1)
     usual = [hand.turn(round) for round in range(2)][-1]
     arms = {size: jnp.full((5, 2), size) for size in (0.0, 0.7)}
+    record = jax.jit(hand.policy.record)
     sent = {
-        size: hand.policy.record(
+        size: record(
             usual.posted,
             Arms(features=features, allowed=jnp.ones(5, bool)),
             jnp.int32(0),

@@ -111,7 +111,12 @@ def test_the_guarantee_holds_on_nasty_sets(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dim", "count", "kind"), [(3, 20, np.float32), (5, 100, np.float64), (20, 1000, np.float32)]
+    ("dim", "count", "kind"),
+    [
+        (3, 20, np.float32),
+        (5, 100, np.float64),
+        pytest.param(20, 1000, np.float32, marks=pytest.mark.nightly),
+    ],
 )
 def test_the_guarantee_holds_on_many_sets_at_once(
     dim: int, count: int, kind: type[np.floating]

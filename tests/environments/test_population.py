@@ -90,8 +90,10 @@ def test_clients_differ_by_the_spread() -> None:
 
 
 def test_worlds_are_redrawn_or_fixed() -> None:
+    init = jax.jit(Population.init)
+
     def actions(population: Population, replicate: int) -> NDArray[np.float64]:
-        world = population.init(Stream.of(seed=1, replicate=replicate).at(WORLD))
+        world = init(population, Stream.of(seed=1, replicate=replicate).at(WORLD))
         np.testing.assert_allclose(jnp.linalg.norm(world.features, axis=1), 1, atol=1e-6)
         np.testing.assert_allclose(jnp.linalg.norm(world.parameter), 0.5, atol=1e-6)
         return np.asarray(world.features)

@@ -143,7 +143,14 @@ class TestLaw:
 
 
 class TestEstimate:
-    @pytest.mark.parametrize(("bits", "keep"), [(1, 0.1), (1, 0.8), (4, 0.1), (64, 0.8)])
+    @pytest.mark.parametrize(
+        ("bits", "keep"),
+        [
+            (1, 0.1),
+            (64, 0.8),
+            *(pytest.param(*one, marks=pytest.mark.nightly) for one in ((1, 0.8), (4, 0.1))),
+        ],
+    )
     def test_simulated_is_unbiased_with_the_stated_variance(self, bits: int, keep: float) -> None:
         users = 20
         vectors = np.random.default_rng(bits).uniform(-1, 1, (users, 3))

@@ -45,28 +45,39 @@ def _turns(
         policy=policy, privatizers=protect(policy, Protection(guarantee=FREE), horizon=rounds)
     )
     root = Stream.of(seed=4, replicate=0)
-    truth, carry = world.init(root.at(WORLD)), bandit.begin()
-
-    @jax.jit
-    def turn(carry: Tree, round: Array) -> Tree:
-        clock = Clock(round=round, since={})
-        arms = world.arms(truth, clock, root.at(ARMS, round=round))
-        action = bandit.act(carry, arms, round, root)
-        reward = world.reward(truth, arms, action, clock, root.at(REWARD, round=round))
-        carry = bandit.learn(carry, arms, action, reward, round, root)
-        return carry, arms, action, reward, bandit.wishes(carry, round)
-
-    @partial(jax.jit, static_argnames="name")
-    def serve(carry: Tree, name: str, round: Array) -> Tree:
-        return bandit.serve(carry, name, round, root)
-
+    truth, carry = _begin(bandit, world, root)
     for round in range(rounds):
         model = carry.model
-        carry, arms, action, reward, wishes = turn(carry, jnp.int32(round))
+        carry, arms, action, reward, wishes = _turn(
+            bandit, world, truth, carry, jnp.int32(round), root
+        )
         for name, wish in wishes.items():
             if wish:
-                carry = serve(carry, name, jnp.int32(round))
+                carry = _serve(bandit, carry, name, jnp.int32(round), root)
         yield np.asarray(arms.features, np.float64), int(action), float(reward), model
+
+
+# Compiled once for each kind of policy and world.
+@jax.jit
+def _begin(bandit: Round, world: Environment, root: Stream) -> Tree:
+    return world.init(root.at(WORLD)), bandit.begin()
+
+
+@jax.jit
+def _turn(
+    bandit: Round, world: Environment, truth: Tree, carry: Tree, round: Array, root: Stream
+) -> Tree:
+    clock = Clock(round=round, since={})
+    arms = world.arms(truth, clock, root.at(ARMS, round=round))
+    action = bandit.act(carry, arms, round, root)
+    reward = world.reward(truth, arms, action, clock, root.at(REWARD, round=round))
+    carry = bandit.learn(carry, arms, action, reward, round, root)
+    return carry, arms, action, reward, bandit.wishes(carry, round)
+
+
+@partial(jax.jit, static_argnames="name")
+def _serve(bandit: Round, carry: Tree, name: str, round: Array, root: Stream) -> Tree:
+    return bandit.serve(carry, name, round, root)
 
 
 def _played(name: str, world: Environment, horizon: int) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +19,8 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
 from kerchief.environments import make_environment
 from kerchief.policies import POLICIES
-from kerchief.policies.glm.batched import Batched, Model, State, survivors
+from kerchief.policies.glm import batched
+from kerchief.policies.glm.batched import Batched, Model, State
 from kerchief.policies.glm.batched_paper import recursion
 from kerchief.policies.glm.radius import Facts, distance, excess
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
@@ -29,12 +31,15 @@ from kerchief.simulation.run import Run, simulate
 FACTS = Problem(dim=2, arms=4, norm=1.0, radius=2.0, low=0.0, high=1.0, horizon=1000, link="probit")
 BATCHES = (10, 30, 100)
 PHI = 1 / math.sqrt(2 * math.pi)
+survivors = jax.jit(batched.survivors)
+publish = jax.jit(Batched.publish)
 
 
 def policy(**changes: Any) -> Batched:
     return Batched.of(FACTS, batches=BATCHES, **changes)
 
 
+@partial(jax.jit, static_argnames="noisy")
 def begun(bandit: Batched, *, noisy: bool = False) -> State:
     return bandit.init(dict.fromkeys(bandit.queries, Outlook(noisy=noisy)))
 
@@ -52,6 +57,7 @@ def total(a: float, b: float) -> Any:
     return jnp.array([a, 0.0, b])
 
 
+@jax.jit
 def told(bandit: Batched, state: State, sums: Any, noise: float, point: Any, jitter: float) -> Any:
     """The releases of one batch, in the order in which they come."""
     release = Release(total=sums, count=jnp.int32(0), noise=jnp.float64(noise))
@@ -127,7 +133,7 @@ def test_eigenvalues_are_floored_under_noise() -> None:
 def test_sets_are_shaped_by_the_matrix_and_the_noise_of_the_fit() -> None:
     bandit = policy(ridge=0.5, damping=0.0, allowance=2.0, exploration=3.0, rough=1.5)
     state, _ = told(bandit, begun(bandit), total(40.0, 20.0), 0.0, [0.5, 0.1], 0.7)
-    posted = bandit.publish(state)
+    posted = publish(bandit, state)
     matrix = np.array([PHI * 40, PHI * 20]) + 0.5
     np.testing.assert_allclose(
         np.diag(posted.shape[0]), 1 / matrix + 2 * 0.49 / matrix**2, rtol=1e-6
@@ -156,7 +162,7 @@ def test_weights_stay_within_the_unit_interval_and_the_reach() -> None:
 
 def test_before_the_first_fit_every_arm_weighs_the_same() -> None:
     bandit = policy(doubt=5.0)
-    posted = bandit.publish(begun(bandit))
+    posted = publish(bandit, begun(bandit))
     x = jnp.array([[0.6, 0.8], [1.0, 0.0]], jnp.float32)
     np.testing.assert_allclose(bandit._weights(posted, x), 1.0)
 
@@ -239,7 +245,7 @@ def test_descent_keeps_its_bound() -> None:
         found = minimizer.descend(gradient, start, users=jnp.int32(users), noise=jnp.array(noise))
         return users * clip * (2 - found @ down)
 
-    found = jax.vmap(left)(jnp.arange(200, dtype=jnp.uint32))
+    found = jax.jit(jax.vmap(left))(jnp.arange(200, dtype=jnp.uint32))
     known = facts(users=jnp.array(40.0), ridge=jnp.array(0.0))
     bound = float(excess(known, steps=steps, clip=clip, noise=jnp.array(noise)))
     assert bound / 20 < float(found.mean()) < float(found.max()) <= bound
@@ -267,7 +273,7 @@ def test_the_first_set_is_wider_by_what_its_weights_do_not_know() -> None:
     bandit = Batched.of(FACTS, mode="theory", batches=BATCHES)
     state, _ = told(bandit, begun(bandit), total(40.0, 20.0), 0.0, [0.5, 0.1], 0.0)
     state, _ = told(bandit, state, total(80.0, 40.0), 0.0, [0.5, 0.1], 0.0)
-    first, second, _ = np.asarray(bandit.publish(state).width)
+    first, second, _ = np.asarray(publish(bandit, state).width)
     # κ μ'(0) = exp(S²/2) for a probit.
     assert first / second == pytest.approx(math.e, rel=1e-5)
 

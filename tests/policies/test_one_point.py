@@ -175,10 +175,9 @@ def test_yardsticks_stay_in_the_set(domain: Domain) -> None:
     assert isinstance(uniform, Anywhere)
     assert isinstance(greedy, BestSeen)
     assert uniform.queries == {}
-    points = np.stack(
-        [uniform.propose((), jnp.int32(0), free.at(POLICY, round=i))[0] for i in range(200)]
-    )
-    nearest = np.stack([domain.project(jnp.asarray(point)) for point in points])
+    propose = jax.vmap(lambda i: uniform.propose((), jnp.int32(0), free.at(POLICY, round=i))[0])
+    points = np.asarray(jax.jit(propose)(jnp.arange(200)))
+    nearest = jax.jit(jax.vmap(domain.project))(points)
     np.testing.assert_allclose(points, nearest, atol=1e-9)
     assert points.std(0).min() > 0.1 * domain.outer
     state = greedy.init({})

@@ -194,7 +194,7 @@ def test_the_printed_constants() -> None:
         assert found == pytest.approx(bound, rel=0.02)
     problem = dataclasses.replace(PROBLEM, dim=5, horizon=20000)
     policy = online_paper.PrintedLinUCB.promised(problem, 10.0, 0.1)
-    model = policy.publish(policy.init({"pair": Outlook(noisy=True)}))
+    model = jax.jit(lambda one: one.publish(one.init({"pair": Outlook(noisy=True)})))(policy)
     # After 20000 users V is about 20000 (1/5 + σ²).
     assert float(model.width) / math.sqrt(20000 * (0.2 + 0.8**2)) > 20
     assert policy.ridge == 0
@@ -216,6 +216,7 @@ def test_the_printed_noise_is_too_little() -> None:
             assert printed_epsilon(epsilon, delta, reach) == pytest.approx(spent, abs=0.01)
 
 
+@pytest.mark.nightly
 def test_local_play_is_by_far_better_than_uniform() -> None:
     """On the paper's world at ε = 10: uniform play loses 0.47 a round, this less than 0.25."""
     world, horizon = make_environment(contexts="intercept", dim=5, arms=100), 2000

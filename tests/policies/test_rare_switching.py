@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from kerchief.simulation import simulate
 
 WORLD = make_environment(link="probit", dim=2, arms=4, radius=1.5)
 NOW = Clock(round=jnp.int32(9), since={})
+due, publish = jax.jit(RarelySwitching.due), jax.jit(RarelySwitching.publish)
 COINS = Stream.of(seed=0, replicate=0)
 
 
@@ -28,16 +31,19 @@ def bandit(*, explore: bool = False, **numbers: Any) -> RarelySwitching:
     return dataclasses.replace(policy, **numbers)
 
 
+@partial(jax.jit, static_argnames="noisy")
 def begun(policy: RarelySwitching, *, noisy: bool = False) -> State:
     return policy.init({name: Outlook(noisy=noisy) for name in policy.queries})
 
 
+@jax.jit
 def shown(policy: RarelySwitching, state: State, *grams: Any, noise: float = 0.0) -> State:
     total = jnp.concatenate([svec(jnp.asarray(gram, jnp.float64)) for gram in grams])
     release = Release(total=total, count=jnp.int32(10), noise=jnp.float64(noise))
     return policy.update(state, "curvature", release)
 
 
+@partial(jax.jit, static_argnames="name")
 def fitted(policy: RarelySwitching, state: State, name: str, point: Any) -> State:
     release = Fitted(point=jnp.asarray(point), count=jnp.int32(10), noise=jnp.float64(0))
     return policy.update(state, name, release)
@@ -46,23 +52,23 @@ def fitted(policy: RarelySwitching, state: State, name: str, point: Any) -> Stat
 def test_a_fit_is_due_when_one_direction_has_grown_by_the_factor() -> None:
     policy = bandit(ridge=1.0, factor=2.0, steepest=1.0)
     state = begun(policy)
-    assert not policy.due(state, NOW)["fit"]
+    assert not due(policy, state, NOW)["fit"]
     grown = shown(policy, state, np.diag([0.9, 0.9]))
-    assert not policy.due(grown, NOW)["fit"]
+    assert not due(policy, grown, NOW)["fit"]
     grown = shown(policy, state, np.diag([0.0, 1.1]))
-    assert policy.due(grown, NOW)["fit"]
+    assert due(policy, grown, NOW)["fit"]
     anchored = fitted(policy, grown, "fit", [0.1, 0.2])
-    assert not policy.due(anchored, NOW)["fit"]
+    assert not due(policy, anchored, NOW)["fit"]
     # Twice of 1 + 1.1 is 4.2: one direction may grow to 3.2, and not beyond.
-    assert not policy.due(shown(policy, anchored, np.diag([0.5, 3.1])), NOW)["fit"]
-    assert policy.due(shown(policy, anchored, np.diag([0.5, 3.3])), NOW)["fit"]
+    assert not due(policy, shown(policy, anchored, np.diag([0.5, 3.1])), NOW)["fit"]
+    assert due(policy, shown(policy, anchored, np.diag([0.5, 3.3])), NOW)["fit"]
 
 
 def test_volume_counts_all_directions_together() -> None:
     policy = bandit(ridge=1.0, factor=2.0, steepest=1.0, growth="volume")
     state = begun(policy)
-    assert not policy.due(shown(policy, state, np.diag([0.9, 0.0])), NOW)["fit"]
-    assert policy.due(shown(policy, state, np.diag([0.9, 0.1])), NOW)["fit"]
+    assert not due(policy, shown(policy, state, np.diag([0.9, 0.0])), NOW)["fit"]
+    assert due(policy, shown(policy, state, np.diag([0.9, 0.1])), NOW)["fit"]
 
 
 def test_the_anchor_is_a_copy_of_its_day() -> None:
@@ -73,7 +79,7 @@ def test_the_anchor_is_a_copy_of_its_day() -> None:
     for size in (2.0, 4.0, 8.0):
         state = shown(policy, state, size * np.eye(2))
     assert (np.asarray(state.fit.gram) == before).all()
-    assert policy.due(state, NOW)["fit"]
+    assert due(policy, state, NOW)["fit"]
 
 
 def test_a_fit_begins_at_the_last_estimate_in_a_positive_metric() -> None:
@@ -98,7 +104,7 @@ def test_users_count_by_their_slope_or_as_one() -> None:
     for weighing, weight in (("slope", np.exp(-0.5)), ("flat", 1.0)):
         policy = bandit(weighing=weighing)
         state = fitted(policy, begun(policy), "fit", [1.0, 0.0])
-        record = policy.record(policy.publish(state), arms, jnp.int32(0), jnp.float32(1.0))
+        record = policy.record(publish(policy, state), arms, jnp.int32(0), jnp.float32(1.0))
         assert float(record["curvature"].weight) == pytest.approx(weight, rel=1e-6)
 
 
@@ -107,14 +113,14 @@ def test_criterion_one_plays_the_widest_arm_and_says_so_to_the_right_block() -> 
     state = begun(policy)
     x = jnp.array([[0.9, 0.0], [0.0, 0.3], [0.1, 0.1], [0.99, 0.0]], jnp.float32)
     arms = Arms(features=x, allowed=jnp.array([True, True, True, False]))
-    model = policy.publish(state)
+    model = publish(policy, state)
     action = policy.act(model, arms, NOW, COINS)
     assert int(action) == 0
     record = policy.record(model, arms, action, jnp.float32(1.0))
     assert np.asarray(record["curvature"].weight).tolist() == [0.0, 1.0]
     assert np.asarray(record["warm"].features) == pytest.approx([0.9, 0.0])
     known = shown(policy, state, np.zeros((2, 2)), 100 * np.eye(2))
-    model = policy.publish(known)
+    model = publish(policy, known)
     record = policy.record(model, arms, jnp.int32(1), jnp.float32(1.0))
     assert float(np.asarray(record["curvature"].weight)[1]) == 0.0
     assert np.asarray(record["warm"].features).tolist() == [0.0, 0.0]
@@ -127,7 +133,7 @@ def test_the_warm_estimate_rules_out_arms() -> None:
     x = jnp.array([[0.9, 0.0], [-0.9, 0.4], [0.88, 0.1], [0.0, 0.0]], jnp.float32)
     arms = Arms(features=x, allowed=jnp.ones(4, bool))
     # Without being ruled out, the widest arm would win at this width.
-    assert int(policy.act(policy.publish(state), arms, NOW, COINS)) in (0, 2)
+    assert int(policy.act(publish(policy, state), arms, NOW, COINS)) in (0, 2)
 
 
 @pytest.mark.nightly

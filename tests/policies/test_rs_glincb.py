@@ -63,7 +63,7 @@ def lengths(x: Floats, v: Floats) -> Floats:
     return np.asarray(np.sqrt(np.einsum("ij,ji->i", x, np.linalg.solve(v, x.T))))
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.03])
+@pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.nightly), 0.03])
 def test_it_is_the_papers_algorithm(turns: Turns, scale: float) -> None:
     world = make_environment(link="logistic", dim=3, arms=6, radius=2.0)
     policy = rs_glincb(world.problem(250), mode="theory", exploration=scale)

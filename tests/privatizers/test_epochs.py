@@ -35,7 +35,7 @@ from kerchief.simulation import simulate
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
 RECORD = Example(features=jnp.array([0.6, 0.8]), reward=jnp.float64(0.5))
-ENCODED = np.asarray(QUERY.encode(RECORD))
+ENCODED = np.asarray(jax.jit(QUERY.encode)(RECORD))
 ROOT = Stream.of(seed=3, replicate=0)
 PROMISE = Guarantee(epsilon=8.0, delta=1e-6, trust=Trust.JOINT)
 WORLD = make_environment(dim=3, arms=6, fewest=3)
@@ -154,7 +154,7 @@ class TestNoise:
         np.testing.assert_allclose(wanted[2, 3:], wanted[2, 2], rtol=1e-6)
 
     def test_no_place_depends_on_the_horizon(self) -> None:
-        short, long = draws(noise(10), size=4, rounds=10), draws(noise(500), size=4, rounds=10)
+        short, long = draws(noise(10), size=4, rounds=10), draws(noise(60), size=4, rounds=10)
         np.testing.assert_array_equal(short, long)
 
     def test_beyond_what_was_paid_for_nothing_can_be_read(self) -> None:

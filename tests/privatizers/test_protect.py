@@ -212,6 +212,6 @@ def test_reports_of_every_randomizer_add_up_to_the_truth(word: str) -> None:
             record, Clock(round=jnp.int32(0), since={}), Stream.of(seed=1, replicate=copy).at(4)
         )
     )
-    reports = np.asarray(at(jnp.arange(20_000, dtype=jnp.uint32)))
+    reports = np.asarray(jax.jit(at)(jnp.arange(20_000, dtype=jnp.uint32)))
     room = 5 * float(made.noises[0].std) / 20_000**0.5
     assert (np.abs(reports.mean(0) - truth) < room).all()

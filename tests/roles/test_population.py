@@ -48,7 +48,7 @@ BY_DAY = [pytest.param("dpe", marks=pytest.mark.nightly), "pe"]
 """The other one is played by night where a test plays for long."""
 WORLD = Population.of(dim=2, arms=4, clients=3000, spread=0.1, fixed=3)
 FACTS_PHASED = WORLD.problem(1000)
-TRUTH: PopulationTruth = WORLD.init(Stream.of(seed=0, replicate=0))
+TRUTH: PopulationTruth = jax.jit(WORLD.init)(Stream.of(seed=0, replicate=0))
 ACTIONS = np.asarray(TRUTH.features, np.float64)
 BEST = int(np.argmax(ACTIONS @ np.asarray(TRUTH.parameter, np.float64)))
 
@@ -191,9 +191,10 @@ def test_a_population_is_played_to_the_end_and_finds_the_best(policy: str, trust
     privatizer: Any = one.made.privatizers[ANSWERS]
     state = acting.init({ANSWERS: privatizer.outlook})
     releases, features = one.totals(), jnp.asarray(ACTIONS)
+    ask = jax.jit(acting.ask, static_argnames="noisy")
     assert len(releases) == one.learner.phase * acting.groups
     for number, phase in enumerate(one.made.phases[: one.learner.phase]):
-        asked = acting.ask(features, state, phase, noisy=True)
+        asked = ask(features, state, phase, noisy=True)
         mine = releases[number * acting.groups : (number + 1) * acting.groups]
         users = jnp.asarray([released.users for released in mine], jnp.int32)
         shown = [task.noise[0].estimate(r.total, users=r.users, label=r.cohort) for r in mine]

@@ -176,7 +176,17 @@ def test_it_learns_against_chance_and_against_an_adversary() -> None:
     assert lost("ucb", 4.0, SWINGS) > 1.3 * lost("tsallis", 4.0, SWINGS)
 
 
-@pytest.mark.parametrize("name", ["ucb", "kl-ucb", "successive-elimination", "tsallis-iw"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ucb",
+        "tsallis-iw",
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in ("kl-ucb", "successive-elimination")
+        ),
+    ],
+)
 def test_every_bandit_learns_from_bits(name: str) -> None:
     uniform = ran("uniform", math.inf).regret[-1].mean()
     assert ran(name).regret[-1].mean() < 0.4 * uniform

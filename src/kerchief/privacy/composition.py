@@ -208,6 +208,8 @@ def _continuous(counts: Counts, precision: float, pure: float) -> tuple[Curve, .
     return (curves.LossCurve(losses=reduce(lambda whole, part: whole.compose(part), parts)),)
 
 
+# One report and two of them are made of the same losses, which take a second to write down.
+@lru_cache(maxsize=8)
 def _losses(event: Event, grid: float) -> LossDistribution:
     module, step = loss_distributions(), {"value_discretization_interval": grid}
     losses: LossDistribution

@@ -78,10 +78,7 @@ def _untrue(name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]) -> l
         trust in entry.trusts and word in MECHANISMS_OF[Trust(trust)]
         for trust, word in entry.noises.items()
     )
-    # What plays everywhere is built in a world of every kind.
-    everywhere = ["linear", "population", "chance", "quadratic"]
-    worlds = [entry.home or "linear"] if len(entry.problems) == 1 else everywhere
-    built = {_built(name, entry, world) for world in worlds if homes}
+    built = {_built(name, entry, world) for world in _worlds(entry) if homes}
     wanted = {kind.__qualname__ for kind in entry.kinds}
     own = not (entry.deployable and entry.noises)
     facts = {
@@ -97,6 +94,15 @@ def _untrue(name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]) -> l
         for fact, (holds, seen) in facts.items()
         if not holds
     ]
+
+
+def _worlds(entry: PolicyEntry) -> tuple[str, ...]:
+    """Where all its classes are built: what plays everywhere, in a world of every kind."""
+    if len(entry.problems) > 1:
+        return "linear", "population", "chance", "quadratic"
+    home = entry.home or "linear"
+    # One that has several for one kind of problem goes by the rewards.
+    return (home,) if len(entry.kinds) == 1 else (home, "logistic")
 
 
 def _built(name: str, entry: PolicyEntry, world: str) -> str:

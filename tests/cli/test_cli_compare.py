@@ -89,7 +89,10 @@ def _check_row(row: dict[str, Any]) -> None:
         assert 0 < row["spent"]["epsilon"] <= row["epsilon"] * (1 + 1e-9)
 
 
-def test_continual_noise_is_chosen_and_recorded(call: Call) -> None:
+def test_continual_noise_is_chosen_and_recorded(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")  # narrower tables break words where times are long
     flags = ("--contexts", "ball", "--trust", "joint", "--trust", "central", "--continual", "tree")
     document = json.loads(call(*SMALL, *flags, "--json").stdout)
     assert document["parameters"]["continual"] == "tree"

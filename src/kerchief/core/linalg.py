@@ -1,8 +1,9 @@
 """Dense algebra: unrolled where matrices are small, so that XLA fuses it into the loop.
 
 Up to ten dimensions that is the fastest, for one matrix and for many at once; from twelve on it is
-slower, and compiling it takes ever longer. Up to 64 a loop is as fast as LAPACK, and leaves the
-threads of other work alone.
+slower, and compiling it takes ever longer. From there up to 64 a loop is near LAPACK's speed (at 64
+it takes nearly twice as long), and does without its calls: several of them at once were seen to
+hang. Larger matrices, and eigenvalues of all, need them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 _MOST_UNROLLED = 10
-"""The largest matrices whose elimination is unrolled (`benchmarks/dimensions.py`)."""
+"""The largest matrices whose elimination is unrolled."""
 
 _MOST_SWEPT = 64
 """The largest matrices that are inverted by sweeps; larger ones by their Cholesky factor."""

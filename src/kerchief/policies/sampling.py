@@ -4,12 +4,12 @@ A learner posts what it believes of the parameter: an estimate and how unsure it
 direction. Every device draws its own guess and plays the arm that is best under it, so the users of
 one batch explore in many directions although they all see one model. Four things make this cheap:
 
-- Cohorts whose noise is their own are weighed by how much they tell (`_weighed`), so early small
+- Cohorts whose noise is their own are weighed by how much they tell (`_weight`), so early small
   ones cost nothing later and batches may begin early.
 - The noisy matrix is drawn towards a multiple of the identity by as much as its noise explains of
   its spread; what remains of the spread is believed (`_shrunk`).
 - What is known of the noise and the bound on the parameter shrink the estimate, direction by
-  direction (`_believed`).
+  direction (`_posterior`).
 - A direction is sampled where the matrix says that play does not excite it by itself. Where arms
   vary enough, a small random width is all that is needed.
 
@@ -182,7 +182,7 @@ class Sampling(Ellipsoid):
         noise = self._matrix_noise(jnp.sqrt(state.variance))
         values, axes, mean = self._shrunk(gram, noise)
         starved = jnp.clip((_DIVERSE - values / mean) / (_DIVERSE - _NARROW), 0.0, 1.0)
-        prior = self.query.dim * (self.prior + (self.starved_prior - self.prior) * starved)
+        prior = self.query.dim * (self.prior + (self.starved_prior - self.prior) * starved) + 1e-9
         spread = self._dispersion * state.square / jnp.maximum(state.weight, 1e-9)
         residual = spread * values + self._residual_noise(state.variance) + 1e-9
         along, room = self._posterior(values, residual, axes.T @ moment, prior)
@@ -291,17 +291,10 @@ class GLMSampling(Sampling, OnlineGLM):
     """
 
     @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        *,
-        mode: Mode = "tuned",
-        epsilon: float = 1.0,
-        exploration: float | None = None,
-    ) -> Self:
+    def of(cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0) -> Self:
         """Build it from public facts alone; see `OnlineGLM.of`."""
         batches = _batches(problem.horizon, epsilon, first=300)
-        return cls._sampling(OnlineGLM.of(problem, mode=mode), exploration, batches)
+        return cls._sampling(OnlineGLM.of(problem, mode=mode), None, batches)
 
     @property
     def _dispersion(self) -> float | Array:

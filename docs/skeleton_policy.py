@@ -34,6 +34,7 @@ class RewardedFeatures:
         high: rewards are clipped to at most this in size.
         importance: the part of the privacy budget, relative to the policy's other queries.
         batches: none of its own: where cohorts are released, any will do.
+        readings: none of its own: a running total is read after every user.
     """
 
     size: int
@@ -41,6 +42,7 @@ class RewardedFeatures:
     high: float
     importance: float = 1.0
     batches: tuple[int, ...] = ()
+    readings: tuple[int, ...] = ()
 
     @property
     def sensitivity(self) -> float:

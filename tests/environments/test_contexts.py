@@ -24,6 +24,7 @@ from kerchief.environments.contexts import (
     Contexts,
     Fixed,
     Intercept,
+    Mixed,
     Starved,
     in_ball,
     on_sphere,
@@ -138,6 +139,9 @@ def test_fresh_arms_change_and_fixed_arms_stay() -> None:
     assert (fixed == fixed[0]).all()
     _, fresh = shown(Ball(dim=3, count=50))
     assert (fresh[1:] != fresh[:-1]).all()
+    _, mixed = shown(Mixed(dim=3, count=50))
+    assert (mixed[:, ::2] == mixed[0, ::2]).all()
+    assert (mixed[1:, 1::2] != mixed[:-1, 1::2]).all()
 
 
 def test_the_starved_direction_is_open_one_round_in_64() -> None:

@@ -123,6 +123,12 @@ def test_the_range_of_a_linear_world_follows_its_radius_and_contexts() -> None:
     assert float(jnp.linalg.norm(world.parameter)) == pytest.approx(2.5, rel=1e-6)
 
 
+def test_a_weak_parameter_is_nobodys_business() -> None:
+    weak, usual = make_environment(radius=2.0, strength=0.1), make_environment(radius=2.0)
+    assert weak.problem(7) == usual.problem(7)
+    assert float(jnp.linalg.norm(weak.init(ROOT.at(WORLD)).parameter)) == pytest.approx(0.2)
+
+
 def test_regret_is_against_the_best_allowed_arm() -> None:
     world = make_environment(dim=2, arms=3)
     truth = world.init(ROOT.at(WORLD))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, Stream
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.continual import ContinualNoise
+from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
@@ -89,6 +92,14 @@ def test_everyone_pays_once_for_the_whole_stream() -> None:
     assert sums(multiplier=0.0).charges(HORIZON)[0].event == NonPrivate()
     assert sums().took_part(charge.cohort, users=5, covered=0, releases=0) == 0
     assert sums().took_part(charge.cohort, users=5, covered=4, releases=1) == 1
+
+
+def test_an_epoch_of_readings_is_paid_for_by_the_users_it_speaks_about() -> None:
+    """Three epochs of 2, 4 and 8 readings: a border after n readings lies after their users."""
+    made = sums(partial(Doubling, first=2), horizon=14)
+    ends = tuple(range(10, 80, 10))
+    borders = [one.cohort for one in made.with_schedule(At(ends=ends)).charges(75)]
+    assert borders == [Cohort(first=a, last=b) for a, b in pairwise((0, 20, 60, 75))]
 
 
 def test_noise_for_fewer_releases_is_refused_before_it_is_paid_for() -> None:

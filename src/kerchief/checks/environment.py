@@ -37,6 +37,7 @@ _BAD: Mapping[str, tuple[Any, ...]] = {
     "arms": (0, True),
     "radius": (0.0, -1.0, math.nan, math.inf),
     "fewest": (0, _ARMS + 1),
+    "strength": (-0.5, 2.0, math.nan),
     "link": ("cubic",),
 }
 _USUAL, _LEAST, _MOST = range(3)

@@ -169,6 +169,13 @@ class BoundedSum(_Bounded, Protocol):
     """A query: the sum over users of a bounded statistic, wanted as a running total."""
 
     @property
+    def readings(self) -> tuple[int, ...]:
+        """How many users have come when each running total is wanted; none: after every user.
+
+        Where noise is correlated over time, fewer totals have less of it.
+        """
+
+    @property
     def center(self) -> float | NDArray[np.float64]:
         """A public point amid the statistics: one number for all coordinates, or one each."""
 

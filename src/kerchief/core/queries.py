@@ -47,10 +47,12 @@ class Posed:
     Attributes:
         importance: the part of the privacy budget, relative to the policy's other queries.
         batches: how many users have come when each batch ends; none where any times will do.
+        readings: how many have come when each running total is wanted; none for after every user.
     """
 
     importance: float = 1.0
     batches: tuple[int, ...] = ()
+    readings: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the bounds."""

@@ -145,7 +145,7 @@ def increasing(name: str, values: tuple[int, ...]) -> tuple[int, ...]:
 def usual(checked: Any) -> None:
     """Check the public bounds of a frozen dataclass, by the names of its fields; see `plain`.
 
-    For `__post_init__`: `high` is at least `low`, and `batches` increase.
+    For `__post_init__`: `high` is at least `low`, and `batches` and `readings` increase.
     """
     plain(checked)
     for one in dataclasses.fields(checked):
@@ -155,7 +155,7 @@ def usual(checked: Any) -> None:
             whole(one.name, value, low=low, high=high)
         elif low is not None and high is not None:
             between(one.name, value, checked.low if one.name == "high" else low, high, closed=True)
-        elif one.name == "batches":
+        elif one.name in ("batches", "readings"):
             increasing(one.name, value)
 
 

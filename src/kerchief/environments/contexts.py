@@ -164,6 +164,17 @@ class Fixed(Contexts):
         return kept
 
 
+@CONTEXTS.entry("mixed")
+@struct
+class Mixed(Fixed):
+    """Arms in the unit ball: every other one is drawn once, the rest are redrawn for every user."""
+
+    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
+        """Old and new arms in turn."""
+        new = in_ball(stream, self.count, self.dim)
+        return jnp.where(jnp.arange(self.count)[:, None] % 2 == 0, kept, new)
+
+
 @CONTEXTS.entry("starved")
 @struct
 class Starved(Contexts):

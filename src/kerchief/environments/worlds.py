@@ -72,9 +72,10 @@ class GLMTruth:
 
 @struct
 class GLMEnvironment:
-    """A generalized linear world: rewards from low to high, a parameter with the radius as norm.
+    """A generalized linear world: rewards from low to high, a parameter within the radius.
 
     Attributes:
+        strength: the norm of the parameter, in radii; nobody is told.
         fewest: each user may choose among at least this many arms; the rest are masked at random.
         link: how a score becomes an expected reward.
         noise: how a reward falls around it.
@@ -84,6 +85,7 @@ class GLMEnvironment:
     radius: float | Array
     low: float | Array
     high: float | Array
+    strength: float | Array = 1.0
     fewest: int = static()
     link: str = static()
     noise: str = static()
@@ -97,6 +99,7 @@ class GLMEnvironment:
         fewest: int | None = None,
         link: str,
         noise: str = "bernoulli",
+        strength: float = 1.0,
     ) -> Self:
         """Check every value, and find the range of rewards."""
         validate.one_of("env", link, tuple(LINKS))
@@ -113,6 +116,7 @@ class GLMEnvironment:
             radius=radius,
             low=low,
             high=high,
+            strength=validate.between("strength", strength, 0.0, 1.0, closed=True),
             fewest=least,
             link=link,
             noise=noise,
@@ -135,7 +139,9 @@ class GLMEnvironment:
 
     def init(self, stream: Stream) -> GLMTruth:
         """Draw the parameter, and the arm set where it is fixed."""
-        parameter = self.contexts.parameter(stream.split(0)) * jnp.float32(self.radius)
+        parameter = self.contexts.parameter(stream.split(0)) * jnp.float32(
+            self.radius * self.strength
+        )
         return GLMTruth(parameter=parameter, kept=self.contexts.init(stream.split(1)))
 
     def arms(self, world: GLMTruth, clock: Clock, stream: Stream) -> Arms:
@@ -176,6 +182,7 @@ def make_environment(
     radius: float = 1.0,
     fewest: int | None = None,
     noise: str = "bernoulli",
+    strength: float = 1.0,
 ) -> GLMEnvironment:
     """Build a world by names, checking every value.
 
@@ -190,4 +197,6 @@ def make_environment(
     dim = validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=64)
     arms = validate.whole("arms", arms, high=2**24)
     source = make(dim=dim, count=arms)
-    return GLMEnvironment.of(contexts=source, radius=radius, fewest=fewest, link=link, noise=noise)
+    return GLMEnvironment.of(
+        contexts=source, radius=radius, fewest=fewest, link=link, noise=noise, strength=strength
+    )

@@ -68,8 +68,8 @@ class Tree(Part):
 
     @property
     def capacity(self) -> int:
-        """As many as there are places."""
-        return self.horizon
+        """No fewer than there are places."""
+        return max(self.horizon, super().capacity)
 
     def mix(self, state: Floats, place: int) -> Floats:
         """The blocks of the prefix, but for the one that ends here."""

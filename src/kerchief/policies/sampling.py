@@ -2,14 +2,14 @@
 
 A learner posts what it believes of the parameter: an estimate and how unsure it is in each
 direction. Every device draws its own guess and plays the arm that is best under it, so the users of
-one batch explore in many directions although they all see one model. Four things make this cheap:
+one batch explore in many directions although they all see one model. These make it cheap:
 
 - Cohorts whose noise is their own are weighed by how much they tell (`_weight`), so early small
   ones cost nothing later and batches may begin early.
 - The noisy matrix is drawn towards a multiple of the identity by as much as its noise explains of
   its spread; what remains of the spread is believed (`_shrunk`).
 - What is known of the noise and the bound on the parameter shrink the estimate, direction by
-  direction (`_posterior`).
+  direction (`_posterior`). Where noise is correlated over time, totals are read rarely (`_times`).
 - A direction is sampled where the matrix says that play does not excite it by itself. Where arms
   vary enough, a small random width is all that is needed.
 
@@ -26,7 +26,7 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import growing
+from kerchief.core.batches import ends_now, growing
 from kerchief.core.contracts import Arms, Clock, Outlook, Release, Tree
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -94,31 +94,31 @@ class Sampling(Ellipsoid):
     Attributes:
         optimism: multiplier of the random width in directions that play excites by itself.
         prior: how strongly the bound on the parameter shrinks the estimate.
-        starved_prior: the same in directions that play does not excite.
         doubt: how much of the matrix's noise counts as noise of the vector.
+        caution: the same in directions that play excites by itself: there it only shrinks.
         growth: how fast the sampled deviation grows with the logarithm of time.
     """
 
     optimism: float | Array
     prior: float | Array
-    starved_prior: float | Array
     doubt: float | Array
+    caution: float | Array
     growth: float | Array
 
     @classmethod
     def _sampling(
-        cls, base: Ellipsoid, exploration: float | None, batches: tuple[int, ...]
+        cls, base: Ellipsoid, exploration: float | None, times: Mapping[str, tuple[int, ...]]
     ) -> Self:
         """From the bandit whose records and proved widths these are."""
-        explored = or_default("exploration", exploration, 1.0 if base.mode == "theory" else 0.5)
+        explored = or_default("exploration", exploration, 1.0 if base.mode == "theory" else 0.7)
         own = {
-            "query": dataclasses.replace(base.query, batches=batches),
+            "query": dataclasses.replace(base.query, **times),
             "exploration": explored,
-            "optimism": 0.4,
-            "prior": 0.85,
-            "starved_prior": 0.3,
-            "doubt": 0.6,
-            "growth": 0.05,
+            "optimism": 0.6,
+            "prior": 0.5,
+            "doubt": 0.4,
+            "caution": 4.0,
+            "growth": 0.03,
         }
         return cls(**(vars(base) | own))
 
@@ -161,15 +161,19 @@ class Sampling(Ellipsoid):
     def _weight(self, users: Array, variance: Array) -> Array:
         """How much a cohort counts: the more, the less of its variance is noise."""
         rate = self.query.norm**2 / self.query.dim
-        noise = self._residual_noise(variance)
+        noise = self._residual_noise(variance, self.doubt)
         weight: Array = users / (users + noise / (self._dispersion * rate))
         return weight
 
-    def _residual_noise(self, variance: Array) -> Array:
+    def _residual_noise(self, variance: Array, doubt: float | Array) -> Array:
         """Variance of what noise adds to b − Gθ in one direction; the parameter is not known."""
         blurred = self._matrix_noise(jnp.sqrt(variance)) * self.radius
-        noise: Array = variance + self.doubt * blurred**2
+        noise: Array = variance + doubt * blurred**2
         return noise
+
+    def refreshes(self, clock: Clock) -> Array | bool:
+        """Ever more rarely, and whenever a running total is read."""
+        return super().refreshes(clock) | ends_now(self.query.readings, clock)
 
     def publish(self, state: Tree) -> Tree:
         """What devices draw their guesses from."""
@@ -182,9 +186,10 @@ class Sampling(Ellipsoid):
         noise = self._matrix_noise(jnp.sqrt(state.variance))
         values, axes, mean = self._shrunk(gram, noise)
         starved = jnp.clip((_DIVERSE - values / mean) / (_DIVERSE - _NARROW), 0.0, 1.0)
-        prior = self.query.dim * (self.prior + (self.starved_prior - self.prior) * starved) + 1e-9
+        prior = self.query.dim * self.prior + 1e-9
         spread = self._dispersion * state.square / jnp.maximum(state.weight, 1e-9)
-        residual = spread * values + self._residual_noise(state.variance) + 1e-9
+        doubt = self.caution + (self.doubt - self.caution) * starved
+        residual = spread * values + self._residual_noise(state.variance, doubt) + 1e-9
         along, room = self._posterior(values, residual, axes.T @ moment, prior)
         # An eigenvalue of the size of its noise is no information, whatever it says.
         sure = values**3 / (values**2 + noise**2 * self.query.dim + 1e-12)
@@ -275,8 +280,8 @@ class LinearSampling(Sampling, LinUCB):
         exploration: float | None = None,
     ) -> Self:
         """Build it from public facts alone; see `LinUCB.of`."""
-        batches = _batches(problem.horizon, epsilon, first=150)
-        return cls._sampling(LinUCB.of(problem, mode=mode), exploration, batches)
+        times = _times(problem.horizon, epsilon)
+        return cls._sampling(LinUCB.of(problem, mode=mode), exploration, times)
 
 
 @struct
@@ -293,8 +298,8 @@ class GLMSampling(Sampling, OnlineGLM):
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0) -> Self:
         """Build it from public facts alone; see `OnlineGLM.of`."""
-        batches = _batches(problem.horizon, epsilon, first=300)
-        return cls._sampling(OnlineGLM.of(problem, mode=mode), None, batches)
+        times = _times(problem.horizon, epsilon)
+        return cls._sampling(OnlineGLM.of(problem, mode=mode), None, times)
 
     @property
     def _dispersion(self) -> float | Array:
@@ -310,11 +315,18 @@ def sampling(
     return kind.of(problem, mode=mode, epsilon=epsilon)
 
 
-def _batches(horizon: int, epsilon: float, *, first: int) -> tuple[int, ...]:
-    """Ends of batches: the less epsilon, the more users it takes to say anything."""
-    longer = min(max(1 / positive("epsilon", epsilon, infinite=True), 0.25), 8.0)
-    users = max(20, math.floor(longer * min(first, horizon // 60)))
-    return growing(horizon, first=users, growth=1.5)
+def _times(horizon: int, epsilon: float) -> dict[str, tuple[int, ...]]:
+    """When cohorts end, and when running totals are read: the less epsilon, the later.
+
+    Less of it takes more users to say anything, and every further total costs noise.
+    """
+    scarce = 1 / positive("epsilon", epsilon, infinite=True)
+    users = max(20, math.floor(min(max(scarce, 0.25), 4.0) * min(300, horizon // 60)))
+    early = math.ceil(min(max(10 * scarce, 1.0), users))
+    return {
+        "batches": growing(horizon, first=users, growth=1.5),
+        "readings": growing(horizon, first=early, growth=1.1),
+    }
 
 
 register(

@@ -95,10 +95,11 @@ class PrefixSums(Privatizer):
                 f"{releases} releases over {horizon} rounds; the noise was made for "
                 f"{self.noise.horizon}: make it for the whole horizon"
             )
-        event, borders = self.noise.event(), accumulate(self.noise.factor.places(horizon))
+        event, borders = self.noise.event(), accumulate(self.noise.factor.places(releases))
+        users = [self.schedule.covered(border) for border in borders]
         return tuple(
             Charge(event=event, cohort=Cohort(first=start, last=end))
-            for start, end in pairwise((0, *borders))
+            for start, end in pairwise((0, *users[:-1], horizon))
         )
 
     def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:

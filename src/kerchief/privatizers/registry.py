@@ -91,12 +91,13 @@ def reports(query: BoundedSum, noise: Mechanism) -> CohortSums:
 
 def _prefixes(factor: Callable[..., Factor]) -> Make:
     def make(query: BoundedSum, noise_multiplier: float, horizon: int) -> PrefixSums:
+        schedule = At(ends=query.readings) if query.readings else Every()
         noise = ContinualNoise.of(
-            factor(horizon=horizon),
+            factor(horizon=max(1, schedule.capacity(horizon))),
             noise_multiplier=noise_multiplier,
             sensitivity=query.sensitivity,
         )
-        return PrefixSums(query=query, schedule=Every(), noise=noise)
+        return PrefixSums(query=query, schedule=schedule, noise=noise)
 
     return make
 

@@ -23,6 +23,10 @@ class Every:
         """One release per round."""
         return horizon
 
+    def covered(self, releases: int) -> int:
+        """How many users the first so many releases speak about."""
+        return releases
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class At:
@@ -64,6 +68,14 @@ class At:
         """One release for each batch that ends within the horizon."""
         return sum(end <= horizon for end in self.ends)
 
+    def covered(self, releases: int) -> int:
+        """How many users the first so many releases speak about.
+
+        >>> At(ends=(3, 7)).covered(1)
+        3
+        """
+        return self.ends[releases - 1] if releases else 0
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OnDemand:
@@ -87,6 +99,10 @@ class OnDemand:
     def capacity(self, horizon: int) -> int:
         """The limit."""
         return self.limit
+
+    def covered(self, releases: int) -> int:
+        """How many users so many releases speak about at the least: one each."""
+        return releases
 
 
 Schedule = Every | At | OnDemand

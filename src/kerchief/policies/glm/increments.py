@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
-from kerchief.core.queries import Gram, clip_features, finite
+from kerchief.core.queries import Gram, Posed, clip_features, finite
 from kerchief.core.struct import struct
-from kerchief.core.validate import MOST_DIM, between, increasing, plain, whole
+from kerchief.core.validate import MOST_DIM, between, whole
 from kerchief.policies import ellipsoid
 
 __all__ = ["ArmSum", "Increments", "Model"]
@@ -33,28 +33,16 @@ class Model(ellipsoid.Model):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArmSum:
+class ArmSum(Posed):
     """A sum over users of a bounded statistic of the arm played, x.
 
     Attributes:
         dim: length of x.
         norm: x is scaled into the ball of this radius.
-        importance: the part of the privacy budget, relative to the policy's other queries.
-        batches: how many users have come when each batch ends; none where any times will do.
     """
 
     dim: int
     norm: float
-    importance: float = 1.0
-    batches: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the bounds: privacy rests on them."""
-        plain(self)
-        whole("dim", self.dim, high=MOST_DIM)
-        between("norm", self.norm, 1e-9, 1e9, closed=True)
-        between("importance", self.importance, 1e-9, 1e9, closed=True)
-        increasing("batches", self.batches)
 
     @property
     def center(self) -> float | NDArray[np.float64]:

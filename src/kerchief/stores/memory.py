@@ -94,9 +94,10 @@ class _Reader:
 
     @property
     def _known(self) -> _Kept:
-        if self._kept.row is None:
+        kept = self._kept
+        if kept.row is None:
             raise InvalidValue("the store does not know this task; create it first")
-        return self._kept
+        return kept
 
 
 class _Transaction(_Reader):

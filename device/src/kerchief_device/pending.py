@@ -194,10 +194,10 @@ class Pending:
             if row.report is not None:
                 return row.report, False
             made = (bill and _charge(rows, task, *bill)) or make(row)
-            if isinstance(made, bytes):
-                rows.change(id, Row(state="encoded", due=row.due, report=made))
-            else:
+            if isinstance(made, BudgetExceeded):
                 rows.drop(id)
+            else:
+                rows.change(id, Row(state="encoded", due=row.due, report=made))
             rows.sweep(row.model)
             return made, True
 

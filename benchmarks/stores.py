@@ -41,7 +41,7 @@ def measure(where: str) -> tuple[float, float]:
             transaction.row()
             known = transaction.known(ids)
             new = [id for id in ids if id not in known]
-            transaction.see(new, epoch=0, cohort=0)
+            transaction.see([(id, 0) for id in new], epoch=0)
             transaction.keep(0, [(id, body) for id in new])
     reports = BATCH * TRANSACTIONS
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

@@ -105,6 +105,9 @@ class Script:
     def add(self, vector: Any, stream: Any) -> Any:
         return vector + self.given
 
+    def draw(self, stream: Any) -> Any:
+        return np.atleast_1d(self.given)
+
     def event(self) -> Event:
         return Event(sensitivity=self.reach, scale=self.scale, dimension=self.size)
 
@@ -125,7 +128,7 @@ class Replay:
 
     def rest(self) -> Floats:
         """What the earlier seed vectors add here."""
-        self.noise.seeds[0].given = 0.0
+        self.noise.seeds[0].given = np.zeros(self.state.shape[1])
         return np.asarray(self.noise.step(self.state, self.round, None)[0])
 
     def take(self, seed: Floats) -> None:
@@ -479,6 +482,10 @@ class TestUse:
             noise.step(noise.open(2), HORIZON, None)
         with pytest.raises(InvalidValue, match="would not be exact"):
             noise.prepare(np.array([0.0, 2.0**52 * noise.grid / (HORIZON - 1)]))
+        with pytest.raises(InvalidValue, match=r"for \(3,\); the seeds have shape \(2,\)"):
+            noise.step(noise.open(3), 0, None)
+        with pytest.raises(InvalidValue, match="seeds have shape"):
+            made(dimension=1).step(noise.open(2), 0, None)
         far: Any = scripted(buffered(HORIZON), scale=1000, reach=1.0)
         far.seeds[0].given = 41.0 * 1000 * math.sqrt(HORIZON)
         with pytest.raises(CapacityExceeded, match="beyond 40 deviations"):

@@ -60,7 +60,7 @@ class Planted:
 class Forgetful(Planted):
     """Remembers no report."""
 
-    def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
+    def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
         pass
 
 

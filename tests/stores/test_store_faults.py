@@ -169,9 +169,9 @@ def test_a_server_that_is_not_there_is_told_without_its_password(rest: str) -> N
 
 def test_errors_quote_no_row(store: Store) -> None:
     with store.transaction(TASK) as transaction:
-        transaction.see([b"planted-value-16"], epoch=0, cohort=0)
+        transaction.see([(b"planted-value-16", 0)], epoch=0)
     with pytest.raises(KerchiefError) as caught, store.transaction(TASK) as transaction:
-        transaction.see([b"planted-value-16"], epoch=0, cohort=0)
+        transaction.see([(b"planted-value-16", 0)], epoch=0)
     text = str(caught.value)
     assert "planted" not in text
     assert b"planted".hex() not in text
@@ -273,7 +273,7 @@ class Interrupting(list[Any]):
 @pytest.mark.parametrize(
     "step",
     [
-        lambda at: at.see([bytes(16)], epoch=0, cohort=1),
+        lambda at: at.see([(bytes(16), 1)], epoch=0),
         lambda at: at.keep(1, [(bytes(16), b"body")]),
         lambda at: at.publish(1, b"second"),
         lambda at: at.hide(b"other"),

@@ -37,14 +37,14 @@ def test_tasks_are_apart(store: Store) -> None:
     begin(store, b"other")
     assert store.tasks() == [TASK, b"other"]
     with store.transaction(TASK) as transaction:
-        transaction.see([_A], epoch=0, cohort=0)
+        transaction.see([(_A, 0)], epoch=0)
         transaction.keep(0, [(_A, b"body")])
         transaction.publish(0, b"release")
     with store.transaction(b"other") as transaction:
         assert transaction.known([_A]) == set()
         assert transaction.counts() == {}
         assert transaction.releases(0, 9) == []
-        transaction.see([_A], epoch=0, cohort=0)
+        transaction.see([(_A, 0)], epoch=0)
         transaction.forget(0)
     with store.read(TASK) as reader:
         assert reader.bodies(0) == [b"body"]
@@ -92,12 +92,12 @@ def test_a_chain_begins_at_the_root(store: Store) -> None:
 
 def test_reports_are_remembered_once(store: Store) -> None:
     with store.transaction(TASK) as transaction:
-        transaction.see([_A, _B], epoch=0, cohort=4)
-        transaction.see([_C], epoch=1, cohort=0)
+        transaction.see([(_A, 4), (_B, 4)], epoch=0)
+        transaction.see([(_C, 0)], epoch=1)
         assert transaction.known([_A, _C, bytes(16)]) == {_A, _C}
     for again in ([_A], [bytes(16), bytes(16)]):
         with pytest.raises(InvalidValue), store.transaction(TASK) as transaction:
-            transaction.see(again, epoch=0, cohort=0)
+            transaction.see([(one, 0) for one in again], epoch=0)
     with store.read(TASK) as reader:
         assert reader.seen() == {(0, 4): 2, (1, 0): 1}
         assert reader.known([]) == set()
@@ -107,12 +107,12 @@ def test_what_was_seen_is_forgotten_for_one_task_alone(store: Store) -> None:
     other = b"another".ljust(32, b"-")
     with store.transaction(other) as transaction:
         transaction.create(fresh())
-        transaction.see([_A], epoch=0, cohort=0)
+        transaction.see([(_A, 0)], epoch=0)
     with store.transaction(TASK) as transaction:
-        transaction.see([_A, _B], epoch=0, cohort=0)
+        transaction.see([(_A, 0), (_B, 0)], epoch=0)
         transaction.forget_seen()
         assert transaction.known([_A, _B]) == set()
-        transaction.see([_A], epoch=0, cohort=1)
+        transaction.see([(_A, 1)], epoch=0)
 
     def interrupted() -> None:
         with store.transaction(TASK) as transaction:
@@ -130,7 +130,7 @@ def test_what_was_seen_is_forgotten_for_one_task_alone(store: Store) -> None:
 def test_many_reports_at_once(store: Store) -> None:
     ids = [n.to_bytes(16, "big") for n in range(3000)]
     with store.transaction(TASK) as transaction:
-        transaction.see(ids[::2], epoch=0, cohort=0)
+        transaction.see([(one, 0) for one in ids[::2]], epoch=0)
         transaction.keep(0, [(id, id) for id in ids])
         assert transaction.known(ids) == set(ids[::2])
         assert transaction.counts() == {0: 3000}
@@ -201,7 +201,7 @@ def test_an_exception_leaves_no_trace(store: Store) -> None:
     def interrupted() -> None:
         with store.transaction(TASK) as transaction:
             transaction.change(replace(before, epoch=9))
-            transaction.see([_A], epoch=0, cohort=0)
+            transaction.see([(_A, 0)], epoch=0)
             transaction.keep(0, [(_A, b"body")])
             transaction.publish(0, b"release")
             transaction.hide(b"secret")
@@ -220,11 +220,11 @@ def test_an_exception_leaves_no_trace(store: Store) -> None:
 def test_nothing_is_committed_after_a_failure_that_someone_swallowed(store: Store) -> None:
     def swallowing() -> None:
         with store.transaction(TASK) as transaction:
-            transaction.see([_A], epoch=0, cohort=0)
+            transaction.see([(_A, 0)], epoch=0)
             with pytest.raises(InvalidValue):
-                transaction.see([_A], epoch=0, cohort=0)
+                transaction.see([(_A, 0)], epoch=0)
             with pytest.raises(StoreFailed, match="over"):
-                transaction.see([_B], epoch=0, cohort=0)
+                transaction.see([(_B, 0)], epoch=0)
 
     with pytest.raises(StoreFailed, match="over"):
         swallowing()
@@ -235,7 +235,7 @@ def test_a_transaction_is_no_use_after_it_was_left(store: Store) -> None:
     with store.transaction(TASK) as transaction:
         pass
     with pytest.raises(StoreFailed, match="over"):
-        transaction.see([_A], epoch=0, cohort=0)
+        transaction.see([(_A, 0)], epoch=0)
     with store.read(TASK) as reader:
         assert not hasattr(reader, "see")
     with pytest.raises(StoreFailed, match="over"):
@@ -268,7 +268,7 @@ def test_a_reader_sees_nothing_that_is_not_committed(store: Store) -> None:
             looks.append((reader.known([_A]), committed.is_set()))
 
     with store.transaction(TASK) as transaction:
-        transaction.see([_A], epoch=0, cohort=0)
+        transaction.see([(_A, 0)], epoch=0)
         thread = threading.Thread(target=look)
         thread.start()
         thread.join(0.1)  # In memory it waits for the transaction, elsewhere for nothing.
@@ -282,7 +282,7 @@ def test_a_reader_sees_nothing_that_is_not_committed(store: Store) -> None:
 def test_a_reader_sees_one_state(store: Store) -> None:
     def change() -> None:
         with store.transaction(TASK) as transaction:
-            transaction.see([_A], epoch=0, cohort=0)
+            transaction.see([(_A, 0)], epoch=0)
 
     thread = threading.Thread(target=change)
     with store.read(TASK) as reader:

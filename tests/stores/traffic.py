@@ -62,7 +62,7 @@ def take(transaction: Transaction, ids: list[bytes]) -> None:
     assert row is not None
     known = transaction.known(ids)
     for id in (one for one in dict.fromkeys(ids) if one not in known):
-        transaction.see([id], epoch=row.epoch, cohort=row.cohort)
+        transaction.see([(id, row.cohort)], epoch=row.epoch)
         transaction.keep(row.cohort, [(id, id + _FILL)])
         if transaction.counts()[row.cohort] == NEED:
             row = _close(transaction, row)

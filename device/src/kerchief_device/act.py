@@ -51,7 +51,7 @@ def act(model: Ellipsoid, rows: Floats, mask: NDArray[np.bool_] | None) -> int:
     >>> act(seen, rows, None), act(seen, rows, np.array([True, True, False]))
     (2, 1)
     """
-    squares = ((rows @ model.inverse) * rows).sum(-1)
+    squares = np.add.reduce((rows @ model.inverse) * rows, -1)
     upper = rows @ model.estimate + model.width * np.sqrt(np.maximum(0, squares))
     return int((upper if mask is None else np.where(mask, upper, -np.inf)).argmax())
 

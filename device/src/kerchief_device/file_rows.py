@@ -6,10 +6,11 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
 
-from kerchief_device.rows import Cost, Row
+from kerchief_device.rows import Cost, Row, T
 
 __all__ = ["FileRows"]
 
@@ -46,25 +47,28 @@ class FileRows:
             path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
         _set_up(self._base)
-        with self.step():
-            for statement in _SCHEMA.split(";")[:-1]:
-                self._base.execute(statement)
-            new = (secret or os.urandom(32),)
-            self._base.execute("INSERT OR IGNORE INTO client VALUES (0, ?)", new)
-            ((self.secret,),) = self._base.execute("SELECT secret FROM client").fetchall()
+        self.secret: bytes = self.step(lambda: self._begin(secret or os.urandom(32)))
         self.erase()
 
-    @contextmanager
-    def step(self) -> Iterator[None]:
+    def step(self, work: Callable[[], T]) -> T:
         """One transaction, alone: in this process by the lock, among processes by the file's."""
         with self._lock:
             self._base.execute("BEGIN IMMEDIATE")
             try:
-                yield
+                done = work()
                 self._base.execute("COMMIT")
+                return done
             finally:
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
+
+    def _begin(self, secret: bytes) -> Any:
+        """Make the tables, unless they are there; the secret that holds."""
+        for statement in _SCHEMA.split(";")[:-1]:
+            self._base.execute(statement)
+        self._base.execute("INSERT OR IGNORE INTO client VALUES (0, ?)", (secret,))
+        ((found,),) = self._base.execute("SELECT secret FROM client").fetchall()
+        return found
 
     def find(self, id: bytes, task: bytes) -> Row | None:
         """A decision of a task that is not gone."""

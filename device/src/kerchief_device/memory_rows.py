@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from kerchief_device.file_rows import FileRows
-from kerchief_device.rows import Cost, Row
+from kerchief_device.rows import Cost, Row, T
 from kerchief_wire.errors import StoreFailed
 
 __all__ = ["MemoryRows"]
@@ -27,14 +27,13 @@ class MemoryRows:
         self._charges: dict[bytes, tuple[Cost, int]] = {}
         self._before: list[tuple[dict[bytes, Any], bytes, Any]] = []
 
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        """Exclusive use, all or nothing."""
+    def step(self, work: Callable[[], T]) -> T:
+        """Do some work with exclusive use, all or nothing."""
         with self._lock:
             if self._closed:
                 raise StoreFailed("the device's store is closed; make another one")
             try:
-                yield
+                return work()
             except BaseException:
                 self._take_back()
                 raise
@@ -98,14 +97,8 @@ class MemoryRows:
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Write everything into a new file."""
-        with closing(FileRows(path, secret=self.secret)) as file, self.step(), file.step():
-            for id, (task, row) in self._decisions.items():
-                file.add(id, task, row)
-                file.change(id, row)
-            for task, (length, head) in self._chains.items():
-                file.lengthen(task, length, head)
-            for task, (cost, reports) in self._charges.items():
-                file.charge(task, cost, reports)
+        with closing(FileRows(path, secret=self.secret)) as file:
+            self.step(lambda: file.step(lambda: self._write(file)))
 
     def close(self) -> None:
         """Forget everything."""
@@ -113,6 +106,15 @@ class MemoryRows:
             self._closed = True
             for table in (self._decisions, self._chains, self._charges):
                 table.clear()
+
+    def _write(self, file: FileRows) -> None:
+        for id, (task, row) in self._decisions.items():
+            file.add(id, task, row)
+            file.change(id, row)
+        for task, (length, head) in self._chains.items():
+            file.lengthen(task, length, head)
+        for task, (cost, reports) in self._charges.items():
+            file.charge(task, cost, reports)
 
     def _put(self, table: dict[bytes, Any], key: bytes, value: Any) -> None:
         """Write one entry, or remove it, and note what was there."""

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from kerchief_device.file_rows import FileRows
 from kerchief_device.memory_rows import MemoryRows
-from kerchief_device.rows import Cost, Row, Rows
+from kerchief_device.rows import Cost, Row, Rows, T
 from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, KerchiefError, StoreFailed
 
 __all__ = ["Bill", "Budget", "Cost", "Pending", "Row"]
@@ -117,10 +116,13 @@ class Pending:
         row = Row(
             state="decided", due=due, version=version, model=name, features=features, data=data
         )
-        with self._step() as rows:
+
+        def begin() -> None:
             if chain is not None:
-                _follow(rows, task, *chain)
-            rows.add(id, task, row)
+                _follow(self._rows, task, *chain)
+            self._rows.add(id, task, row)
+
+        self._step(begin)
 
     def rewarded(self, id: bytes, task: bytes, reward: float, more: bytes = b"") -> bool:
         """Note a reward; whether it counts: the first does, if it comes before the report is made.
@@ -134,12 +136,24 @@ class Pending:
         Raises:
             InvalidValue: there is no such decision.
         """
-        with self._step() as rows:
-            row = _row(rows, id, task)
-            if row.state == "decided":
-                features = row.features if not more else (row.features or b"") + more
-                rows.change(id, replace(row, state="rewarded", reward=reward, features=features))
-            return row.state == "decided"
+
+        def note() -> bool:
+            row = _row(self._rows, id, task)
+            if row.state != "decided":
+                return False
+            changed = Row(
+                state="rewarded",
+                due=row.due,
+                version=row.version,
+                model=row.model,
+                features=row.features if not more else (row.features or b"") + more,
+                reward=reward,
+                data=row.data,
+            )
+            self._rows.change(id, changed)
+            return True
+
+        return self._step(note)
 
     def row(self, id: bytes, task: bytes) -> Row:
         """One decision.
@@ -147,13 +161,11 @@ class Pending:
         Raises:
             InvalidValue: there is no such decision.
         """
-        with self._step() as rows:
-            return _row(rows, id, task)
+        return self._step(lambda: _row(self._rows, id, task))
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:
         """Decisions whose reports are to be made, or were made and have not arrived."""
-        with self._step() as rows:
-            return rows.due(task, now)
+        return self._step(lambda: self._rows.due(task, now))
 
     def encoded(
         self,
@@ -175,20 +187,25 @@ class Pending:
             InvalidValue: there is no such decision.
             BudgetExceeded: the budget does not pay for it; the record is erased unreported.
         """
-        with self._step() as rows:
+
+        def encode() -> tuple[bytes | BudgetExceeded, bool]:
+            rows = self._rows
             row = _row(rows, id, task)
             if row.report is not None:
-                return row.report
-            refusal = bill and _charge(rows, task, *bill)
-            if refusal is None:
-                report = make(row)
-                rows.change(id, Row(state="encoded", due=row.due, report=report))
-            else:
+                return row.report, False
+            made = (bill and _charge(rows, task, *bill)) or make(row)
+            if isinstance(made, BudgetExceeded):
                 rows.drop(id)
+            else:
+                rows.change(id, Row(state="encoded", due=row.due, report=made))
             rows.sweep(row.model)
-        self._erase()
-        if refusal is not None:
-            raise refusal
+            return made, True
+
+        report, new = self._step(encode)
+        if new:
+            self._erase()
+        if isinstance(report, BudgetExceeded):
+            raise report
         return report
 
     def gone(
@@ -202,36 +219,37 @@ class Pending:
             remember: keep the id.
             if_made: only if a report was made.
         """
-        with self._step() as rows:
+
+        def remove() -> bool:
+            rows = self._rows
             row = rows.find(id, task)
             if row is None:
-                return
+                return False
             if remember and not (if_made and row.report is None):
                 rows.change(id, Row(state="gone", due=row.due))
             else:
                 rows.drop(id)
             rows.sweep(row.model)
-        if row.features is not None:
+            return row.features is not None
+
+        if self._step(remove):
             self._erase()
 
     def spent(self) -> Cost:
         """What all reports of this store have cost its user."""
-        with self._step() as rows:
-            return rows.spent()
+        return self._step(self._rows.spent)
 
     def _erase(self) -> None:
         with _FAILING:
             self._rows.erase()
 
-    @contextmanager
-    def _step(self) -> Iterator[Rows]:
+    def _step(self, work: Callable[[], T]) -> T:
         """One transaction, alone; what an earlier one could not erase is erased before."""
         if os.getpid() != self._process:
             raise InvalidValue("the store was opened by another process; open it in this one")
         with _FAILING:
             self._rows.erase(only_late=True)
-            with self._rows.step():
-                yield self._rows
+            return self._rows.step(work)
 
 
 class _Failing:

@@ -6,11 +6,13 @@ A step is all or nothing, and one at a time; what happens in it is up to `Pendin
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
-__all__ = ["Cost", "Row", "Rows"]
+__all__ = ["Cost", "Row", "Rows", "T"]
+
+T = TypeVar("T")
 
 
 class Cost(NamedTuple):
@@ -54,8 +56,8 @@ class Rows(Protocol):
 
     secret: bytes
 
-    def step(self) -> AbstractContextManager[object]:
-        """Exclusive use, all or nothing."""
+    def step(self, work: Callable[[], T]) -> T:
+        """Do some work with exclusive use, all or nothing."""
 
     def find(self, id: bytes, task: bytes) -> Row | None:
         """A decision of a task that is not gone."""

@@ -69,7 +69,7 @@ def _check(value: Any, levels: int) -> None:
     kind = type(value)
     if not levels:
         raise CodecError(f"the value is nested more than {_DEEPEST} deep, or holds itself")
-    if kind is dict and all(type(key) is str for key in value):
+    if kind is dict and not {*map(type, value)} - {str}:
         for one in value.values():
             _check(one, levels - 1)
     elif kind is list:
@@ -93,11 +93,11 @@ def pack(value: Any) -> Any:
     >>> unpack(Point, pack(Point(1.0, (2, 3))))
     Point(x=1.0, tags=(2, 3))
     """
+    if type(value) in (int, str, bool, types.NoneType):
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         hints = _hints(type(value))
         return {name: pack(_real(hint, getattr(value, name))) for name, hint in hints.items()}
-    if isinstance(value, bool) or value is None:
-        return value
     if isinstance(value, float):
         return struct.pack(">d", value).hex()
     if isinstance(value, bytes):
@@ -111,6 +111,8 @@ def pack(value: Any) -> Any:
 
 def _real(kind: Any, value: Any) -> Any:
     """A value of a kind, with whole numbers as the real ones that they stand for."""
+    if type(value) in (str, bytes, bool, float, types.NoneType):
+        return value
     args = typing.get_args(kind)
     if kind is float and type(value) is int:
         return float(value)
@@ -118,7 +120,7 @@ def _real(kind: Any, value: Any) -> Any:
         return tuple(_real(args[0], one) for one in value)
     if isinstance(value, Mapping) and len(args) == 2:
         return {key: _real(args[1], one) for key, one in value.items()}
-    if value is not None and len(args) == 2 and types.NoneType in args:
+    if len(args) == 2 and types.NoneType in args:
         return _real(args[args[0] is types.NoneType], value)
     return value
 

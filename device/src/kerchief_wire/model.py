@@ -14,7 +14,8 @@ from kerchief_wire.errors import CodecError
 
 __all__ = ["Model", "Numbers", "Question", "Status"]
 
-_TYPES = ("<f4", "<f8", "<i4", "<i8", "|b1")
+# How many bytes a number of each type has.
+_TYPES = {"<f4": 4, "<f8": 8, "<i4": 4, "<i8": 8, "|b1": 1}
 _MOST_BYTES = 2**28
 # NumPy's own limit was 32 for long.
 _MOST_AXES = 32
@@ -38,7 +39,7 @@ class Numbers:
         """Check what a stranger may have sent."""
         if self.dtype not in _TYPES or any(one < 0 for one in self.shape):
             raise CodecError(f"an array is of {self.dtype[:20]!r}; known are {', '.join(_TYPES)}")
-        item = int(np.dtype(self.dtype).itemsize)
+        item = _TYPES[self.dtype]
         size, room = item * math.prod(self.shape), item * math.prod(one or 1 for one in self.shape)
         if size != len(self.data) or room > _MOST_BYTES or len(self.shape) > _MOST_AXES:
             raise CodecError(f"an array of shape {self.shape} has {len(self.data)} bytes")

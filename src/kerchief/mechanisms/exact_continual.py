@@ -7,10 +7,12 @@ the factor's mixture of the earlier ones, rounded to whole steps. Proof note: `e
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kerchief.core.errors import CapacityExceeded, InvalidValue
 from kerchief.mechanisms.factor import FAR, Factor, Floats, OfFactor
@@ -29,6 +31,9 @@ class GridNoise(Mechanism, Protocol):
     @property
     def grid(self) -> float:
         """The distance between two values that can be released."""
+
+    def draw(self, stream: Any) -> NDArray[np.int64]:
+        """The noise of one `add`, in grid steps."""
 
     def event(self) -> events.DiscreteGaussian:
         """What one `add` costs."""
@@ -108,25 +113,37 @@ class ExactContinualNoise(OfFactor):
         return np.zeros((1 + rows, size))
 
     def step(self, state: Vector, round: Any, stream: Any) -> tuple[Vector, Vector]:
-        """The noise on the prefix that ends with this vector, and the next state, vector by vector.
+        """The noise on the prefix that ends with this vector, and the next state."""
+        noise, kept = self.steps(state, round, stream)
+        return noise * self.grid, kept
+
+    def steps(self, state: Vector, round: Any, stream: Any) -> tuple[Vector, Vector]:
+        """The same with the noise as a whole number of grid steps.
 
         Where a part ends, the noise that its last place had is kept for good. Noise larger than the
         proof covers is refused: it has a chance below 1e-330 whatever the data.
         """
-        if int(round) >= self.horizon:
-            raise CapacityExceeded(
-                f"place {int(round) + 1} of a stream that was paid for {self.horizon}"
-            )
-        *finished, place = self.factor.places(int(round) + 1)
+        count = int(round) + 1
+        if count > self.horizon:
+            raise CapacityExceeded(f"place {count} of a stream that was paid for {self.horizon}")
+        *finished, place = self.factor.places(count)
         part, own = self.factor.parts[len(finished)], self.seeds[len(finished)]
-        seed = own.add(np.zeros(state.shape[1]), stream) / self.grid
-        noise = state[0] + seed + np.rint(part.mix(state[1:], place))
-        kept = np.concatenate([state[:1], part.keep(state[1:], place, seed)])
-        if not (np.abs(kept[1:]) <= part.limits * (float(own.std) / self.grid)).all():
+        past, sums, seed = state[0], state[1:], own.draw(stream).astype(np.float64)
+        if seed.shape != past.shape:
+            raise InvalidValue(f"state is for {past.shape}; the seeds have shape {seed.shape}")
+        noise = past + seed + np.rint(part.mix(sums, place))
+        kept = part.keep(sums, place, seed)
+        if not (np.abs(kept) <= self._limits[len(finished)]).all():
             raise CapacityExceeded(f"noise beyond {FAR} deviations; begin a new run")
         if place == part.horizon:
-            kept = np.concatenate([noise[None], np.zeros_like(kept[1:])])
-        return noise * self.grid, kept
+            past, kept = noise, np.zeros_like(kept)
+        return noise, np.concatenate([past[None], kept])
+
+    @functools.cached_property
+    def _limits(self) -> tuple[Vector, ...]:
+        """How large the numbers of each part's state may become, in steps."""
+        pairs = zip(self.factor.parts, self.seeds, strict=True)
+        return tuple(part.limits * (float(own.std) / self.grid) for part, own in pairs)
 
     def std_at(self, count: Any) -> Any:
         """That of simulated noise with these seeds; rounding adds half a step at most."""

@@ -125,14 +125,21 @@ class ExactGaussian(OnGrid):
 
     def add(self, vector: Vector, stream: Randomness | None = None) -> Floats:
         """The vector, rounded to the grid, plus noise: exact multiples of the grid."""
-        if stream is not None and not callable(stream):
-            raise InvalidValue(f"stream is {stream!r}; it must be a source of bytes, or None")
         steps = self._to_grid(vector)
-        noise = sample_discrete_gaussian(self.scale, steps.size, randomness=stream or os.urandom)
+        noise = self._drawn(steps.size, stream)
         total = steps + noise
         if (np.abs(total) >= _LARGEST_FLOAT_INT).any():
             raise InvalidValue(f"the sum has 2**53 or more grid steps of {self.grid}; no float64")
         return total.astype(np.float64) * self.grid
+
+    def draw(self, stream: Randomness | None = None) -> NDArray[np.int64]:
+        """The noise of one `add`, in grid steps."""
+        return self._drawn(self.dimension, stream)
+
+    def _drawn(self, size: int, stream: Randomness | None) -> NDArray[np.int64]:
+        if stream is not None and not callable(stream):
+            raise InvalidValue(f"stream is {stream!r}; it must be a source of bytes, or None")
+        return sample_discrete_gaussian(self.scale, size, randomness=stream or os.urandom)
 
     def event(self) -> events.DiscreteGaussian:
         """What one `add` costs, with lengths in grid steps."""

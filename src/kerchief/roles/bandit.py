@@ -364,7 +364,8 @@ class Bandit(Guarded):
         new: Sequence[bytes] = (b"",) * _AT_ONCE
         while len(new) == _AT_ONCE:
             new = self._middle.releases(self._learner.releases, _AT_ONCE)
-            self._learn(new)
+            if new:
+                self._learn(new)
         self._over |= self._learner.releases >= self.task.cohorts
 
     def _learn(self, new: Sequence[bytes]) -> None:

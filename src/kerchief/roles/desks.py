@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief.core.errors import CodecError
+from kerchief.core.errors import CodecError, InvalidValue
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
@@ -90,13 +90,15 @@ class Desk:
             return cohort, kept
         if self.running:
             exact = kept.total + cohort
-            noise, state = self._continual.step(kept.noise, number, source)
-            steps = _steps(noise, self._continual.grid)
-            return exact + steps, Kept(total=exact, noise=np.asarray(state, np.float64))
-        assert isinstance(self.privatizer, CohortSums)
-        mechanism: Any = self.privatizer.aggregator
-        drawn = mechanism.add(np.zeros(self.wire.size), source)
-        return cohort + _steps(drawn, mechanism.grid), kept
+            noise, state = self._continual.steps(kept.noise, number, source)
+            steps, kept = noise.astype(np.int64), Kept(total=exact, noise=state)
+        else:
+            assert isinstance(self.privatizer, CohortSums)
+            mechanism: Any = self.privatizer.aggregator
+            exact, steps = cohort, mechanism.draw(source)
+        if steps.shape != exact.shape:
+            raise InvalidValue(f"there are {exact.size} numbers, and noise for {steps.size}")
+        return exact + steps, kept
 
     def variance(self, cohort: int, users: int) -> float:
         """Of the noise that a cohort's release brings: its devices' and the middle's."""
@@ -144,15 +146,12 @@ def desks_of(made: Deployment, pool: Callable[[Any], Any] | None = None) -> tupl
     )
 
 
-def _steps(noise: Any, grid: float) -> Wholes:
-    """Noise that is a whole number of grid steps, as whole numbers."""
-    steps: Wholes = np.rint(np.asarray(noise, np.float64) / grid).astype(np.int64)
-    return steps
-
-
 def write_secret(number: int, kept: tuple[Kept, ...]) -> bytes:
     """What is kept, as bytes for the store."""
-    parts = [one.total.astype("<i8").tobytes() + one.noise.astype("<f8").tobytes() for one in kept]
+    numbers = [
+        (one.total.astype("<i8", copy=False), one.noise.astype("<f8", copy=False)) for one in kept
+    ]
+    parts = [total.tobytes() + noise.tobytes() for total, noise in numbers]
     return number.to_bytes(8, "little") + b"".join(parts)
 
 

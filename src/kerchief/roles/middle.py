@@ -307,6 +307,7 @@ class Middle(Guarded):
         counts = at.counts()
         drawing = Drawing(at, row, task=self.task, desks=self._desks, source=self._noise)
         fresh: list[Report] = []
+        seen: list[tuple[bytes, int]] = []
         answers: list[Refused | None] = []
         thrown: dict[tuple[bytes, int, int], Refused] = {}
         for one in read:
@@ -323,18 +324,19 @@ class Middle(Guarded):
             if not isinstance(place, int):
                 continue
             known.add(one.id)
+            seen.append((one.id, place))
             if place != row.cohort:
-                _keep(at, row.epoch, place, [one])
+                _keep(at, place, [one])
                 counts[place] = counts.get(place, 0) + 1
                 continue
             fresh.append(one)
             if counts.get(row.cohort, 0) + len(fresh) == self.task.need(row.cohort):
-                at.see([one.id for one in fresh], epoch=row.epoch, cohort=row.cohort)
                 drawing.draw([one.numbers for one in fresh])
                 fresh = []
         row = drawing.close()
+        at.see(seen, epoch=row.epoch)
         if fresh:
-            _keep(at, row.epoch, row.cohort, fresh)
+            _keep(at, row.cohort, fresh)
         return tuple(answers), row
 
     def _place(
@@ -375,9 +377,8 @@ class Middle(Guarded):
         return None
 
 
-def _keep(at: Transaction, epoch: int, cohort: int, reports: Sequence[Report]) -> None:
+def _keep(at: Transaction, cohort: int, reports: Sequence[Report]) -> None:
     """Keep reports until their cohort is full."""
-    at.see([one.id for one in reports], epoch=epoch, cohort=cohort)
     at.keep(cohort, [(one.id, one.numbers.tobytes()) for one in reports])
 
 

@@ -83,10 +83,8 @@ class Pooled:
         Raises:
             InvalidValue: a stream was given, or the vector or the sum does not fit the grid.
         """
-        if stream is not None:
-            raise InvalidValue("a pool of noise was given a stream; it takes none")
         steps = self._noise.prepare(vector)
-        total = steps + self._take() * self._noise.grid
+        total = steps + self.draw(stream) * self._noise.grid
         # Both terms are whole grid steps: below 2**53 of them the sum has no rounding.
         if not (np.abs(total) < _LARGEST_FLOAT_INT * self._noise.grid).all():
             raise InvalidValue("the noisy vector has 2**53 or more grid steps; no float64 holds it")
@@ -96,7 +94,14 @@ class Pooled:
         """What one `add` costs."""
         return self._noise.event()
 
-    def _take(self) -> NDArray[np.int64]:
+    def draw(self, stream: None = None) -> NDArray[np.int64]:
+        """The noise of one `add`, in grid steps.
+
+        Raises:
+            InvalidValue: a stream was given.
+        """
+        if stream is not None:
+            raise InvalidValue("a pool of noise was given a stream; it takes none")
         with self._lock:
             if self._next >= len(self._rows) or self._owner != os.getpid():
                 self._fill()

@@ -94,9 +94,10 @@ class _Reader:
 
     @property
     def _known(self) -> _Kept:
-        if self._kept.row is None:
+        kept = self._kept
+        if kept.row is None:
             raise InvalidValue("the store does not know this task; create it first")
-        return self._kept
+        return kept
 
 
 class _Transaction(_Reader):
@@ -129,9 +130,9 @@ class _Transaction(_Reader):
         self._undo.append(partial(lines.__delitem__, slice(number, None)))
         lines.append(line)
 
-    def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
+    def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
         seen = self._known.seen
-        for id in ids:
+        for id, cohort in reports:
             if id in seen:
                 self._refuse(InvalidValue("the store refuses this: a report was seen before"))
             self._undo.append(partial(seen.pop, id, None))
@@ -293,11 +294,8 @@ def _copied(kept: _Kept, to: Transaction) -> None:
     to.create(kept.row)
     for line in kept.lines:
         to.append(line)
-    places: dict[tuple[int, int], list[bytes]] = {}
-    for id, place in kept.seen.items():
-        places.setdefault(place, []).append(id)
-    for (epoch, cohort), ids in places.items():
-        to.see(ids, epoch=epoch, cohort=cohort)
+    for epoch in {one for one, _ in kept.seen.values()}:
+        to.see([(id, at) for id, (one, at) in kept.seen.items() if one == epoch], epoch=epoch)
     for cohort, bodies in kept.bodies.items():
         to.keep(cohort, bodies.items())
     for number, payload in enumerate(kept.releases):

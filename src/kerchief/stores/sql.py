@@ -162,10 +162,10 @@ class SQLTransaction(SQLReader):
         self._run(sql, self._key, number, line.kind, line.prev, line.body)
         self._end = number + 1, line.hash
 
-    def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
+    def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
         """Remember reports for ever."""
         key = self._key
-        rows = [(key, id, epoch, cohort) for id in ids]
+        rows = [(key, id, epoch, cohort) for id, cohort in reports]
         self._insert("seen", ("task", "id", "epoch", "cohort"), rows)
 
     def forget_seen(self) -> None:

@@ -127,8 +127,8 @@ class Transaction(Reader, Protocol):
             Fenced: it does not follow the last one.
         """
 
-    def see(self, ids: Iterable[bytes], *, epoch: int, cohort: int) -> None:
-        """Remember reports, as long as any may come.
+    def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
+        """Remember reports, each by its id and with its cohort, as long as any may come.
 
         Raises:
             InvalidValue: one of them was seen before.

@@ -148,10 +148,9 @@ def test_uniforms_are_never_zero() -> None:
 
 def test_normals_stay_on_their_circle_and_within_their_bound() -> None:
     second = jnp.linspace(0, MASK, 100_001).astype(jnp.uint32)
-    pairs = jax.jit(normal_pair)
     for word in (0, 1 << 8, 1 << 31, MASK - (1 << 9)):
         first = jnp.full(second.shape, word, jnp.uint32)
-        x, y = (np.asarray(z, np.float64) for z in pairs(first, second))
+        x, y = (np.asarray(z, np.float64) for z in normal_pair(first, second))
         radius = math.sqrt(-2 * math.log(float(open_unit(first[:1])[0])))
         np.testing.assert_allclose(np.hypot(x, y), radius, rtol=1e-6)
         assert max(np.abs(x).max(), np.abs(y).max()) < 5.9
@@ -186,12 +185,8 @@ def test_first_draws_along_an_axis_of_addresses_have_their_law(axis: str) -> Non
 
 
 def test_the_two_normals_of_a_pair_are_independent() -> None:
-    @jax.jit
-    def draw() -> tuple[Array, Array]:
-        a, b, _, _ = Stream.of(seed=4, replicate=0).at(DEVICE).words(1_000_000)
-        return normal_pair(a, b)
-
-    x, y = (np.asarray(z, np.float64) for z in draw())
+    a, b, _, _ = Stream.of(seed=4, replicate=0).at(DEVICE).words(1_000_000)
+    x, y = (np.asarray(z, np.float64) for z in normal_pair(a, b))
     for f in (np.positive, np.square, np.abs, np.sign):
         assert_uncorrelated(f(x), f(y), tests=4)
     assert_law(x * x + y * y, lambda s: -np.expm1(-s / 2))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Self
 
 import jax
@@ -46,7 +47,9 @@ def _product(multiplier: np.uint64, word: Array) -> tuple[Array, Array]:
     return (wide >> 32).astype(jnp.uint32), wide.astype(jnp.uint32)
 
 
+# Jitted, as are the normals: so they are traced once for each shape, and not for every draw.
 @double_precision
+@partial(jax.jit, static_argnames="rounds")
 def philox(
     key: tuple[Array, Array], counter: tuple[Array, Array, Array, Array], *, rounds: int = _ROUNDS
 ) -> tuple[Array, Array, Array, Array]:
@@ -69,6 +72,7 @@ def _flip(value: Array, bit: Array) -> Array:
     return (value.view(jnp.uint32) ^ (bit & np.uint32(1 << 31))).view(jnp.float32)
 
 
+@jax.jit
 def normal_pair(first: Array, second: Array) -> tuple[Array, Array]:
     """Two standard normals from two words (Box-Muller).
 
@@ -134,7 +138,8 @@ class Stream:
         index = jnp.arange(blocks, dtype=jnp.uint32)
         zero = jnp.zeros(blocks, jnp.uint32)
         counter = (index, zero + self.round, zero + self.stream, zero + self.part)
-        return philox((self.seed, self.replicate), counter)
+        a, b, c, d = philox((self.seed, self.replicate), counter)
+        return a, b, c, d
 
     def uniform(self, size: int) -> Array:
         """Float32 uniforms in (0, 1]."""

@@ -19,8 +19,10 @@ from kerchief.experiments.declare import Comparison
 from kerchief.experiments.players import player
 from kerchief.policies import POLICIES
 from kerchief.policies.sampling import Beliefs, LinearSampling, Sampling, sampling
+from kerchief.privacy import Gaussian
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers import PrefixSums
 from kerchief.privatizers.protect import Protection
 from kerchief.roles import deploy, deployed
 from kerchief.roles.arrange import arrange
@@ -170,19 +172,17 @@ def test_a_cohort_is_noisy_on_its_own_and_a_prefix_total_is_not() -> None:
 def test_running_totals_are_read_rarely_where_each_costs_noise() -> None:
     """One event for all, with the noise of a stream as long as there are readings."""
     promise = Protection(guarantee=Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT))
-    rare, often = (
-        arrange(name, FACTS, promise).privatizers["moments"] for name in ("sampling", "linucb")
-    )
-    readings, everyone = rare.schedule.capacity(FACTS.horizon), FACTS.horizon
-    assert 20 < readings < 100
-    assert len(rare.charges(everyone)) == len(often.charges(everyone)) == 1
-    prices = [one.charges(everyone)[0].event.noise_multiplier for one in (rare, often)]
+    prices, noises = [], []
+    for name in ("sampling", "linucb"):
+        sums = arrange(name, FACTS, promise).privatizers["moments"]
+        assert isinstance(sums, PrefixSums)
+        (charge,) = sums.charges(FACTS.horizon)
+        assert isinstance(charge.event, Gaussian)
+        prices.append(charge.event.noise_multiplier)
+        last = jnp.int32(sums.schedule.capacity(FACTS.horizon))
+        noises.append(float(sums.noise_after(jnp.int32(FACTS.horizon), last)))
     assert prices[0] == pytest.approx(prices[1], rel=1e-12)
-    noise = [
-        float(p.noise_after(jnp.int32(everyone), jnp.int32(many)))
-        for p, many in ((rare, readings), (often, everyone))
-    ]
-    assert noise[0] < 0.75 * noise[1]
+    assert noises[0] < 0.75 * noises[1]
 
 
 def _regret(name: str, trust: str, replicates: int) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -145,6 +145,8 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "away": (None, 0.25),
     "balance": (1.0, 0.05),
     "batches": ((), (20, 60)),
+    "strength": (1.0, 0.5),
+    "readings": ((), (20, 60)),
     "bits": (1, 8),
     "bound": (1.0,),
     "budget": (_PROMISE, Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)),

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.device.helpers import real, reals, vectors
 from tests.vectors.bytes_of import Bytes
-from tests.vectors.write import choices, clients, noises, policies, query, records, shortlist
+from tests.vectors.write import (
+    choices,
+    clients,
+    guesses,
+    noises,
+    policies,
+    query,
+    records,
+    shortlist,
+)
 
 from kerchief.core.precision import double_precision
 from kerchief_device import Device, Pending
-from kerchief_device.act import Ellipsoid, act
+from kerchief_device.act import Beliefs, Ellipsoid, act, act_on_a_guess, guess
 from kerchief_device.phased import Survey
 from kerchief_device.promise import sensitivity, taxicab
 from kerchief_device.randomize import randomize
@@ -52,6 +62,34 @@ def test_arms_are_equal_unless_scores_are() -> None:
         assert found == case["arm"] or abs(scores[found] - scores[case["arm"]]) < 1e-5
         if all((row == rows[0]).all() for row in rows):
             assert found == case["allowed"].index(True), "the first of equals"
+
+
+def test_guesses_play_the_same_arms_unless_values_are_equal() -> None:
+    for case in vectors("guess"):
+        dim, rows = case["dim"], np.array([reals(row) for row in case["rows"]])
+        seen = Beliefs(
+            estimate=reals(case["estimate"]),
+            sample=reals(case["sample"]).reshape(dim, dim),
+            widen=reals(case["widen"]).reshape(dim, dim),
+        )
+        normals, lot = reals(case["normals"]), real(case["lot"])
+        found = act_on_a_guess(seen, rows, np.array(case["allowed"]), normals, lot)
+        assert case["allowed"][found]
+        lengths = np.linalg.norm(rows @ seen.widen, axis=1)
+        values = rows @ (seen.estimate + seen.sample @ normals) + 2 * lot * lengths
+        assert found == case["arm"] or abs(values[found] - values[case["arm"]]) < 1e-5
+    assert sum(case["arm"] > 0 for case in vectors("guess")) > len(vectors("guess")) / 2
+
+
+def test_a_guess_is_normal_and_new_every_time() -> None:
+    """Mean, variance, correlation and tails of 20000 guesses, each within 5 standard errors."""
+    drawn = [guess(3, os.urandom) for _ in range(20_000)]
+    normals, lots = np.array([one for one, _ in drawn]), np.array([lot for _, lot in drawn])
+    assert np.abs(normals.mean(0)).max() < 5 / np.sqrt(20_000)
+    assert np.abs(np.cov(normals.T) - np.eye(3)).max() < 5 * np.sqrt(2 / 20_000)
+    assert abs((np.abs(normals) > 2).mean() - 0.0455) < 5 * np.sqrt(0.0455 / 60_000)
+    assert abs(lots.mean() - 0.5) < 5 / np.sqrt(12 * 20_000)
+    assert len(np.unique(lots)) == len(lots)
 
 
 def test_most_arms_are_not_the_first() -> None:
@@ -194,6 +232,8 @@ def test_the_library_still_draws_these_numbers() -> None:
 @pytest.mark.nightly
 def test_the_library_still_plays_and_records_like_this() -> None:
     for case, wanted in zip(choices(), vectors("act"), strict=True):
+        assert case["arm"] == wanted["arm"]
+    for case, wanted in zip(guesses(), vectors("guess"), strict=True):
         assert case["arm"] == wanted["arm"]
     for case, wanted in zip(records(), vectors("record"), strict=True):
         assert near(np.array(case["statistic"]), reals(wanted["statistic"]))

@@ -36,6 +36,7 @@ from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.policies.ellipsoid import Ellipsoid, Model
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
+from kerchief.policies.sampling import Beliefs, LinearSampling
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.deployment import Deployment, deploy
@@ -100,6 +101,7 @@ def program(problem: Problem, policy: Ellipsoid) -> Optimist:
         offset=float(query.offset),
         balance=float(query.balance),
         weighted=query.weighted,
+        choice="bound",
     )
 
 
@@ -146,6 +148,38 @@ def choices() -> list[dict[str, Any]]:
                 "rows": [reals(row) for row in rows],
                 "allowed": [bool(one) for one in allowed],
                 "arm": int(policy.act(model, given, clock, stream)),
+            }
+        )
+    return found
+
+
+def guesses() -> list[dict[str, Any]]:
+    """Which arm `Sampling.guess` plays."""
+    rng, found = np.random.default_rng(4), []
+    for number in range(70):
+        problem = problems()[number % 7]
+        policy, dim = LinearSampling.of(problem), problem.dim
+        model = Beliefs(
+            estimate=jnp.asarray(rng.normal(size=dim) * 0.7, jnp.float32),
+            sample=jnp.asarray(rng.normal(size=(dim, dim)) * 0.3, jnp.float32),
+            widen=jnp.asarray(rng.normal(size=(dim, dim)) * 0.3, jnp.float32),
+        )
+        arms = int(rng.integers(1, problem.arms + 1))
+        rows = rows_of(arms, dim, problem.norm, rng)
+        allowed = rng.uniform(size=arms) < 0.8
+        allowed[int(rng.integers(arms))] = True
+        given = Arms(features=jnp.asarray(rows), allowed=jnp.asarray(allowed))
+        normals, lot = rng.normal(size=dim), float(rng.uniform())
+        played = policy.guess(model, given, jnp.asarray(normals), jnp.float64(lot))
+        found.append(
+            {
+                "dim": dim,
+                **{name: reals(part) for name, part in vars(model).items()},
+                "rows": [reals(row) for row in rows],
+                "allowed": [bool(one) for one in allowed],
+                "normals": reals(normals),
+                "lot": lot,
+                "arm": int(played),
             }
         )
     return found
@@ -473,6 +507,7 @@ def main() -> None:
     """Write all files."""
     files = {
         "act": choices,
+        "guess": guesses,
         "record": records,
         "answer": answers,
         "sensitivity": bounds,

@@ -1,17 +1,23 @@
-"""The choice of an arm: the highest upper bound over an ellipsoid around the posted estimate."""
+"""The choice of an arm, from a posted model.
+
+The highest upper bound over an ellipsoid around the estimate, or what is best under a guess that
+the device draws for itself. A guess protects nobody: it may come from any source of randomness.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief_device.source import Randomness, drawn
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 
-__all__ = ["Ellipsoid", "act", "ellipsoid"]
+__all__ = ["Beliefs", "Ellipsoid", "act", "act_on_a_guess", "beliefs", "ellipsoid", "guess"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +33,34 @@ class Ellipsoid:
     estimate: Floats
     inverse: Floats
     width: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beliefs:
+    """A model's numbers, where devices guess.
+
+    Attributes:
+        estimate: of the parameter.
+        sample: a square root of the covariance that guesses are drawn with.
+        widen: the same for directions in which a random width is enough.
+    """
+
+    estimate: Floats
+    sample: Floats
+    widen: Floats
+
+
+def beliefs(model: Model, dim: int) -> Beliefs:
+    """Read a posted model, like `ellipsoid`.
+
+    Raises:
+        InvalidValue: as there.
+    """
+    return Beliefs(
+        estimate=_array(model, "estimate", (dim,)),
+        sample=_array(model, "sample", (dim, dim)),
+        widen=_array(model, "widen", (dim, dim)),
+    )
 
 
 def ellipsoid(model: Model, dim: int) -> Ellipsoid:
@@ -54,6 +88,35 @@ def act(model: Ellipsoid, rows: Floats, mask: NDArray[np.bool_] | None) -> int:
     squares = np.add.reduce((rows @ model.inverse) * rows, -1)
     upper = rows @ model.estimate + model.width * np.sqrt(np.maximum(0, squares))
     return int((upper if mask is None else np.where(mask, upper, -np.inf)).argmax())
+
+
+def guess(dim: int, source: Randomness) -> tuple[Floats, float]:
+    """Independent normal numbers, one per dimension, and one that is uniform in [0, 1).
+
+    >>> normals, lot = guess(3, lambda count: bytes(count))
+    >>> normals.shape, 0 < lot < 1e-15
+    ((3,), True)
+    """
+    pairs = (dim + 1) // 2
+    lots = (np.frombuffer(drawn(8 * (2 * pairs + 1), source), "<u8") >> 11) * 2.0**-53 + 2.0**-54
+    length, angle = np.sqrt(-2 * np.log(lots[:pairs])), 2 * math.pi * lots[pairs:-1]
+    normals = np.concatenate([length * np.cos(angle), length * np.sin(angle)])[:dim]
+    return normals, float(lots[-1])
+
+
+def act_on_a_guess(
+    model: Beliefs, rows: Floats, mask: NDArray[np.bool_] | None, normals: Floats, lot: float
+) -> int:
+    """The allowed row that is best under the guess; the first of those that are equal.
+
+    >>> seen = Beliefs(estimate=np.zeros(2), sample=np.eye(2), widen=np.zeros((2, 2)))
+    >>> act_on_a_guess(seen, np.eye(2), None, np.array([0.3, 0.7]), 0.5)
+    1
+    """
+    wide = rows @ model.widen
+    value = rows @ (model.estimate + model.sample @ normals)
+    value += 2 * lot * np.sqrt(np.add.reduce(wide * wide, -1))
+    return int((value if mask is None else np.where(mask, value, -np.inf)).argmax())
 
 
 def _array(model: Model, name: str, shape: tuple[int, ...]) -> Floats:

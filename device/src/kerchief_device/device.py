@@ -106,7 +106,7 @@ class Device:
             InvalidValue: the task promises more than its noise keeps, or is not for this device.
         """
         self.task, self.checked = task, check(task)
-        self._code = code_for(task) if code is None else code
+        self._code = code_for(task, source) if code is None else code
         self._pending = Pending() if pending is None else pending
         self._bill = _bill(task, self.checked, budget)
         self._source, self._listed, self._clock = source, listed, clock

@@ -9,9 +9,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief_device.act import Ellipsoid, act, ellipsoid
+from kerchief_device.act import (
+    Beliefs,
+    Ellipsoid,
+    act,
+    act_on_a_guess,
+    beliefs,
+    ellipsoid,
+    guess,
+)
 from kerchief_device.phased import Survey
 from kerchief_device.record import Moments, encode_loss
+from kerchief_device.source import Randomness
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
@@ -41,31 +50,35 @@ class Code(Protocol):
 class Optimism:
     """The light code of an `Optimist`; what it reads of a model is kept until the next one."""
 
-    def __init__(self, program: Optimist) -> None:
-        """Take the program.
+    def __init__(self, program: Optimist, source: Randomness) -> None:
+        """Take the program, and where guesses come from.
 
         Raises:
             InvalidValue: a number of it is outside its bounds.
         """
         _check_optimist(program)
-        self._program, self._moments = program, Moments(program)
-        self._read: tuple[Model, Ellipsoid] | None = None
+        self._program, self._source, self._moments = program, source, Moments(program)
+        self._read: tuple[Model, Ellipsoid | Beliefs] | None = None
 
     def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
-        """The allowed row of the highest upper bound."""
-        return act(self._ellipsoid(model), rows, mask)
+        """The allowed row of the highest upper bound, or the best under a new guess."""
+        seen = self._seen(model)
+        if isinstance(seen, Ellipsoid):
+            return act(seen, rows, mask)
+        return act_on_a_guess(seen, rows, mask, *guess(self._program.dim, self._source))
 
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
         """The moments of one visit."""
         estimate = None
         if self._program.linearized and model is not None:
-            estimate = self._ellipsoid(model).estimate
+            estimate = self._seen(model).estimate
         return (self._moments.statistic(estimate, features, reward),)
 
-    def _ellipsoid(self, model: Model) -> Ellipsoid:
+    def _seen(self, model: Model) -> Ellipsoid | Beliefs:
         read = self._read
         if read is None or read[0] is not model:
-            self._read = read = model, ellipsoid(model, self._program.dim)
+            seen = ellipsoid if self._program.choice == "bound" else beliefs
+            self._read = read = model, seen(model, self._program.dim)
         return read[1]
 
 
@@ -95,8 +108,8 @@ class Answers:
         return (encode_loss(self._program, reward),)
 
 
-def code_for(task: Task) -> Code:
-    """The light code of a task.
+def code_for(task: Task, source: Randomness) -> Code:
+    """The light code of a task, and where it draws guesses from.
 
     Raises:
         InvalidValue: its policy was not made light, or the report's length is not its own.
@@ -104,7 +117,7 @@ def code_for(task: Task) -> Code:
     code: Code
     match task.program:
         case Optimist() as program:
-            code, size = Optimism(program), program.dim * (program.dim + 3) // 2
+            code, size = Optimism(program, source), program.dim * (program.dim + 3) // 2
         case Answering() as program:
             code, size = Answers(program), 1
         case Phased() as program:
@@ -131,10 +144,12 @@ def _check_optimist(program: Optimist) -> None:
         and all(one >= 1e-100 for one in above)
         and ordered
         and program.largest_score >= 0
+        and program.choice in ("bound", "guess")
         and 1 <= program.dim <= _MOST_DIM
         and program.arms >= 1
     ):
         raise InvalidValue(
             "a number of the task's program is outside its bounds; norm, balance and steepest "
-            "must be above 0, intervals in order, and all of them finite: make the task anew"
+            "must be above 0, intervals in order, all of them finite, and arms chosen by bound or "
+            "guess: make the task anew"
         )

@@ -55,7 +55,7 @@ class Moments:
 
     >>> program = Optimist(dim=2, arms=3, norm=1.0, low=0.0, high=1.0, link="linear",
     ...     linearized=False, largest_score=1.0, steepest=1.0, response_low=0.0, response_high=1.0,
-    ...     offset=0.5, balance=1.0, weighted=False)
+    ...     offset=0.5, balance=1.0, weighted=False, choice="bound")
     >>> Moments(program).statistic(None, np.array([1.0, 0.0]), 1.0).tolist()
     [1.0, 0.0, 0.0, 0.5, 0.0]
     """

@@ -94,7 +94,7 @@ class Reward:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimist:
-    """A device that plays the arm of highest upper bound, and reports a regression's moments.
+    """A device that plays the arm it believes the best, and reports a regression's moments.
 
     Attributes:
         dim: length of an arm's features.
@@ -111,6 +111,8 @@ class Optimist:
         offset: is subtracted from the response.
         balance: how much the matrix counts beside the vector.
         weighted: whether the matrix has the record's own weight.
+        choice: how an arm is chosen: "bound", the highest upper bound, or "guess", the best under a
+            guess of the device's own.
     """
 
     kind: str = "optimist"
@@ -128,6 +130,7 @@ class Optimist:
     offset: float
     balance: float
     weighted: bool
+    choice: str
 
 
 @dataclass(frozen=True, kw_only=True)

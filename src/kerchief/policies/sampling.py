@@ -244,10 +244,13 @@ class Sampling(Ellipsoid):
 
     def act(self, model: Beliefs, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The allowed arm that is best under the device's own guess."""
-        x = arms.features
-        guess = model.estimate + model.sample @ stream.split(0).normal(self.query.dim)
-        wide = jnp.sqrt(((x @ model.widen) ** 2).sum(-1))
-        value = x @ guess + 2 * stream.split(1).uniform(1)[0] * wide
+        normals, lot = stream.split(0).normal(self.query.dim), stream.split(1).uniform(1)[0]
+        return self.guess(model, arms, normals, lot)
+
+    def guess(self, model: Beliefs, arms: Arms, normals: Array, lot: Array) -> Array:
+        """The allowed arm that is best under a guess made of these random numbers."""
+        wide = jnp.sqrt(((arms.features @ model.widen) ** 2).sum(-1))
+        value = arms.features @ (model.estimate + model.sample @ normals) + 2 * lot * wide
         return jnp.argmax(jnp.where(arms.allowed, value, -jnp.inf))
 
     @property

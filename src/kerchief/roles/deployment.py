@@ -35,6 +35,7 @@ from kerchief.policies import POLICIES, AnyPolicy, Mode
 from kerchief.policies.context_free.base import ContextFree
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
+from kerchief.policies.sampling import GLMSampling, LinearSampling, Sampling
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.prefix import PrefixSums
@@ -423,7 +424,7 @@ def _program(
         return _phased(policy)
     if isinstance(policy, ContextFree):
         return answering(policy, *privatizers.values())
-    if type(policy) not in (LinUCB, OnlineGLM):
+    if type(policy) not in (LinUCB, OnlineGLM, LinearSampling, GLMSampling):
         return Library()
     assert isinstance(problem, Problem)
     linearized = isinstance(policy, OnlineGLM)
@@ -444,6 +445,7 @@ def _program(
         offset=query.offset,
         balance=query.balance,
         weighted=query.weighted,
+        choice="guess" if isinstance(policy, Sampling) else "bound",
     )
 
 

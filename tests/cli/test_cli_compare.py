@@ -192,11 +192,11 @@ def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
         (("--continual", "tree", "--trust", "local"), "no row has joint trust"),
         (("--continual", "tree", "--policy", "glm-descent"), "no row has joint trust"),
         (("--env", "linear", "--policy", "dpe"), "policy 'dpe' plays in population"),
-        (("--env", "population"), "policy 'linucb' plays in linear, logistic"),
+        (("--env", "population"), "policy 'best' plays in linear, logistic"),
         (("--option", "clients"), "is no NAME=VALUE"),
         (("--option", "clients=5"), "option is 'clients'; this world has"),
         (("--number", "exploration=x"), "exploration is 'x'; it must be a number"),
-        (("--number", "growth=2"), "number is 'growth'; LinUCB has"),
+        (("--number", "courage=2"), "number is 'courage'; LinearSampling has"),
     ],
 )
 def test_bad_input_is_one_line(

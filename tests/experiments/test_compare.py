@@ -57,16 +57,16 @@ def test_rows_say_what_was_spent(finished: list[Result]) -> None:
     uniform = by_name["uniform", "none"]
     assert uniform.spent == (0.0, 0.0)
     assert uniform.regret.uniform_share == 1.0
-    parent = by_name["linucb", "none"]
+    parent = by_name["sampling", "none"]
     assert (parent.spent, parent.epsilon) == (None, None)
     for trust in ("local", "central"):
-        row = by_name["linucb", trust]
+        row = by_name["sampling", trust]
         # What is pure costs a little less at a delta above 0.
         assert row.spent == (row.guarantee.epsilon, 1e-5)
         assert row.guarantee.epsilon == pytest.approx(1.0, rel=2e-5)
         assert row.cell.asked == (1.0, 1e-5)
-    assert by_name["linucb", "local"].releases == {"moments": 60.0}
-    assert by_name["linucb", "central"].releases == {"moments": 1.0}
+    assert by_name["sampling", "local"].releases == {"moments": 60.0}
+    assert by_name["sampling", "central"].releases == {"moments": 3.0}
 
 
 def test_regret_and_its_error(finished: list[Result]) -> None:

@@ -35,7 +35,7 @@ def test_few_lines_are_named_where_they_end() -> None:
     time, price = draw(plan, fake(plan)).axes
     assert {text.get_text() for text in time.texts} == {cell.label() for cell in plan.cells()}
     assert {text.get_text() for text in price.texts} == {
-        "linucb joint", "uniform", "greedy not private", "linucb not private"
+        "sampling joint", "uniform", "greedy not private", "sampling not private"
     }  # fmt: skip
     assert time.get_legend() is None
     assert price.get_legend() is None
@@ -64,9 +64,9 @@ def test_many_lines_have_a_legend_outside() -> None:
     assert legend.get_window_extent().x0 > price.get_window_extent().x1
     words = [text.get_text() for text in legend.get_texts()]
     assert words == [
-        "colour: policy and trust", "linucb local", "linucb shuffle", "linucb joint",
-        "linucb central", "dashes: ε asked for", "0.2", "1", "10", "without protection", "uniform",
-        "greedy", "linucb",
+        "colour: policy and trust", "sampling local", "sampling shuffle", "sampling joint",
+        "sampling central", "dashes: ε asked for", "0.2", "1", "10", "without protection", "uniform",
+        "greedy", "sampling",
     ]  # fmt: skip
 
 

@@ -126,11 +126,11 @@ def test_the_report_begins_with_what_privacy_costs() -> None:
     rows = fake(SMALL)
     first, second = headlines(SMALL, rows)
     assert first == (
-        "On ball contexts, linucb under central trust at ε = 2 did best of the private bandits: "
+        "On ball contexts, sampling under central trust at ε = 2 did best of the private bandits: "
         "its regret is 80.0 ± 3.4, 80.0 % of the 100 ± 4.3 of uniform play and 83.3 % of the "
-        "96.0 ± 4.1 of linucb without privacy."
+        "96.0 ± 4.1 of sampling without privacy."
     )
-    assert second.startswith("On fixed contexts, linucb under central trust")
+    assert second.startswith("On fixed contexts, sampling under central trust")
     page = render(SMALL, fake(SMALL), b"png")
     assert first in page
     nobody = headlines(SMALL, rows[:2])

@@ -45,7 +45,7 @@ class Comparison(Plan):
 
     >>> small = Comparison(contexts=("ball",), trusts=("local",), epsilons=(1.0,))
     >>> [cell.label() for cell in small.cells()]
-    ['uniform', 'greedy not private', 'linucb not private', 'linucb local ε=1']
+    ['uniform', 'greedy not private', 'sampling not private', 'sampling local ε=1']
     >>> Comparison(policies=("dpe",), trusts=("shuffle",), epsilons=(1.0,)).cells()[-1].label()
     'dpe shuffle ε=1'
     >>> Comparison(env="linear", policies=("dpe",))
@@ -63,7 +63,7 @@ class Comparison(Plan):
     noise: str | float | None = None
     options: tuple[tuple[str, Any], ...] = ()
     horizon: int = 10_000
-    policies: tuple[str, ...] = ("linucb",)
+    policies: tuple[str, ...] = ("best",)
     trusts: tuple[str, ...] | None = None
     continual: str = BEST
     shuffling: str = BEST

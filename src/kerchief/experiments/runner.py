@@ -74,7 +74,7 @@ def compare(
     ...     contexts=("ball",), dim=2, arms=3, horizon=40, replicates=2, trusts=("none",)
     ... )
     >>> [result.cell.label() for result in compare(small, ticks=4)]
-    ['uniform', 'greedy not private', 'linucb not private']
+    ['uniform', 'greedy not private', 'sampling not private']
     """
     most = widest(plan) if width is None else validate.whole("width", width)
     uniform: dict[str, float] = {}

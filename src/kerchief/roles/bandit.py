@@ -62,13 +62,13 @@ class Bandit(Guarded):
     >>> from kerchief import Guarantee, Problem
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
     >>> promise = Guarantee(epsilon=1.0, delta=1e-6, trust="local")
-    >>> bandit = Bandit(policy="linucb", problem=facts, guarantee=promise)
+    >>> bandit = Bandit(problem=facts, guarantee=promise)
     >>> choice = bandit.decide({"news": [1.0, 0.0], "sport": [0.6, 0.8]})
     >>> choice.arm in ("news", "sport")
     True
     >>> bandit.reward(choice.id, 0.5)
     >>> bandit
-    Bandit('linucb', local trust, 1 of 100 users)
+    Bandit('sampling', local trust, 1 of 100 users)
     >>> round(bandit.spent().epsilon, 3)
     1.0
     """
@@ -76,7 +76,7 @@ class Bandit(Guarded):
     def __init__(
         self,
         *,
-        policy: str | Policy,
+        policy: str | Policy = BEST,
         problem: Problem,
         guarantee: Guarantee,
         mode: Mode = "tuned",
@@ -91,7 +91,7 @@ class Bandit(Guarded):
         """Make a bandit, and pay for its whole horizon.
 
         Args:
-            policy: a registered policy's name, or a policy.
+            policy: a registered policy's name, or a policy; `best` is the one for any arms.
             problem: the public bounds; values outside them are refused, never clipped in silence.
             guarantee: what is promised to each user.
             mode: for a policy given by name: widths from its theorem, or tuned.

@@ -65,8 +65,8 @@ def test_many_lines_have_a_legend_outside() -> None:
     words = [text.get_text() for text in legend.get_texts()]
     assert words == [
         "colour: policy and trust", "sampling local", "sampling shuffle", "sampling joint",
-        "sampling central", "dashes: ε asked for", "0.2", "1", "10", "without protection", "uniform",
-        "greedy", "sampling",
+        "sampling central", "dashes: ε asked for", "0.2", "1", "10", "without protection",
+        "uniform", "greedy", "sampling",
     ]  # fmt: skip
 
 

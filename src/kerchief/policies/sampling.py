@@ -43,6 +43,8 @@ _NARROW, _DIVERSE = 0.25, 0.4
 """Shares of the mean eigenvalue: below the first a direction is sampled, above the second not."""
 _LEAST_ROOM = 0.05
 _FIRST_SAMPLE, _FIRST_WIDTH = 1.0, 5.0
+_WITHOUT_NOISE = 1.25
+"""Noise makes a learner doubt by itself; without it a wrong belief is left more slowly."""
 
 
 @struct
@@ -107,12 +109,12 @@ class Sampling(Ellipsoid):
 
     @classmethod
     def _sampling(
-        cls, base: Ellipsoid, exploration: float | None, times: Mapping[str, tuple[int, ...]]
+        cls, base: Ellipsoid, horizon: int, epsilon: float, exploration: float | None = None
     ) -> Self:
         """From the bandit whose records and proved widths these are."""
         explored = or_default("exploration", exploration, 1.0 if base.mode == "theory" else 0.7)
         own = {
-            "query": dataclasses.replace(base.query, **times),
+            "query": dataclasses.replace(base.query, **_times(horizon, epsilon)),
             "exploration": explored,
             "optimism": 0.6,
             "prior": 0.5,
@@ -194,7 +196,8 @@ class Sampling(Ellipsoid):
         # An eigenvalue of the size of its noise is no information, whatever it says.
         sure = values**3 / (values**2 + noise**2 * self.query.dim + 1e-12)
         first = state.count == 0
-        sampled = self.exploration * self._grown(state.count) * jnp.sqrt(starved)
+        bold = self.exploration * (1.0 if state.noisy else _WITHOUT_NOISE)
+        sampled = bold * self._grown(state.count) * jnp.sqrt(starved)
         widened = self.optimism * jnp.sqrt(1 - starved)
         guessed = jnp.where(first, _FIRST_SAMPLE, sampled)
         wide = jnp.where(first, _FIRST_WIDTH, widened)
@@ -283,8 +286,8 @@ class LinearSampling(Sampling, LinUCB):
         exploration: float | None = None,
     ) -> Self:
         """Build it from public facts alone; see `LinUCB.of`."""
-        times = _times(problem.horizon, epsilon)
-        return cls._sampling(LinUCB.of(problem, mode=mode), exploration, times)
+        base = LinUCB.of(problem, mode=mode)
+        return cls._sampling(base, problem.horizon, epsilon, exploration)
 
 
 @struct
@@ -301,8 +304,7 @@ class GLMSampling(Sampling, OnlineGLM):
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0) -> Self:
         """Build it from public facts alone; see `OnlineGLM.of`."""
-        times = _times(problem.horizon, epsilon)
-        return cls._sampling(OnlineGLM.of(problem, mode=mode), None, times)
+        return cls._sampling(OnlineGLM.of(problem, mode=mode), problem.horizon, epsilon)
 
     @property
     def _dispersion(self) -> float | Array:

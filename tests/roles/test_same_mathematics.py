@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from kerchief.core.contracts import Arms
 from kerchief.core.errors import KerchiefError
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
-from kerchief.core.random import Stream
+from kerchief.core.random import POLICY, Stream
 from kerchief.environments.population import Population
 from kerchief.policies import POLICIES
 from kerchief.policies.phased.elimination import Elimination
@@ -28,6 +29,7 @@ from kerchief.roles.deployment import deploy
 from kerchief.roles.round import Round
 from kerchief.simulation import simulate
 from kerchief.simulation.phases import phases_of
+from kerchief_device import programs
 
 ROUNDS = 40
 
@@ -75,20 +77,35 @@ def by_hand(name: str, problem: Problem) -> tuple[list[int], Any]:
 
 
 # By day one of each family; compiling the others takes a minute.
-DAY = ("glm", "linucb")
+DAY = ("glm", "linucb", "sampling")
 
 
 def named(name: str) -> Any:
     return name if name in DAY else pytest.param(name, marks=pytest.mark.nightly)
 
 
+def seeded() -> Any:
+    """Guesses of a light device from the seed of the simulation."""
+    rounds = itertools.count()
+
+    @double_precision
+    def guess(dim: int, source: Any) -> tuple[Any, float]:
+        at = Stream.of(seed=0, replicate=0).at(POLICY, round=next(rounds))
+        return np.asarray(at.split(0).normal(dim)), float(at.split(1).uniform(1)[0])
+
+    return guess
+
+
 @pytest.mark.parametrize("name", [named(name) for name in deployable()])
-def test_without_noise_a_bandit_plays_the_simulated_rounds(name: str) -> None:
+def test_without_noise_a_bandit_plays_the_simulated_rounds(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same choices, and the same model but for the grid of the sums."""
     problem = dataclasses.replace(FACTS, horizon=200)
     chosen, model = by_hand(name, problem)
     bandit, played = Bandit(policy=name, problem=problem, guarantee=promise("none")), []
-    # Coins that a policy tosses to explore come from the operating system: here, from the seed.
+    # What a policy tosses to explore comes from the operating system: here, from the seed.
+    monkeypatch.setattr(programs, "guess", seeded())
     code: Any = bandit._device._code
     code._stream = Stream.of(seed=0, replicate=0)
     for features, reward in visits(problem):
@@ -96,8 +113,11 @@ def test_without_noise_a_bandit_plays_the_simulated_rounds(name: str) -> None:
         played.append(choice.arm)
         bandit.reward(choice.id, reward)
     assert played == chosen
-    for mine, theirs in zip(bandit.model.values(), jax.tree.leaves(model), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(model)
+    simulated = {jax.tree_util.keystr(path, simple=True, separator="."): x for path, x in leaves}
+    assert set(bandit.model) == set(simulated)
+    for part, theirs in simulated.items():
+        np.testing.assert_allclose(bandit.model[part], theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("trust", TRUSTS)

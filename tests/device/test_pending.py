@@ -394,11 +394,14 @@ def test_an_interrupt_leaves_no_transaction_open(tmp_path: Path, statement: str)
     assert store.row(ID, TASK).state == "decided"
 
 
-def test_an_interrupt_delays_erasure_and_does_not_prevent_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("statement", ["COMMIT", "PRAGMA busy_timeout = 0"])
+def test_an_interrupt_delays_erasure_and_does_not_prevent_it(
+    tmp_path: Path, statement: str
+) -> None:
     store = Pending(tmp_path / "d.db")
     decided(store)
     base = vars(store._rows)["_base"]
-    vars(store._rows)["_base"] = _Interrupted(base, "PRAGMA busy_timeout = 0")
+    vars(store._rows)["_base"] = _Interrupted(base, statement)
     with pytest.raises(KeyboardInterrupt):
         store.encoded(ID, TASK, report)
     assert any(SECRET in one.read_bytes() for one in tmp_path.iterdir()), "the test can see it"

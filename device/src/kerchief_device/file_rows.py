@@ -60,7 +60,7 @@ class FileRows:
                 return done
             except BaseException:
                 # An interrupt may come right after the commit, before anything is erased.
-                self._late = True
+                self._late |= not self._base.in_transaction
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
                 raise

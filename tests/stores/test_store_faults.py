@@ -204,6 +204,37 @@ def test_what_is_forgotten_is_not_in_the_file(tmp_path: Path, size: int) -> None
     store.close()
 
 
+class _InterruptedCommit:
+    """A connection that is interrupted as soon as it has committed."""
+
+    def __init__(self, base: sqlite3.Connection) -> None:
+        self._base = base
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._base, name)
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        done = self._base.execute(statement, *values)
+        if statement == "COMMIT":
+            raise KeyboardInterrupt
+        return done
+
+
+def test_what_an_interrupted_commit_forgot_is_overwritten(tmp_path: Path) -> None:
+    store, secret = SQLiteStore(tmp_path / "store.db"), b"planted-exact-total"
+    begin(store)
+    with store.transaction(TASK) as transaction:
+        transaction.keep(0, [(_ID, secret)])
+    assert secret in _bytes(tmp_path)
+    vars(store)["_writer"] = _InterruptedCommit(store._writer)
+    with pytest.raises(KeyboardInterrupt), store.transaction(TASK) as transaction:
+        transaction.forget(0)
+    assert secret not in _bytes(tmp_path)
+    with store.read(TASK) as reader:
+        assert reader.bodies(0) == []
+    store.close()
+
+
 def test_what_a_reader_held_back_is_overwritten_next_time(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "store.db")
     begin(store)

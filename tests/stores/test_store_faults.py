@@ -132,6 +132,29 @@ def test_a_careless_server_is_told_to_wait_for_the_disk(cluster: Cluster) -> Non
     store.close()
 
 
+def test_two_interrupts_leave_no_lock_held(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one comes before the transaction of the first is rolled back."""
+    import psycopg
+
+    def interrupted(self: object) -> None:
+        raise KeyboardInterrupt
+
+    where = cluster.database()
+    store = PostgresStore(where)
+    begin(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Connection, "rollback", interrupted)
+        with pytest.raises(KeyboardInterrupt), store.transaction(TASK):
+            raise KeyboardInterrupt
+    other = PostgresStore(where)
+    for one in (other, store):
+        with one.transaction(TASK) as transaction:
+            assert transaction.row() is not None
+        one.close()
+
+
 def _fill(store: Store) -> None:
     with store.transaction(TASK) as transaction:
         for batch in range(100):

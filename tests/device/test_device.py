@@ -386,3 +386,23 @@ def test_threads_share_a_device() -> None:
         one.join()
     assert len(set(found)) == 160
     assert device.due() == ()
+
+
+def _huge(of: Task) -> Model:
+    """A model whose numbers are finite, and whose values of arms are not."""
+    arrays = {
+        "estimate": Numbers.of(np.full(2, -1.7e308)),
+        "inverse": Numbers.of(np.eye(2)),
+        "width": Numbers.of(np.array(0.0)),
+        "sample": Numbers.of(np.zeros((2, 2))),
+        "widen": Numbers.of(np.zeros((2, 2))),
+    }
+    return dataclasses.replace(model(of), arrays=arrays)
+
+
+@pytest.mark.parametrize("choice", ["bound", "guess"])
+@pytest.mark.filterwarnings("error")
+def test_no_model_makes_a_device_play_what_is_not_allowed(choice: str) -> None:
+    """Nor say anything, in a log or by an error: whether numbers overflow depends on contexts."""
+    own = task(program=dataclasses.replace(OPTIMIST, choice=choice))
+    assert Device(own).decide(_huge(own), ROWS, [False, False, True]).arm == 2

@@ -15,6 +15,7 @@ import time
 from contextlib import closing
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -361,3 +362,49 @@ def test_a_reader_delays_erasure_and_does_not_prevent_it(tmp_path: Path) -> None
     store.due(bytes(32), 0.0)
     assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
     store.close()
+
+
+class _Interrupted:
+    """A connection that is interrupted as soon as it has done one statement."""
+
+    def __init__(self, base: sqlite3.Connection, statement: str) -> None:
+        self._base, self._statement = base, statement
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._base, name)
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        done = self._base.execute(statement, *values)
+        if statement.startswith(self._statement):
+            self._statement = "no statement begins like this"
+            raise KeyboardInterrupt
+        return done
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "INSERT", "COMMIT"])
+def test_an_interrupt_leaves_no_transaction_open(tmp_path: Path, statement: str) -> None:
+    """It may come while the store waits for another process: then as soon as it has begun."""
+    store, other = Pending(tmp_path / "d.db"), Pending(tmp_path / "d.db")
+    base = vars(store._rows)["_base"]
+    vars(store._rows)["_base"] = _Interrupted(base, statement)
+    with pytest.raises(KeyboardInterrupt):
+        decided(store)
+    assert not base.in_transaction
+    decided(other)
+    assert store.row(ID, TASK).state == "decided"
+
+
+@pytest.mark.parametrize("statement", ["COMMIT", "PRAGMA busy_timeout = 0"])
+def test_an_interrupt_delays_erasure_and_does_not_prevent_it(
+    tmp_path: Path, statement: str
+) -> None:
+    store = Pending(tmp_path / "d.db")
+    decided(store)
+    base = vars(store._rows)["_base"]
+    vars(store._rows)["_base"] = _Interrupted(base, statement)
+    with pytest.raises(KeyboardInterrupt):
+        store.encoded(ID, TASK, report)
+    assert any(SECRET in one.read_bytes() for one in tmp_path.iterdir()), "the test can see it"
+    assert store.due(TASK, 0.0) == (ID,)
+    assert not any(SECRET in one.read_bytes() for one in tmp_path.iterdir())
+    assert base.execute("PRAGMA busy_timeout").fetchone() == (10_000,)

@@ -14,7 +14,7 @@ import pytest
 from kerchief.core.errors import KerchiefError
 from kerchief.core.queries import Regression
 from kerchief.environments import make_environment
-from kerchief.experiments.asked import Ball
+from kerchief.experiments.asked import Asked, Ball
 from kerchief.experiments.calibrate import Noise, calibrate
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
@@ -263,3 +263,14 @@ def test_worlds_have_their_own_bounds() -> None:
 def test_bad_values_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(KerchiefError):
         calibrate(**({"epsilon": 1.0, "delta": 1e-5} | change))
+
+
+@pytest.mark.parametrize("word", ["blt", "tree", "toeplitz", "doubling"])
+def test_the_noise_of_totals_that_are_read_rarely_is_that_of_so_many_readings(word: str) -> None:
+    """Three readings of 40 users: nobody adds the noise of 40."""
+    query = Regression(dim=2, norm=1.0, low=0.0, high=1.0, readings=(10, 20, 40))
+    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
+    asked = Asked(query=query, promise=promise, horizon=40)
+    stated: Any = asked.protected(word)
+    worst = max(float(stated.noise_after(jnp.int32(40), jnp.int32(n))) for n in (1, 2, 3))
+    assert asked.std(word) == pytest.approx(worst)

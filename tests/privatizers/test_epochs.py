@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -30,6 +31,7 @@ from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Gaussian, Guarantee, MemoryLedger, Trust, epsilon_at
 from kerchief.privatizers import CONTINUALS, At, Every, PrefixSums, Privatizer, Protection, protect
+from kerchief.privatizers.schedule import OnDemand, Schedule
 from kerchief.roles import Bandit
 from kerchief.simulation import simulate
 
@@ -361,3 +363,22 @@ class TestPlaying:
             bandit.reward(bandit.decide(np.eye(3)).id, 0.5)
         assert bandit.users == 20
         assert PROMISE.epsilon * (1 - 1e-5) < bandit.spent().epsilon <= PROMISE.epsilon
+
+
+@pytest.mark.parametrize(
+    ("schedule", "horizon", "borders"),
+    [
+        (At(ends=tuple(range(2, 41, 3))), 45, (11, 35, 45)),
+        (OnDemand(limit=13), 13, (4, 12, 13)),
+        (OnDemand(limit=13), 5, (4, 5)),
+        (OnDemand(limit=13), 2, (2,)),
+    ],
+)
+def test_every_user_is_charged_once_whenever_totals_are_read(
+    schedule: Schedule, horizon: int, borders: tuple[int, ...]
+) -> None:
+    factor = Doubling(horizon=13, first=4)
+    noise = ContinualNoise.of(factor, noise_multiplier=1.0, sensitivity=QUERY.sensitivity)
+    charges = PrefixSums(query=QUERY, schedule=schedule, noise=noise).charges(horizon)
+    found = [(one.cohort.first, one.cohort.last) for one in charges]
+    assert found == list(itertools.pairwise((0, *borders)))

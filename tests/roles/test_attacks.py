@@ -22,15 +22,17 @@ from kerchief.roles.bandit import Bandit
 from kerchief.roles.books import Books
 from kerchief.roles.deployment import deployed
 from kerchief.roles.learner import Learner
+from kerchief.roles.library_code import LibraryCode
 from kerchief.roles.middle import Middle
 from kerchief.roles.verify import check_releases, verify
 from kerchief.stores import FileWitness
 from kerchief.stores.sqlite import SQLiteStore
-from kerchief_device import Budget, Pending
+from kerchief_device import Budget, Device, Pending
 from kerchief_device.randomize import randomize
 from kerchief_wire.canonical import write
 from kerchief_wire.chain import Line, export, follow, imported
 from kerchief_wire.errors import Fenced, Refused
+from kerchief_wire.model import Numbers
 from kerchief_wire.report import Release, Report
 from kerchief_wire.task import Task
 
@@ -658,3 +660,19 @@ def test_a_budget_sees_reports_of_a_device_that_had_none(tmp_path: Path) -> None
     assert budgeted.spent().epsilon == pytest.approx(2.0)
     with pytest.raises(BudgetExceeded):
         one.report(device=budgeted)
+
+
+@pytest.mark.parametrize("wrong", [-np.inf, np.nan])
+@pytest.mark.parametrize("policy", ["glm-greedy", "elimination"])
+def test_no_model_makes_a_bandits_own_code_play_what_is_not_allowed(
+    policy: str, wrong: float
+) -> None:
+    task = made("local", policy=policy)
+    model = Learner(task).model
+    arrays = {
+        name: Numbers.of(np.full(one.shape, wrong, one.dtype)) if "f" in one.dtype else one
+        for name, one in model.arrays.items()
+    }
+    hostile = dataclasses.replace(model, arrays=arrays)
+    device = Device(task.task, code=LibraryCode(task))
+    assert device.decide(hostile, ARMS, [False, False, True]).arm == 2

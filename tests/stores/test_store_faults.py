@@ -132,6 +132,29 @@ def test_a_careless_server_is_told_to_wait_for_the_disk(cluster: Cluster) -> Non
     store.close()
 
 
+def test_two_interrupts_leave_no_lock_held(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one comes before the transaction of the first is rolled back."""
+    import psycopg
+
+    def interrupted(self: object) -> None:
+        raise KeyboardInterrupt
+
+    where = cluster.database()
+    store = PostgresStore(where)
+    begin(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Connection, "rollback", interrupted)
+        with pytest.raises(KeyboardInterrupt), store.transaction(TASK):
+            raise KeyboardInterrupt
+    other = PostgresStore(where)
+    for one in (other, store):
+        with one.transaction(TASK) as transaction:
+            assert transaction.row() is not None
+        one.close()
+
+
 def _fill(store: Store) -> None:
     with store.transaction(TASK) as transaction:
         for batch in range(100):
@@ -201,6 +224,37 @@ def test_what_is_forgotten_is_not_in_the_file(tmp_path: Path, size: int) -> None
     assert planted not in _bytes(tmp_path)
     assert secret not in _bytes(tmp_path)
     assert b"stays" in _bytes(tmp_path)
+    store.close()
+
+
+class _InterruptedCommit:
+    """A connection that is interrupted as soon as it has committed."""
+
+    def __init__(self, base: sqlite3.Connection) -> None:
+        self._base = base
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._base, name)
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        done = self._base.execute(statement, *values)
+        if statement == "COMMIT":
+            raise KeyboardInterrupt
+        return done
+
+
+def test_what_an_interrupted_commit_forgot_is_overwritten(tmp_path: Path) -> None:
+    store, secret = SQLiteStore(tmp_path / "store.db"), b"planted-exact-total"
+    begin(store)
+    with store.transaction(TASK) as transaction:
+        transaction.keep(0, [(_ID, secret)])
+    assert secret in _bytes(tmp_path)
+    vars(store)["_writer"] = _InterruptedCommit(store._writer)
+    with pytest.raises(KeyboardInterrupt), store.transaction(TASK) as transaction:
+        transaction.forget(0)
+    assert secret not in _bytes(tmp_path)
+    with store.read(TASK) as reader:
+        assert reader.bodies(0) == []
     store.close()
 
 

@@ -85,9 +85,10 @@ def act(model: Ellipsoid, rows: Floats, mask: NDArray[np.bool_] | None) -> int:
     >>> act(seen, rows, None), act(seen, rows, np.array([True, True, False]))
     (2, 1)
     """
-    squares = np.add.reduce((rows @ model.inverse) * rows, -1)
-    upper = rows @ model.estimate + model.width * np.sqrt(np.maximum(0, squares))
-    return int((upper if mask is None else np.where(mask, upper, -np.inf)).argmax())
+    with np.errstate(all="ignore"):
+        squares = np.add.reduce((rows @ model.inverse) * rows, -1)
+        upper = rows @ model.estimate + model.width * np.sqrt(np.maximum(0, squares))
+    return _first_best(upper, mask)
 
 
 def guess(dim: int, source: Randomness) -> tuple[Floats, float]:
@@ -113,10 +114,22 @@ def act_on_a_guess(
     >>> act_on_a_guess(seen, np.eye(2), None, np.array([0.3, 0.7]), 0.5)
     1
     """
-    wide = rows @ model.widen
-    value = rows @ (model.estimate + model.sample @ normals)
-    value += 2 * lot * np.sqrt(np.add.reduce(wide * wide, -1))
-    return int((value if mask is None else np.where(mask, value, -np.inf)).argmax())
+    with np.errstate(all="ignore"):
+        wide = rows @ model.widen
+        value = rows @ (model.estimate + model.sample @ normals)
+        value += 2 * lot * np.sqrt(np.add.reduce(wide * wide, -1))
+    return _first_best(value, mask)
+
+
+def _first_best(value: Floats, mask: NDArray[np.bool_] | None) -> int:
+    """An allowed row, whatever the values are: a stranger's finite numbers may overflow.
+
+    Whether they do depends on the rows, so it must show nowhere: in no log, and in no error.
+    """
+    if mask is None:
+        return int(value.argmax())
+    allowed = np.flatnonzero(mask)
+    return int(allowed[value[allowed].argmax()])
 
 
 def _array(model: Model, name: str, shape: tuple[int, ...]) -> Floats:

@@ -53,14 +53,17 @@ class FileRows:
     def step(self, work: Callable[[], T]) -> T:
         """One transaction, alone: in this process by the lock, among processes by the file's."""
         with self._lock:
-            self._base.execute("BEGIN IMMEDIATE")
             try:
+                self._base.execute("BEGIN IMMEDIATE")
                 done = work()
                 self._base.execute("COMMIT")
                 return done
-            finally:
+            except BaseException:
+                # An interrupt may come right after the commit, before anything is erased.
+                self._late |= not self._base.in_transaction
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
+                raise
 
     def _begin(self, secret: bytes) -> Any:
         """Make the tables, unless they are there; the secret that holds."""
@@ -159,10 +162,13 @@ class FileRows:
         if only_late and not self._late:
             return
         with self._lock:
-            self._base.execute("PRAGMA busy_timeout = 0")
-            ((busy, *_),) = self._base.execute(_EMPTY).fetchall()
-            self._base.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
-            self._late = bool(busy)
+            self._late = True
+            try:
+                self._base.execute("PRAGMA busy_timeout = 0")
+                ((busy, *_),) = self._base.execute(_EMPTY).fetchall()
+                self._late = bool(busy)
+            finally:
+                self._base.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Write everything into a new file."""

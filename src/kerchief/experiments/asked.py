@@ -94,8 +94,9 @@ def own_noise(privatizer: Sums, horizon: int) -> float:
     on prefixes grows with their length.
     """
     if isinstance(privatizer, PrefixSums):
-        ones = 2 ** ((horizon + 1).bit_length() - 1) - 1
-        return max(_after(privatizer, place, place) for place in (ones, horizon))
+        most = privatizer.schedule.capacity(horizon)
+        ones = 2 ** ((most + 1).bit_length() - 1) - 1
+        return max(_after(privatizer, horizon, place) for place in (ones, most))
     ends = enumerate(_ends(privatizer) or (1,), start=1)
     totals = (0.0, *(_after(privatizer, end, number) for number, end in ends))
     pairs = itertools.pairwise(totals)

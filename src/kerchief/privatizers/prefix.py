@@ -95,8 +95,8 @@ class PrefixSums(Privatizer):
                 f"{releases} releases over {horizon} rounds; the noise was made for "
                 f"{self.noise.horizon}: make it for the whole horizon"
             )
-        event, borders = self.noise.event(), accumulate(self.noise.factor.places(releases))
-        users = [self.schedule.covered(border) for border in borders]
+        places = self.noise.factor.places(min(releases, horizon))
+        event, users = self.noise.event(), [*map(self.schedule.covered, accumulate(places))]
         return tuple(
             Charge(event=event, cohort=Cohort(first=start, last=end))
             for start, end in pairwise((0, *users[:-1], horizon))

@@ -49,7 +49,9 @@ class LibraryCode:
         at, self._decisions = self._stream.at(POLICY, round=self._decisions), self._decisions + 1
         offered = Arms(features=padded, allowed=allowed)
         clock = self._clock(model)
-        return int(np.asarray(_act(self._policy, self._form.tree(model), offered, clock, at)))
+        arm = int(np.asarray(_act(self._policy, self._form.tree(model), offered, clock, at)))
+        # A stranger's model may make all values equal, or none a number.
+        return arm if allowed[arm] else int(allowed.argmax())
 
     def statistics(
         self, model: Model | None, features: NDArray[np.float64], reward: float

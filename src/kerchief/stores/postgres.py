@@ -180,7 +180,11 @@ class _PostgresLink(Link):
             self._connection.close()
 
     def give_back(self) -> None:
-        if self._store._closed or self._connection.closed:
+        from psycopg.pq import TransactionStatus
+
+        # One that was interrupted as it rolled back still holds the task's lock.
+        idle = self._connection.info.transaction_status == TransactionStatus.IDLE
+        if self._store._closed or not idle:
             self._connection.close()
         else:
             self._store._idle.append(self._connection)

@@ -111,9 +111,12 @@ class SQLiteStore(SQLStore):
     def _lend(self, *, reading: bool) -> Iterator[Link]:
         with self._reading if reading else self._writing:
             link = _SQLiteLink(self._reader if reading else self._writer)
-            yield link
-            if link.erased or (self._stale and not reading):
-                self._scrub()
+            try:
+                yield link
+            finally:
+                # Always: an interrupt may come right after the commit.
+                if link.erased or (self._stale and not reading):
+                    self._scrub()
 
     def _scrub(self) -> None:
         """Empty the write-ahead log; if someone still reads it, after the next transaction."""

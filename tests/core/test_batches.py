@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kerchief.core.batches import ends_now, growing
+from kerchief.core.batches import ends_now, growing, spanning
 from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValue
 
@@ -23,12 +23,22 @@ def test_batches_grow_within_the_horizon(horizon: int, first: int, growth: float
         assert before < after <= max(before + 1, before * growth)
 
 
+@given(horizon=st.integers(1, 5000), first=st.integers(1, 6000), growth=st.floats(1.01, 4.0))
+def test_the_last_batch_may_end_with_the_horizon(horizon: int, first: int, growth: float) -> None:
+    ends = spanning(horizon, first=first, growth=growth)
+    assert (ends[0], ends[-1]) == (min(first, horizon), horizon)
+    for before, after in itertools.pairwise(ends):
+        assert before < after <= max(before + 1, before * growth**1.5 + growth**1.5)
+
+
 @pytest.mark.parametrize(
     ("horizon", "first", "growth"), [(0, 1, 2.0), (10, 0, 2.0), (10, 1, 1.0), (10, 1, float("nan"))]
 )
 def test_bad_batches_are_refused(horizon: int, first: int, growth: float) -> None:
     with pytest.raises(InvalidValue):
         growing(horizon, first=first, growth=growth)
+    with pytest.raises(InvalidValue):
+        spanning(horizon, first=first, growth=growth)
 
 
 def test_a_batch_ends_with_its_last_user() -> None:

@@ -66,7 +66,7 @@ def test_rows_say_what_was_spent(finished: list[Result]) -> None:
         assert row.guarantee.epsilon == pytest.approx(1.0, rel=2e-5)
         assert row.cell.asked == (1.0, 1e-5)
     assert by_name["sampling", "local"].releases == {"moments": 60.0}
-    assert by_name["sampling", "central"].releases == {"moments": 3.0}
+    assert by_name["sampling", "central"].releases == {"moments": 4.0}
 
 
 def test_regret_and_its_error(finished: list[Result]) -> None:

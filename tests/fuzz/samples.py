@@ -260,6 +260,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "core.context_free:ContextFreeProblem on a domain": {"arms": (0,), "lipschitz": (2.0,)},
     "core.convex:Simplex": {"dim": (3, 2)},
     "core.batches:growing": {"first": (10,), "horizon": (100,)},
+    "core.batches:spanning": {"first": (10,), "horizon": (100,)},
     "core.links:link_named": {"name": FACTS["link"]},
     "core.validate:at_least": {"name": ("x",), "value": (1.0,), "low": (0.0,)},
     "core.validate:between": {

@@ -22,7 +22,7 @@ from kerchief.policies.sampling import Beliefs, LinearSampling, Sampling, sampli
 from kerchief.privacy import Gaussian
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
-from kerchief.privatizers import PrefixSums
+from kerchief.privatizers import At, PrefixSums
 from kerchief.privatizers.protect import Protection
 from kerchief.roles import deploy, deployed
 from kerchief.roles.arrange import arrange
@@ -183,6 +183,16 @@ def test_running_totals_are_read_rarely_where_each_costs_noise() -> None:
         noises.append(float(sums.noise_after(jnp.int32(FACTS.horizon), last)))
     assert prices[0] == pytest.approx(prices[1], rel=1e-12)
     assert noises[0] < 0.75 * noises[1]
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "joint", "central"])
+@pytest.mark.parametrize("horizon", [37, 130, 5000])
+def test_the_last_planned_user_is_served_too(trust: str, horizon: int) -> None:
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
+    facts = dataclasses.replace(FACTS, horizon=horizon)
+    schedule = arrange("best", facts, Protection(guarantee=promise)).privatizers["moments"].schedule
+    assert isinstance(schedule, At)
+    assert schedule.ends[-1] == horizon
 
 
 def _regret(name: str, trust: str, replicates: int) -> np.ndarray[Any, np.dtype[np.float64]]:

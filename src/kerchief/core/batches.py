@@ -10,7 +10,7 @@ from jax import Array
 from kerchief.core.contracts import Clock
 from kerchief.core.validate import MOST_ROUNDS, between, whole
 
-__all__ = ["ends_now", "growing"]
+__all__ = ["ends_now", "growing", "spanning"]
 
 
 def growing(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
@@ -27,6 +27,21 @@ def growing(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
     while (end := max(ends[-1] + 1, math.floor(ends[-1] * growth))) <= horizon:
         ends.append(end)
     return tuple(ends)
+
+
+def spanning(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
+    """Like `growing`, at a pace changed a little so that the last batch ends with the horizon.
+
+    >>> spanning(100, first=10, growth=2.0)
+    (10, 21, 46, 100)
+    >>> spanning(5, first=10, growth=2.0)
+    (5,)
+    """
+    start, *_ = growing(horizon, first=first, growth=growth)
+    steps = max(1, round(math.log(horizon / start) / math.log(growth)))
+    pace = (horizon / start) ** (1 / steps)
+    ends = {math.floor(start * pace**step) for step in range(steps)}
+    return (*sorted(end for end in ends if end < horizon), horizon)
 
 
 def ends_now(batches: tuple[int, ...], clock: Clock) -> Array:

@@ -26,7 +26,7 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.batches import ends_now, growing
+from kerchief.core.batches import ends_now, spanning
 from kerchief.core.contracts import Arms, Clock, Outlook, Release, Tree
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -329,8 +329,8 @@ def _times(horizon: int, epsilon: float) -> dict[str, tuple[int, ...]]:
     users = max(20, math.floor(min(max(scarce, 0.25), 4.0) * min(300, horizon // 60)))
     early = math.ceil(min(max(10 * scarce, 1.0), users))
     return {
-        "batches": growing(horizon, first=users, growth=1.5),
-        "readings": growing(horizon, first=early, growth=1.1),
+        "batches": spanning(horizon, first=users, growth=1.5),
+        "readings": spanning(horizon, first=early, growth=1.1),
     }
 
 

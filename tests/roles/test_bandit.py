@@ -20,11 +20,14 @@ from kerchief.core.errors import CapacityExceeded, InvalidValue, WeakPromise
 from kerchief.core.problems import Problem
 from kerchief.policies import POLICIES
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.protect import Protection
+from kerchief.roles.arrange import arrange
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
 from kerchief.roles.learner import Learner
 from kerchief_device import Pending
-from kerchief_wire.errors import Fenced, StoreFailed
+from kerchief_wire import canonical
+from kerchief_wire.errors import CodecError, Fenced, StoreFailed
 
 
 def bandit(trust: str = "local", **more: Any) -> Bandit:
@@ -255,3 +258,16 @@ def test_a_shuffle_promise_says_whom_it_relies_on() -> None:
     assert "all users of a cohort must add their noise" in promise("shuffle").statement()
     for trust in ("local", "joint", "central"):
         assert "relies on other users" not in promise(trust).statement()
+
+
+@pytest.mark.parametrize("policy", [0.5, np.array(0.5), None, object()])
+def test_what_is_no_policy_is_refused_in_one_line(policy: Any) -> None:
+    protection = Protection(guarantee=promise("none"))
+    with pytest.raises(InvalidValue, match="give a name from `kerchief list policies`"):
+        arrange(policy, FACTS, protection)
+
+
+@pytest.mark.parametrize("data", [{}, None, 3, ["a"]])
+def test_what_is_no_text_is_not_canonical(data: Any) -> None:
+    with pytest.raises(CodecError, match="not canonical"):
+        canonical.read(data)

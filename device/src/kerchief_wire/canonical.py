@@ -58,7 +58,7 @@ def read(data: bytes) -> Any:
     try:
         value = json.loads(data)
         same = write(value) == data
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         same = False
     if not same:
         raise CodecError("the text is not canonical JSON")

@@ -66,6 +66,10 @@ def arrange(
     1.082
     """
     entry = POLICIES[name] if isinstance(name, str) else name
+    if not isinstance(entry, PolicyEntry):
+        raise InvalidValue(
+            f"the policy is a {type(entry).__name__}; give a name from `kerchief list policies`"
+        )
     guarantee = protection.guarantee
     terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
     private = guarantee.trust is not Trust.NONE

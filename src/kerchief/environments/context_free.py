@@ -86,9 +86,10 @@ class ChanceArms(_Arms):
     @classmethod
     def of(cls, *, arms: int = 10, gap: float = 0.2, mean: float = 0.5) -> Self:
         """Check every value."""
+        gap = validate.between("gap", gap, 0.0, 1.0, closed=True)
         return cls(
             count=validate.whole("arms", arms, low=2, high=2**20),
-            gap=validate.between("gap", gap, 0.0, 1.0, closed=True),
+            gap=gap,
             mean=validate.between("mean", mean, gap, 1.0, closed=True),
         )
 

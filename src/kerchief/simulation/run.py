@@ -105,9 +105,10 @@ def simulate(
     >>> run.regret.shape, bool((run.regret[-1] > 0).all())
     ((5, 4), True)
     """
-    for name, size in {"horizon": horizon, "replicates": replicates, "ticks": ticks}.items():
-        validate.whole(name, size)
-    validate.whole("first replicate", first_replicate, low=0, high=2**32 - replicates)
+    sizes = {"horizon": horizon, "replicates": replicates, "ticks": ticks}
+    horizon, replicates, ticks = (validate.whole(name, size) for name, size in sizes.items())
+    high = 2**32 - replicates
+    first_replicate = validate.whole("first replicate", first_replicate, low=0, high=high)
     validate.whole("seed", seed, low=0, high=2**32 - 1)
     _check_fit(policy, privatizers, environment, horizon)
     rounds = ticks_of(horizon, ticks)

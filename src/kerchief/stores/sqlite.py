@@ -195,7 +195,7 @@ def _connect(path: str) -> sqlite3.Connection:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}")
         mode = _log_ahead(connection)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         connection.close()
         raise (_ours(error) or error) from None
     if mode != ("memory" if path == ":memory:" else "wal"):

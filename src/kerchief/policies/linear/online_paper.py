@@ -104,8 +104,8 @@ class PrintedLinUCB(OnlineLinUCB):
         anew in epochs that double, as in Algorithm 9.
         """
         horizon, radius = problem.horizon, problem.radius
-        between("epsilon", epsilon, 1e-9, math.inf, closed=True)
-        between("delta", delta, 1e-300, 1.0)
+        epsilon = between("epsilon", epsilon, 1e-9, math.inf, closed=True)
+        delta = between("delta", delta, 1e-300, 1.0)
         low = between("least", 1 / problem.dim if least is None else least, 1e-9, 1e9, closed=True)
         bar = horizon**-0.25 if threshold is None else threshold
         between("threshold", bar, 0.0, 1e9, closed=True)

@@ -101,7 +101,7 @@ def test_every_line_without_protection_looks_different() -> None:
     ],
 )
 def test_nothing_that_is_written_touches_anything_else(plan: Comparison) -> None:
-    """Names, titles and legends lie in the picture, off the panels and apart from each other."""
+    """Names, axis labels and legends lie in the picture, off the panels and off each other."""
     figure = draw(plan, fake(plan))
     figure.draw_without_rendering()
     boxes = [axes.get_window_extent() for axes in figure.axes]
@@ -114,7 +114,7 @@ def test_nothing_that_is_written_touches_anything_else(plan: Comparison) -> None
         high = min(one.y1, other.y1) - max(one.y0, other.y0)
         assert min(wide, high) < 0.5
     whole = figure.bbox.padded(0.5)
-    assert all(whole.containsx(one.x0) and whole.containsx(one.x1) for one in boxes)
+    assert all(whole.contains(*one.min) and whole.contains(*one.max) for one in boxes)
 
 
 def test_a_dash_is_a_percentile_and_bars_of_one_epsilon_stand_apart() -> None:

@@ -54,7 +54,7 @@ def test_many_lines_have_a_legend_outside() -> None:
     """Beside the last panel, by colour and by dashes; nothing is written at the ends."""
     plan = Comparison(contexts=("ball",))
     figure = draw(plan, fake(plan))
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     time, price = figure.axes
     assert not time.texts
     assert not price.texts
@@ -90,3 +90,50 @@ def test_every_line_without_protection_looks_different() -> None:
     looks = {(line.get_color(), str(line._unscaled_dash_pattern)) for line in lines}  # type: ignore[attr-defined]
     assert len(lines) == len(plan.cells()) > MOST_NAMED + 2
     assert len(looks) == len(lines)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Comparison(),
+        Comparison(contexts=("ball",), trusts=("joint",), epsilons=(1.0, 1.1, 1.2, 1.3, 1.4)),
+        Comparison(contexts=("ball",), policies=("linucb-pairs", "linucb"), mode="theory"),
+    ],
+)
+def test_nothing_that_is_written_touches_anything_else(plan: Comparison) -> None:
+    """Names, axis labels and legends lie in the picture, off the panels and off each other."""
+    figure = draw(plan, fake(plan))
+    figure.draw_without_rendering()
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        boxes += [legend.get_window_extent()] if legend else []
+        boxes += [text.get_window_extent() for text in (*axes.texts, axes.xaxis.label)]
+    for one, other in itertools.combinations(boxes, 2):
+        wide = min(one.x1, other.x1) - max(one.x0, other.x0)
+        high = min(one.y1, other.y1) - max(one.y0, other.y0)
+        assert min(wide, high) < 0.5
+    whole = figure.bbox.padded(0.5)
+    assert all(whole.contains(*one.min) and whole.contains(*one.max) for one in boxes)
+
+
+def test_a_dash_is_a_percentile_and_bars_of_one_epsilon_stand_apart() -> None:
+    """Caps of error bars would look like the dash of the 95th percentile."""
+    plan = Comparison(contexts=("ball",))
+    price = draw(plan, fake(plan)).axes[1]
+    low, high = price.get_xlim()
+    places = []
+    for points, caps, _ in price.containers:
+        assert caps == ()
+        places += np.asarray(points.get_xdata(), float).tolist()
+    assert len(set(places)) == len(places) == 12
+    assert low < min(places) < max(places) < high
+
+
+def test_names_and_numbers_can_be_read() -> None:
+    """Names are black, whatever their line's colour; all ticks have letters of one size."""
+    plan = Comparison(contexts=("ball",), trusts=("joint",), epsilons=(1.0,))
+    time = draw(plan, fake(plan)).axes[0]
+    assert {text.get_color() for text in time.texts} == {"black"}
+    sizes = {label.get_fontsize() for label in time.yaxis.get_ticklabels(which="both")}
+    assert sizes == {8.0}

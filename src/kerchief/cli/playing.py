@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -14,8 +13,8 @@ from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
+from kerchief.experiments.report import sentences
 from kerchief.experiments.runner import compare as play
-from kerchief.privacy.guarantee import Guarantee
 
 __all__ = ["perform", "print_promises"]
 
@@ -101,16 +100,7 @@ def _play(outputs: Outputs) -> bool:
 def print_promises(outputs: Outputs) -> None:
     """The promises that were kept, one sentence per trust, and the files."""
     cells = [one.cell for one in outputs.finished if one.cell.asked is not None]
-    for sentence in _sentences(cell.guarantee for cell in cells):
+    for sentence in sentences(cell.guarantee for cell in cells):
         print_wrapped(sentence)
     for name, path in outputs.files.items():
         click.echo(f"{name}: {path}")
-
-
-def _sentences(promises: Iterable[Guarantee]) -> Iterator[str]:
-    """Promises that differ in their epsilon alone, in one sentence."""
-    alike: dict[Guarantee, list[float]] = {}
-    for one in dict.fromkeys(promises):
-        alike.setdefault(dataclasses.replace(one, epsilon=0.0), []).append(one.epsilon)
-    for shared, (first, *others) in alike.items():
-        yield dataclasses.replace(shared, epsilon=first).sentence(*others)

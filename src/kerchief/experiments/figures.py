@@ -47,6 +47,7 @@ _PLAIN: dict[str, Dashes] = {"uniform": (0, (2, 2)), "greedy": (0, (5, 1.5, 1, 1
 _BLACK_DASHES: tuple[Dashes, ...] = ((0, ()), *_DASHES[:2], *_DASHES[3:])
 
 _TICKS = 0.1  # of the axis: the least distance of two labels
+_MARGIN = 0.06  # of the axis: beside the last epsilon, and the width of the bars at each
 
 Key: TypeAlias = tuple[str, str]
 Colours: TypeAlias = Mapping[Key, str]
@@ -152,20 +153,23 @@ def _over_rounds(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
 
 def _over_epsilon(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
     ends = []
-    for key, colour in pen.colours.items():
+    shown = pen.epsilons or [1.0]
+    private = list(dict.fromkeys(_key(one.cell) for one in cells if one.cell.asked))
+    margin = (2 * shown[-1] / shown[0]) ** _MARGIN
+    for place, key in enumerate(private):
         points = [one for one in cells if _key(one.cell) == key and one.cell.asked]
-        if points:
-            points.sort(key=lambda one: one.cell.guarantee.epsilon)
-            _points(axes, [one.cell.guarantee.epsilon for one in points], points, color=colour)
-            ends.append(End(" ".join(key), points[-1].regret.mean, colour))
+        points.sort(key=lambda one: one.cell.guarantee.epsilon)
+        aside = margin ** ((place + 0.5) / len(private) - 0.5)
+        places = [one.cell.guarantee.epsilon * aside for one in points]
+        _points(axes, places, points, color=pen.colours[key])
+        ends.append(End(" ".join(key), points[-1].regret.mean, pen.colours[key]))
     for one in cells:
         if one.cell.asked is None:
             colour, dashes = pen.style(one.cell)
             axes.axhline(one.regret.mean, color=colour, linestyle=dashes, linewidth=1.1)
             ends.append(_end(one, pen))
-    shown = pen.epsilons or [1.0]
     _log_axis(axes, "ε asked for", dict(zip(shown, _spaced(shown), strict=True)))
-    axes.set_xlim(shown[0] / 1.5, shown[-1] * 1.15)
+    axes.set_xlim(shown[0] / margin, shown[-1] * margin)
     _finish(axes, cells, ends, named=len(cells) <= MOST_NAMED)
 
 
@@ -206,7 +210,7 @@ def _over_worlds(axes: Axes, finished: Sequence[Result], layout: Layout, pen: _P
 def _points(axes: Axes, places: Sequence[float], cells: Sequence[Result], **style: Any) -> None:
     """A line through final regrets, with bars of two standard errors and a dash at the p95."""
     means, errors = [one.regret.mean for one in cells], [2 * _errors(one)[-1] for one in cells]
-    style |= {"marker": "o", "markersize": 4, "capsize": 3, "linewidth": 1.6}
+    style |= {"marker": "o", "markersize": 4, "linewidth": 1.6}
     axes.errorbar(places, means, yerr=errors, **style)
     axes.scatter(places, [one.regret.p95 for one in cells], marker="_", color=style["color"])
 
@@ -231,7 +235,7 @@ def _finish(axes: Axes, cells: Sequence[Result], ends: Sequence[End], *, named: 
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.tick_params(labelsize=8)
+    axes.tick_params(which="both", labelsize=8)
     if named:
         name_ends(axes, ends)
 

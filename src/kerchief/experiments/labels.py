@@ -51,7 +51,7 @@ def name_ends(axes: Axes, ends: Sequence[End]) -> None:
             _LEADER,
             (true, true, height, height),
             color=end.colour,
-            linewidth=0.6,
+            linewidth=1.2,
             transform=axes.transAxes,
             clip_on=False,
         )
@@ -59,7 +59,6 @@ def name_ends(axes: Axes, ends: Sequence[End]) -> None:
             _LEADER[-1] + 0.006,
             height,
             end.name,
-            color=end.colour,
             fontsize=_SIZE,
             verticalalignment="center",
             transform=axes.transAxes,

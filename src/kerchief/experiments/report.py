@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 
 from kerchief.experiments.extras import require
@@ -15,15 +15,15 @@ from kerchief.experiments.results import HEADINGS, Result, amount
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["Promise", "SideBySide", "headlines", "promises", "render", "side_by_side"]
+__all__ = ["Promise", "SideBySide", "headlines", "promises", "render", "sentences", "side_by_side"]
 
 # Columns of the table that a phone does without.
-_MINOR = ("δ", "spent ε, δ", "µs")
+_MINOR = ("δ", "spent ε, δ", "% uniform", "µs")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What one trust promises: with its limits at the first epsilon, in a line at the others."""
+    """What one trust promises: first with its limits, and all others in few sentences."""
 
     trust: str
     statement: str
@@ -47,7 +47,7 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
         finished=finished,
         headlines=headlines(plan, finished),
         headings=HEADINGS,
-        minor=[heading in _MINOR for heading in HEADINGS],
+        minor=_MINOR,
         tables=[
             (plan.caption(world), list(group))
             for world, group in itertools.groupby(finished, key=lambda row: row.world)
@@ -61,7 +61,7 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
 
 
 def headlines(plan: Plan, rows: Sequence[Result]) -> list[str]:
-    """For each world, which private bandit did best, and what its privacy costs."""
+    """For each world, what privacy costs at the strictest and at the loosest epsilon."""
     return [
         _headline(plan.caption(world), list(group))
         for world, group in itertools.groupby(rows, key=lambda row: row.world)
@@ -69,15 +69,20 @@ def headlines(plan: Plan, rows: Sequence[Result]) -> list[str]:
 
 
 def _headline(caption: str, rows: Sequence[Result]) -> str:
-    private = [row for row in rows if row.epsilon is not None]
-    if not private:
-        return f"On {caption}, no private bandit was played to the end."
-    best = min(private, key=lambda row: row.regret.mean)
+    epsilons = sorted(row.epsilon for row in rows if row.epsilon is not None)
+    costs = [_cost(epsilon, rows) for epsilon in dict.fromkeys(epsilons[:1] + epsilons[-1:])]
+    told = "; ".join(costs) or "no private bandit was played to the end"
+    return f"{caption[0].upper()}{caption[1:]}: {told}."
+
+
+def _cost(epsilon: float, rows: Sequence[Result]) -> str:
+    """The least regret at one epsilon, beside what does not protect."""
+    best = min((row for row in rows if row.epsilon == epsilon), key=lambda row: row.regret.mean)
     costs = [_beside(best, other) for other in rows if _is_yardstick(best, other)]
     return (
-        f"On {caption}, {best.cell.player.name} under {best.cell.player.protection} trust at "
-        f"ε = {best.epsilon:g} did best of the private bandits: its regret is {best.regret.text()}"
-        f"{', ' if costs else ''}{' and '.join(costs)}."
+        f"at ε = {epsilon:g} the least private regret is {best.regret.text()} "
+        f"({best.cell.player.name}, trust: {best.cell.player.protection})"
+        f"{', ' if costs else ''}{' and '.join(costs)}"
     )
 
 
@@ -94,7 +99,7 @@ def _beside(best: Result, other: Result) -> str:
     """What one regret is beside another."""
     name = other.cell.player.name
     whose = "uniform play" if name == "uniform" else f"{name} without privacy"
-    known = f"the {other.regret.text()} of {whose}"
+    known = f"the {amount(other.regret.mean)} of {whose}"
     if other.regret.mean <= 0:
         return f"beside {known}"
     share = best.regret.mean / other.regret.mean
@@ -102,7 +107,7 @@ def _beside(best: Result, other: Result) -> str:
 
 
 def promises(plan: Plan) -> list[Promise]:
-    """The promise of each private trust, in full once and in a line for each further epsilon.
+    """The promise of each private trust, in full once and in one sentence for further epsilons.
 
     >>> from kerchief.experiments.declare import Comparison
     >>> [promise.trust for promise in promises(Comparison())]
@@ -116,10 +121,19 @@ def promises(plan: Plan) -> list[Promise]:
         Promise(
             trust=trust,
             statement=first.statement(),
-            others=tuple(other.sentence() for other in others),
+            others=tuple(sentences(others)),
         )
         for trust, (first, *others) in by_trust.items()
     ]
+
+
+def sentences(promises: Iterable[Guarantee]) -> Iterator[str]:
+    """Promises that differ in their epsilon alone, in one sentence."""
+    alike: dict[Guarantee, list[float]] = {}
+    for one in dict.fromkeys(promises):
+        alike.setdefault(dataclasses.replace(one, epsilon=0.0), []).append(one.epsilon)
+    for shared, (first, *others) in alike.items():
+        yield dataclasses.replace(shared, epsilon=first).sentence(*others)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -105,8 +105,9 @@ class Script:
     def add(self, vector: Any, stream: Any) -> Any:
         return vector + self.given
 
-    def draw(self, stream: Any) -> Any:
-        return np.atleast_1d(self.given)
+    def draw(self, stream: Any, rows: int) -> Any:
+        assert rows == 1
+        return np.atleast_1d(self.given)[None]
 
     def event(self) -> Event:
         return Event(sensitivity=self.reach, scale=self.scale, dimension=self.size)

@@ -346,7 +346,7 @@ def test_an_interrupt_within_a_step_leaves_no_trace_in_memory(
 
     def interrupted() -> None:
         with store.transaction(TASK) as at:
-            at._kept.notes = Interrupting(at._kept.notes, after=after)
+            at._notes = at._kept.notes = Interrupting(at._notes, after=after)
             step(at)
 
     with pytest.raises(KeyboardInterrupt):
@@ -366,7 +366,7 @@ def test_an_interrupt_while_steps_are_taken_back_leaves_no_trace_in_memory() -> 
     def interrupted() -> None:
         with store.transaction(TASK) as at:
             at.publish(0, [b"first"])
-            at._kept.notes.append(interrupt)
+            at._notes.append(interrupt)
             at.hide(b"secret")
             raise KeyboardInterrupt
 

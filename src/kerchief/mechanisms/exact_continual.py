@@ -131,7 +131,7 @@ class ExactContinualNoise(OfFactor):
             noise, state = self._within(number, state, place, seeds)
             found.append(noise)
             first += many
-        return np.concatenate(found), state
+        return found[0] if len(found) == 1 else np.concatenate(found), state
 
     def _within(
         self, number: int, state: Vector, first: int, seeds: Floats
@@ -144,14 +144,14 @@ class ExactContinualNoise(OfFactor):
         past, sums, part = state[0], state[1:], self.factor.parts[number]
         if seeds.shape[1:] != past.shape:
             raise InvalidValue(f"state is for {past.shape}; the seeds have shape {seeds.shape[1:]}")
-        mixed, largest = np.empty_like(seeds), np.zeros_like(sums)
+        mixed, largest = np.empty(seeds.shape), np.abs(sums)
         for row, seed in enumerate(seeds):
             mixed[row] = part.mix(sums, first + row)
             sums = part.keep(sums, first + row, seed)
             np.maximum(largest, np.abs(sums), out=largest)
         if not (largest <= self._limits[number]).all():
             raise CapacityExceeded(f"noise beyond {FAR} deviations; begin a new run")
-        noise = past + seeds + np.rint(mixed)
+        noise = past + seeds + np.rint(mixed, out=mixed)
         if first + len(seeds) > part.horizon:
             past, sums = noise[-1], np.zeros_like(sums)
         return noise, np.concatenate([past[None], sums])

@@ -89,7 +89,7 @@ class Desk:
         if not self.draws:
             return cohorts, kept
         if self.running:
-            exact = kept.total + np.cumsum(cohorts, axis=0)
+            exact = kept.total + np.add.accumulate(cohorts)
             noise, state = self._continual.steps(kept.noise, number, source, len(cohorts))
             steps, kept = noise.astype(np.int64), Kept(total=exact[-1], noise=state)
         else:

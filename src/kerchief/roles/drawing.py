@@ -51,7 +51,7 @@ class Drawing:
         self.cohort = row.cohort
         self._at, self._row, self._task = at, row, task
         self._desks, self._source = desks, source
-        self._draws = any(desk.draws for desk in desks)
+        self._draws = any([desk.draws for desk in desks])
         self._users: list[int] = []
         self._totals: list[Wholes] = []
 
@@ -74,14 +74,24 @@ class Drawing:
     def close(self) -> Row:
         """Write every release with its line, the state of the noise, and where the task stands."""
         row = self._row
+        length, head = row.length, row.head
         if self._totals:
             totals = np.array(self._totals)
             names = self._published(self._noisy(totals) if self._draws else totals)
-            row = dataclasses.replace(row, cohort=self.cohort, releases=row.releases + len(names))
             if self._task.needs or self._draws:
-                row = _linked(self._at, row, self._said(names))
-        self._at.change(row)
-        return row
+                length, head = _linked(self._at, row, self._said(names))
+        after = Row(
+            config=row.config,
+            state=row.state,
+            epoch=row.epoch,
+            cohort=self.cohort,
+            releases=row.releases + len(self._totals),
+            length=length,
+            head=head,
+            witnessed=row.witnessed,
+        )
+        self._at.change(after)
+        return after
 
     def _published(self, totals: Wholes) -> list[bytes]:
         """Store releases, each with a hash of the one before; their own hashes."""
@@ -112,10 +122,10 @@ class Drawing:
             desk.draw(totals[:, part], one, drawn, source)
             for desk, part, one in zip(self._desks, self._task.parts, kept, strict=True)
         ]
-        if any(desk.running for desk in self._desks):
-            states = tuple(state for _, state in pairs)
+        shown, states = zip(*pairs, strict=True)
+        if any([desk.running for desk in self._desks]):
             self._at.hide(write_secret(drawn + len(totals), states))
-        return np.concatenate([shown for shown, _ in pairs], axis=1)
+        return np.concatenate(shown, axis=1)
 
     def _hedged(self, totals: Wholes, source: Randomness) -> Randomness:
         context = self._row.head + self._row.releases.to_bytes(8, "little") + totals.tobytes()
@@ -136,13 +146,16 @@ class Drawing:
 
 def appended(at: Transaction, row: Row, said: Iterable[tuple[str, Any]]) -> Row:
     """Add lines to the chain; where the task stands then."""
-    return _linked(at, row, ((kind, canonical.write(content)) for kind, content in said))
+    lines = ((kind, canonical.write(content)) for kind, content in said)
+    length, head = _linked(at, row, lines)
+    return dataclasses.replace(row, length=length, head=head)
 
 
-def _linked(at: Transaction, row: Row, said: Iterable[tuple[str, bytes]]) -> Row:
+def _linked(at: Transaction, row: Row, said: Iterable[tuple[str, bytes]]) -> tuple[int, bytes]:
+    """Add lines to the chain: its length and its head then."""
     length, head, lines = row.length, row.head, list[Line]()
     for kind, body in said:
         lines.append(Line(number=length, kind=kind, prev=head, body=body))
         length, head = length + 1, lines[-1].hash
     at.append(lines)
-    return dataclasses.replace(row, length=length, head=head)
+    return length, head

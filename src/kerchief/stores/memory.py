@@ -114,6 +114,10 @@ class _Reader:
 class _Transaction(_Reader):
     """Writes one task too; after a refusal it is over, and all of it is taken back."""
 
+    def __init__(self, kept: _Kept) -> None:
+        super().__init__(kept)
+        self._notes = kept.notes
+
     def create(self, row: Row) -> None:
         if self._kept.row is not None:
             self._refuse(InvalidValue("the store refuses this: the task is there already"))
@@ -131,7 +135,7 @@ class _Transaction(_Reader):
         end = len(kept), kept[-1].hash if kept else ROOT
         for line in lines:
             end = line.after(*end)
-        self._kept.notes.append(partial(kept.__delitem__, slice(len(kept), None)))
+        self._notes.append(partial(kept.__delitem__, slice(len(kept), None)))
         kept.extend(lines)
 
     def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
@@ -139,7 +143,7 @@ class _Transaction(_Reader):
         for id, cohort in reports:
             if id in seen:
                 self._refuse(InvalidValue("the store refuses this: a report was seen before"))
-            self._kept.notes.append(partial(seen.pop, id, None))
+            self._notes.append(partial(seen.pop, id, None))
             seen[id] = (epoch, cohort)
 
     def forget_seen(self) -> None:
@@ -165,7 +169,7 @@ class _Transaction(_Reader):
             self._refuse(
                 InvalidValue(f"the store refuses this: release {len(releases)} comes next")
             )
-        self._kept.notes.append(partial(releases.__delitem__, slice(first, None)))
+        self._notes.append(partial(releases.__delitem__, slice(first, None)))
         releases.extend(payloads)
 
     def hide(self, secret: bytes) -> None:
@@ -212,7 +216,7 @@ class _Transaction(_Reader):
 
     def _set(self, name: str, value: object) -> None:
         kept, before = self._kept, getattr(self._kept, name)
-        self._kept.notes.append(lambda: setattr(kept, name, before))
+        self._notes.append(lambda: setattr(kept, name, before))
         setattr(kept, name, value)
 
 
@@ -281,7 +285,8 @@ class MemoryStore:
     def _of(self, task: bytes) -> _Kept:
         """What is committed of a task: what an interrupt left is taken back first."""
         kept = self._tasks.get(task) or _Kept()
-        kept.take_back()
+        if kept.notes:
+            kept.take_back()
         return kept
 
     def _check(self) -> None:

@@ -93,7 +93,7 @@ def middle(trust: str) -> tuple[float, float]:
 def draw(trust: str) -> float:
     """Microseconds of the noise of one release, as a middle on disk draws it."""
     (desk,) = desks_of(deploy(policy="linucb", problem=FACTS, guarantee=promise(trust)))
-    cohort, kept = np.zeros(desk.wire.size, np.int64), desk.open()
+    cohort, kept = np.zeros((1, desk.wire.size), np.int64), desk.open()
     return median(lambda number: desk.draw(cohort, kept, number, hedged(bytes(32))), VISITS)
 
 

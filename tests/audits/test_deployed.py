@@ -45,7 +45,7 @@ def views(
         for _ in range(tossing):
             # Other honest users, whose records the adversary knows: their coins are left.
             total = total + randomize(noise, np.zeros(made.task.size), 0, source)
-        shown, _ = desk.draw(total, desk.open(), 0, source)
+        (shown,), _ = desk.draw(total[None], desk.open(), 0, source)
         found.append(noise.estimate(shown, users=1, label=0))
     return np.array(found)[:, None, :]
 

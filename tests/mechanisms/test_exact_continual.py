@@ -58,13 +58,14 @@ def matched(*, horizon: Any, buffers: Any, **asked: Any) -> ExactContinualNoise:
     return ExactContinualNoise.matching(BLT(horizon=horizon, buffers=buffers), **asked)
 
 
-def drawn(noise: ExactContinualNoise, size: int = SIZE, seed: int = 3) -> Floats:
-    """The noise on every prefix, a row each."""
+def drawn(noise: ExactContinualNoise, size: int = SIZE, seed: int = 3, group: int = 1) -> Floats:
+    """The noise on every prefix, one row each; so many prefixes are drawn together."""
     state, source, rows = noise.open(size), np.random.default_rng(seed).bytes, []
-    for round in range(noise.horizon):
-        row, state = noise.step(state, np.int32(round), source)
-        rows.append(row)
-    return np.stack(rows)
+    for round in range(0, noise.horizon, group):
+        many = min(group, noise.horizon - round)
+        some, state = noise.steps(state, np.int32(round), source, many)
+        rows.append(some * noise.grid)
+    return np.concatenate(rows)
 
 
 def mixing(factor: Factor) -> Floats:
@@ -105,11 +106,21 @@ class Script:
     def add(self, vector: Any, stream: Any) -> Any:
         return vector + self.given
 
-    def draw(self, stream: Any) -> Any:
-        return np.atleast_1d(self.given)
+    def draw(self, stream: Any, rows: int) -> Any:
+        assert rows == 1
+        return np.atleast_1d(self.given)[None]
 
     def event(self) -> Event:
         return Event(sensitivity=self.reach, scale=self.scale, dimension=self.size)
+
+
+@dataclasses.dataclass
+class Dealt(Script):
+    """A node that deals known vectors, each once."""
+
+    def draw(self, stream: Any, rows: int) -> Any:
+        found, self.given = self.given[:rows], self.given[rows:]
+        return found
 
 
 def scripted(factor: Factor, *, scale: int, reach: float) -> Any:
@@ -153,13 +164,67 @@ def buffered(horizon: int) -> BLT:
 each = pytest.mark.parametrize("kind", [buffered, SqrtToeplitz])
 
 
+class TestGroups:
+    @pytest.mark.parametrize("groups", [[40], [1, 39], [7, 1, 32], [13] * 3 + [1]], ids=repr)
+    @pytest.mark.parametrize(
+        "factor",
+        [
+            BLT(horizon=40, buffers=4),
+            SqrtToeplitz(horizon=40),
+            Tree(horizon=40),
+            Doubling(horizon=40, first=8),
+        ],
+        ids=repr,
+    )
+    def test_places_drawn_together_are_those_drawn_one_by_one(
+        self, factor: Factor, groups: list[int]
+    ) -> None:
+        given = np.random.default_rng(4).integers(-(2**20), 2**20, (len(factor.parts), 40, 3))
+
+        def run(groups: list[int]) -> tuple[Floats, Floats]:
+            seeds = tuple(Dealt(scale=2**20, reach=1.0, size=3, given=one) for one in given)
+            noise, found, round = ExactContinualNoise(factor=factor, seeds=seeds), [], 0
+            state = noise.open(3)
+            for many in groups:
+                some, state = noise.steps(state, round, None, many)
+                found.append(some)
+                round += many
+            return np.concatenate(found), state
+
+        for grouped, single in zip(run(groups), run([1] * 40), strict=True):
+            assert (grouped == single).all()
+
+    def test_noise_beyond_the_proof_is_refused_wherever_it_is_in_a_group(self) -> None:
+        factor, far = SqrtToeplitz(horizon=3), 41.0
+        for place in range(3):
+            given = far * np.eye(3)[place][:, None]
+            seed = Dealt(scale=1, reach=1.0, given=given)
+            noise = ExactContinualNoise(factor=factor, seeds=(seed,))
+            with pytest.raises(CapacityExceeded, match="40 deviations"):
+                noise.steps(noise.open(1), 0, None, 3)
+
+    def test_a_sum_that_comes_back_is_refused_all_the_same(self) -> None:
+        given = np.array([[30.0], [30.0], [30.0], [-80.0]])
+        seed = Dealt(scale=1, reach=1.0, given=given)
+        noise = ExactContinualNoise(factor=BLT(horizon=4, buffers=2), seeds=(seed,))
+        assert abs(given.sum()) < 80 < given[:3].sum()
+        with pytest.raises(CapacityExceeded, match="40 deviations"):
+            noise.steps(noise.open(1), 0, None, 4)
+
+    def test_no_group_goes_beyond_what_was_paid_for(self) -> None:
+        noise = made(dimension=2)
+        with pytest.raises(CapacityExceeded, match=f"place {HORIZON + 1} "):
+            noise.steps(noise.open(2), HORIZON - 2, None, 3)
+
+
 class TestLaw:
     @each
-    def test_covariance_over_time(self, kind: Any) -> None:
+    @pytest.mark.parametrize("group", [1, 5, HORIZON])
+    def test_covariance_over_time(self, kind: Any, group: int) -> None:
         noise = ExactContinualNoise.matching(
             kind(horizon=HORIZON), noise_multiplier=1.7, sensitivity=2.5, dimension=SIZE
         )
-        draws, mix = drawn(noise), noise.std * mixing(noise.factor)
+        draws, mix = drawn(noise, group=group), noise.std * mixing(noise.factor)
         wanted, found = mix @ mix.T, draws @ draws.T / SIZE
         spread = np.sqrt((np.outer(np.diag(wanted), np.diag(wanted)) + wanted**2) / SIZE)
         bound = normal_bound(HORIZON**2)

@@ -85,9 +85,9 @@ def tiny(trust: str) -> Deployment:
 class Marked(Desk):
     """A desk whose noise leaves the last digits alone."""
 
-    def draw(self, cohort: Any, kept: Any, number: int, source: Any) -> Any:
-        noisy, after = super().draw(cohort, kept, number, source)
-        exact = after.total if self.running else cohort
+    def draw(self, cohorts: Any, kept: Any, number: int, source: Any) -> Any:
+        noisy, after = super().draw(cohorts, kept, number, source)
+        exact = kept.total + np.cumsum(cohorts, axis=0) if self.running else cohorts
         return exact + (noisy - exact) * _SHIFT, after
 
 

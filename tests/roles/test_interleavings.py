@@ -102,8 +102,8 @@ class Impatient(Middle):
 class Lenient(Middle):
     """Takes reports of an epoch that is over."""
 
-    def _place(self, one: Any, row: Any, *known: Any) -> int | Refused | None:
-        return super()._place(dataclasses.replace(one, epoch=row.epoch), row, *known)
+    def _place(self, one: Any, epoch: int, *known: Any) -> int | Refused | None:
+        return super()._place(dataclasses.replace(one, epoch=epoch), epoch, *known)
 
 
 class Lying(Middle):

@@ -91,3 +91,10 @@ def test_a_bandit_on_disk_draws_nothing_ahead(tmp_path: Path) -> None:
     )
     assert bandit._device._listed is candidates
     bandit.close()
+
+
+def test_a_pool_that_runs_short_deals_no_row_twice() -> None:
+    pool = Pooled(ExactGaussian(grid_bits=10, scale=2**20, sensitivity=1.0, dimension=8))
+    rows = np.concatenate([pool.draw(None, many) for many in (1, 2000, 60, 1, 5000, 1)])
+    assert rows.all(axis=1).mean() > 0.9
+    assert len(np.unique(rows, axis=0)) == len(rows) == 7063

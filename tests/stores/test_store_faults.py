@@ -57,7 +57,7 @@ def test_chain_and_releases_are_append_only(
     if where == ":memory:":
         pytest.skip("nothing but a transaction reaches a store in memory")
     with store.transaction(TASK) as transaction:
-        transaction.publish(0, b"release")
+        transaction.publish(0, [b"release"])
     with pytest.raises(Exception, match=f"{table} is (append-only|numbered without gaps)"):
         _raw(where, store, statement.format(table, table))
     with store.read(TASK) as reader:
@@ -68,7 +68,7 @@ def test_no_line_is_replaced_nor_truncated(store: Store, where: str) -> None:
     if where == ":memory:":
         pytest.skip("nothing but a transaction reaches a store in memory")
     with store.transaction(TASK) as transaction:
-        transaction.publish(0, b"release")
+        transaction.publish(0, [b"release"])
     replace = "INSERT OR REPLACE INTO releases VALUES (1, 0, x'00')"
     statement = "TRUNCATE releases" if where.startswith("postgresql") else replace
     with pytest.raises(Exception, match="releases is"):
@@ -329,9 +329,9 @@ class Interrupting(list[Any]):
     [
         lambda at: at.see([(bytes(16), 1)], epoch=0),
         lambda at: at.keep(1, [(bytes(16), b"body")]),
-        lambda at: at.publish(1, b"second"),
+        lambda at: at.publish(1, [b"second"]),
         lambda at: at.hide(b"other"),
-        lambda at: at.append(at.lines()[-1].next("draw", {})),
+        lambda at: at.append([at.lines()[-1].next("draw", {})]),
     ],
 )
 def test_an_interrupt_within_a_step_leaves_no_trace_in_memory(
@@ -340,15 +340,39 @@ def test_an_interrupt_within_a_step_leaves_no_trace_in_memory(
     store = MemoryStore()
     begin(store)
     with store.transaction(TASK) as at:
-        at.publish(0, b"first")
+        at.publish(0, [b"first"])
         at.hide(b"secret")
     before = copy.deepcopy(store._tasks[TASK])
 
     def interrupted() -> None:
         with store.transaction(TASK) as at:
-            at._undo = Interrupting(at._undo, after=after)
+            at._notes = at._kept.notes = Interrupting(at._notes, after=after)
             step(at)
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
+    assert store._tasks[TASK] == before
+
+
+def test_an_interrupt_while_steps_are_taken_back_leaves_no_trace_in_memory() -> None:
+    store = MemoryStore()
+    begin(store)
+    before, again = copy.deepcopy(store._tasks[TASK]), iter([True])
+
+    def interrupt() -> None:
+        if next(again, False):
+            raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with store.transaction(TASK) as at:
+            at.publish(0, [b"first"])
+            at._notes.append(interrupt)
+            at.hide(b"secret")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert store._tasks[TASK] != before
+    with store.read(TASK) as reader:
+        assert (reader.releases(0, 9), reader.secret()) == ([], before.secret)
     assert store._tasks[TASK] == before

@@ -39,7 +39,7 @@ def test_tasks_are_apart(store: Store) -> None:
     with store.transaction(TASK) as transaction:
         transaction.see([(_A, 0)], epoch=0)
         transaction.keep(0, [(_A, b"body")])
-        transaction.publish(0, b"release")
+        transaction.publish(0, [b"release"])
     with store.transaction(b"other") as transaction:
         assert transaction.known([_A]) == set()
         assert transaction.counts() == {}
@@ -72,12 +72,12 @@ def test_the_chain_grows_at_its_end_only(store: Store) -> None:
         (first,) = transaction.lines()
         second = first.next("charge", {"a": 1})
         third = second.next("draw", {"b": 2})
-        transaction.append(second)
-        transaction.append(third)
+        transaction.append([second])
+        transaction.append([third])
         assert transaction.lines(1) == [second, third]
     for wrong in (second, third, replace(third.next("draw", {}), prev=ROOT)):
         with pytest.raises(Fenced), store.transaction(TASK) as transaction:
-            transaction.append(wrong)
+            transaction.append([wrong])
     with store.read(TASK) as reader:
         assert follow(reader.lines()) == third.hash
 
@@ -87,7 +87,7 @@ def test_a_chain_begins_at_the_root(store: Store) -> None:
     with store.transaction(b"new") as transaction:
         transaction.create(fresh())
         with pytest.raises(Fenced):
-            transaction.append(line)
+            transaction.append([line])
 
 
 def test_reports_are_remembered_once(store: Store) -> None:
@@ -156,13 +156,13 @@ def test_releases_are_served_as_they_were(store: Store) -> None:
     payloads = [bytes([n]) * 300 for n in range(5)]
     with store.transaction(TASK) as transaction:
         for number, payload in enumerate(payloads):
-            transaction.publish(number, payload)
+            transaction.publish(number, [payload])
     with store.read(TASK) as reader:
         assert reader.releases(1, 3) == payloads[1:4]
         assert (reader.release(4), reader.release(5)) == (payloads[4], None)
     for number in (4, 6):
         with pytest.raises(InvalidValue), store.transaction(TASK) as transaction:
-            transaction.publish(number, b"another")
+            transaction.publish(number, [b"another"])
 
 
 def test_a_secret_is_replaced(store: Store) -> None:
@@ -203,9 +203,9 @@ def test_an_exception_leaves_no_trace(store: Store) -> None:
             transaction.change(replace(before, epoch=9))
             transaction.see([(_A, 0)], epoch=0)
             transaction.keep(0, [(_A, b"body")])
-            transaction.publish(0, b"release")
+            transaction.publish(0, [b"release"])
             transaction.hide(b"secret")
-            transaction.append(transaction.lines()[-1].next("draw", {}))
+            transaction.append([transaction.lines()[-1].next("draw", {})])
             transaction.ask(_A, round=0, action=b"", memo=b"", due=0)
             raise KeyboardInterrupt
 

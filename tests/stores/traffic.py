@@ -46,7 +46,7 @@ def begin(store: Store, task: bytes = TASK) -> None:
     line = Line(number=0, kind="open", prev=ROOT, body=write({}))
     with store.transaction(task) as transaction:
         transaction.create(fresh())
-        transaction.append(line)
+        transaction.append([line])
         transaction.hide(b"0")
         transaction.change(replace(fresh(), length=1, head=line.hash))
 
@@ -72,8 +72,8 @@ def _close(transaction: Transaction, row: Row) -> Row:
     payload = b"".join(body[:16] for body in transaction.bodies(row.cohort))
     (last,) = transaction.lines(row.length - 1)
     line = last.next("draw", {"number": row.releases})
-    transaction.publish(row.releases, payload)
-    transaction.append(line)
+    transaction.publish(row.releases, [payload])
+    transaction.append([line])
     transaction.hide(b"%d" % (row.releases + 1))
     transaction.forget(row.cohort)
     after = replace(

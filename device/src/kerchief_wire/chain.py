@@ -51,6 +51,20 @@ class Line:
         """The body as a tree."""
         return read(self.body)
 
+    def after(self, number: int, head: bytes) -> tuple[int, bytes]:
+        """Number and previous hash of the line that comes next.
+
+        Args:
+            number: that this one must have.
+            head: the hash that it must hold.
+
+        Raises:
+            Fenced: it has others.
+        """
+        if self.number != number or self.prev != head:
+            raise Fenced(f"line {self.number} does not follow the chain, which has {number} lines")
+        return number + 1, self.hash
+
     def next(self, kind: str, content: Any) -> Line:
         """The line that follows."""
         return Line(number=self.number + 1, kind=kind, prev=self.hash, body=write(content))

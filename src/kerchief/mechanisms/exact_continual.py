@@ -32,8 +32,8 @@ class GridNoise(Mechanism, Protocol):
     def grid(self) -> float:
         """The distance between two values that can be released."""
 
-    def draw(self, stream: Any) -> NDArray[np.int64]:
-        """The noise of one `add`, in grid steps."""
+    def draw(self, stream: Any, rows: int) -> NDArray[np.int64]:
+        """The noise of so many `add`s, in grid steps: one row each."""
 
     def event(self) -> events.DiscreteGaussian:
         """What one `add` costs."""
@@ -114,30 +114,47 @@ class ExactContinualNoise(OfFactor):
 
     def step(self, state: Vector, round: Any, stream: Any) -> tuple[Vector, Vector]:
         """The noise on the prefix that ends with this vector, and the next state."""
-        noise, kept = self.steps(state, round, stream)
+        (noise,), kept = self.steps(state, round, stream, 1)
         return noise * self.grid, kept
 
-    def steps(self, state: Vector, round: Any, stream: Any) -> tuple[Vector, Vector]:
-        """The same with the noise as a whole number of grid steps.
+    def steps(self, state: Vector, round: Any, stream: Any, rows: int) -> tuple[Vector, Vector]:
+        """The same for so many prefixes, one row each, in whole grid steps: their seeds at once."""
+        first, end = int(round), int(round) + rows
+        if end > self.horizon:
+            raise CapacityExceeded(f"place {end} of a stream that was paid for {self.horizon}")
+        found = []
+        while first < end:
+            *finished, place = self.factor.places(first + 1)
+            number = len(finished)
+            many = min(end - first, self.factor.parts[number].horizon - place + 1)
+            seeds = self.seeds[number].draw(stream, many).astype(np.float64)
+            noise, state = self._within(number, state, place, seeds)
+            found.append(noise)
+            first += many
+        return found[0] if len(found) == 1 else np.concatenate(found), state
 
-        Where a part ends, the noise that its last place had is kept for good. Noise larger than the
-        proof covers is refused: it has a chance below 1e-330 whatever the data.
+    def _within(
+        self, number: int, state: Vector, first: int, seeds: Floats
+    ) -> tuple[Floats, Vector]:
+        """Consecutive places of one part, from their seeds.
+
+        Where the part ends, the noise that its last place had is kept for good. Noise larger than
+        the proof covers is refused: it has a chance below 1e-330 whatever the data.
         """
-        count = int(round) + 1
-        if count > self.horizon:
-            raise CapacityExceeded(f"place {count} of a stream that was paid for {self.horizon}")
-        *finished, place = self.factor.places(count)
-        part, own = self.factor.parts[len(finished)], self.seeds[len(finished)]
-        past, sums, seed = state[0], state[1:], own.draw(stream).astype(np.float64)
-        if seed.shape != past.shape:
-            raise InvalidValue(f"state is for {past.shape}; the seeds have shape {seed.shape}")
-        noise = past + seed + np.rint(part.mix(sums, place))
-        kept = part.keep(sums, place, seed)
-        if not (np.abs(kept) <= self._limits[len(finished)]).all():
+        past, sums, part = state[0], state[1:], self.factor.parts[number]
+        if seeds.shape[1:] != past.shape:
+            raise InvalidValue(f"state is for {past.shape}; the seeds have shape {seeds.shape[1:]}")
+        mixed, largest = np.empty(seeds.shape), np.abs(sums)
+        for row, seed in enumerate(seeds):
+            mixed[row] = part.mix(sums, first + row)
+            sums = part.keep(sums, first + row, seed)
+            np.maximum(largest, np.abs(sums), out=largest)
+        if not (largest <= self._limits[number]).all():
             raise CapacityExceeded(f"noise beyond {FAR} deviations; begin a new run")
-        if place == part.horizon:
-            past, kept = noise, np.zeros_like(kept)
-        return noise, np.concatenate([past[None], kept])
+        noise = past + seeds + np.rint(mixed, out=mixed)
+        if first + len(seeds) > part.horizon:
+            past, sums = noise[-1], np.zeros_like(sums)
+        return noise, np.concatenate([past[None], sums])
 
     @functools.cached_property
     def _limits(self) -> tuple[Vector, ...]:

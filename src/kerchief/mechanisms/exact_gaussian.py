@@ -132,9 +132,9 @@ class ExactGaussian(OnGrid):
             raise InvalidValue(f"the sum has 2**53 or more grid steps of {self.grid}; no float64")
         return total.astype(np.float64) * self.grid
 
-    def draw(self, stream: Randomness | None = None) -> NDArray[np.int64]:
-        """The noise of one `add`, in grid steps."""
-        return self._drawn(self.dimension, stream)
+    def draw(self, stream: Randomness | None = None, rows: int = 1) -> NDArray[np.int64]:
+        """The noise of so many `add`s, in grid steps: one row each."""
+        return self._drawn(rows * self.dimension, stream).reshape(rows, self.dimension)
 
     def _drawn(self, size: int, stream: Randomness | None) -> NDArray[np.int64]:
         if stream is not None and not callable(stream):

@@ -76,26 +76,26 @@ class Desk:
         return self.open()
 
     def draw(
-        self, cohort: Wholes, kept: Kept, number: int, source: Randomness | None
+        self, cohorts: Wholes, kept: Kept, number: int, source: Randomness | None
     ) -> tuple[Wholes, Kept]:
-        """The noisy total of a cohort, or of all so far, and what to remember.
+        """The noisy totals of cohorts, or after each that of all so far, and what to remember.
 
         Args:
-            cohort: the exact sum of the cohort's reports.
+            cohorts: the exact sum of each cohort's reports, one row each.
             kept: what the release before left.
-            number: of the release in its epoch, from 0.
+            number: of the first release in its epoch, from 0.
             source: where noise comes from; None for the operating system.
         """
         if not self.draws:
-            return cohort, kept
+            return cohorts, kept
         if self.running:
-            exact = kept.total + cohort
-            noise, state = self._continual.steps(kept.noise, number, source)
-            steps, kept = noise.astype(np.int64), Kept(total=exact, noise=state)
+            exact = kept.total + np.add.accumulate(cohorts)
+            noise, state = self._continual.steps(kept.noise, number, source, len(cohorts))
+            steps, kept = noise.astype(np.int64), Kept(total=exact[-1], noise=state)
         else:
             assert isinstance(self.privatizer, CohortSums)
             mechanism: Any = self.privatizer.aggregator
-            exact, steps = cohort, mechanism.draw(source)
+            exact, steps = cohorts, mechanism.draw(source, len(cohorts))
         if steps.shape != exact.shape:
             raise InvalidValue(f"there are {exact.size} numbers, and noise for {steps.size}")
         return exact + steps, kept

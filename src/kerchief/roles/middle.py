@@ -215,7 +215,7 @@ class Middle(Guarded):
             witnessed=None,
         )
         at.create(row)
-        at.append(line)
+        at.append([line])
         row = appended(at, row, charged(self.made, 0))
         at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
         at.change(row)
@@ -311,13 +311,13 @@ class Middle(Guarded):
         answers: list[Refused | None] = []
         thrown: dict[tuple[bytes, int, int], Refused] = {}
         for one in read:
-            row = drawing.row
+            cohort = drawing.cohort
             if isinstance(one, Refused):
                 answers.append(one)
                 continue
             # A copy of one that was refused is refused, though the next cohort might take it.
             same = one.id, one.epoch, one.label
-            place = thrown.get(same) or self._place(one, row, known, counts)
+            place = thrown.get(same) or self._place(one, row.epoch, cohort, known, counts)
             answers.append(place if isinstance(place, Refused) else None)
             if isinstance(place, Refused):
                 thrown[same] = place
@@ -325,13 +325,13 @@ class Middle(Guarded):
                 continue
             known.add(one.id)
             seen.append((one.id, place))
-            if place != row.cohort:
+            if place != cohort:
                 _keep(at, place, [one])
                 counts[place] = counts.get(place, 0) + 1
                 continue
             fresh.append(one)
-            if counts.get(row.cohort, 0) + len(fresh) == self.task.need(row.cohort):
-                drawing.draw([one.numbers for one in fresh])
+            if counts.get(cohort, 0) + len(fresh) == self.task.need(cohort):
+                drawing.fill([one.numbers for one in fresh])
                 fresh = []
         row = drawing.close()
         at.see(seen, epoch=row.epoch)
@@ -340,21 +340,21 @@ class Middle(Guarded):
         return tuple(answers), row
 
     def _place(
-        self, one: Report, row: Row, known: set[bytes], counts: Mapping[int, int]
+        self, one: Report, epoch: int, cohort: int, known: set[bytes], counts: Mapping[int, int]
     ) -> int | Refused | None:
         """The cohort that a report enters, or why it enters none; None if it counted before.
 
         None of it depends on what others reported, but only on how many did.
         """
-        if one.epoch != row.epoch:
-            return Refused("epoch", f"the report is of epoch {one.epoch}; it is {row.epoch} now")
+        if one.epoch != epoch:
+            return Refused("epoch", f"the report is of epoch {one.epoch}; it is {epoch} now")
         if one.id in known:
             return None
-        if row.cohort >= self.task.cohorts:
+        if cohort >= self.task.cohorts:
             return Refused("over", "all users that were paid for have reported")
-        if self.task.enters(one.label, row.cohort):
-            return row.cohort
-        later = self._later(one.label, row.cohort, counts)
+        if self.task.enters(one.label, cohort):
+            return cohort
+        later = self._later(one.label, cohort, counts)
         if later is not None:
             return later
         return Refused(

@@ -84,7 +84,7 @@ class Pooled:
             InvalidValue: a stream was given, or the vector or the sum does not fit the grid.
         """
         steps = self._noise.prepare(vector)
-        total = steps + self.draw(stream) * self._noise.grid
+        total: NDArray[np.float64] = steps + self.draw(stream)[0] * self._noise.grid
         # Both terms are whole grid steps: below 2**53 of them the sum has no rounding.
         if not (np.abs(total) < _LARGEST_FLOAT_INT * self._noise.grid).all():
             raise InvalidValue("the noisy vector has 2**53 or more grid steps; no float64 holds it")
@@ -94,8 +94,8 @@ class Pooled:
         """What one `add` costs."""
         return self._noise.event()
 
-    def draw(self, stream: None = None) -> NDArray[np.int64]:
-        """The noise of one `add`, in grid steps.
+    def draw(self, stream: None = None, rows: int = 1) -> NDArray[np.int64]:
+        """The noise of so many `add`s, in grid steps: one row each.
 
         Raises:
             InvalidValue: a stream was given.
@@ -103,17 +103,17 @@ class Pooled:
         if stream is not None:
             raise InvalidValue("a pool of noise was given a stream; it takes none")
         with self._lock:
-            if self._next >= len(self._rows) or self._owner != os.getpid():
-                self._fill()
+            if self._next + rows > len(self._rows) or self._owner != os.getpid():
+                self._fill(rows)
             # Counted as used before it is: an interrupt may waste noise, never repeat or zero it.
-            place, self._next = self._next, self._next + 1
-            row: NDArray[np.int64] = self._rows[place].copy()
-            self._rows[place] = 0
-            return row
+            places, self._next = slice(self._next, self._next + rows), self._next + rows
+            found: NDArray[np.int64] = self._rows[places].copy()
+            self._rows[places] = 0
+            return found
 
-    def _fill(self) -> None:
+    def _fill(self, least: int) -> None:
         size = self._noise.dimension
-        rows = max(1, _DRAWS // size)
+        rows = max(least, _DRAWS // size)
         self._rows = sample_discrete_gaussian(self._noise.scale, rows * size).reshape(rows, size)
         self._next, self._owner = 0, os.getpid()
 

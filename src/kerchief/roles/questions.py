@@ -208,7 +208,7 @@ class Asker(Middle):
             answers.append(refused)
             if isinstance(one, Report) and question and not refused and question.state == "asked":
                 at.answered(one.id, one.id)
-                at.publish(row.releases, _payload(row.releases, question, one))
+                at.publish(row.releases, [_payload(row.releases, question, one)])
                 row = dataclasses.replace(row, cohort=row.cohort + 1, releases=row.releases + 1)
         at.change(row)
         return tuple(answers), row

@@ -43,7 +43,7 @@ class Link(ABC):
 
     @abstractmethod
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
-        """Insert many rows at once; columns are whole numbers, but for id and body."""
+        """Insert many rows at once, one after the other."""
 
     @abstractmethod
     def find(self, key: int, ids: Sequence[bytes]) -> Iterable[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import NoReturn
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief.stores.store import Question, Row, Transaction
 from kerchief_wire.chain import ROOT, Line
-from kerchief_wire.errors import Fenced, InvalidValue, KerchiefError, StoreFailed
+from kerchief_wire.errors import InvalidValue, KerchiefError, StoreFailed
 
 __all__ = ["MemoryStore"]
 
@@ -23,7 +23,11 @@ _STATES = ("running", "closed")
 
 @dataclasses.dataclass
 class _Kept:
-    """All that is known of one task; bodies and the secret are never shown."""
+    """All that is known of one task; bodies and the secret are never shown.
+
+    How to take a step of a transaction back is noted before the step, and crossed out when it is
+    taken back or committed: an interrupt may come between any two, and while they are taken back.
+    """
 
     row: Row | None = None
     lines: list[Line] = dataclasses.field(default_factory=list)
@@ -33,6 +37,13 @@ class _Kept:
     secret: bytes | None = dataclasses.field(default=None, repr=False)
     questions: dict[bytes, Question] = dataclasses.field(default_factory=dict)
     witnessed: bytes | None = None
+    notes: list[Callable[[], object]] = dataclasses.field(default_factory=list, repr=False)
+
+    def take_back(self) -> None:
+        """Take back what was not committed, the last step first; a step may be repeated."""
+        while self.notes:
+            self.notes[-1]()
+            self.notes.pop()
 
 
 class _Reader:
@@ -101,14 +112,11 @@ class _Reader:
 
 
 class _Transaction(_Reader):
-    """Writes one task too; after a refusal it is over, and all of it is taken back.
-
-    How to take a step back is noted before the step: an interrupt may come between any two.
-    """
+    """Writes one task too; after a refusal it is over, and all of it is taken back."""
 
     def __init__(self, kept: _Kept) -> None:
         super().__init__(kept)
-        self._undo: list[Callable[[], object]] = []
+        self._notes = kept.notes
 
     def create(self, row: Row) -> None:
         if self._kept.row is not None:
@@ -122,20 +130,20 @@ class _Transaction(_Reader):
             )
         self._set("row", self._checked(row))
 
-    def append(self, line: Line) -> None:
-        lines = self._known.lines
-        number, head = len(lines), lines[-1].hash if lines else ROOT
-        if line.number != number or line.prev != head:
-            raise Fenced(f"line {line.number} does not follow the chain, which has {number} lines")
-        self._undo.append(partial(lines.__delitem__, slice(number, None)))
-        lines.append(line)
+    def append(self, lines: Sequence[Line]) -> None:
+        kept = self._known.lines
+        end = len(kept), kept[-1].hash if kept else ROOT
+        for line in lines:
+            end = line.after(*end)
+        self._notes.append(partial(kept.__delitem__, slice(len(kept), None)))
+        kept.extend(lines)
 
     def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
         seen = self._known.seen
         for id, cohort in reports:
             if id in seen:
                 self._refuse(InvalidValue("the store refuses this: a report was seen before"))
-            self._undo.append(partial(seen.pop, id, None))
+            self._notes.append(partial(seen.pop, id, None))
             seen[id] = (epoch, cohort)
 
     def forget_seen(self) -> None:
@@ -155,14 +163,14 @@ class _Transaction(_Reader):
         left = {one: bodies for one, bodies in self._known.bodies.items() if one != cohort}
         self._set("bodies", left)
 
-    def publish(self, number: int, payload: bytes) -> None:
+    def publish(self, first: int, payloads: Sequence[bytes]) -> None:
         releases = self._known.releases
-        if number != len(releases):
+        if first != len(releases):
             self._refuse(
                 InvalidValue(f"the store refuses this: release {len(releases)} comes next")
             )
-        self._undo.append(partial(releases.__delitem__, slice(number, None)))
-        releases.append(payload)
+        self._notes.append(partial(releases.__delitem__, slice(first, None)))
+        releases.extend(payloads)
 
     def hide(self, secret: bytes) -> None:
         assert self._known
@@ -191,11 +199,6 @@ class _Transaction(_Reader):
             self._refuse(InvalidValue(f"the store refuses this: the state is {row.state[:20]!r}"))
         return row
 
-    def undo(self) -> None:
-        """Take everything back, the last step first."""
-        for step in reversed(self._undo):
-            step()
-
     def _refuse(self, error: KerchiefError) -> NoReturn:
         self.over = True
         raise error from None
@@ -213,7 +216,7 @@ class _Transaction(_Reader):
 
     def _set(self, name: str, value: object) -> None:
         kept, before = self._kept, getattr(self._kept, name)
-        self._undo.append(lambda: setattr(kept, name, before))
+        self._notes.append(lambda: setattr(kept, name, before))
         setattr(kept, name, value)
 
 
@@ -231,14 +234,15 @@ class MemoryStore:
         """One exclusive transaction of one task."""
         self._check()
         with self._lock:
-            kept = self._tasks.get(task) or _Kept()
+            kept = self._of(task)
             at = _Transaction(kept)
             try:
                 self._here.busy = True
                 yield at
                 assert at._kept is kept
+                kept.notes.clear()
             except BaseException:
-                at.undo()
+                kept.take_back()
                 raise
             finally:
                 at.over, self._here.busy = True, False
@@ -249,7 +253,7 @@ class MemoryStore:
         """Look at what is committed."""
         self._check()
         with self._lock:
-            at = _Reader(self._tasks.get(task) or _Kept())
+            at = _Reader(self._of(task))
             try:
                 self._here.busy = True
                 yield at
@@ -267,9 +271,9 @@ class MemoryStore:
         store = SQLiteStore(path)
         self._check()
         with self._lock:
-            for task, kept in self._tasks.items():
+            for task in self._tasks:
                 with store.transaction(task) as at:
-                    _copied(kept, at)
+                    _copied(self._of(task), at)
         store.close()
 
     def close(self) -> None:
@@ -277,6 +281,13 @@ class MemoryStore:
         if self._process == os.getpid():
             self._closed = True
             self._tasks = {}
+
+    def _of(self, task: bytes) -> _Kept:
+        """What is committed of a task: what an interrupt left is taken back first."""
+        kept = self._tasks.get(task) or _Kept()
+        if kept.notes:
+            kept.take_back()
+        return kept
 
     def _check(self) -> None:
         """Refuse a store that came here by a fork, is closed, or would wait for itself."""
@@ -292,13 +303,11 @@ def _copied(kept: _Kept, to: Transaction) -> None:
     """Write one task into a transaction of another store."""
     assert kept.row is not None
     to.create(kept.row)
-    for line in kept.lines:
-        to.append(line)
+    to.append(kept.lines)
     for epoch in {one for one, _ in kept.seen.values()}:
         to.see([(id, at) for id, (one, at) in kept.seen.items() if one == epoch], epoch=epoch)
     for cohort, bodies in kept.bodies.items():
         to.keep(cohort, bodies.items())
-    for number, payload in enumerate(kept.releases):
-        to.publish(number, payload)
+    to.publish(0, kept.releases)
     if kept.secret is not None:
         to.hide(kept.secret)

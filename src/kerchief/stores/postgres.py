@@ -55,6 +55,7 @@ _DIALECT = Dialect(
     tight="",
     triggers=(*_FUNCTIONS, *(one.format(name) for name in APPEND_ONLY for one in _TRIGGERS)),
 )
+_TYPES = {"kind": "text[]", **dict.fromkeys(("id", "prev", "body", "payload"), "bytea[]")}
 
 
 class PostgresStore(SQLStore):
@@ -195,8 +196,7 @@ class _PostgresLink(Link):
         return cursor.fetchall() if cursor.description else []
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
-        types = ("bytea[]" if name in ("id", "body") else "bigint[]" for name in columns)
-        lists = ", ".join(f"?::{kind}" for kind in types)
+        lists = ", ".join(f"?::{_TYPES.get(name, 'bigint[]')}" for name in columns)
         sql = f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({lists})"
         self.run(sql, [list(column) for column in zip(*rows, strict=True)] or [[]] * len(columns))
 

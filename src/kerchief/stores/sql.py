@@ -12,7 +12,7 @@ from typing import Any
 from kerchief.stores.link import Link, Values
 from kerchief.stores.store import Question, Row
 from kerchief_wire.chain import ROOT, Line
-from kerchief_wire.errors import Fenced, InvalidValue, StoreFailed
+from kerchief_wire.errors import InvalidValue, StoreFailed
 
 __all__ = ["SQLReader", "SQLStore", "SQLTransaction"]
 
@@ -153,14 +153,14 @@ class SQLTransaction(SQLReader):
         if not self._run(sql, *_state(row), self._task, row.config):
             raise InvalidValue("the store does not know a task of this configuration; create it")
 
-    def append(self, line: Line) -> None:
-        """Add the next line to the chain; it stays for ever."""
-        number, head = self._end or self._found_end()
-        if line.number != number or line.prev != head:
-            raise Fenced(f"line {line.number} does not follow the chain, which has {number} lines")
-        sql = "INSERT INTO chain (task, number, kind, prev, body) VALUES (?, ?, ?, ?, ?)"
-        self._run(sql, self._key, number, line.kind, line.prev, line.body)
-        self._end = number + 1, line.hash
+    def append(self, lines: Sequence[Line]) -> None:
+        """Add the next lines to the chain; they stay for ever."""
+        end, key = self._end or self._found_end(), self._key
+        for line in lines:
+            end = line.after(*end)
+        rows = [(key, one.number, one.kind, one.prev, one.body) for one in lines]
+        self._insert("chain", ("task", "number", "kind", "prev", "body"), rows)
+        self._end = end
 
     def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
         """Remember reports for ever."""
@@ -190,10 +190,11 @@ class SQLTransaction(SQLReader):
         for table in ("bodies", "cohorts"):
             self._run(f"DELETE FROM {table} WHERE task = ? AND cohort = ?", self._key, cohort)
 
-    def publish(self, number: int, payload: bytes) -> None:
-        """Store the next release; it stays for ever."""
-        sql = "INSERT INTO releases (task, number, payload) VALUES (?, ?, ?)"
-        self._run(sql, self._key, number, payload)
+    def publish(self, first: int, payloads: Sequence[bytes]) -> None:
+        """Store the next releases; they stay for ever."""
+        key = self._key
+        rows = [(key, number, payload) for number, payload in enumerate(payloads, first)]
+        self._insert("releases", ("task", "number", "payload"), rows)
 
     def hide(self, secret: bytes) -> None:
         """Replace the state of the noise; the old one is overwritten."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -120,11 +120,11 @@ class Transaction(Reader, Protocol):
     def change(self, row: Row) -> None:
         """Say where the task stands now."""
 
-    def append(self, line: Line) -> None:
-        """Add the next line to the chain; it stays for ever.
+    def append(self, lines: Sequence[Line]) -> None:
+        """Add the next lines to the chain; they stay for ever.
 
         Raises:
-            Fenced: it does not follow the last one.
+            Fenced: one of them does not follow the one before.
         """
 
     def see(self, reports: Iterable[tuple[bytes, int]], *, epoch: int) -> None:
@@ -143,8 +143,8 @@ class Transaction(Reader, Protocol):
     def forget(self, cohort: int) -> None:
         """Delete the bodies of a cohort."""
 
-    def publish(self, number: int, payload: bytes) -> None:
-        """Store the next release; it stays for ever."""
+    def publish(self, first: int, payloads: Sequence[bytes]) -> None:
+        """Store the next releases, the first under this number; they stay for ever."""
 
     def hide(self, secret: bytes) -> None:
         """Replace the state of the noise; the old one is overwritten."""

@@ -1,0 +1,188 @@
+"""Reports that come together: their releases are drawn together, all of them or none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.roles.field import made
+from tests.roles.interleavings import tiny
+
+from kerchief.mechanisms.exact_continual import ExactContinualNoise
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.roles.books import Books
+from kerchief.roles.deployment import Deployment
+from kerchief.roles.middle import Middle
+from kerchief.stores import Store
+from kerchief.stores.memory import MemoryStore
+from kerchief.stores.sqlite import SQLiteStore
+from kerchief_wire.report import Release, Report
+
+GROUP = 64
+
+
+class Dealt:
+    """Noise of known rows, each of them dealt once."""
+
+    def __init__(self, noise: Any) -> None:
+        rng = np.random.default_rng(noise.dimension)
+        self._noise, self._rows = noise, rng.integers(-1000, 1000, (300, noise.dimension))
+        self.count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._noise, name)
+
+    def draw(self, stream: None, rows: int) -> NDArray[np.int64]:
+        assert stream is None
+        self.count += rows
+        return self._rows[self.count - rows : self.count]
+
+
+class Dealer:
+    """Puts known noise in the place of a task's own."""
+
+    def __init__(self) -> None:
+        self.dealt = list[Dealt]()
+
+    def __call__(self, noise: Any) -> Any:
+        if isinstance(noise, ExactContinualNoise):
+            return dataclasses.replace(noise, seeds=tuple(map(self, noise.seeds)))
+        if not isinstance(noise, ExactGaussian):
+            return noise
+        self.dealt.append(Dealt(noise))
+        return self.dealt[-1]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    """Opens a new store."""
+    names = (tmp_path / f"{number}.db" for number in range(9))
+    return MemoryStore if request.param == "memory" else lambda: SQLiteStore(next(names))
+
+
+def reports(one: Deployment, count: int, first: int = 0) -> list[bytes]:
+    """Each about numbers of its own, and with a known id."""
+    noise, found = one.task.noise[0], []
+    for number in range(first, first + count):
+        numbers = noise.bounds(0).low + 2 * number
+        said = Report(label=0, epoch=0, id=number.to_bytes(16, "big"), numbers=numbers)
+        found.append(said.write(one.task))
+    return found
+
+
+def kept(store: Store, task: bytes) -> tuple[Any, ...]:
+    """All that a store holds of a task."""
+    with store.read(task) as at:
+        return at.row(), at.lines(), at.releases(0, 999), at.secret(), at.seen(), at.counts()
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffle", "joint", "central"])
+@pytest.mark.parametrize("groups", [5, 999])
+def test_a_group_leaves_what_its_reports_leave_one_by_one(
+    trust: str, groups: int, opened: Callable[[], Store]
+) -> None:
+    one = made("joint", horizon=100) if trust == "joint" else tiny(trust)
+    sent = reports(one, GROUP if trust == "joint" else 3)
+    # Some come twice, one is none, and in the end there are too many.
+    sent = [*sent[:2], b"none", *sent[:2], *sent[2:], *reports(one, 40, first=GROUP), sent[0]]
+
+    def left(group: int) -> tuple[Any, ...]:
+        store, dealer, answers = opened(), Dealer(), list[Any]()
+        middle = Middle(one, store=store, pool=dealer)
+        for at in range(0, len(sent), group):
+            answers += [refused and refused.word for refused in middle.take(sent[at : at + group])]
+        Books.of(middle.chain()).check(one)
+        return answers, kept(store, one.task.id), [noise.count for noise in dealer.dealt]
+
+    answers, found, counts = left(groups)
+    assert (answers, found, counts) == left(1)
+    assert answers[2:5] == ["length", None, None]
+    assert "over" in answers
+    # Nothing was drawn for what was refused, or came twice.
+    assert sum(counts) == (found[0].releases if trust in ("joint", "central") else 0)
+
+
+def test_a_group_of_a_task_that_draws_holds_exact_totals_and_fresh_noise(
+    opened: Callable[[], Store],
+) -> None:
+    one, store = made("joint", horizon=100), opened()
+    middle = Middle(one, store=store)
+    sent = reports(one, GROUP)
+    assert middle.take(sent) == (None,) * GROUP
+    totals = np.array([Release.read(payload).total for payload in middle.releases()])
+    exact = np.cumsum([Report.read(data, one.task).numbers for data in sent], axis=0)
+    privatizer: Any = one.privatizers["moments"]
+    stds = privatizer.noise.std_at(np.arange(1, GROUP + 1)) / privatizer.noise.grid
+    # So many numbers, correlated over time: both bounds are beyond six deviations.
+    scaled = (totals - exact) / stds[:, None]
+    assert 0.1 < np.abs(scaled).max() < 7
+    assert (np.diff(totals - exact, axis=0) != 0).all()
+
+
+class Failing:
+    """A transaction that fails right after one kind of step."""
+
+    def __init__(self, at: Any, step: str) -> None:
+        self._at, self._step = at, step
+
+    def __getattr__(self, name: str) -> Any:
+        step = getattr(self._at, name)
+        if name != self._step:
+            return step
+
+        def failing(*given: Any, **more: Any) -> None:
+            step(*given, **more)
+            raise KeyboardInterrupt
+
+        return failing
+
+
+@pytest.mark.parametrize("step", ["secret", "hide", "publish", "append", "change", "see"])
+def test_a_group_that_fails_leaves_nothing_and_its_noise_is_never_used(
+    step: str, opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, store, dealer = made("joint", horizon=100), opened(), Dealer()
+    middle, sent = Middle(one, store=store, pool=dealer), reports(one, GROUP)
+    middle.take(sent[:3])
+    before, plain = kept(store, one.task.id), store.transaction
+
+    @contextmanager
+    def failing(task: bytes) -> Iterator[Any]:
+        with plain(task) as at:
+            yield Failing(at, step)
+
+    monkeypatch.setattr(store, "transaction", failing)
+    with pytest.raises(KeyboardInterrupt):
+        middle.take(sent[3:])
+    monkeypatch.undo()
+    assert kept(store, one.task.id) == before
+    (dealt,) = dealer.dealt
+    used = dealt.count
+    assert used == (3 if step == "secret" else GROUP)
+    assert middle.take(sent[3:]) == (None,) * (GROUP - 3)
+    assert dealt.count == used + GROUP - 3
+    again = Middle(one, store=store)
+    assert len(again.releases()) == GROUP
+    Books.of(again.chain()).check(one)
+
+
+def test_where_random_bytes_repeat_noise_depends_on_all_totals_of_a_group() -> None:
+    one = made("joint", horizon=100)
+
+    def noise(sent: Sequence[bytes]) -> NDArray[np.int64]:
+        middle = Middle(one, store=MemoryStore(), source=bytes)
+        assert set(middle.take(sent)) == {None}
+        numbers = [Report.read(data, one.task).numbers for data in sent]
+        totals = [Release.read(payload).total for payload in middle.releases()]
+        return np.array(totals) - np.cumsum(numbers, axis=0)
+
+    sent = reports(one, 3)
+    assert (noise(sent) == noise(sent)).all()
+    for other in (sent[:2], [*sent[:2], *reports(one, 1, first=9)], [sent[1], sent[0], sent[2]]):
+        assert (noise(sent)[0] != noise(other)[0]).all()

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.contracts import Arms, Clock, Outlook, Release
+from kerchief.core.contracts import Arms, Clock, Outlook, Release, Separate
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -32,14 +32,26 @@ from kerchief_wire.task import Task
 FACTS = Problem(dim=3, arms=10, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=5000)
 
 
-def _state(policy: Sampling, *cohorts: tuple[int, float], separate: bool = True) -> Any:
-    """What the learner keeps after cohorts of so many users with noise of their own."""
+def _flat(policy: Sampling, gram: Any, moment: Any) -> Any:
+    """A total of these sums, as it is released."""
+    upper = np.triu_indices(policy.query.dim)
+    weights = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0)) * policy.query.balance
+    return np.concatenate([np.asarray(gram, float)[upper] * weights, moment])
+
+
+Cohort = tuple[int, float, Any, Any]
+
+
+def _state(policy: Sampling, *cohorts: Cohort, separate: Separate = "cohorts") -> Any:
+    """What the learner keeps after cohorts of so many users with noise and sums of their own."""
     state = policy.init({"moments": Outlook(noisy=True, separate=separate)})
-    count, variance = 0, 0.0
-    for users, noise in cohorts:
+    count, variance, total = 0, 0.0, np.zeros(policy.query.size)
+    for users, noise, gram, moment in cohorts:
         count, variance = count + users, variance + noise**2
-        total = jnp.full(policy.query.size, float(count))
-        release = Release(total=total, count=jnp.int32(count), noise=jnp.float64(variance**0.5))
+        total = total + _flat(policy, gram, moment)
+        release = Release(
+            total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(variance**0.5)
+        )
         state = policy.update(state, "moments", release)
     return state
 
@@ -48,26 +60,74 @@ def _with(
     policy: Sampling, gram: Any, moment: Any, *, noise: float = 0.0, count: int = 1000
 ) -> Any:
     """The state after a release of these sums."""
-    flat = policy.query.size
-    upper = np.triu_indices(policy.query.dim)
-    weights = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0)) * policy.query.balance
-    total = np.concatenate([np.asarray(gram)[upper] * weights, moment])
-    assert total.size == flat
+    total = _flat(policy, gram, moment)
     state = policy.init({"moments": Outlook(noisy=noise > 0)})
     release = Release(total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(noise))
     return policy.update(state, "moments", release)
 
 
+EARLY: Cohort = (900, 9.0, np.diag([300.0, 300.0, 300.0]), [150.0, 60.0, 0.0])
+LATE: Cohort = (20_000, 9.0, np.diag([20_000.0, 0.0, 0.0]), [10_000.0, 0.0, 0.0])
+
+
 @double_precision
-def test_cohorts_weigh_what_they_tell() -> None:
-    """A small one that is nearly all noise hardly counts; equal shares of noise weigh alike."""
+def test_what_an_early_cohort_told_later_noise_does_not_hide() -> None:
+    """Cohorts that play one direction leave what is known of the others as it is."""
     policy = LinearSampling.of(FACTS)
-    first = _state(policy, (10, 50.0))
-    both = _state(policy, (10, 50.0), (5000, 50.0))
-    small, large = float(first.weight) / 10, float(both.weight - first.weight) / 5000
-    assert small < 0.01 < 0.2 < large < 1
-    assert float(both.variance) == pytest.approx(50.0**2 * (small**2 + large**2))
-    assert float(both.square) == pytest.approx(10 * small**2 + 5000 * large**2)
+    once, often = _state(policy, EARLY), _state(policy, EARLY, *[LATE] * 8)
+    for known in (1, 2):
+        assert float(often.precision[known, known]) >= float(once.precision[known, known])
+    told = [float(policy.publish(state).estimate[1]) for state in (once, often)]
+    assert told[1] == pytest.approx(told[0], rel=0.05)
+    summed = _state(policy, EARLY, *[LATE] * 8, separate="nobody")
+    unsure = [np.linalg.norm(policy.publish(state).sample[1]) for state in (often, summed)]
+    assert unsure[1] > 1.3 * unsure[0]
+
+
+@double_precision
+def test_without_noise_cohorts_tell_what_their_total_tells() -> None:
+    policy = LinearSampling.of(FACTS)
+    draw = np.random.default_rng(3)
+    cohorts: list[Cohort] = []
+    for users in (5, 40, 300):
+        x = draw.normal(size=(users, 3))
+        cohorts.append((users, 0.0, x.T @ x, x.T @ (x @ [0.3, -0.2, 0.1])))
+    parted, whole = (
+        policy.publish(_state(policy, *cohorts, separate=separate))
+        for separate in ("cohorts", "nobody")
+    )
+    assert parted.estimate == pytest.approx(np.asarray(whole.estimate), abs=1e-6)
+    for ours, theirs in ((parted.widen, whole.widen), (parted.sample, whole.sample)):
+        assert ours @ ours.T == pytest.approx(np.asarray(theirs @ theirs.T), abs=1e-6)
+
+
+@double_precision
+@pytest.mark.parametrize(("separate", "ripe"), [("cohorts", 2.0), ("users", 5.0)])
+def test_a_cohort_is_closed_when_its_matrix_stands_out_from_its_noise(
+    separate: Separate, ripe: float
+) -> None:
+    """By public numbers alone: users, noise and bounds."""
+    policy = LinearSampling.of(FACTS)
+    enough = ripe * 9.0 * 3**0.5 * 3
+    for users, closed in ((int(enough) - 1, 0), (int(enough) + 1, int(enough) + 1)):
+        cohort: Cohort = (users, 9.0, np.zeros((3, 3)), np.zeros(3))
+        assert int(_state(policy, cohort, separate=separate).closed_count) == closed
+
+
+@double_precision
+def test_cohorts_grow_so_that_there_are_never_many() -> None:
+    """Each tells of its noise, too: many would end exploration (`sampling.md`)."""
+    policy = LinearSampling.of(FACTS)
+    state, closings = policy.init({"moments": Outlook(noisy=True, separate="users")}), 0
+    for count in range(1000, 200_001, 1000):
+        release = Release(
+            total=jnp.zeros(policy.query.size),
+            count=jnp.int32(count),
+            noise=jnp.float64((count / 1000) ** 0.5),
+        )
+        before, state = state, policy.update(state, "moments", release)
+        closings += int(state.closed_count) > int(before.closed_count)
+    assert 20 < closings < 50
 
 
 @double_precision
@@ -75,10 +135,12 @@ def test_cohorts_weigh_what_they_tell() -> None:
 def test_totals_are_taken_as_they_are_where_noise_is_shared(mode: Any) -> None:
     """Under joint trust, and for the proved widths, which speak about plain totals."""
     policy = LinearSampling.of(FACTS, mode=mode)
-    state = _state(policy, (10, 50.0), (90, 50.0), separate=mode == "theory")
-    assert state.total.tolist() == [100.0] * policy.query.size
-    assert float(state.variance) == pytest.approx(2 * 50.0**2)
-    assert float(state.weight) == float(state.square) == 100.0
+    separate: Separate = "nobody" if mode == "tuned" else "cohorts"
+    state = _state(policy, EARLY, LATE, separate=separate)
+    assert int(state.closed_count) == 0
+    assert not state.precision.any()
+    assert state.total[0] == 20_300.0
+    assert float(state.noise) == pytest.approx(9.0 * 2**0.5)
 
 
 @double_precision
@@ -159,14 +221,14 @@ def test_theory_mode_draws_from_the_proved_set(link: str) -> None:
 @double_precision
 def test_a_cohort_is_noisy_on_its_own_and_a_prefix_total_is_not() -> None:
     for trust, separate in (
-        ("central", True),
-        ("shuffle", True),
-        ("joint", False),
-        ("local", False),
+        ("central", "cohorts"),
+        ("shuffle", "cohorts"),
+        ("joint", "nobody"),
+        ("local", "users"),
     ):
         promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
         made = arrange("sampling", FACTS, Protection(guarantee=promise))
-        assert made.privatizers["moments"].outlook.separate is separate
+        assert made.privatizers["moments"].outlook.separate == separate
 
 
 def test_running_totals_are_read_rarely_where_each_costs_noise() -> None:

@@ -37,6 +37,7 @@ __all__ = [
     "Recommends",
     "Release",
     "Released",
+    "Separate",
     "Start",
     "Stops",
     "Tree",
@@ -125,18 +126,21 @@ class Fitted:
 Released: TypeAlias = Any
 
 
+Separate: TypeAlias = Literal["nobody", "cohorts", "users"]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outlook:
     """What is known about answers before the first.
 
     Attributes:
         noisy: whether they are; each says how much.
-        separate: whether what a release adds to the total has noise of its own, independent of the
-            noise before, so that it may be weighed on its own.
+        separate: whose noise is independent of the noise before: what a release adds for them may
+            be weighed on its own.
     """
 
     noisy: bool
-    separate: bool = False
+    separate: Separate = "nobody"
 
 
 class _Bounded(Protocol):

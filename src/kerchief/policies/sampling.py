@@ -4,12 +4,12 @@ A learner posts what it believes of the parameter: an estimate and how unsure it
 direction. Every device draws its own guess and plays the arm that is best under it, so the users of
 one batch explore in many directions although they all see one model. These make it cheap:
 
-- Cohorts whose noise is their own are weighed by how much they tell (`_weight`), so early small
-  ones cost nothing later and batches may begin early.
+- Cohorts whose noise is their own are put together by generalized least squares (`_gathered`):
+  what an early one tells of a direction that is hardly played any more, later noise cannot hide.
 - The noisy matrix is drawn towards a multiple of the identity by as much as its noise explains of
   its spread; what remains of the spread is believed (`_shrunk`).
-- What is known of the noise and the bound on the parameter shrink the estimate, direction by
-  direction (`_posterior`). Where noise is correlated over time, totals are read rarely (`_times`).
+- What is known of the noise and the bound on the parameter shrink the estimate (`_posterior`).
+  Where noise is correlated over time, totals are read rarely (`_times`).
 - A direction is sampled where the matrix says that play does not excite it by itself. Where arms
   vary enough, a small random width is all that is needed.
 
@@ -23,11 +23,12 @@ import math
 from collections.abc import Mapping
 from typing import Self
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.batches import ends_now, spanning
-from kerchief.core.contracts import Arms, Clock, Outlook, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Outlook, Release, Separate, Tree
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -37,41 +38,48 @@ from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import POLICIES, Mode, register
 
-__all__ = ["Beliefs", "GLMSampling", "LinearSampling", "Sampling", "Weighed"]
+__all__ = ["Beliefs", "GLMSampling", "LinearSampling", "Sampling", "Told"]
 
 _NARROW, _DIVERSE = 0.25, 0.4
 """Shares of the mean eigenvalue: below the first a direction is sampled, above the second not."""
+_RIPE: Mapping[Separate, float] = {"cohorts": 2.0, "users": 5.0}
+"""How often a cohort's matrix must stand out from its noise to be closed: those that grow user by
+user need not be closed early."""
+_LEAST_GROWTH = 0.1
+"""Of all users before, a cohort has at least this share: so there are never many."""
 _LEAST_ROOM = 0.05
 _FIRST_SAMPLE, _FIRST_WIDTH = 1.0, 5.0
-_WITHOUT_NOISE = 1.25
+_WITHOUT_NOISE = 1.5
 """Noise makes a learner doubt by itself; without it a wrong belief is left more slowly."""
 
 
 @struct
-class Weighed:
-    """The learner's memory: a weighted total, and the release before.
+class Told:
+    """The learner's memory: what closed cohorts told, and the total that the next one adds to.
 
     Attributes:
-        total: over all users, each cohort with its weight.
-        variance: of the noise on each coordinate of it.
-        weight: the sum of all users' weights.
-        square: the sum of their squares.
-        released: the total as it was last released.
-        count: how many users that had.
+        precision: of the parameter, from closed cohorts.
+        pull: the precision times the estimate, likewise.
+        total: as last released.
+        count: how many users that has.
         noise: the deviation of its noise.
+        closed_total: the same three when the last cohort was closed.
+        closed_count: see there.
+        closed_noise: see there.
         noisy: whether releases carry noise.
-        separate: whether each cohort has noise of its own, and so a weight of its own.
+        separate: whose noise is their own; where nobody's is, no cohort is closed.
     """
 
+    precision: Array
+    pull: Array
     total: Array
-    variance: Array
-    weight: Array
-    square: Array
-    released: Array
     count: Array
     noise: Array
+    closed_total: Array
+    closed_count: Array
+    closed_noise: Array
     noisy: bool = static()
-    separate: bool = static()
+    separate: Separate = static()
 
 
 @struct
@@ -99,6 +107,7 @@ class Sampling(Ellipsoid):
         doubt: how much of the matrix's noise counts as noise of the vector.
         caution: the same in directions that play excites by itself: there it only shrinks.
         growth: how fast the sampled deviation grows with the logarithm of time.
+        threshold: how much of its noise an eigenvalue must exceed to be believed at all.
     """
 
     optimism: float | Array
@@ -106,66 +115,92 @@ class Sampling(Ellipsoid):
     doubt: float | Array
     caution: float | Array
     growth: float | Array
+    threshold: float | Array
 
     @classmethod
     def _sampling(
         cls, base: Ellipsoid, horizon: int, epsilon: float, exploration: float | None = None
     ) -> Self:
         """From the bandit whose records and proved widths these are."""
-        explored = or_default("exploration", exploration, 1.0 if base.mode == "theory" else 0.7)
+        explored = or_default("exploration", exploration, 1.0 if base.mode == "theory" else 0.62)
         own = {
             "query": dataclasses.replace(base.query, **_times(horizon, epsilon)),
             "exploration": explored,
             "optimism": 0.6,
-            "prior": 0.5,
+            "prior": 0.2,
             "doubt": 0.4,
             "caution": 4.0,
             "growth": 0.03,
+            "patience": 0.02,
+            "threshold": 0.4,
         }
         return cls(**(vars(base) | own))
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         """Before any user: an empty total."""
-        nothing, zero = jnp.zeros(self.query.size, jnp.float64), jnp.float64(0)
-        return Weighed(
+        dim, zero = self.query.dim, jnp.float64(0)
+        nothing, nobody = jnp.zeros(self.query.size, jnp.float64), jnp.int32(0)
+        return Told(
+            precision=jnp.zeros((dim, dim), jnp.float64),
+            pull=jnp.zeros(dim, jnp.float64),
             total=nothing,
-            variance=zero,
-            weight=zero,
-            square=zero,
-            released=nothing,
-            count=jnp.int32(0),
+            count=nobody,
             noise=zero,
+            closed_total=nothing,
+            closed_count=nobody,
+            closed_noise=zero,
             noisy=outlook[self.question].noisy,
-            separate=outlook[self.question].separate and self.mode == "tuned",
+            separate=outlook[self.question].separate if self.mode == "tuned" else "nobody",
         )
 
     def update(self, state: Tree, name: str, release: Release) -> Tree:
-        """Add the users since the last release, or take the new total where noise is shared."""
-        users = jnp.asarray(release.count - state.count, jnp.float64)
-        if state.separate:
-            variance = jnp.maximum(release.noise**2 - state.noise**2, 0.0)
-            weight = self._weight(users, variance)
-            total = state.total + weight * (release.total - state.released)
-            variance = state.variance + weight**2 * variance
-        else:
-            weight, total, variance = jnp.float64(1), release.total, release.noise**2
+        """Take the new total, and close the cohort where it has its own noise and tells enough."""
+        state = dataclasses.replace(
+            state, total=release.total, count=release.count, noise=release.noise
+        )
+        if state.separate == "nobody":
+            return state
+        closed: Told = jax.lax.cond(self._ripe(state), self._closed, lambda same: same, state)
+        return closed
+
+    def _ripe(self, state: Told) -> Array:
+        """Whether the open cohort's matrix must stand out from its noise, in public time."""
+        users = (state.count - state.closed_count).astype(jnp.float64)
+        noise = self._matrix_noise(jnp.sqrt(self._open_variance(state)))
+        standing = users * self._rate >= _RIPE[state.separate] * noise * self.query.dim**0.5
+        ripe: Array = standing & (users >= _LEAST_GROWTH * state.closed_count)
+        return ripe
+
+    def _closed(self, state: Told) -> Told:
+        """What the open cohort tells is added up; the next one begins."""
+        precision, pull = self._gathered(state)
         return dataclasses.replace(
             state,
-            total=total,
-            variance=variance,
-            weight=state.weight + weight * users,
-            square=state.square + weight**2 * users,
-            released=release.total,
-            count=release.count,
-            noise=release.noise,
+            precision=precision,
+            pull=pull,
+            closed_total=state.total,
+            closed_count=state.count,
+            closed_noise=state.noise,
         )
 
-    def _weight(self, users: Array, variance: Array) -> Array:
-        """How much a cohort counts: the more, the less of its variance is noise."""
-        rate = self.query.norm**2 / self.query.dim
-        noise = self._residual_noise(variance, self.doubt)
-        weight: Array = users / (users + noise / (self._dispersion * rate))
-        return weight
+    def _open_variance(self, state: Told) -> Array:
+        """Of the noise on each coordinate of what users since the last closing add up to."""
+        return jnp.maximum(state.noise**2 - state.closed_noise**2, 0.0)
+
+    def _gathered(self, state: Told) -> tuple[Array, Array]:
+        """What all cohorts tell, the open one included: by generalized least squares."""
+        variance = self._open_variance(state)
+        noise = self._matrix_noise(jnp.sqrt(variance))
+        added = dataclasses.replace(state, total=state.total - state.closed_total)
+        gram, moment = self._sums(added)
+        values, axes, mean = self._shrunk(gram, noise)
+        starved = _starved(values, mean)
+        doubt = self.caution + (self.doubt - self.caution) * starved
+        residual = self._dispersion * values + self._residual_noise(variance, doubt) + 1e-9
+        # Of an eigenvalue, what its noise may be is no information.
+        told = jnp.maximum(values - self.threshold * noise, 0.0)
+        precision = state.precision + (axes * (told**2 / residual)) @ axes.T
+        return precision, state.pull + axes @ (told / residual * (axes.T @ moment))
 
     def _residual_noise(self, variance: Array, doubt: float | Array) -> Array:
         """Variance of what noise adds to b − Gθ in one direction; the parameter is not known."""
@@ -182,42 +217,34 @@ class Sampling(Ellipsoid):
         believed = self._proved(state) if self.mode == "theory" else self._believed(state)
         return posted(believed)
 
-    def _believed(self, state: Tree) -> Beliefs:
-        """A normal belief, direction by direction, and how much of it devices act out."""
-        gram, moment = self._sums(state)
-        noise = self._matrix_noise(jnp.sqrt(state.variance))
-        values, axes, mean = self._shrunk(gram, noise)
-        starved = jnp.clip((_DIVERSE - values / mean) / (_DIVERSE - _NARROW), 0.0, 1.0)
-        prior = self.query.dim * self.prior + 1e-9
-        spread = self._dispersion * state.square / jnp.maximum(state.weight, 1e-9)
-        doubt = self.caution + (self.doubt - self.caution) * starved
-        residual = spread * values + self._residual_noise(state.variance, doubt) + 1e-9
-        along, room = self._posterior(values, residual, axes.T @ moment, prior)
-        # An eigenvalue of the size of its noise is no information, whatever it says.
-        sure = values**3 / (values**2 + noise**2 * self.query.dim + 1e-12)
+    def _believed(self, state: Told) -> Beliefs:
+        """A normal belief, and how much of it devices act out in each direction."""
+        estimate, spread = self._posterior(*self._gathered(state))
+        gram, _ = self._sums(state)
+        values, axes, mean = self._shrunk(gram, self._matrix_noise(state.noise))
+        starved = _starved(values, mean)
         first = state.count == 0
-        bold = self.exploration * (1.0 if state.noisy else _WITHOUT_NOISE)
+        bold = self.exploration * jnp.where(state.noise > 0, 1.0, _WITHOUT_NOISE)
         sampled = bold * self._grown(state.count) * jnp.sqrt(starved)
-        widened = self.optimism * jnp.sqrt(1 - starved)
         guessed = jnp.where(first, _FIRST_SAMPLE, sampled)
-        wide = jnp.where(first, _FIRST_WIDTH, widened)
+        wide = jnp.where(first, _FIRST_WIDTH, self.optimism * jnp.sqrt(1 - starved))
+        along = axes.T @ spread
         return Beliefs(
-            estimate=axes @ along,
-            sample=axes * (guessed / jnp.sqrt(sure**2 / residual + prior / room)),
-            widen=axes * (wide / jnp.sqrt(values**2 / residual + prior / room)),
+            estimate=estimate, sample=(axes * guessed) @ along, widen=(axes * wide) @ along
         )
 
-    def _posterior(
-        self, values: Array, residual: Array, moment: Array, prior: Array
-    ) -> tuple[Array, Array]:
-        """The estimate along each axis, within the radius, and the room that it leaves there."""
+    def _posterior(self, precision: Array, pull: Array) -> tuple[Array, Array]:
+        """The estimate, within the radius, and a square root of its covariance."""
+        values, axes = jnp.linalg.eigh(precision)
+        values, pulled = jnp.maximum(values, 0.0), axes.T @ pull
         bound = jnp.asarray(self.radius, jnp.float64) ** 2
-        room = bound
+        room, prior = bound, self.query.dim * self.prior + 1e-9
         for _ in range(3):
-            along = values / residual * moment / (values**2 / residual + prior / room)
+            along = pulled / (values + prior / room)
             room = jnp.maximum(bound - (along**2).sum(), _LEAST_ROOM * bound)
         length = jnp.sqrt((along**2).sum())
-        return along * jnp.minimum(1.0, self.radius / jnp.maximum(length, 1e-9)), room
+        shorter = jnp.minimum(1.0, self.radius / jnp.maximum(length, 1e-9))
+        return axes @ along * shorter, axes / jnp.sqrt(values + prior / room)
 
     def _shrunk(self, gram: Array, noise: Array) -> tuple[Array, Array, Array]:
         """Eigenvalues drawn to their mean by the share of their spread that noise explains."""
@@ -260,6 +287,12 @@ class Sampling(Ellipsoid):
     def _dispersion(self) -> float | Array:
         """Variance of a reward per unit of its weight in the matrix."""
         return self.spread**2
+
+    @property
+    def _rate(self) -> float | Array:
+        """The mean eigenvalue that one user adds to the matrix, at most."""
+        rate: float | Array = self.query.norm**2 / self.query.dim
+        return rate
 
 
 @struct
@@ -310,6 +343,16 @@ class GLMSampling(Sampling, OnlineGLM):
     def _dispersion(self) -> float | Array:
         """One: a linearized reward varies as much as its weight says."""
         return 1.0
+
+    @property
+    def _rate(self) -> float | Array:
+        """Of a linearized reward's weight, the greatest."""
+        return self.steepest * super()._rate
+
+
+def _starved(values: Array, mean: Array) -> Array:
+    """How far each direction is from being excited like the others: 1 is starved, 0 is not."""
+    return jnp.clip((_DIVERSE - values / mean) / (_DIVERSE - _NARROW), 0.0, 1.0)
 
 
 def sampling(

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Start
+from kerchief.core.contracts import BoundedSum, Clock, Outlook, Release, Separate, Start
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.mechanism import Mechanism, Vector, exact_twin
@@ -70,9 +70,11 @@ class CohortSums(Privatizer):
 
     @property
     def outlook(self) -> Outlook:
-        """Whether there is noise, and that each batch has its own."""
-        noisy = bool(self.noises)
-        return Outlook(noisy=noisy, separate=noisy and isinstance(self.schedule, At))
+        """Whether there is noise, and that each cohort, or each user, has their own."""
+        if not self.noises:
+            return Outlook(noisy=False)
+        own: Separate = "cohorts" if isinstance(self.schedule, At) else "users"
+        return Outlook(noisy=True, separate=own)
 
     @property
     def noises(self) -> tuple[Mechanism, ...]:

@@ -180,7 +180,7 @@ def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
         (("--horizon", 1.5), "not a valid integer"),
         (("--replicates", 0), "replicates is 0"),
         (("--dim", 0), "dim is 0"),
-        (("--dim", 65), "at most 64"),
+        (("--dim", 513), "at most 512"),
         (("--arms", 0), "arms is 0"),
         (("--fewest-arms", 4), "fewest arms is 4"),
         (("--radius", "nan"), "radius is nan"),

@@ -18,6 +18,7 @@ from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Clock
 from kerchief.core.random import ARMS, WORLD, Stream
+from kerchief.environments import contexts
 from kerchief.environments.contexts import (
     CONTEXTS,
     Ball,
@@ -149,3 +150,14 @@ def test_the_starved_direction_is_open_one_round_in_64() -> None:
     for round, points in zip(ROUNDS, np.asarray(arms), strict=True):
         assert bool((points[:, -1] == 0).all()) == (round % 64 != 63)
         assert (points[:, :-1] != 0).all()
+
+
+@pytest.mark.parametrize("dim", [11, 12, 64])
+def test_many_coordinates_are_the_numbers_that_few_would_be(
+    dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How they are compiled must not change what is drawn."""
+    stream = Stream.of(seed=3, replicate=1)
+    found = in_ball(stream, 7, dim)
+    monkeypatch.setattr(contexts, "_many_normals", contexts._normals)
+    assert found.tolist() == in_ball(stream, 7, dim).tolist()

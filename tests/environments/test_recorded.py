@@ -124,7 +124,7 @@ def test_the_record_is_looked_up_by_round_and_ends() -> None:
         ([1.0], [[[1.1]]], "norm 1.1"),
         ([1.0], [[[math.nan]]], "norm nan"),
         ([0.5], [[[1.0]]], "direction has norm 0.5"),
-        ([1.0] + [0.0] * 64, np.zeros((1, 1, 65)), "dim is 65"),
+        ([1.0] + [0.0] * 512, np.zeros((1, 1, 513)), "dim is 513"),
     ],
 )
 def test_bad_records_are_refused(direction: ArrayLike, arms: ArrayLike, words: str) -> None:

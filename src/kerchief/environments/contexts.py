@@ -39,13 +39,28 @@ def in_ball(stream: Stream, count: int, dim: int) -> Array:
     pairs = -(-dim // 2)
     blocks = -(-(2 * pairs + 1) // 4)
     rows = [word.reshape(blocks, count) for word in stream.words(blocks * count)]
-    words = [row[block] for block in range(blocks) for row in rows]
-    normals = [z for i in range(pairs) for z in normal_pair(words[2 * i], words[2 * i + 1])]
-    z = jnp.stack(normals[:dim], axis=-1)
-    rest = -2 * jnp.log(open_unit(words[2 * pairs]))
+    z, last = _normals(rows, pairs) if pairs <= 5 else _many_normals(rows, pairs)
+    z, rest = z[:, :dim], -2 * jnp.log(open_unit(last))
     # Floats can draw exactly zero; then the point is the center, not a division by zero.
     square = jnp.maximum((z * z).sum(-1) + rest, np.finfo(np.float32).tiny)
     return z * jax.lax.rsqrt(square)[:, None]
+
+
+def _normals(rows: list[Array], pairs: int) -> tuple[Array, Array]:
+    """Normal vectors, two coordinates from each pair of words, and a word more.
+
+    Taken word by word, they fuse with the loop around them.
+    """
+    words = [row[block] for block in range(len(rows[0])) for row in rows]
+    each = [z for i in range(pairs) for z in normal_pair(words[2 * i], words[2 * i + 1])]
+    return jnp.stack(each, axis=-1), words[2 * pairs]
+
+
+def _many_normals(rows: list[Array], pairs: int) -> tuple[Array, Array]:
+    """The same numbers, all at once: word by word, many would take seconds to compile."""
+    words = jnp.stack(rows, axis=1).reshape(-1, rows[0].shape[-1])
+    both = normal_pair(words[: 2 * pairs : 2].T, words[1 : 2 * pairs : 2].T)
+    return jnp.stack(both, axis=-1).reshape(-1, 2 * pairs), words[2 * pairs]
 
 
 def on_sphere(stream: Stream, count: int, dim: int) -> Array:

@@ -62,7 +62,7 @@ class Recorded(Contexts):
         if not abs(length - 1) <= _ROUNDING:
             raise InvalidValue(f"the direction has norm {length}; it must be 1")
         _, count, dim = sets.shape
-        validate.whole("dim", dim, high=64)
+        validate.whole("dim", dim, high=512)
         return cls(
             dim=dim,
             count=count,
@@ -105,7 +105,7 @@ def table_two(
     ...
     kerchief_wire.errors.InvalidValue: horizon is 11; it must be at least 1 and at most 10
     """
-    validate.whole("dim", dim, high=64)
+    validate.whole("dim", dim, high=512)
     validate.whole("horizon", horizon, high=_MOST_DRAWN)
     validate.whole("arms", arms, high=_MOST_DRAWN // horizon)
     validate.whole("seed", seed, low=0)

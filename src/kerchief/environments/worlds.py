@@ -191,10 +191,10 @@ def make_environment(
     >>> make_environment(dim=0)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: dim is 0; it must be at least 1 and at most 64
+    kerchief_wire.errors.InvalidValue: dim is 0; it must be at least 1 and at most 512
     """
     make = CONTEXTS[contexts]
-    dim = validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=64)
+    dim = validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=512)
     arms = validate.whole("arms", arms, high=2**24)
     source = make(dim=dim, count=arms)
     return GLMEnvironment.of(

@@ -131,7 +131,7 @@ class Sampling(Ellipsoid):
             "doubt": 0.4,
             "caution": 4.0,
             "growth": 0.03,
-            "patience": 0.02,
+            "patience": 0.03,
             "threshold": 0.4,
         }
         return cls(**(vars(base) | own))

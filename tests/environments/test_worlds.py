@@ -177,7 +177,7 @@ def test_masks_honour_the_fewest_at_the_edge(edge: type[Edge]) -> None:
     ("fault", "error"),
     [
         ({"dim": 0}, InvalidValue),
-        ({"dim": 65}, InvalidValue),
+        ({"dim": 513}, InvalidValue),
         ({"dim": 2.0}, InvalidValue),
         ({"dim": 1, "contexts": "intercept"}, InvalidValue),
         ({"arms": 0}, InvalidValue),

@@ -49,8 +49,9 @@ _LEAST_GROWTH = 0.1
 """Of all users before, a cohort has at least this share: so there are never many."""
 _LEAST_ROOM = 0.05
 _FIRST_SAMPLE, _FIRST_WIDTH = 1.0, 5.0
-_WITHOUT_NOISE = 1.5
-"""Noise makes a learner doubt by itself; without it a wrong belief is left more slowly."""
+_WITHOUT_NOISE = 0.5
+"""How much more is sampled without noise, which makes a learner doubt by itself: else a wrong
+belief is left more slowly."""
 
 
 @struct
@@ -224,14 +225,20 @@ class Sampling(Ellipsoid):
         values, axes, mean = self._shrunk(gram, self._matrix_noise(state.noise))
         starved = _starved(values, mean)
         first = state.count == 0
-        bold = self.exploration * jnp.where(state.noise > 0, 1.0, _WITHOUT_NOISE)
-        sampled = bold * self._grown(state.count) * jnp.sqrt(starved)
+        sampled = self._bold(state, values) * self._grown(state.count) * jnp.sqrt(starved)
         guessed = jnp.where(first, _FIRST_SAMPLE, sampled)
         wide = jnp.where(first, _FIRST_WIDTH, self.optimism * jnp.sqrt(1 - starved))
         along = axes.T @ spread
         return Beliefs(
             estimate=estimate, sample=(axes * guessed) @ along, widen=(axes * wide) @ along
         )
+
+    def _bold(self, state: Told, values: Array) -> Array:
+        """The multiplier of what is sampled: more where chance, and not noise, is what misleads."""
+        chance = self._dispersion * values + 1e-9
+        share = chance / (chance + self._residual_noise(state.noise**2, self.doubt))
+        bold: Array = self.exploration * (1 + _WITHOUT_NOISE * share**2)
+        return bold
 
     def _posterior(self, precision: Array, pull: Array) -> tuple[Array, Array]:
         """The estimate, within the radius, and a square root of its covariance."""

@@ -67,7 +67,6 @@ class Told:
         closed_total: the same three when the last cohort was closed.
         closed_count: see there.
         closed_noise: see there.
-        noisy: whether releases carry noise.
         separate: whose noise is their own; where nobody's is, no cohort is closed.
     """
 
@@ -79,7 +78,6 @@ class Told:
     closed_total: Array
     closed_count: Array
     closed_noise: Array
-    noisy: bool = static()
     separate: Separate = static()
 
 
@@ -150,7 +148,6 @@ class Sampling(Ellipsoid):
             closed_total=nothing,
             closed_count=nobody,
             closed_noise=zero,
-            noisy=outlook[self.question].noisy,
             separate=outlook[self.question].separate if self.mode == "tuned" else "nobody",
         )
 
@@ -167,14 +164,17 @@ class Sampling(Ellipsoid):
     def _ripe(self, state: Told) -> Array:
         """Whether the open cohort's matrix must stand out from its noise, in public time."""
         users = (state.count - state.closed_count).astype(jnp.float64)
-        noise = self._matrix_noise(jnp.sqrt(self._open_variance(state)))
+        noise = self._matrix_noise(self._opened(state).noise)
         standing = users * self._rate >= _RIPE[state.separate] * noise * self.query.dim**0.5
         ripe: Array = standing & (users >= _LEAST_GROWTH * state.closed_count)
         return ripe
 
     def _closed(self, state: Told) -> Told:
         """What the open cohort tells is added up; the next one begins."""
-        precision, pull = self._gathered(state)
+        opened = self._opened(state)
+        gram, _ = self._sums(opened)
+        seen = self._shrunk(gram, self._matrix_noise(opened.noise))
+        precision, pull = self._gathered(opened, *seen)
         return dataclasses.replace(
             state,
             precision=precision,
@@ -184,24 +184,25 @@ class Sampling(Ellipsoid):
             closed_noise=state.noise,
         )
 
-    def _open_variance(self, state: Told) -> Array:
-        """Of the noise on each coordinate of what users since the last closing add up to."""
-        return jnp.maximum(state.noise**2 - state.closed_noise**2, 0.0)
+    def _opened(self, state: Told) -> Told:
+        """The same with the total and the noise of the open cohort alone."""
+        return dataclasses.replace(
+            state,
+            total=state.total - state.closed_total,
+            noise=jnp.sqrt(jnp.maximum(state.noise**2 - state.closed_noise**2, 0.0)),
+        )
 
-    def _gathered(self, state: Told) -> tuple[Array, Array]:
+    def _gathered(
+        self, opened: Told, values: Array, axes: Array, mean: Array
+    ) -> tuple[Array, Array]:
         """What all cohorts tell, the open one included: by generalized least squares."""
-        variance = self._open_variance(state)
-        noise = self._matrix_noise(jnp.sqrt(variance))
-        added = dataclasses.replace(state, total=state.total - state.closed_total)
-        gram, moment = self._sums(added)
-        values, axes, mean = self._shrunk(gram, noise)
-        starved = _starved(values, mean)
-        doubt = self.caution + (self.doubt - self.caution) * starved
-        residual = self._dispersion * values + self._residual_noise(variance, doubt) + 1e-9
+        _, moment = self._sums(opened)
+        doubt = self.caution + (self.doubt - self.caution) * _starved(values, mean)
+        residual = self._dispersion * values + self._residual_noise(opened.noise**2, doubt) + 1e-9
         # Of an eigenvalue, what its noise may be is no information.
-        told = jnp.maximum(values - self.threshold * noise, 0.0)
-        precision = state.precision + (axes * (told**2 / residual)) @ axes.T
-        return precision, state.pull + axes @ (told / residual * (axes.T @ moment))
+        told = jnp.maximum(values - self.threshold * self._matrix_noise(opened.noise), 0.0)
+        precision = opened.precision + (axes * (told**2 / residual)) @ axes.T
+        return precision, opened.pull + axes @ (told / residual * (axes.T @ moment))
 
     def _residual_noise(self, variance: Array, doubt: float | Array) -> Array:
         """Variance of what noise adds to b − Gθ in one direction; the parameter is not known."""
@@ -220,9 +221,13 @@ class Sampling(Ellipsoid):
 
     def _believed(self, state: Told) -> Beliefs:
         """A normal belief, and how much of it devices act out in each direction."""
-        estimate, spread = self._posterior(*self._gathered(state))
-        gram, _ = self._sums(state)
-        values, axes, mean = self._shrunk(gram, self._matrix_noise(state.noise))
+        both = self._opened(state), state
+        grams = jnp.stack([self._sums(one)[0] for one in both])
+        noises = jnp.stack([self._matrix_noise(one.noise) for one in both])
+        # At once: library calls side by side were seen to hang.
+        found = jax.vmap(self._shrunk)(grams, noises)
+        seen, (values, axes, mean) = ([one[place] for one in found] for place in (0, 1))
+        estimate, spread = self._posterior(*self._gathered(both[0], *seen))
         starved = _starved(values, mean)
         first = state.count == 0
         sampled = self._bold(state, values) * self._grown(state.count) * jnp.sqrt(starved)

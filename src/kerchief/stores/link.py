@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from kerchief_wire.errors import KerchiefError, StoreFailed
@@ -59,21 +58,9 @@ class Link(ABC):
             raise StoreFailed("the transaction is over; begin another one with `transaction`")
         return _Guard(self)
 
-    @contextmanager
-    def whole(self, task: bytes | None) -> Iterator[None]:
-        """Everything or nothing."""
-        self.broken = False
-        try:
-            with self.guard():
-                self.begin(task)
-            yield
-            with self.guard():
-                self.commit()
-        except BaseException:
-            self.rollback()
-            raise
-        finally:
-            self.broken = True
+    @abstractmethod
+    def end(self) -> None:
+        """Let go of the connection, with no transaction open, whatever came before."""
 
 
 class _Guard:

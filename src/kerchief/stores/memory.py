@@ -227,17 +227,17 @@ class MemoryStore:
         """Begin with nothing."""
         self._tasks: dict[bytes, _Kept] = {}
         self._lock, self._process = threading.Lock(), os.getpid()
-        self._here, self._closed = threading.local(), False
+        self._inside, self._closed = set[int](), False
 
     @contextmanager
     def transaction(self, task: bytes) -> Iterator[_Transaction]:
         """One exclusive transaction of one task."""
-        self._check()
+        me = self._check()
         with self._lock:
             kept = self._of(task)
             at = _Transaction(kept)
             try:
-                self._here.busy = True
+                self._inside.add(me)
                 yield at
                 assert at._kept is kept
                 kept.notes.clear()
@@ -245,20 +245,22 @@ class MemoryStore:
                 kept.take_back()
                 raise
             finally:
-                at.over, self._here.busy = True, False
+                at.over = True
+                self._inside.discard(me)
             self._tasks[task] = kept
 
     @contextmanager
     def read(self, task: bytes) -> Iterator[_Reader]:
         """Look at what is committed."""
-        self._check()
+        me = self._check()
         with self._lock:
             at = _Reader(self._of(task))
             try:
-                self._here.busy = True
+                self._inside.add(me)
                 yield at
             finally:
-                at.over, self._here.busy = True, False
+                at.over = True
+                self._inside.discard(me)
 
     def tasks(self) -> list[bytes]:
         """The tasks that were created here, in this order."""
@@ -289,14 +291,22 @@ class MemoryStore:
             kept.take_back()
         return kept
 
-    def _check(self) -> None:
-        """Refuse a store that came here by a fork, is closed, or would wait for itself."""
+    def _check(self) -> int:
+        """The thread; refuse a store that came by a fork, is closed, or would wait for itself.
+
+        A transaction that an interrupt left open may be closed by another thread.
+        """
         if self._process != os.getpid():
             raise StoreFailed("the store was opened before a fork; open it again in the child")
         if self._closed:
             raise StoreFailed("the store is closed; open it again")
-        if getattr(self._here, "busy", False):
-            raise StoreFailed("a transaction is open in this thread; transactions do not nest")
+        me = threading.get_ident()
+        if me in self._inside:
+            raise StoreFailed(
+                "a transaction is open in this thread; transactions do not nest: leave it, or the "
+                "handler of its interrupt, before"
+            )
+        return me
 
 
 def _copied(kept: _Kept, to: Transaction) -> None:

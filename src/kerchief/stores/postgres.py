@@ -7,8 +7,8 @@ import hashlib
 import importlib.util
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kerchief.stores.link import Link, Values
@@ -77,7 +77,7 @@ class PostgresStore(SQLStore):
         self._idle: list[Connection] = []
         self._slots = threading.BoundedSemaphore(_CONNECTIONS)
         try:
-            with self._lend(reading=False) as link, link.whole(b"kerchief/1 schema"):
+            with self._lend(b"kerchief/1 schema") as link:
                 with link.guard():
                     link.run("CREATE SCHEMA IF NOT EXISTS kerchief", ())
                 migrate(link, _DIALECT)
@@ -118,14 +118,11 @@ class PostgresStore(SQLStore):
             raise (_ours(error) or error) from None
         return connection
 
-    @contextmanager
-    def _lend(self, *, reading: bool) -> Iterator[Link]:
-        with self._slots:
-            link = _PostgresLink(self)
-            try:
-                yield link
-            finally:
-                link.give_back()
+    def _turn(self, *, reading: bool) -> AbstractContextManager[object]:
+        return self._slots
+
+    def _link(self, *, reading: bool) -> Link:
+        return _PostgresLink(self)
 
 
 class _PostgresLink(Link):
@@ -180,7 +177,7 @@ class _PostgresLink(Link):
         except psycopg.Error:
             self._connection.close()
 
-    def give_back(self) -> None:
+    def end(self) -> None:
         from psycopg.pq import TransactionStatus
 
         # One that was interrupted as it rolled back still holds the task's lock.

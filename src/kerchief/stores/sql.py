@@ -251,43 +251,72 @@ class SQLStore(ABC):
         """Remember the process."""
         self._process = os.getpid()
         self._closed = False
-        self._here = threading.local()
+        self._inside: set[int] = set()
 
     @abstractmethod
-    def _lend(self, *, reading: bool) -> AbstractContextManager[Link]:
-        """A link that nobody else uses meanwhile."""
+    def _turn(self, *, reading: bool) -> AbstractContextManager[object]:
+        """What is held while a link is lent."""
+
+    @abstractmethod
+    def _link(self, *, reading: bool) -> Link:
+        """A link that nobody else uses in this turn."""
 
     @contextmanager
     def transaction(self, task: bytes) -> Iterator[SQLTransaction]:
         """One exclusive transaction of one task."""
-        with self._once(), self._lend(reading=False) as link, link.whole(task):
+        with self._lend(task) as link:
             yield SQLTransaction(link, task)
 
     @contextmanager
     def read(self, task: bytes) -> Iterator[SQLReader]:
         """Look at what is committed, without the exclusive lock."""
-        with self._once(), self._lend(reading=True) as link, link.whole(None):
+        with self._lend(None) as link:
             yield SQLReader(link, task)
 
     def tasks(self) -> list[bytes]:
         """The tasks that were created here, in this order."""
-        with self._once(), self._lend(reading=True) as link, link.whole(None), link.guard():
+        with self._lend(None) as link, link.guard():
             return [id for (id,) in link.run("SELECT id FROM tasks ORDER BY key", ())]
 
     @contextmanager
-    def _once(self) -> Iterator[None]:
+    def _lend(self, task: bytes | None) -> Iterator[Link]:
+        """A link for one transaction of a task, or for reading: everything or nothing.
+
+        An interrupt may come as a generator is left, which then stays open until its traceback is
+        forgotten, and is closed by whichever thread forgets it. So there is one, which begins and
+        ends with the turn: until it is closed nobody else begins, and the caller is refused.
+        """
+        self._check()
+        me = threading.get_ident()
+        with self._turn(reading=task is None):
+            link = self._link(reading=task is None)
+            try:
+                self._inside.add(me)
+                link.broken = False
+                with link.guard():
+                    link.begin(task)
+                yield link
+                with link.guard():
+                    link.commit()
+            except BaseException:
+                link.rollback()
+                raise
+            finally:
+                link.broken = True
+                self._inside.discard(me)
+                link.end()
+
+    def _check(self) -> None:
         """Refuse what would wait for itself, and a store that came here by a fork."""
         if self._process != os.getpid():
             raise StoreFailed("the store was opened before a fork; open it anew in the child")
         if self._closed:
             raise StoreFailed("the store is closed; open it anew")
-        if getattr(self._here, "inside", False):
-            raise StoreFailed("transactions of one store do not nest; leave the first one before")
-        self._here.inside = True
-        try:
-            yield
-        finally:
-            self._here.inside = False
+        if threading.get_ident() in self._inside:
+            raise StoreFailed(
+                "transactions of one store do not nest; leave the first one before, or the handler "
+                "of its interrupt"
+            )
 
 
 def _state(row: Row) -> tuple[str, int, int, int, int, bytes, bytes | None]:

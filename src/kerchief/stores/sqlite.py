@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +71,8 @@ class SQLiteStore(SQLStore):
         self._writer = _connect(str(path))
         self._writing = self._reading = threading.Lock()
         self._reader, self._stale = self._writer, False
-        link = _SQLiteLink(self._writer)
         try:
-            with link.whole(b""):
+            with self._lend(b"") as link:
                 migrate(link, _DIALECT)
             if str(path) != ":memory:":
                 self._reader, self._reading = _connect(str(path)), threading.Lock()
@@ -107,16 +106,11 @@ class SQLiteStore(SQLStore):
             self._writer.backup(target)
             target.close()
 
-    @contextmanager
-    def _lend(self, *, reading: bool) -> Iterator[Link]:
-        with self._reading if reading else self._writing:
-            link = _SQLiteLink(self._reader if reading else self._writer)
-            try:
-                yield link
-            finally:
-                # Always: an interrupt may come right after the commit.
-                if link.erased or (self._stale and not reading):
-                    self._scrub()
+    def _turn(self, *, reading: bool) -> AbstractContextManager[object]:
+        return self._reading if reading else self._writing
+
+    def _link(self, *, reading: bool) -> Link:
+        return _SQLiteLink(self, self._reader if reading else self._writer)
 
     def _scrub(self) -> None:
         """Empty the write-ahead log; if someone still reads it, after the next transaction."""
@@ -134,10 +128,12 @@ class SQLiteStore(SQLStore):
 
 
 class _SQLiteLink(Link):
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, store: SQLiteStore, connection: sqlite3.Connection) -> None:
+        self._store, self._connection = store, connection
 
     def begin(self, task: bytes | None) -> None:
+        # Interrupts upon interrupts may have kept the one before from ending.
+        self.rollback()
         self._connection.execute("BEGIN" if task is None else "BEGIN IMMEDIATE")
 
     def commit(self) -> None:
@@ -148,6 +144,13 @@ class _SQLiteLink(Link):
         if self._connection.in_transaction:
             with suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
+
+    def end(self) -> None:
+        # Again: of two interrupts, the second may have come before.
+        self.rollback()
+        # Always: an interrupt may come right after the commit.
+        if self.erased or (self._store._stale and self._connection is self._store._writer):
+            self._store._scrub()
 
     def run(self, statement: str, values: Values) -> list[Any]:
         return self._connection.execute(statement, values).fetchall()

@@ -83,7 +83,9 @@ class FileWitness:
 
     def swap(self, task: bytes, expected: bytes | None, new: bytes) -> None:
         """Witness a new head in the place of the expected one."""
-        with self._failing(), self._locked():
+        # The file itself: a generator that an interrupt leaves open would keep the lock.
+        with self._failing(), self._beside(".lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             heads = self._heads()
             if _changes(heads.get(task), expected, new):
                 self._replace({**heads, task: new})
@@ -112,12 +114,6 @@ class FileWitness:
 
     def _beside(self, ending: str) -> Path:
         return self._path.with_name(self._path.name + ending)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._beside(".lock").open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

@@ -1,0 +1,126 @@
+"""Interrupts as a transaction is left: what stays open then keeps its turn, and harms nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from tests.stores.traffic import TASK, audit, begin, names, take
+
+from kerchief.stores.sqlite import SQLiteStore, _SQLiteLink
+from kerchief.stores.store import Store
+from kerchief.stores.witness import FileWitness
+from kerchief_wire.errors import StoreFailed
+
+_EXIT = contextlib._GeneratorContextManager.__exit__.__code__
+
+
+@contextlib.contextmanager
+def interrupted(where: Callable[[FrameType], bool]) -> Iterator[None]:
+    """One interrupt as the first such function is entered."""
+
+    def trace(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and where(frame):
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(trace)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def _leaving(name: str) -> Callable[[FrameType], bool]:
+    return lambda frame: frame.f_code is _EXIT and frame.f_locals["self"].gen.__name__ == name
+
+
+def _cut_short(store: Store, name: str) -> None:
+    """Take two reports, and be interrupted as a generator is left."""
+    with interrupted(_leaving(name)), store.transaction(TASK) as at:
+        take(at, names(0, 0))
+
+
+@pytest.mark.parametrize("name", ["transaction", "_lend"])
+def test_whoever_comes_next_waits_for_what_was_left_open(store: Store, name: str) -> None:
+    done = threading.Event()
+
+    def other() -> None:
+        with store.transaction(TASK) as at:
+            take(at, names(1, 0))
+        done.set()
+
+    thread = threading.Thread(target=other)
+    one_generator = type(store).__name__ == "MemoryStore"
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            _cut_short(store, "transaction" if one_generator else name)
+        except KeyboardInterrupt:
+            thread.start()
+            assert not done.wait(0.2) or type(store).__name__ == "PostgresStore"
+            with pytest.raises(StoreFailed, match="handler"), store.transaction(TASK):
+                pass
+            raise
+        pytest.fail("nothing was interrupted")
+    gc.collect()
+    thread.join(10)
+    assert done.is_set()
+    assert audit(store) == set(names(1, 0))
+
+
+@pytest.mark.parametrize("name", ["transaction", "_lend"])
+def test_no_thread_is_shut_out_by_what_another_closes(store: Store, name: str) -> None:
+    kept: list[BaseException] = []
+    one_generator = type(store).__name__ == "MemoryStore"
+    try:
+        _cut_short(store, "transaction" if one_generator else name)
+    except KeyboardInterrupt as error:
+        kept.append(error)
+
+    def close() -> None:
+        kept.clear()
+        gc.collect()
+
+    closer = threading.Thread(target=close)
+    closer.start()
+    closer.join()
+    with store.transaction(TASK) as at:
+        take(at, names(2, 0))
+    assert audit(store) == set(names(2, 0))
+
+
+def test_of_two_interrupts_none_leaves_a_transaction_open(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "store.db")
+    begin(store)
+    code = _SQLiteLink.rollback.__code__
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        store.transaction(TASK) as at,
+    ):
+        at.hide(b"not committed")
+        sys.setprofile(None)
+        with interrupted(lambda frame: frame.f_code is code):
+            raise KeyboardInterrupt
+    assert not store._writer.in_transaction
+    with store.read(TASK) as reader:
+        assert reader.secret() != b"not committed"
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["_failing", "_locked"])
+def test_an_interrupt_leaves_no_witness_locked(tmp_path: Path, name: str) -> None:
+    witness = FileWitness(tmp_path / "heads")
+    try:
+        with interrupted(_leaving(name)):
+            witness.swap(TASK, None, bytes(32))
+    except KeyboardInterrupt:
+        with (tmp_path / "heads.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert witness.read(TASK) == bytes(32)

@@ -161,7 +161,8 @@ class Labelled:
             )
         if not rows.size or not np.array_equal(np.unique(given), np.arange(given.max() + 1)):
             raise InvalidValue("labels must be all the numbers from 0 to the greatest of them")
-        longest = float(np.linalg.norm(rows, axis=1).max())
+        with np.errstate(over="ignore"):
+            longest = float(np.linalg.norm(rows, axis=1).max())
         norm = validate.between("norm", norm, 1e-9, 1e9, closed=True)
         if not longest <= norm * (1 + _ROUNDING):
             raise InvalidValue(f"the longest row has norm {longest}; it must be at most {norm}")

@@ -257,8 +257,8 @@ class Comparison(Plan):
         _known("mode", self.mode, ("tuned", "theory"))
         for trust in self.trusts or ():
             _known("trust", trust, Trust)
-        for name in self._names:
-            _check_policy(name, self.world, self._trusts_of(name))
+        for said, name in zip(self.policies, self._names, strict=True):
+            _check_policy(said, POLICIES[name], self.world, self._trusts_of(name))
         for trust, flag in FLAGS.items():
             word = getattr(self, flag)
             MECHANISMS_OF[trust][word]
@@ -278,8 +278,8 @@ def _fits(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
     return world.problem in policy.problems and world.actions in policy.actions
 
 
-def _check_policy(name: str, world: str, trusts: tuple[str, ...]) -> None:
-    policy, entry = POLICIES[name], ENVIRONMENTS[world]
+def _check_policy(name: str, policy: PolicyEntry, world: str, trusts: tuple[str, ...]) -> None:
+    entry = ENVIRONMENTS[world]
     if not _fits(policy, entry):
         known = ", ".join(worlds_of(policy))
         raise InvalidValue(f"env is {world!r}; policy {name!r} plays in {known}")

@@ -224,8 +224,8 @@ class OwnSampling(Policy):
         mean, covariance = believed(self.query, told, evidence, self.spread, self.radius)
         tiny = 1e-12 * jnp.trace(covariance, axis1=-2, axis2=-1)[:, None, None]
         root = jnp.linalg.cholesky(covariance + tiny * jnp.eye(self.query.dim))
-        bold = self.exploration * (1 + self.growth * jnp.log1p(count / 1000.0))
-        return OwnBeliefs(estimate=mean, sample=bold * root)
+        grown = self.exploration * (1 + self.growth * jnp.log1p(count / 1000.0))
+        return OwnBeliefs(estimate=mean, sample=grown * root)
 
 
 def _check(problem: Problem) -> None:
@@ -242,11 +242,17 @@ def _check(problem: Problem) -> None:
 
 
 def _times(horizon: int, arms: int, epsilon: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """When cohorts end, and when running totals are read: the less epsilon, the later."""
-    scarce = 1 / positive("epsilon", epsilon, infinite=True)
-    first = int(max(10, min(max(scarce, 0.25) * 40 * arms, horizon / 40)))
-    batches, readings = (spanning(horizon, first=first, growth=pace) for pace in (1.6, 1.15))
-    return batches, readings
+    """When cohorts end, and when running totals are read: the less epsilon, the later.
+
+    The more arms, the later, too; a total is read sooner, and oftener, than noise is drawn anew.
+    """
+    scarce = max(1 / positive("epsilon", epsilon, infinite=True), 0.25)
+    cohort = int(max(10, min(scarce * 120 * arms, horizon / 15)))
+    reading = int(max(10, min(scarce * 40 * arms, horizon / 40)))
+    return (
+        spanning(horizon, first=cohort, growth=1.6),
+        spanning(horizon, first=reading, growth=1.15),
+    )
 
 
 register(

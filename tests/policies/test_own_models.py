@@ -145,7 +145,7 @@ def test_cohorts_add_up_what_totals_say_at_once() -> None:
         for separate in (True, False)
     ]
     np.testing.assert_allclose(learned[0].beliefs.estimate, learned[1].beliefs.estimate, rtol=1e-9)
-    early = dataclasses.replace(release, count=jnp.int32(QUERY.readings[-1] - 1))
+    early = dataclasses.replace(release, count=jnp.int32(QUERY.readings[0] - 1))
     state = POLICY.init({"moments": Outlook(noisy=True)})
     assert POLICY.update(state, "moments", early).count == 0
 

@@ -141,7 +141,8 @@ class OwnSampling(Policy):
         """Learn from a cohort, or from a total where it is time to read it."""
         if state.separate:
             return self._learned(state, release)
-        due = (jnp.asarray(self.query.readings, jnp.int32) == release.count).any()
+        times = jnp.asarray((*self.query.batches, *self.query.readings), jnp.int32)
+        due = (times == release.count).any()
         learned: Learned = jax.lax.cond(due, self._learned, lambda old, _: old, state, release)
         return learned
 
@@ -176,18 +177,26 @@ class OwnSampling(Policy):
 
     def _learned(self, state: Learned, release: Release) -> Learned:
         """After a release: of a cohort with noise of its own, or of a total with shared noise."""
-        sums = self.query.split(release.total)
+        sums, level = self.query.split(release.total), self._level(release)
         found = contexts(self.query, sums, release.count, release.noise)
         one = met(self.query, state.beliefs, state.count == 0, *found)
-        gram = one * (release.count - state.count)
-        if state.separate:
+        new = one * (release.count - state.count)
+        gram = state.gram + new
+
+        def in_all() -> tuple[Array, Array]:
+            return self._told(gram, sums, release.noise**2, level)
+
+        def by_cohorts() -> tuple[Array, Array]:
             own = self.query.split(release.total - state.total)
             variance = jnp.maximum(release.noise**2 - state.noise**2, 0.0)
-            told, evidence = self._told(gram, own, variance, self._level(sums, release))
-            told, evidence = state.told + told, state.evidence + evidence
+            told, evidence = self._told(new, own, variance, level)
+            return state.told + told, state.evidence + evidence
+
+        if state.separate:
+            # Without noise a total says all.
+            told, evidence = jax.lax.cond(release.noise > 0, by_cohorts, in_all)
         else:
-            gram = state.gram + gram
-            told, evidence = self._told(gram, sums, release.noise**2, self._level(sums, release))
+            told, evidence = in_all()
         return Learned(
             told=told,
             evidence=evidence,
@@ -199,12 +208,12 @@ class OwnSampling(Policy):
             separate=state.separate,
         )
 
-    def _level(self, sums: OwnSums, release: Release) -> Array:
+    def _level(self, release: Release) -> Array:
         """The mean reward of all users so far, above the offset."""
-        wide = self.query.high - self.query.low
+        wide, moments = self.query.high - self.query.low, self.query.split(release.total).moments
         if not self.query.lever:
             return jnp.zeros((), jnp.float64)
-        level = sums.moments[:, -1].sum() / self.query.lever / release.count
+        level = moments[:, -1].sum() / self.query.lever / release.count
         return jnp.clip(level, -0.45 * wide, 0.45 * wide)
 
     def _told(

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from kerchief.core.linalg import inverse, lower_root
 from kerchief.core.own_moments import OwnMoments
 
 __all__ = ["VARIANCES", "believed", "information"]
@@ -29,7 +30,7 @@ def information(
     """
     floor = variance + 1e-9 + 1e-9 * residual * jnp.trace(gram, axis1=-2, axis2=-1)[:, None]
     noise = residual * gram + floor[:, :, None] * jnp.eye(gram.shape[-1])
-    weighed = jnp.linalg.solve(noise, gram)
+    weighed = jax.vmap(inverse)(noise) @ gram
     told = jnp.einsum("kij,kjl->kil", gram, weighed)
     return (told + jnp.swapaxes(told, -1, -2)) / 2, jnp.einsum("kji,kj->ki", weighed, moments)
 
@@ -65,11 +66,9 @@ def _posterior(
     prior = jnp.full(query.dim, variance)
     if query.lever:
         prior = prior.at[-1].set((spread * (query.high - query.low) / query.lever) ** 2)
-    root = jnp.linalg.cholesky(told + jnp.diag(1 / prior))
-    unit = jnp.broadcast_to(jnp.eye(query.dim), root.shape)
-    half = jax.scipy.linalg.solve_triangular(root, unit, lower=True)
-    covariance = jnp.swapaxes(half, -1, -2) @ half
-    volume = jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)).sum()
+    precision = told + jnp.diag(1 / prior)
+    covariance = jax.vmap(inverse)(precision)
+    volume = jnp.log(jnp.diagonal(jax.vmap(lower_root)(precision), axis1=-2, axis2=-1)).sum()
     volume += query.arms * jnp.log(prior).sum() / 2
     level, gained = jnp.float64(0), jnp.float64(0)
     if query.lever:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from kerchief.core.linalg import inverse, lower_root
 from kerchief.core.own_moments import OwnMoments, OwnSums
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -100,8 +101,7 @@ def _normals(dim: int) -> Array:
     """Normal vectors, one per row, with mean exactly 0 and covariance exactly I."""
     half = _stream(0).normal(_USERS // 2 * dim).reshape(-1, dim).astype(jnp.float64)
     rows = jnp.concatenate([half, -half])
-    root = jnp.linalg.cholesky(rows.T @ rows / _USERS)
-    white: Array = jax.scipy.linalg.solve_triangular(root, rows.T, lower=True).T
+    white: Array = rows @ inverse(lower_root(rows.T @ rows / _USERS)).T
     return white
 
 

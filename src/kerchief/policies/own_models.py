@@ -24,6 +24,7 @@ from jax import Array
 from kerchief.core.batches import ends_now, spanning
 from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
 from kerchief.core.errors import InvalidValue
+from kerchief.core.linalg import lower_root
 from kerchief.core.own_moments import OwnMoments, OwnSums
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -232,7 +233,7 @@ class OwnSampling(Policy):
     def _beliefs(self, told: Array, evidence: Array, count: Array) -> OwnBeliefs:
         mean, covariance = believed(self.query, told, evidence, self.spread, self.radius)
         tiny = 1e-12 * jnp.trace(covariance, axis1=-2, axis2=-1)[:, None, None]
-        root = jnp.linalg.cholesky(covariance + tiny * jnp.eye(self.query.dim))
+        root = jax.vmap(lower_root)(covariance + tiny * jnp.eye(self.query.dim))
         grown = self.exploration * (1 + self.growth * jnp.log1p(count / 1000.0))
         return OwnBeliefs(estimate=mean, sample=grown * root)
 
@@ -256,7 +257,7 @@ def _times(horizon: int, arms: int, epsilon: float) -> tuple[tuple[int, ...], tu
     The more arms, the later, too; a total is read sooner, and oftener, than noise is drawn anew.
     """
     scarce = max(1 / positive("epsilon", epsilon, infinite=True), 0.25)
-    cohort = int(max(10, min(scarce * 120 * arms, horizon / 15)))
+    cohort = int(max(10, min(scarce * 300 * arms, horizon / 15)))
     reading = int(max(10, min(scarce * 40 * arms, horizon / 40)))
     return (
         spanning(horizon, first=cohort, growth=1.6),

@@ -16,6 +16,7 @@ from kerchief.core.linalg import (
     floored_inverse,
     inverse,
     log_det,
+    lower_root,
     pivots,
     smat,
     svec,
@@ -129,3 +130,11 @@ def test_pivots_tell_definite_matrices_and_their_determinant(dim: int) -> None:
 def test_volumes_of_many_dimensions_do_not_overflow(dim: int) -> None:
     assert float(log_det(1e9 * jnp.eye(dim))) == pytest.approx(dim * np.log(1e9), rel=1e-12)
     assert float(log_det(jnp.eye(dim).at[1, 1].set(-1.0))) == -np.inf
+
+
+@pytest.mark.parametrize("dim", [1, 2, 7, 23])
+def test_the_lower_root_is_cholesky_s(dim: int) -> None:
+    half = symmetric(dim)
+    matrices = half @ half + 0.1 * np.eye(dim)
+    found = jax.jit(jax.vmap(lower_root))(jnp.asarray(matrices))
+    np.testing.assert_allclose(found, np.linalg.cholesky(matrices), rtol=1e-9, atol=1e-9)

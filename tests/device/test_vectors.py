@@ -14,6 +14,7 @@ from tests.vectors.write import (
     clients,
     guesses,
     noises,
+    own_models,
     policies,
     query,
     records,
@@ -23,6 +24,7 @@ from tests.vectors.write import (
 from kerchief.core.precision import double_precision
 from kerchief_device import Device, Pending
 from kerchief_device.act import Beliefs, Ellipsoid, act, act_on_a_guess, guess
+from kerchief_device.own import OwnBeliefs, act_on_scores, encode, own_size
 from kerchief_device.phased import Survey
 from kerchief_device.promise import sensitivity, taxicab
 from kerchief_device.randomize import randomize
@@ -33,7 +35,7 @@ from kerchief_wire.canonical import pack, unpack, write
 from kerchief_wire.model import Model, Status
 from kerchief_wire.noise import Floats, Noise, Shortlist
 from kerchief_wire.report import Report
-from kerchief_wire.task import Answering, Optimist, Phased, Task
+from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
 
 KINDS = {one.kind: one for one in Noise.__args__}
 
@@ -79,6 +81,24 @@ def test_guesses_play_the_same_arms_unless_values_are_equal() -> None:
         values = rows @ (seen.estimate + seen.sample @ normals) + 2 * lot * lengths
         assert found == case["arm"] or abs(values[found] - values[case["arm"]]) < 1e-5
     assert sum(case["arm"] > 0 for case in vectors("guess")) > len(vectors("guess")) / 2
+
+
+def test_arms_with_models_of_their_own_are_played_and_reported_alike() -> None:
+    for case in vectors("own"):
+        program = unpack(OwnModels, case["program"])
+        arms, dim = program.arms, program.dim
+        rows, mask = np.array([reals(row) for row in case["rows"]]), np.array(case["allowed"])
+        seen = OwnBeliefs(
+            estimate=reals(case["estimate"]).reshape(arms, dim),
+            sample=reals(case["sample"]).reshape(arms, dim, dim),
+        )
+        assert act_on_scores(seen, rows, mask, reals(case["normals"])) == case["arm"]
+        found = encode(program, rows[case["arm"]], case["arm"], real(case["reward"]))
+        assert near(found, reals(case["statistic"]))
+        assert len(found) == own_size(program)
+        assert sensitivity(program) == pytest.approx(real(case["sensitivity"]), rel=1e-15)
+        assert taxicab(program) == pytest.approx(real(case["taxicab"]), rel=1e-15)
+    assert sum(case["arm"] > 0 for case in vectors("own")) > len(vectors("own")) / 3
 
 
 def test_a_guess_is_normal_and_new_every_time() -> None:
@@ -236,4 +256,7 @@ def test_the_library_still_plays_and_records_like_this() -> None:
     for case, wanted in zip(guesses(), vectors("guess"), strict=True):
         assert case["arm"] == wanted["arm"]
     for case, wanted in zip(records(), vectors("record"), strict=True):
+        assert near(np.array(case["statistic"]), reals(wanted["statistic"]))
+    for case, wanted in zip(own_models(), vectors("own"), strict=True):
+        assert case["arm"] == wanted["arm"]
         assert near(np.array(case["statistic"]), reals(wanted["statistic"]))

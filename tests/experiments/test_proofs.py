@@ -10,7 +10,7 @@ from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES
 
 ROOT = Path(kerchief.__file__).parent
-NOTHING_ASKED = {"uniform"}
+NOTHING_ASKED = {"single-arm", "uniform"}
 
 
 def test_every_note_is_there_and_says_something() -> None:

@@ -58,6 +58,7 @@ FACTS: Mapping[str, tuple[Any, ...]] = {
     "horizon": (60, 100),
     "constant": (0.0, 0.5),
     "link": ("linear", "logistic", "probit", "poisson"),
+    "own": (0,),
 }
 CROWD: Mapping[str, tuple[Any, ...]] = {**FACTS, "clients": (50,), "spread": (0.1, 0.0)}
 GAME: Mapping[str, tuple[Any, ...]] = {
@@ -69,6 +70,9 @@ GAME: Mapping[str, tuple[Any, ...]] = {
 }
 
 _PROBLEM = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60)
+_APART = Problem(
+    dim=3, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60, constant=0.5, own=3
+)
 _LOGISTIC = Problem(
     dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60, link="logistic"
 )
@@ -189,8 +193,10 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "importance": (1.0, 0.5),
     "keep": (0.5,),
     "last": (9, 10),
+    "labels": (np.array([0, 1, 0]),),
     "learner": (descent(1.0),),
     "least": (None, 0.5),
+    "lever": (0.5, 0.0),
     "ledger": (MemoryLedger(_PROMISE),),
     "limit": (3,),
     "lipschitz": (2.0,),
@@ -243,6 +249,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "used": (None, 0, 1),
     "users": (100, 1),
     "visits": (1, 3),
+    "weight": (0.2, 1.0),
     "weighted": (True, False),
     "weights": ((1.0, 2.0), (1.0,)),
     "width": (None, 0.5),
@@ -280,11 +287,22 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     },
     "core.validate:positive": {"name": ("x",), "value": (1.0,), "infinite": (True, False)},
     "core.validate:whole": {"name": ("x",), "value": (3,), "low": (1,), "high": (None, 9)},
+    "core.own_moments:OwnMoments": {"dim": (3, 2), "offset": (0.0, 0.5)},
+    "core.own_moments:OwnMoments.of": {"problem": (_APART,)},
+    "core.problems:Problem": {"own": (0, 1)},
     "core.queries:Gram": {"dim": (2, 1, 3)},
     "environments.context_free:Alternating.of": {"arms": (10, 2)},
     "environments.context_free:ChanceArms.of": {"arms": (10, 2)},
     "environments.context_free:CountedArms.of": {"arms": (10, 2)},
     "environments.context_free:Switching.of": {"arms": (10, 2)},
+    "environments.own:Labelled.of": {
+        "features": (np.array([[0.6, 0.5], [0.3, 0.5], [-0.6, 0.5]]),),
+        "constant": (0.5, 0.0),
+    },
+    "environments.own:OwnModels.of": {
+        "dim": (3, 2),
+        "noise": ("bernoulli", "binomial", "bounded", "gaussian"),
+    },
     "environments.population:Population.of": {"radius": (1.0, 0.5)},
     "environments.recorded:Recorded.of": {"arms": (np.full((2, 3, 2), 0.5),)},
     "environments.recorded:table_two": {"horizon": (5,), "dim": (3, 2), "arms": (4,)},
@@ -329,6 +347,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         )
     },
     "privacy.randomized_bits:RandomizedBits": {"users": (1000,), "bits": (8, 1)},
+    "policies.own_models:OwnSampling.of": {"problem": (_APART,)},
     "policies.glm.local_descent:LocalDescent.of": {"learner": ("descent", "newton")},
     "policies.glm.greedy_descent:GreedyDescent.of": {"problem": (_LOGISTIC,)},
     "policies.linear.pairs:ReleasedTotal.nothing": {"query": (_SUMS[2],)},

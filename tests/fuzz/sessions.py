@@ -454,6 +454,7 @@ BY_HAND = {
     "experiments.outputs:Outputs.at": "experiments.folder:Folder.at",
     "privatizers.protect:protect": "privatizers.protect:protect",
     "core.registry:Registry": "environments.worlds:make_environment",
+    "policies.registry:named": "roles.bandit:Bandit",
     "privacy.ledger:MemoryLedger": "ledger:charge",
     "roles.questions:Asker": "roles.questions:Asker tsallis",
     "simulation.phases:PhaseScene.of": "simulation.run:simulate by phases",

@@ -82,9 +82,15 @@ def untouched(look: Callable[[], Any]) -> Iterator[None]:
         raise
 
 
+def _facts(policy: str, size: str) -> Problem:
+    """The public bounds; arms have models of their own where the bandit is for such."""
+    facts = EXTREME.get(size, FACTS)
+    return dataclasses.replace(facts, own=facts.dim) if policy == "own-models" else facts
+
+
 @functools.cache
 def _made(trust: str, policy: str = "linucb", size: str = "usual") -> Deployment:
-    facts = EXTREME.get(size, FACTS)
+    facts = _facts(policy, size)
     return deploy(policy=policy, problem=facts, guarantee=promise(trust))
 
 
@@ -98,7 +104,7 @@ def _scratch() -> Path:
 
 @functools.cache
 def _tasks() -> tuple[bytes, ...]:
-    lazy = (_made("central", policy) for policy in ("glm", "greedy"))
+    lazy = (_made("central", policy) for policy in ("glm", "greedy", "own-models"))
     bits = deploy(
         policy="linucb",
         problem=dataclasses.replace(FACTS, horizon=100),
@@ -263,7 +269,13 @@ def _begun(device: Device, task: Task) -> str:
         return device.asked(bytes(16))
     if program.dim > 64:
         raise InvalidValue("too long for here")
-    zeros = {"estimate": np.zeros(program.dim), "inverse": np.eye(program.dim), "width": 0.0}
+    zeros: dict[str, Any] = {"estimate": np.zeros(program.dim), "inverse": np.eye(program.dim)}
+    zeros["width"] = 0.0
+    if program.kind == "own-models":
+        if program.arms > 64:
+            raise InvalidValue("too many for here")
+        shape = (program.arms, program.dim)
+        zeros = {"estimate": np.zeros(shape), "sample": np.zeros((*shape, program.dim))}
     blank: Any = dict.fromkeys(("version", "release", "round", "length"), 0)
     arrays = {name: Numbers.of(np.asarray(one)) for name, one in zeros.items()}
     model = Model(task=task.id, head=bytes(32), arrays=arrays, **blank)
@@ -386,6 +398,9 @@ _PLAYED = (
     ("linucb", "none", "huge"),
     ("linucb", "local", "large"),
     ("linucb", "local", "one"),
+    ("own-models", "central", "usual"),
+    ("own-models", "none", "tiny"),
+    ("own-models", "none", "huge"),
 )
 
 
@@ -393,7 +408,7 @@ class _Player:
     """A bandit that is made anew when its horizon is over."""
 
     def __init__(self, policy: str, trust: str, size: str) -> None:
-        self.problem = EXTREME.get(size, FACTS)
+        self.problem = _facts(policy, size)
         self._make = functools.partial(
             Bandit, policy=policy, problem=self.problem, guarantee=promise(trust)
         )
@@ -580,7 +595,12 @@ def strangers() -> list[Target]:
             weight=0.3,
         ),
         _on_wire("roles.deployment:deployed", _deployed, 0.3, data=_tasks()),
-        _on_wire("device.device:Device", _take_part, 2, data=(*_tasks()[:4], asking().data)),
+        _on_wire(
+            "device.device:Device",
+            _take_part,
+            2,
+            data=(*_tasks()[:4], _made("local", "own-models").task.data, asking().data),
+        ),
         *(
             Target(
                 name=f"device:visit {trust}",
@@ -601,7 +621,7 @@ def strangers() -> list[Target]:
                 weight,
                 model=(_visit("central", policy)[1],),
             )
-            for policy, weight in (("linucb", 2), ("greedy", 1))
+            for policy, weight in (("linucb", 2), ("own-models", 1), ("greedy", 1))
         ),
         *(
             Target(
@@ -692,6 +712,7 @@ BY_STRANGERS = {
     "device.pending:Pending": "stores:paths",
     "device.programs:Answers": "device.device:Device",
     "device.phased:Survey": "device.device:Device",
+    "device.own:Sampled": "device.device:Device",
     "device.programs:Optimism": "device.device:Device",
     "device.record:Moments": "device.device:Device",
     "roles.bandit:Bandit": "roles.bandit:Bandit",

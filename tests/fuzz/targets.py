@@ -275,6 +275,8 @@ _CHECKS = ("at_least", "between", "increasing", "one_of", "or_default", "positiv
 def _policy(name: str) -> Target:
     def build(*, mode: Any, epsilon: float, delta: float, private: bool, **facts: Any) -> Any:
         terms = Terms(epsilon=epsilon, delta=delta) if private else None
+        if POLICIES[name].actions == ("models",):
+            facts["own"] = facts["dim"]
         return POLICIES[name].build(Problem(**facts), mode, terms)
 
     return Target(

@@ -36,6 +36,7 @@ from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.policies.ellipsoid import Ellipsoid, Model
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
+from kerchief.policies.own_contexts import OwnBeliefs
 from kerchief.policies.sampling import Beliefs, LinearSampling
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
@@ -51,6 +52,7 @@ HERE = Path(__file__).parent
 Floats = NDArray[np.float64]
 
 _EPSILON, _DELTA = 1.0, 1e-5
+_PROMISED = Guarantee(epsilon=_EPSILON, delta=_DELTA, trust=Trust.CENTRAL)
 
 
 def reals(numbers: Any) -> list[float]:
@@ -207,6 +209,56 @@ def records() -> list[dict[str, Any]]:
                     "statistic": reals(_statistic(policy, model, x, reward)),
                 }
             )
+    return found
+
+
+def own_problems() -> list[Problem]:
+    """Public bounds of arms with models of their own, with and without a constant."""
+    facts: dict[str, Any] = {"radius": 1.0, "horizon": 1000, "norm": 1.5}
+    return [
+        Problem(dim=3, arms=4, low=0.0, high=1.0, constant=0.5, own=3, **facts),
+        Problem(dim=2, arms=1, low=0.0, high=1.0, constant=1.0, own=2, **facts),
+        Problem(dim=4, arms=7, low=-1.0, high=2.0, own=4, **facts),
+    ]
+
+
+def own_models() -> list[dict[str, Any]]:
+    """Arms with models of their own: which is played, what is reported, and how far apart."""
+    rng, found = np.random.default_rng(7), []
+    for number in range(45):
+        problem = own_problems()[number % 3]
+        made = deploy(policy="best", problem=problem, guarantee=_PROMISED)
+        policy: Any = made.policy
+        arms, dim, count = problem.arms, problem.dim, int(rng.integers(1, problem.arms + 1))
+        model = OwnBeliefs(
+            estimate=jnp.asarray(rng.normal(size=(arms, dim)) * 0.7, jnp.float32),
+            sample=jnp.asarray(rng.normal(size=(arms, dim, dim)) * 0.3, jnp.float32),
+        )
+        rows = rows_of(count, dim, problem.norm, rng) * (1e3 if number >= 39 else 1.0)
+        allowed = rng.uniform(size=arms) < 0.8
+        allowed[int(rng.integers(count))] = True
+        allowed[count:] = False
+        normals, reward = rng.normal(size=arms), float(rng.uniform(-2, 3))
+        padded = Arms(
+            features=jnp.zeros((arms, dim)).at[:count].set(rows), allowed=jnp.asarray(allowed)
+        )
+        arm = policy.guess(model, padded, jnp.asarray(normals))
+        record = policy.record(model, padded, arm, jnp.float64(reward))["moments"]
+        found.append(
+            {
+                "program": made.task.program,
+                "estimate": reals(model.estimate),
+                "sample": reals(model.sample),
+                "rows": [reals(row) for row in rows],
+                "allowed": [bool(one) for one in allowed[:count]],
+                "normals": reals(normals),
+                "arm": int(arm),
+                "reward": reward,
+                "statistic": reals(jax.jit(policy.query.encode)(record)),
+                "sensitivity": policy.query.sensitivity,
+                "taxicab": policy.query.taxicab,
+            }
+        )
     return found
 
 
@@ -509,6 +561,7 @@ def main() -> None:
         "act": choices,
         "guess": guesses,
         "record": records,
+        "own": own_models,
         "answer": answers,
         "sensitivity": bounds,
         "noise": draws,

@@ -17,7 +17,17 @@ from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 
-__all__ = ["Beliefs", "Ellipsoid", "act", "act_on_a_guess", "beliefs", "ellipsoid", "guess"]
+__all__ = [
+    "Beliefs",
+    "Ellipsoid",
+    "act",
+    "act_on_a_guess",
+    "beliefs",
+    "ellipsoid",
+    "first_best",
+    "guess",
+    "read_array",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +67,9 @@ def beliefs(model: Model, dim: int) -> Beliefs:
         InvalidValue: as there.
     """
     return Beliefs(
-        estimate=_array(model, "estimate", (dim,)),
-        sample=_array(model, "sample", (dim, dim)),
-        widen=_array(model, "widen", (dim, dim)),
+        estimate=read_array(model, "estimate", (dim,)),
+        sample=read_array(model, "sample", (dim, dim)),
+        widen=read_array(model, "widen", (dim, dim)),
     )
 
 
@@ -71,9 +81,9 @@ def ellipsoid(model: Model, dim: int) -> Ellipsoid:
             finite.
     """
     return Ellipsoid(
-        estimate=_array(model, "estimate", (dim,)),
-        inverse=_array(model, "inverse", (dim, dim)),
-        width=_array(model, "width", ()).item(),
+        estimate=read_array(model, "estimate", (dim,)),
+        inverse=read_array(model, "inverse", (dim, dim)),
+        width=read_array(model, "width", ()).item(),
     )
 
 
@@ -88,7 +98,7 @@ def act(model: Ellipsoid, rows: Floats, mask: NDArray[np.bool_] | None) -> int:
     with np.errstate(all="ignore"):
         squares = np.add.reduce((rows @ model.inverse) * rows, -1)
         upper = rows @ model.estimate + model.width * np.sqrt(np.maximum(0, squares))
-    return _first_best(upper, mask)
+    return first_best(upper, mask)
 
 
 def guess(dim: int, source: Randomness) -> tuple[Floats, float]:
@@ -118,10 +128,10 @@ def act_on_a_guess(
         wide = rows @ model.widen
         value = rows @ (model.estimate + model.sample @ normals)
         value += 2 * lot * np.sqrt(np.add.reduce(wide * wide, -1))
-    return _first_best(value, mask)
+    return first_best(value, mask)
 
 
-def _first_best(value: Floats, mask: NDArray[np.bool_] | None) -> int:
+def first_best(value: Floats, mask: NDArray[np.bool_] | None) -> int:
     """An allowed row, whatever the values are: a stranger's finite numbers may overflow.
 
     Whether they do depends on the rows, so it must show nowhere: in no log, and in no error.
@@ -132,7 +142,12 @@ def _first_best(value: Floats, mask: NDArray[np.bool_] | None) -> int:
     return int(allowed[value[allowed].argmax()])
 
 
-def _array(model: Model, name: str, shape: tuple[int, ...]) -> Floats:
+def read_array(model: Model, name: str, shape: tuple[int, ...]) -> Floats:
+    """One array of a posted model, which a stranger may have written.
+
+    Raises:
+        InvalidValue: there is none, or one of another shape or with numbers that are not finite.
+    """
     numbers = model.arrays.get(name)
     if numbers is None or numbers.shape != shape or not numbers.dtype.startswith("<f"):
         found = "no such array" if numbers is None else f"{numbers.dtype} of shape {numbers.shape}"

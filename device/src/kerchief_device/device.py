@@ -29,7 +29,7 @@ from kerchief_wire.errors import InvalidValue, Refused
 from kerchief_wire.model import Model, Status
 from kerchief_wire.noise import Floats
 from kerchief_wire.report import Report
-from kerchief_wire.task import Answering, Optimist, Phased, Task
+from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
 
 __all__ = ["Decision", "Device", "Features"]
 
@@ -132,7 +132,14 @@ class Device:
             self._posted = posted = self._read(model)
         rows, names = _rows(features)
         _check_rows(self.task, rows)
+        numbered = _numbered(self.task)
+        if numbered and names is not None:
+            raise InvalidValue(
+                "arms have names, and in this task each has a model of its own, known by the "
+                "number of its row; give rows without names, always in the same order"
+            )
         arm = self._code.act(model, rows, _mask(allowed, len(rows)))
+        kept = np.append(rows[arm], arm) if numbered else rows[arm]
         random = drawn(24, self._source)
         self._pending.decided(
             random[:16],
@@ -141,7 +148,7 @@ class Device:
             version=model.version,
             model=posted[1:],
             chain=(model.length, model.head),
-            features=rows[arm].tobytes(),
+            features=kept.tobytes(),
         )
         return Decision(id=random[:16].hex(), arm=arm if names is None else names[arm])
 
@@ -340,7 +347,7 @@ def _bill(task: Task, checked: Checked, budget: Budget | None) -> tuple[Cost, Bu
 def _check_default(task: Task) -> None:
     program, default = task.program, task.reward.default
     low, high = (-math.inf, math.inf)
-    if isinstance(program, Optimist | Answering | Phased):
+    if isinstance(program, Optimist | OwnModels | Answering | Phased):
         low, high = program.low, program.high
     if not (math.isfinite(default) and low <= default <= high):
         raise InvalidValue(
@@ -394,7 +401,7 @@ def _reward(task: Task, value: Any) -> float:
     if isinstance(program, Answering):
         return answer(program, value if isinstance(value, Sequence | np.ndarray) else [value])
     low, high = -math.inf, math.inf
-    if isinstance(program, Optimist):
+    if isinstance(program, Optimist | OwnModels):
         low, high = program.low, program.high
     number = _number(value)
     if number is None or not low <= number <= high:
@@ -431,10 +438,15 @@ def _rows(features: Features) -> tuple[Floats, list[str] | None]:
     return rows.astype(np.float64, copy=False), names
 
 
+def _numbered(task: Task) -> bool:
+    """Whether the number of an arm says which model it has."""
+    return isinstance(task.problem, dict) and bool(task.problem.get("own"))
+
+
 def _check_rows(task: Task, rows: Floats) -> None:
     """Refuse rows outside the public bounds: what is learned from them would be wrong."""
     program = task.program
-    if isinstance(program, Optimist):
+    if isinstance(program, Optimist | OwnModels):
         if rows.shape[1] != program.dim or rows.shape[0] > program.arms:
             raise InvalidValue(
                 f"there are {rows.shape[0]} arms of {rows.shape[1]} features; the task takes up to "

@@ -18,13 +18,14 @@ from kerchief_device.act import (
     ellipsoid,
     guess,
 )
+from kerchief_device.own import Sampled, own_size
 from kerchief_device.phased import Survey
 from kerchief_device.record import Moments, encode_loss
 from kerchief_device.source import Randomness
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
-from kerchief_wire.task import Answering, Optimist, Phased, Task
+from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
 
 __all__ = ["Answers", "Code", "Optimism", "code_for"]
 
@@ -42,7 +43,8 @@ class Code(Protocol):
 
         Args:
             model: that chose; None where a question was answered.
-            features: of the arm that was played.
+            features: of the arm that was played; its number follows them where arms have models
+                of their own.
             reward: that it brought.
         """
 
@@ -118,6 +120,8 @@ def code_for(task: Task, source: Randomness) -> Code:
     match task.program:
         case Optimist() as program:
             code, size = Optimism(program, source), program.dim * (program.dim + 3) // 2
+        case OwnModels() as program:
+            code, size = Sampled(program, source), own_size(program)
         case Answering() as program:
             code, size = Answers(program), 1
         case Phased() as program:

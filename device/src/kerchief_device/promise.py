@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from kerchief_device.own import own_sensitivity
 from kerchief_device.samplers import MAX_SCALE, UNITS
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import (
@@ -27,7 +28,7 @@ from kerchief_wire.noise import (
     Shortlist,
     Statistic,
 )
-from kerchief_wire.task import Answering, Optimist, Phased, Program, Task
+from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Program, Task
 
 __all__ = ["Checked", "check", "sensitivity", "taxicab"]
 
@@ -126,6 +127,8 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
         return program.high - program.low
     if isinstance(program, Phased):
         return 2.0  # the diameter of the unit ball
+    if isinstance(program, OwnModels):
+        return own_sensitivity(program)
     assert isinstance(program, Optimist)
     low, high = program.response_low - program.offset, program.response_high - program.offset
     scale = program.balance * program.norm
@@ -138,6 +141,11 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
 
 def taxicab(program: Program) -> float:
     """A bound on the same in the sum of absolute values."""
+    if isinstance(program, OwnModels):
+        varying = program.dim - (program.lever > 0)
+        # Of two arms' blocks, and of the pool.
+        size = 4 * program.dim + varying * (varying + 1) // 2
+        return math.sqrt(size) * sensitivity(program)
     if not isinstance(program, Optimist):
         size = program.size if isinstance(program, Phased) else 1
         return math.sqrt(size) * sensitivity(program)
@@ -151,7 +159,7 @@ def taxicab(program: Program) -> float:
 def _known(task: Task, noise: Noise) -> bool:
     """Whether the device can price a noise by itself."""
     if isinstance(noise, Rounded | Coins):
-        return isinstance(task.program, Optimist | Answering | Phased)
+        return isinstance(task.program, Optimist | OwnModels | Answering | Phased)
     return not isinstance(noise, Bits)
 
 

@@ -18,7 +18,17 @@ from kerchief_wire.canonical import pack, read_as, write
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import Bits, Bounds, Coins, Noise
 
-__all__ = ["Answering", "Library", "Optimist", "Phased", "Program", "Promise", "Reward", "Task"]
+__all__ = [
+    "Answering",
+    "Library",
+    "Optimist",
+    "OwnModels",
+    "Phased",
+    "Program",
+    "Promise",
+    "Reward",
+    "Task",
+]
 
 _TAG = b"kerchief/1 task\0"
 _TRUSTS = ("none", "local", "shuffle", "joint", "central")
@@ -134,6 +144,36 @@ class Optimist:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnModels:
+    """A device that draws a score for every arm, and reports what its arm's own model needs.
+
+    Attributes:
+        dim: length of an arm's features.
+        arms: the most arms; an arm is known by the number of its row.
+        norm: bound on an arm's features.
+        varying: features are scaled into the ball of this radius, a constant left out.
+        low: least reward.
+        high: greatest reward.
+        offset: is subtracted from the reward.
+        lever: stands for the constant last feature; 0 where there is none.
+        weight: how much the arm's features count beside its moments.
+        balance: how much the second moment of features counts.
+    """
+
+    kind: str = "own-models"
+    dim: int
+    arms: int
+    norm: float
+    varying: float
+    low: float
+    high: float
+    offset: float
+    lever: float
+    weight: float
+    balance: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answering:
     """A device that answers a proposed action with one number.
 
@@ -180,7 +220,7 @@ class Library:
     kind: str = "library"
 
 
-Program: TypeAlias = Optimist | Answering | Phased | Library
+Program: TypeAlias = Optimist | OwnModels | Answering | Phased | Library
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
 from kerchief.environments.context_free import ChanceArms, CountedArms
 from kerchief.environments.context_free_convex import Quadratic
+from kerchief.environments.own import OwnModels
 from kerchief.environments.population import Population
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry
@@ -179,6 +180,8 @@ def small_home(word: str) -> AnyEnvironment:
     if kind.problem is PopulationProblem:
         clients = SIZES["phases"].horizon
         return Population.of(dim=2, arms=6, clients=clients, radius=0.8, spread=0.1)
+    if kind.actions == "models":
+        return OwnModels.of(dim=3, arms=3)
     if kind.problem is not ContextFreeProblem:
         return make_environment(link=word, dim=2, arms=5, fewest=3)
     if kind.actions == "domain":

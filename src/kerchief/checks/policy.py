@@ -29,7 +29,7 @@ from kerchief.checks.player import (
 from kerchief.core.contracts import Arms, Clock, Tree
 from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
-from kerchief.environments import make_environment
+from kerchief.environments import OwnModels, make_environment
 from kerchief.privatizers.billing import pay
 from kerchief.privatizers.channels import channel_of
 from kerchief_wire.model import Model, Numbers
@@ -260,11 +260,16 @@ def _outside(case: Case, action: Any) -> float:
 
 @law(when=by_totals)
 def edge_sizes_run(case: Case) -> None:
-    """One dimension, arm and round, zero or like arms: an allowed choice, a finite model."""
+    """One dimension, arm and round, zero or like arms: an allowed choice, a finite model.
+
+    Arms with models of their own have a second dimension, the constant.
+    """
     if case.resizable:
         problem = case.problem
         assert isinstance(problem, Problem)
-        least = make_environment(link=problem.link, dim=1, arms=1)
+        least: Any = make_environment(link=problem.link, dim=1, arms=1)
+        if problem.own:
+            least = OwnModels.of(dim=2, arms=1)
         _expect_sound(dataclasses.replace(case, environment=least), unchanged, horizon=1)
     # All arms zero, all alike, and all faint.
     for size, shift in ((0.0, 0.0), (0.0, 1.0), (1e-20, 0.0)):

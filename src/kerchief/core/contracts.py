@@ -30,6 +30,7 @@ __all__ = [
     "Fitted",
     "Gradient",
     "Judges",
+    "Knows",
     "Minimizer",
     "Outlook",
     "Policy",
@@ -38,6 +39,7 @@ __all__ = [
     "Release",
     "Released",
     "Separate",
+    "Singles",
     "Start",
     "Stops",
     "Tree",
@@ -327,6 +329,22 @@ class Environment(Protocol):
 
     def regret(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
         """What an action loses on average against the best; for the recorder only."""
+
+
+@runtime_checkable
+class Knows(Protocol):
+    """A yardstick that is told the truth about a simulated world: it plays nowhere else."""
+
+    def told(self, arm: Array) -> Tree:
+        """The model, from the arm that is the best on average."""
+
+
+@runtime_checkable
+class Singles(Protocol):
+    """A world in which one arm is the best on average, whatever a user's features."""
+
+    def single(self, world: Tree) -> Array:
+        """Its number; for yardsticks only."""
 
 
 @runtime_checkable

@@ -37,6 +37,9 @@ class Problem:
         constant: the value of the last coordinate where all arms share it (0 for none): with one, a
             constant may be taken off all rewards without changing which arm is best.
         link: how a score ⟨x, θ⟩ becomes an expected reward (`core.links`): a choice of model.
+        own: how many of the last coordinates have a parameter of their own for every arm, told
+            apart by the number of its row: 0 where all arms share one parameter, `dim` where they
+            share none. The radius then bounds each arm's whole parameter.
 
     >>> Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100).link
     'linear'
@@ -51,11 +54,13 @@ class Problem:
     horizon: int
     constant: float = 0.0
     link: str = "linear"
+    own: int = 0
 
     def __post_init__(self) -> None:
         """Check the facts: noise and clipping rest on them."""
         validate.usual(self)
         validate.whole("arms", self.arms, high=2**24)
+        validate.whole("own", self.own, low=0, high=self.dim)
         validate.at_least("high - low", self.high - self.low, 1e-9)
         link_named(self.link)
 
@@ -80,6 +85,8 @@ class PopulationProblem(Problem):
     def __post_init__(self) -> None:
         """Check the facts: noise, clipping and widths rest on them."""
         super().__post_init__()
+        if self.own:
+            raise InvalidValue(f"own is {self.own}; a population's actions share one parameter: 0")
         validate.between("spread", self.spread, 0.0, 1e9, closed=True)
 
 

@@ -29,7 +29,7 @@ class Registry(Generic[T]):
         """Name the kind of thing that is registered."""
         self.kind = kind
         self._entries: dict[str, T] = {}
-        self._meant: dict[str, str] = {}
+        self._meant: dict[str, tuple[str, ...]] = {}
 
     def add(self, name: str, entry: T) -> T:
         """Enter one thing under a name that is still free."""
@@ -42,19 +42,24 @@ class Registry(Generic[T]):
         """Decorate a definition with its name."""
         return lambda thing: self.add(name, thing)
 
-    def mean(self, word: str, name: str) -> None:
-        """Let a word stand for an entry's name; it is no entry of its own.
+    def mean(self, word: str, *names: str) -> None:
+        """Let a word stand for the first of these entries that fits; it is no entry of its own.
 
         >>> colours: Registry[str] = Registry("colour")
-        >>> colours.mean("warm", "red")
-        >>> colours.add("red", "#f00"), colours["warm"], colours.own_name("warm")
-        ('#f00', '#f00', 'red')
+        >>> colours.mean("warm", "red", "gold")
+        >>> colours.add("red", "#f00"), colours.add("gold", "#fd0"), colours["warm"]
+        ('#f00', '#fd0', '#f00')
+        >>> colours.own_name("warm"), colours.own_name("warm", lambda one: "d" in one)
+        ('red', 'gold')
         """
-        self._meant[word] = name
+        self._meant[word] = names
 
-    def own_name(self, name: str) -> str:
-        """The entry's own name, where a word for it may have been given."""
-        return self._meant.get(name, name) if isinstance(name, str) else name
+    def own_name(self, name: str, fits: Callable[[T], bool] = lambda entry: True) -> str:
+        """The entry's own name, where a word for some may have been given: the first that fits."""
+        names = self._meant.get(name) if isinstance(name, str) else None
+        if names is None:
+            return name
+        return next((one for one in names if fits(self._entries[one])), names[0])
 
     def __getitem__(self, name: str) -> T:
         """Find a thing, or say which names are near."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms, Switching
 from kerchief.environments.context_free_convex import CONVEX
 from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.own import Labelled, OwnModels
 from kerchief.environments.population import Population
 from kerchief.environments.recorded import Recorded, table_two
 from kerchief.environments.worlds import NOISES, GLMEnvironment, make_environment
@@ -17,6 +18,8 @@ __all__ = [
     "ChanceArms",
     "CountedArms",
     "GLMEnvironment",
+    "Labelled",
+    "OwnModels",
     "Population",
     "Recorded",
     "Switching",

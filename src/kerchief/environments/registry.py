@@ -16,6 +16,7 @@ from kerchief.core.registry import Registry
 from kerchief.core.validate import whole
 from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms, Switching
 from kerchief.environments.context_free_convex import CONVEX, ConvexWorld
+from kerchief.environments.own import OwnModels
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
 
@@ -29,7 +30,7 @@ class EnvironmentEntry:
     Attributes:
         factory: builds it from its options, all of which have defaults.
         problem: the kind of problem that it poses.
-        actions: what is chosen from: arms, or points of a convex domain.
+        actions: what is chosen from: arms, arms with models of their own, or points of a domain.
     """
 
     factory: Callable[..., Any]
@@ -82,6 +83,13 @@ def _enter(
 for _name, _link in LINKS.items():
     _summary = f"users bring arms; {_link.summary}"
     _enter(Problem, _name, partial(make_environment, link=_name), _summary)
+_enter(
+    Problem,
+    "own",
+    OwnModels.of,
+    "users bring features of their own; every arm has a parameter of its own",
+    actions="models",
+)
 _enter(
     PopulationProblem,
     "population",

@@ -96,14 +96,19 @@ class Comparison(Plan):
         homes = [POLICIES[name].home for name in self.policies]
         return next((home for home in homes if home is not None), "linear")
 
+    @functools.cached_property
+    def _names(self) -> tuple[str, ...]:
+        """The policies by their own names, where `best` is the one for this world."""
+        world = ENVIRONMENTS[self.world]
+        return tuple(POLICIES.own_name(one, lambda its: _fits(its, world)) for one in self.policies)
+
     def lead(self) -> str:
         """The policies and the worlds."""
         options = {name: value for name, value in self._options().items() if name != "contexts"}
         facts = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
-        names = [POLICIES.own_name(name) for name in self.policies]
         said = [
             own if own == name else f"{name} ({own})"
-            for own, name in zip(names, self.policies, strict=True)
+            for own, name in zip(self._names, self.policies, strict=True)
         ]
         return (
             f"{', '.join(said)} in the {self.world} world ({facts}): "
@@ -189,10 +194,12 @@ class Comparison(Plan):
 
     def _players(self) -> Iterator[Player]:
         """Who plays in each world, in the order of the table."""
-        parents = (POLICIES[name].parent for name in self.policies)
-        for name in (*YARDSTICKS, *parents):
+        world = ENVIRONMENTS[self.world]
+        fitting = (name for name in YARDSTICKS if _fits(POLICIES[name], world))
+        parents = (POLICIES[name].parent for name in self._names)
+        for name in (*fitting, *parents):
             yield player(name, mode=self.mode)
-        for name in self.policies:
+        for name in self._names:
             for trust in self._trusts_of(name):
                 for epsilon in (math.inf,) if trust == Trust.NONE else self.epsilons:
                     yield self._player(name, trust, epsilon)
@@ -212,7 +219,7 @@ class Comparison(Plan):
 
     def _trusts(self) -> tuple[str, ...]:
         """Every trust that is played, in the order of first mention."""
-        return tuple(dict.fromkeys(one for name in self.policies for one in self._trusts_of(name)))
+        return tuple(dict.fromkeys(one for name in self._names for one in self._trusts_of(name)))
 
     def _check_lists(self) -> None:
         for kind in (
@@ -250,8 +257,8 @@ class Comparison(Plan):
         _known("mode", self.mode, ("tuned", "theory"))
         for trust in self.trusts or ():
             _known("trust", trust, Trust)
-        for name in self.policies:
-            _check_policy(name, self.world, self._trusts_of(name))
+        for said, name in zip(self.policies, self._names, strict=True):
+            _check_policy(said, POLICIES[name], self.world, self._trusts_of(name))
         for trust, flag in FLAGS.items():
             word = getattr(self, flag)
             MECHANISMS_OF[trust][word]
@@ -271,8 +278,8 @@ def _fits(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
     return world.problem in policy.problems and world.actions in policy.actions
 
 
-def _check_policy(name: str, world: str, trusts: tuple[str, ...]) -> None:
-    policy, entry = POLICIES[name], ENVIRONMENTS[world]
+def _check_policy(name: str, policy: PolicyEntry, world: str, trusts: tuple[str, ...]) -> None:
+    entry = ENVIRONMENTS[world]
     if not _fits(policy, entry):
         known = ", ".join(worlds_of(policy))
         raise InvalidValue(f"env is {world!r}; policy {name!r} plays in {known}")

@@ -16,6 +16,7 @@ from kerchief.experiments.plan import Layout, Panel, Plan
 from kerchief.experiments.players import YARDSTICKS, Cell, Key, Player, player
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import arranged
+from kerchief.policies import POLICIES
 from kerchief.simulation.run import AnyEnvironment
 
 __all__ = ["EXPERIMENTS", "Experiment", "Reproduction", "Setting", "Size", "enter"]
@@ -105,7 +106,9 @@ class Experiment:
         """Who plays, in the order of the table."""
         parents = [parent for one in self.players for parent in one.parents()]
         players = size.players or (*parents, *self.players)
-        return tuple(dict.fromkeys([*map(player, YARDSTICKS), *players]))
+        played = [set(POLICIES[one.policy].actions) for one in self.players]
+        fitting = (name for name in YARDSTICKS if all(map(POLICIES[name].actions_among, played)))
+        return tuple(dict.fromkeys([*map(player, fitting), *players]))
 
     def size(self, *, quick: bool) -> Size:
         """The one or the other."""

@@ -43,7 +43,11 @@ _DASHES: tuple[Dashes, ...] = (
     (0, (8, 1, 1, 1, 1, 1, 1, 1)),
 )
 # Without protection: yardsticks are grey, all others black, and brown where patterns run out.
-_PLAIN: dict[str, Dashes] = {"uniform": (0, (2, 2)), "greedy": (0, (5, 1.5, 1, 1.5))}
+_PLAIN: dict[str, Dashes] = {
+    "uniform": (0, (2, 2)),
+    "greedy": (0, (5, 1.5, 1, 1.5)),
+    "single-arm": (0, (6, 2)),
+}
 _BLACK_DASHES: tuple[Dashes, ...] = ((0, ()), *_DASHES[:2], *_DASHES[3:])
 
 _TICKS = 0.1  # of the axis: the least distance of two labels

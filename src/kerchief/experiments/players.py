@@ -18,8 +18,8 @@ from kerchief.roles.arrange import Arranged, arrange
 
 __all__ = ["FLAGS", "YARDSTICKS", "Cell", "Key", "Player", "ladder", "player"]
 
-YARDSTICKS = ("uniform", "greedy")
-"""Policies that play without protection in every plan, asked for or not."""
+YARDSTICKS = ("uniform", "greedy", "single-arm")
+"""Policies that play without protection, asked for or not, in every plan whose worlds they fit."""
 
 FLAGS = {Trust.JOINT: "continual", Trust.SHUFFLE: "shuffling", Trust.LOCAL: "randomizer"}
 """Which flag says the word for a trust's noise."""
@@ -59,7 +59,8 @@ class Player:
         'linucb theory not private'
         """
         if self.trust is Trust.NONE:
-            return self.name if self.policy == "uniform" else f"{self.name} not private"
+            plain = self.policy in ("uniform", "single-arm")
+            return self.name if plain else f"{self.name} not private"
         return f"{self.name} {self.protection} ε={self.epsilon:g}"
 
     def promise(self, delta: float, horizon: int) -> Protection:

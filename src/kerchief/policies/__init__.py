@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from kerchief.policies import context_free, glm, linear, phased, sampling, yardsticks
-from kerchief.policies.registry import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms, register
+from kerchief.policies import context_free, glm, linear, own_models, phased, sampling, yardsticks
+from kerchief.policies.registry import (
+    POLICIES,
+    AnyPolicy,
+    Mode,
+    PolicyEntry,
+    Terms,
+    named,
+    register,
+)
 
 __all__ = [
     "POLICIES",
@@ -14,6 +22,8 @@ __all__ = [
     "context_free",
     "glm",
     "linear",
+    "named",
+    "own_models",
     "phased",
     "register",
     "sampling",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from kerchief.core.channel import Channel
@@ -14,7 +14,7 @@ from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
 
-__all__ = ["POLICIES", "AnyPolicy", "Mode", "PolicyEntry", "Terms", "register"]
+__all__ = ["POLICIES", "AnyPolicy", "Mode", "PolicyEntry", "Terms", "named", "register"]
 
 Mode: TypeAlias = Literal["theory", "tuned"]
 AnyPolicy: TypeAlias = Policy | PhasePolicy
@@ -43,7 +43,7 @@ class PolicyEntry:
         summary: one line for listings.
         source: the paper, algorithm and theorem, or the textbook.
         problems: the kinds of problems that it takes.
-        actions: what it chooses from: arms, or points of a convex domain.
+        actions: what it chooses from: arms, arms with models of their own, or points of a domain.
         aim: little regret, or the name of the best arm and then no more questions.
         trusts: the words of `--trust` under which it may run.
         parent: the name of the non-private bandit that it must equal when the noise is off.
@@ -75,9 +75,11 @@ class PolicyEntry:
         """The policy, one of `kinds`, for the terms of a promise or for none."""
         if not self.plays(problem):
             kinds = " or ".join(kind.__name__ for kind in self.problems)
+            taken = " or ".join(_SAID[one] for one in self.actions)
+            fit = ", ".join(name for name, one in POLICIES.items() if one.plays(problem))
             raise InvalidValue(
-                f"the problem is a {type(problem).__name__} with {actions_of(problem)}; this "
-                f"bandit takes a {kinds} with {' or '.join(self.actions)}"
+                f"the problem is a {type(problem).__name__} with {_SAID[actions_of(problem)]}; "
+                f"this bandit takes a {kinds} with {taken}: choose one of {fit}"
             )
         if self.promised is None or terms is None:
             return self.make(problem, mode)
@@ -86,6 +88,10 @@ class PolicyEntry:
     def plays(self, problem: AnyProblem) -> bool:
         """Whether it takes problems of this kind."""
         return type(problem) in self.problems and actions_of(problem) in self.actions
+
+    def actions_among(self, actions: Iterable[str]) -> bool:
+        """Whether it chooses from one of these kinds of actions."""
+        return not set(self.actions).isdisjoint(actions)
 
     def trusts_in(self, kind: type[AnyProblem]) -> tuple[str, ...]:
         """The trusts under which it may play problems of a kind.
@@ -98,6 +104,7 @@ class PolicyEntry:
 POLICIES: Registry[PolicyEntry] = Registry("policy")
 """Every bandit by its name."""
 
+_SAID = {"arms": "arms", "models": "arms with models of their own", "domain": "domain"}
 _ALL = ("none", "local", "shuffle", "joint", "central")
 _ANSWERED: Mapping[type[AnyProblem], tuple[str, ...]] = {
     Problem: _ALL,
@@ -164,8 +171,20 @@ def register(
     POLICIES.add(name, entry)
 
 
+def named(name: str, problem: AnyProblem) -> str:
+    """A bandit's own name, where the word for the best one for a problem may have been given.
+
+    >>> facts = {"dim": 2, "arms": 3, "norm": 1.0, "radius": 1.0, "low": 0.0, "high": 1.0}
+    >>> [named("best", Problem(**facts, horizon=9, own=own)) for own in (0, 2)]
+    ['sampling', 'own-models']
+    """
+    return POLICIES.own_name(name, lambda entry: entry.plays(problem))
+
+
 def actions_of(problem: AnyProblem) -> str:
     """What a problem's actions are: a word of `PolicyEntry.actions`."""
+    if isinstance(problem, Problem) and problem.own:
+        return "models"
     return "arms" if problem.arms else "domain"
 
 

@@ -36,7 +36,7 @@ from kerchief.core.validate import or_default, positive
 from kerchief.policies.ellipsoid import Ellipsoid, posted
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.registry import POLICIES, Mode, register
+from kerchief.policies.registry import Mode, register
 
 __all__ = ["Beliefs", "GLMSampling", "LinearSampling", "Sampling", "Told"]
 
@@ -396,4 +396,3 @@ register(
     summary="each device plays its own guess, drawn from what releases leave open: `best` is this",
     source="ours; posterior sampling: Thompson 1933, Abeille and Lazaric 2017",
 )
-POLICIES.mean("best", "sampling")

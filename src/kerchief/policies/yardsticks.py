@@ -1,4 +1,4 @@
-"""Uniform and greedy play: what every comparison is measured against, in problems of every kind."""
+"""Uniform play, greedy play, one arm for all: what every comparison is measured against."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.channel import Channel
-from kerchief.core.contracts import Arms, Clock, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import Arms, Clock, Knows, Outlook, Policy, Release, Tree
 from kerchief.core.convex import Domain
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
@@ -18,10 +18,11 @@ from kerchief.core.struct import static, struct
 from kerchief.policies.context_free.base import ContextFree, OnDomain
 from kerchief.policies.context_free.ucb import UCB
 from kerchief.policies.linear.linucb import LinUCB
+from kerchief.policies.own_models import OwnSampling
 from kerchief.policies.phased.elimination import Elimination
 from kerchief.policies.registry import AnyPolicy, Mode, register
 
-__all__ = ["Anywhere", "BestSeen", "Uniform", "UniformArms", "UniformPopulation"]
+__all__ = ["Anywhere", "BestSeen", "SingleArm", "Uniform", "UniformArms", "UniformPopulation"]
 
 
 class AsksNobody(Policy):
@@ -61,6 +62,28 @@ class Uniform(AsksNobody):
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """Nothing is asked."""
         return {}
+
+
+@struct
+class SingleArm(Uniform, Knows):
+    """Play the one arm that is best on average, which the simulation tells it.
+
+    >>> SingleArm().told(jnp.int32(2)).item()
+    2
+    """
+
+    def init(self, outlook: Mapping[str, Outlook]) -> Array:
+        """Nobody has told it yet."""
+        return jnp.zeros((), jnp.int32)
+
+    def told(self, arm: Array) -> Array:
+        """The model of a truth."""
+        return jnp.asarray(arm, jnp.int32)
+
+    def act(self, model: Array, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        """That arm, or the first that is allowed."""
+        chosen: Array = jnp.where(arms.allowed[model], model, jnp.argmax(arms.allowed))
+        return chosen
 
 
 @struct
@@ -165,6 +188,8 @@ def _greedy(problem: AnyProblem, *, mode: Mode, channel: Channel) -> AnyPolicy:
             return BestSeen(problem=problem)
         case ContextFreeProblem():
             return UCB.of(problem, mode=mode, channel=channel, width=0.0)
+        case Problem(own=own) if own:
+            return OwnSampling.of(problem, mode=mode, exploration=0.0)
     return LinUCB.of(problem, mode=mode, exploration=0.0)
 
 
@@ -175,16 +200,27 @@ register(
     summary="choose among all actions with equal chances, and ask nobody",
     source="the yardstick of every comparison",
     problems=(Problem, PopulationProblem, ContextFreeProblem),
-    actions=("arms", "domain"),
+    actions=("arms", "models", "domain"),
     trusts=("none",),
     home=None,
 )
 register(
     "greedy",
-    (LinUCB, Elimination, UCB, BestSeen),
+    (LinUCB, OwnSampling, Elimination, UCB, BestSeen),
     summary="choose what looks best so far, and never explore",
     source="the yardstick of every comparison",
     problems=(Problem, PopulationProblem, ContextFreeProblem),
-    actions=("arms", "domain"),
+    actions=("arms", "models", "domain"),
     heard=_greedy,
+)
+register(
+    "single-arm",
+    SingleArm,
+    lambda problem, *, mode: SingleArm(),
+    summary="play the one arm that is best on average, which it is told",
+    source="the yardstick of contexts: what a bandit must reach without looking at them",
+    actions="models",
+    trusts=("none",),
+    home="own",
+    deployable=False,
 )

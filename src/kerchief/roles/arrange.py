@@ -10,7 +10,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import at_least
-from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms
+from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms, named
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
@@ -65,7 +65,7 @@ def arrange(
     >>> round(made.policy.channel.spread, 3)
     1.082
     """
-    entry = POLICIES[name] if isinstance(name, str) else name
+    entry = POLICIES[named(name, problem)] if isinstance(name, str) else name
     if not isinstance(entry, PolicyEntry):
         raise InvalidValue(
             f"the policy is a {type(entry).__name__}; give a name from `kerchief list policies`"

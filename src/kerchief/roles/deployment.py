@@ -31,10 +31,11 @@ from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.laplace import ExactLaplace
 from kerchief.mechanisms.one_bit import ExactOneBit
 from kerchief.mechanisms.shortlist import ExactShortlist
-from kerchief.policies import POLICIES, AnyPolicy, Mode
+from kerchief.policies import POLICIES, AnyPolicy, Mode, named
 from kerchief.policies.context_free.base import ContextFree
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
+from kerchief.policies.own_models import OwnSampling
 from kerchief.policies.sampling import GLMSampling, LinearSampling, Sampling
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
@@ -55,6 +56,7 @@ from kerchief_wire.task import (
     Answering,
     Library,
     Optimist,
+    OwnModels,
     Phased,
     Program,
     Promise,
@@ -167,7 +169,7 @@ def deploy(
     if not isinstance(name, str | None):
         raise InvalidValue(f"name is a {type(name).__name__}; give one short line of text")
     if isinstance(policy, str):
-        policy = POLICIES.own_name(policy)
+        policy = named(policy, problem)
     asked = _Asked(
         name=policy if isinstance(policy, str) else None,
         mode=one_of("mode", mode, get_args(Mode)),
@@ -424,6 +426,8 @@ def _program(
         return _phased(policy)
     if isinstance(policy, ContextFree):
         return answering(policy, *privatizers.values())
+    if type(policy) is OwnSampling:
+        return _own(policy, problem)
     if type(policy) not in (LinUCB, OnlineGLM, LinearSampling, GLMSampling):
         return Library()
     assert isinstance(problem, Problem)
@@ -446,6 +450,23 @@ def _program(
         balance=query.balance,
         weighted=query.weighted,
         choice="guess" if isinstance(policy, Sampling) else "bound",
+    )
+
+
+def _own(policy: OwnSampling, problem: AnyProblem) -> OwnModels:
+    assert isinstance(problem, Problem)
+    query = policy.query
+    return OwnModels(
+        dim=query.dim,
+        arms=query.arms,
+        norm=problem.norm,
+        varying=query.norm,
+        low=query.low,
+        high=query.high,
+        offset=query.offset,
+        lever=query.lever,
+        weight=query.weight,
+        balance=query.balance,
     )
 
 

@@ -58,11 +58,14 @@ class LibraryCode:
     ) -> Sequence[NDArray[np.float64]]:
         """The statistics of all queries, clipped and encoded."""
         assert model is not None
-        row: Any = features[None]
-        one: Any = np.ones(1, np.bool_)
-        played = Arms(features=row, allowed=one)
+        dim = self._made.problem.dim
+        # Where arms have models of their own, the number of this one follows its features.
+        arm = int(features[-1]) if len(features) > dim else 0
+        rows: Any = np.tile(features[:dim], (arm + 1, 1))
+        allowed: Any = np.ones(arm + 1, np.bool_)
+        played = Arms(features=rows, allowed=allowed)
         queries = tuple((name, each.query) for name, each in self._made.privatizers.items())
-        told = _statistics(self._policy, queries, self._form.tree(model), played, reward)
+        told = _statistics(self._policy, queries, self._form.tree(model), played, arm, reward)
         return tuple(np.asarray(each, np.float64) for each in told)
 
     def _clock(self, model: Model) -> Clock:
@@ -82,8 +85,9 @@ def _statistics(
     queries: tuple[tuple[str, Query], ...],
     model: Tree,
     played: Arms,
+    arm: int,
     reward: float,
 ) -> tuple[Array, ...]:
     """Clip and encode in float64: what the proof of the discrete noise pays for."""
-    records = policy.record(model, played, jnp.int32(0), jnp.asarray(reward, jnp.float64))
+    records = policy.record(model, played, jnp.int32(arm), jnp.asarray(reward, jnp.float64))
     return tuple(query.encode(records[name]) for name, query in queries)

@@ -15,7 +15,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Environment, Judges, Policy, Recommends, Tree
+from kerchief.core.contracts import (
+    Environment,
+    Judges,
+    Knows,
+    Policy,
+    Recommends,
+    Singles,
+    Tree,
+)
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
@@ -61,7 +69,9 @@ def begin(scene: Scene, replicates: Array) -> Replicate:
 
     def begin_one(replicate: Array) -> Replicate:
         at = Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)
-        world, begun = scene.environment.init(at), vars(scene.bandit.begin())
+        world, begun = scene.environment.init(at), dict(vars(scene.bandit.begin()))
+        if isinstance(scene.policy, Knows) and isinstance(scene.environment, Singles):
+            begun["model"] = scene.policy.told(scene.environment.single(world))
         return Replicate(replicate=replicate, world=world, regret=jnp.float64(0), **begun)
 
     return jax.vmap(begin_one)(replicates)

@@ -1,0 +1,152 @@
+"""Arms with models of their own: which of them is played, and what is reported of a visit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief_device.act import first_best, guess, read_array
+from kerchief_device.record import into_ball, within
+from kerchief_device.source import Randomness
+from kerchief_wire.errors import InvalidValue
+from kerchief_wire.model import Model
+from kerchief_wire.noise import Floats
+from kerchief_wire.task import OwnModels
+
+__all__ = ["OwnBeliefs", "Sampled", "act_on_scores", "encode", "own_sensitivity", "own_size"]
+
+_MOST_DIM, _MOST_ARMS = 2**12, 2**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnBeliefs:
+    """A model's numbers: for every arm an estimate, and a root of what its score is drawn with."""
+
+    estimate: Floats
+    sample: Floats
+
+
+class Sampled:
+    """The light code of `OwnModels`; what it reads of a model is kept until the next one.
+
+    The last number of a visit's features is the number of the arm that was played.
+    """
+
+    def __init__(self, program: OwnModels, source: Randomness) -> None:
+        """Take the program, and where scores come from.
+
+        Raises:
+            InvalidValue: a number of it is outside its bounds.
+        """
+        _check(program)
+        self._program, self._source = program, source
+        self._read: tuple[Model, OwnBeliefs] | None = None
+
+    def act(self, model: Model, rows: Floats, mask: NDArray[np.bool_]) -> int:
+        """The allowed row whose score is the highest; every arm has a score of its own."""
+        normals, _ = guess(self._program.arms, self._source)
+        return act_on_scores(self._seen(model), rows, mask, normals)
+
+    def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
+        """The moments of one visit."""
+        return (encode(self._program, features[:-1], int(features[-1]), reward),)
+
+    def _seen(self, model: Model) -> OwnBeliefs:
+        read = self._read
+        if read is None or read[0] is not model:
+            arms, dim = self._program.arms, self._program.dim
+            seen = OwnBeliefs(
+                estimate=read_array(model, "estimate", (arms, dim)),
+                sample=read_array(model, "sample", (arms, dim, dim)),
+            )
+            self._read = read = model, seen
+        return read[1]
+
+
+def act_on_scores(
+    model: OwnBeliefs, rows: Floats, mask: NDArray[np.bool_] | None, normals: Floats
+) -> int:
+    """The allowed row whose score is the highest with these normal numbers, one per arm.
+
+    >>> seen = OwnBeliefs(estimate=np.zeros((2, 1)), sample=np.ones((2, 1, 1)))
+    >>> act_on_scores(seen, np.ones((2, 1)), None, np.array([0.3, 0.7]))
+    1
+    """
+    count = len(rows)
+    with np.errstate(all="ignore"):
+        wide = np.einsum("ki,kij->kj", rows, model.sample[:count])
+        value = np.add.reduce(rows * model.estimate[:count], -1)
+        value += np.sqrt(np.add.reduce(wide * wide, -1)) * normals[:count]
+    return first_best(value, mask)
+
+
+def encode(program: OwnModels, features: Floats, arm: int, reward: float) -> Floats:
+    """Clip features and reward, then write them in the arm's blocks, and the pool behind them.
+
+    >>> program = OwnModels(dim=2, arms=2, norm=1.5, varying=1.0, low=0.0, high=1.0, offset=0.5,
+    ...     lever=0.5, weight=0.25, balance=2.0)
+    >>> encode(program, np.array([1.0, 1.0]), 1, 1.0).tolist()
+    [0.0, 0.0, 0.5, 0.25, 0.0, 0.0, 0.25, 0.125, 2.0]
+    """
+    count = _varying(program)
+    z = into_ball(features[:count], program.varying)
+    y = within(reward, program.low, program.high) - program.offset
+    u = np.append(z, program.lever) if program.lever else z
+    blocks = np.zeros((2, program.arms, program.dim))
+    blocks[:, min(max(arm, 0), program.arms - 1)] = y * u, program.weight * u
+    rows, columns = np.triu_indices(count)
+    pooled = z[rows] * z[columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
+    return np.concatenate([blocks.ravel(), program.balance * pooled])
+
+
+def own_size(program: OwnModels) -> int:
+    """How many numbers a report has."""
+    count = _varying(program)
+    return 2 * program.arms * program.dim + count * (count + 1) // 2
+
+
+def own_sensitivity(program: OwnModels) -> float:
+    """How far apart two visits' statistics can be: of two arms, or of one (`own_moments.md`)."""
+    ends = (program.low - program.offset, program.high - program.offset)
+    most, longest = max(map(abs, ends)), program.varying**2
+    pooled = 2 * program.balance**2 * longest**2
+    two = 2 * (most**2 + program.weight**2) * (program.lever**2 + longest) + pooled
+    same = max(_same_arm(program, one, other) for one in ends for other in ends)
+    return math.sqrt(max(two, same) if program.arms > 1 else same)
+
+
+def _same_arm(program: OwnModels, reward: float, other: float) -> float:
+    longest, square = program.varying**2, program.balance**2
+    pull = reward * other + program.weight**2
+    t = min(max(-pull / (2 * square), -longest), longest)
+    lengths = (reward**2 + other**2 + 2 * program.weight**2) * longest
+    apart = program.lever**2 * (reward - other) ** 2 + lengths + 2 * square * longest**2
+    return apart - 2 * square * t**2 - 2 * pull * t
+
+
+def _varying(program: OwnModels) -> int:
+    return program.dim - (program.lever > 0)
+
+
+def _check(program: OwnModels) -> None:
+    """Refuse numbers that sensitivities and bounds do not hold for: others wrote the task."""
+    above = (program.norm, program.varying, program.weight, program.balance)
+    real = (*above, program.low, program.high, program.offset, program.lever)
+    if not (
+        all(math.isfinite(one) and abs(one) <= 1e100 for one in real)
+        and all(one >= 1e-100 for one in above)
+        and program.low <= program.high
+        and program.lever >= 0
+        and 1 <= program.dim <= _MOST_DIM
+        and 1 <= program.arms <= _MOST_ARMS
+        and _varying(program) >= 1
+    ):
+        raise InvalidValue(
+            "a number of the task's program is outside its bounds; norm, varying, weight and "
+            "balance must be above 0, all of them finite, and one feature must vary: make the "
+            "task anew"
+        )

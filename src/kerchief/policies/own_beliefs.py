@@ -1,0 +1,93 @@
+"""What is believed of every arm's parameter: normal regressions with known matrices and noise.
+
+How much contexts matter is not known. Each of several answers, from not at all to very much, has a
+belief of its own, and these are averaged by their evidence.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from kerchief.core.linalg import inverse, lower_root
+from kerchief.core.own_moments import OwnMoments
+
+__all__ = ["VARIANCES", "believed", "information"]
+
+VARIANCES = np.concatenate([[1e-6], np.logspace(-3.5, -0.5, 7)])
+"""Of a context's weight, in squared ranges of rewards per norm: the first is no context at all."""
+
+
+def information(
+    gram: Array, moments: Array, residual: Array, variance: Array
+) -> tuple[Array, Array]:
+    """What moments = gram θ + noise of covariance (residual gram + diag variance) tell of θ.
+
+    Returns:
+        By arm the precision matrix of θ, and its product with the estimate.
+    """
+    floor = variance + 1e-9 + 1e-9 * residual * jnp.trace(gram, axis1=-2, axis2=-1)[:, None]
+    noise = residual * gram + floor[:, :, None] * jnp.eye(gram.shape[-1])
+    weighed = jax.vmap(inverse)(noise) @ gram
+    told = jnp.einsum("kij,kjl->kil", gram, weighed)
+    return (told + jnp.swapaxes(told, -1, -2)) / 2, jnp.einsum("kji,kj->ki", weighed, moments)
+
+
+def believed(
+    query: OwnMoments, told: Array, evidence: Array, spread: Array | float, most: Array | float
+) -> tuple[Array, Array]:
+    """Mean and covariance of every arm's parameter, averaged over how much contexts matter.
+
+    Args:
+        query: whose units these are.
+        told: by arm, a precision matrix.
+        evidence: by arm, its product with an estimate.
+        spread: deviation of arms' mean rewards around each other, in ranges of rewards.
+        most: the greatest deviation of a context's weight.
+    """
+    scale = ((query.high - query.low) / query.norm) ** 2
+    variances = jnp.minimum(VARIANCES * scale, most**2)
+    logs, means, covariances = jax.vmap(
+        lambda variance: _posterior(query, told, evidence, variance, spread)
+    )(variances)
+    weights = jax.nn.softmax(logs)
+    mean = jnp.tensordot(weights, means, 1)
+    apart = means - mean
+    mixed = jnp.einsum("g,gki,gkj->kij", weights, apart, apart)
+    return mean, jnp.tensordot(weights, covariances, 1) + mixed
+
+
+def _posterior(
+    query: OwnMoments, told: Array, evidence: Array, variance: Array, spread: Array | float
+) -> tuple[Array, Array, Array]:
+    """Log evidence, means and covariances by arm, for one variance of contexts' weights."""
+    prior = jnp.full(query.dim, variance)
+    if query.lever:
+        prior = prior.at[-1].set((spread * (query.high - query.low) / query.lever) ** 2)
+    precision = told + jnp.diag(1 / prior)
+    covariance = jax.vmap(inverse)(precision)
+    volume = jnp.log(jnp.diagonal(jax.vmap(lower_root)(precision), axis1=-2, axis2=-1)).sum()
+    volume += query.arms * jnp.log(prior).sum() / 2
+    level, gained = jnp.float64(0), jnp.float64(0)
+    if query.lever:
+        level, gained = _common(query, told, evidence, covariance)
+        evidence = evidence - told[:, :, -1] * level
+    apart = jnp.einsum("kij,kj->ki", covariance, evidence)
+    log = gained + (evidence * apart).sum() / 2 - volume
+    return log, apart.at[:, -1].add(level), covariance
+
+
+def _common(
+    query: OwnMoments, told: Array, evidence: Array, covariance: Array
+) -> tuple[Array, Array]:
+    """The level around which arms' own levels lie, and what it adds to the log evidence."""
+    wide = (query.high - query.low) / 2 / query.lever
+    explained = jnp.einsum("ki,kij->kj", told[:, -1], covariance)
+    score = (evidence[:, -1] - (explained * evidence).sum(-1)).sum()
+    curve = (told[:, -1, -1] - (explained * told[:, -1]).sum(-1)).sum()
+    precision = curve + 1 / wide**2
+    level = score / precision
+    shift = evidence[:, -1].sum() * level - told[:, -1, -1].sum() * level**2 / 2
+    return level, shift - (level / wide) ** 2 / 2 - jnp.log(precision) / 2

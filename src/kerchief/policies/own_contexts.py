@@ -1,0 +1,124 @@
+"""Which contexts each arm met: the posted policy, played on contexts like the released ones.
+
+Simulated users draw from public random numbers that never change, so whoever follows the same
+releases gets the same numbers.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.linalg import inverse, lower_root
+from kerchief.core.own_moments import OwnMoments, OwnSums
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+
+__all__ = ["OwnBeliefs", "contexts", "corrected", "met"]
+
+_USERS, _DRAWS = 512, 8
+"""Simulated users, and how often each of them plays."""
+_LEAST, _FLOOR = 1e-3, 0.02
+"""Of the mean variance of a feature: its share of the greatest; of the variance in a direction."""
+
+
+@struct
+class OwnBeliefs:
+    """The billboard: for every arm an estimate, and a square root of what scores are drawn with."""
+
+    estimate: Array
+    sample: Array
+
+
+def contexts(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> tuple[Array, Array]:
+    """Mean and root of the covariance of contexts, drawn to 0 and to a ball by known noise.
+
+    Args:
+        query: that was answered.
+        sums: over all users so far.
+        count: how many these are.
+        noise: deviation of the noise on each coordinate of the total.
+    """
+    dim, most = query.varying, query.norm**2 / query.varying
+    total = sums.features.sum(0)[:dim]
+    error = (noise / query.weight) ** 2 * dim * query.arms
+    mean = total / count * _kept(error, (total**2).sum())
+    spread = sums.squares / count - mean[:, None] * mean[None, :]
+    level = jnp.clip(jnp.trace(spread) / dim, _LEAST * most, most)
+    apart = spread - level * jnp.eye(dim)
+    error = (noise / query.balance / count) ** 2 * dim * (dim + 1) / 2
+    values, axes = jnp.linalg.eigh(level * jnp.eye(dim) + _kept(error, (apart**2).sum()) * apart)
+    return mean, axes * jnp.sqrt(jnp.maximum(values, _FLOOR * level))
+
+
+def met(query: OwnMoments, beliefs: OwnBeliefs, first: Array, mean: Array, root: Array) -> Array:
+    """By arm, the expected u uᵀ of one user who plays by these beliefs, or at random if `first`."""
+    users = query.levered(mean + _normals(query.varying) @ root.T)
+    plays = jnp.where(first, 1 / query.arms, _plays(beliefs, users))
+    grams: Array = jax.lax.map(lambda played: (users * played[:, None]).T @ users, plays)
+    return grams / _USERS
+
+
+def corrected(
+    query: OwnMoments, gram: Array, heard: Array, variance: Array, drift: Array | float
+) -> tuple[Array, Array]:
+    """Simulated matrices with the arms' own sums of features, as far as these are known.
+
+    Args:
+        query: with a lever.
+        gram: by arm, the simulated sum of u uᵀ.
+        heard: by arm, the released sum of u.
+        variance: of the noise on each coordinate of it.
+        drift: how far off a simulated mean of features may be, in deviations of these.
+
+    Returns:
+        The matrices, and the variance of what is left unknown of the sums.
+    """
+    count = jnp.maximum(gram[:, -1, -1] / query.lever**2, 0.1)[:, None]
+    guessed = gram[:, :, -1] / query.lever
+    doubt = (drift**2 * count + 1) * jnp.diagonal(gram, axis1=-2, axis2=-1) + 1e-9
+    unknown = 1 / (1 / doubt + 1 / (variance + 1e-9))
+    sums = unknown * (guessed / doubt + heard / (variance + 1e-9))
+    right = jnp.maximum(sums[:, -1:] / query.lever, 0.1)
+    mean = sums[:, : query.varying] / right
+    length = jnp.sqrt((mean**2).sum(-1, keepdims=True))
+    mean = query.levered(mean * jnp.minimum(1.0, query.norm / jnp.maximum(length, 1e-9)))
+    within = (gram - _outer(guessed) / count[:, :, None]) / count[:, :, None]
+    return (within + _outer(mean)) * right[:, :, None], unknown
+
+
+def _kept(error: Array, square: Array) -> Array:
+    """The share of a squared length that its known error does not explain."""
+    return jnp.maximum(0.0, 1 - error / jnp.maximum(square, 1e-12))
+
+
+def _outer(rows: Array) -> Array:
+    return rows[:, :, None] * rows[:, None, :]
+
+
+def _normals(dim: int) -> Array:
+    """Normal vectors, one per row, with mean exactly 0 and covariance exactly I."""
+    half = _stream(0).normal(_USERS // 2 * dim).reshape(-1, dim).astype(jnp.float64)
+    rows = jnp.concatenate([half, -half])
+    white: Array = rows @ inverse(lower_root(rows.T @ rows / _USERS)).T
+    return white
+
+
+def _plays(beliefs: OwnBeliefs, users: Array) -> Array:
+    """How often each user plays each arm, one row per arm."""
+    arms = beliefs.estimate.shape[0]
+    scores = beliefs.estimate @ users.T
+    widths = jax.lax.map(lambda root: jnp.sqrt(((users @ root) ** 2).sum(-1)), beliefs.sample)
+
+    def drawn(number: Array, plays: Array) -> Array:
+        normals = _stream(number + 1).normal(arms * _USERS).reshape(arms, _USERS)
+        best = jnp.argmax(scores + widths * normals, axis=0)
+        return plays + (jnp.arange(arms)[:, None] == best)
+
+    plays: Array = jax.lax.fori_loop(0, _DRAWS, drawn, jnp.zeros(scores.shape))
+    return plays / _DRAWS
+
+
+def _stream(part: int | Array) -> Stream:
+    return Stream.of(seed=20261116, replicate=0).split(part)

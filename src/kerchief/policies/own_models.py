@@ -1,0 +1,277 @@
+"""Arms with models of their own, from their moments and one pooled second moment of contexts.
+
+Users report what they earned with their features and the features themselves, in the blocks of the
+arm that they played, and what features are like, in one block for all (`core.own_moments`). So what
+is asked for grows with K d and not with K d². Left out are the matrices of the arms: anyone can
+work them out, by playing the posted policy on contexts like the released ones (`own_contexts`).
+
+Every cohort then tells of an arm's parameter what a regression with a known matrix and known noise
+tells, and how much contexts matter is averaged over by its evidence (`own_beliefs`): where they do
+not pay, what is left is a bandit with one mean per arm. Devices draw a score for each arm from that
+belief. All of it is post-processing of releases. Proof note: `own_models.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.batches import ends_now, spanning
+from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.errors import InvalidValue
+from kerchief.core.linalg import lower_root
+from kerchief.core.own_moments import OwnMoments, OwnSums
+from kerchief.core.problems import Problem
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.core.validate import or_default, positive
+from kerchief.policies.ellipsoid import posted
+from kerchief.policies.own_beliefs import believed, information
+from kerchief.policies.own_contexts import OwnBeliefs, contexts, corrected, met
+from kerchief.policies.registry import POLICIES, Mode, register
+
+__all__ = ["Learned", "OwnSampling"]
+
+
+@struct
+class Learned:
+    """The learner's memory.
+
+    Attributes:
+        told: by arm, what cohorts with noise of their own told, as a precision matrix.
+        evidence: by arm, that matrix times the estimate.
+        gram: by arm, the contexts that it met, as simulated.
+        total: as last released.
+        count: how many users that had.
+        noise: the deviation of its noise.
+        beliefs: that are posted, in the query's units.
+        separate: whether each cohort has noise of its own.
+    """
+
+    told: Array
+    evidence: Array
+    gram: Array
+    total: Array
+    count: Array
+    noise: Array
+    beliefs: OwnBeliefs
+    separate: bool = static()
+
+
+@struct
+class OwnSampling(Policy):
+    """Posterior sampling (Thompson 1933) by devices, for linear rewards, one parameter per arm.
+
+    Attributes:
+        query: moments by arm, and the pool.
+        constant: value of the features' last coordinate; 0 for none.
+        exploration: multiplier of the deviation that scores are drawn with.
+        growth: how fast that grows with the logarithm of time.
+        spread: deviation of arms' mean rewards around each other, in ranges of rewards.
+        drift: how far off a simulated mean of features may be, in deviations of these.
+        radius: bound on the norm of an arm's parameter.
+
+    >>> problem = Problem(dim=3, arms=4, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
+    ...     constant=0.5, own=3)
+    >>> OwnSampling.of(problem).queries["moments"].size
+    27
+    """
+
+    question: ClassVar[str] = "moments"
+    query: OwnMoments = static()
+    constant: float = static()
+    exploration: float | Array
+    growth: float | Array
+    spread: float | Array
+    drift: float | Array
+    radius: float | Array
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        *,
+        mode: Mode = "tuned",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        exploration: float | None = None,
+    ) -> Self:
+        """Build it from public facts alone; in theory scores are drawn from the whole belief."""
+        _check(problem)
+        batches, readings = _times(problem.horizon, problem.arms, epsilon)
+        asked = OwnMoments.of(problem)
+        return cls(
+            query=dataclasses.replace(asked, batches=batches, readings=readings),
+            constant=problem.constant,
+            exploration=or_default("exploration", exploration, 1.0 if mode == "theory" else 0.3),
+            growth=0.03,
+            spread=0.07,
+            drift=0.05,
+            radius=problem.radius,
+        )
+
+    @property
+    def queries(self) -> Mapping[str, OwnMoments]:
+        """One: moments by arm, and the pool."""
+        return {self.question: self.query}
+
+    def init(self, outlook: Mapping[str, Outlook]) -> Learned:
+        """Before any user: what is believed of every arm is the same."""
+        arms, dim = self.query.arms, self.query.dim
+        nothing, flat = (
+            jnp.zeros((arms, dim, dim), jnp.float64),
+            jnp.zeros((arms, dim), jnp.float64),
+        )
+        return Learned(
+            told=nothing,
+            evidence=flat,
+            gram=nothing,
+            total=jnp.zeros(self.query.size, jnp.float64),
+            count=jnp.int32(0),
+            noise=jnp.float64(0),
+            beliefs=OwnBeliefs(estimate=flat, sample=nothing + jnp.eye(dim)),
+            separate=outlook[self.question].separate == "cohorts",
+        )
+
+    def update(self, state: Tree, name: str, release: Release) -> Learned:
+        """Learn from a cohort, or from a total where it is time to read it."""
+        if state.separate:
+            return self._learned(state, release)
+        times = jnp.asarray((*self.query.batches, *self.query.readings), jnp.int32)
+        due = (times == release.count).any()
+        learned: Learned = jax.lax.cond(due, self._learned, lambda old, _: old, state, release)
+        return learned
+
+    def refreshes(self, clock: Clock) -> Array | bool:
+        """When a cohort ends, or a total is read."""
+        return ends_now(self.query.batches, clock) | ends_now(self.query.readings, clock)
+
+    def publish(self, state: Learned) -> OwnBeliefs:
+        """The beliefs, for features with their constant."""
+        unit = jnp.ones(self.query.dim)
+        if self.constant:
+            unit = unit.at[-1].set(self.query.lever / self.constant)
+        believed = state.beliefs
+        made = OwnBeliefs(estimate=believed.estimate * unit, sample=believed.sample * unit[:, None])
+        return posted(made)
+
+    def act(self, model: OwnBeliefs, arms: Arms, clock: Clock, stream: Stream) -> Array:
+        """The allowed arm whose score, drawn by the device, is the highest."""
+        return self.guess(model, arms, stream.normal(self.query.arms))
+
+    def guess(self, model: OwnBeliefs, arms: Arms, normals: Array) -> Array:
+        """The allowed arm whose score is the highest with these random numbers."""
+        wide = jnp.einsum("ki,kij->kj", arms.features, model.sample)
+        value = (arms.features * model.estimate).sum(-1) + jnp.sqrt((wide**2).sum(-1)) * normals
+        return jnp.argmax(jnp.where(arms.allowed, value, -jnp.inf))
+
+    def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
+        """The features, the reward, and a weight of one for the arm played."""
+        features = arms.features[action]
+        played = (jnp.arange(self.query.arms) == action).astype(features.dtype)
+        return {self.question: Example(features=features, reward=reward, weight=played)}
+
+    def _learned(self, state: Learned, release: Release) -> Learned:
+        """After a release: of a cohort with noise of its own, or of a total with shared noise."""
+        sums, level = self.query.split(release.total), self._level(release)
+        found = contexts(self.query, sums, release.count, release.noise)
+        one = met(self.query, state.beliefs, state.count == 0, *found)
+        new = one * (release.count - state.count)
+        gram = state.gram + new
+
+        def in_all() -> tuple[Array, Array]:
+            return self._told(gram, sums, release.noise**2, level)
+
+        def by_cohorts() -> tuple[Array, Array]:
+            own = self.query.split(release.total - state.total)
+            variance = jnp.maximum(release.noise**2 - state.noise**2, 0.0)
+            told, evidence = self._told(new, own, variance, level)
+            return state.told + told, state.evidence + evidence
+
+        if state.separate:
+            # Without noise a total says all.
+            told, evidence = jax.lax.cond(release.noise > 0, by_cohorts, in_all)
+        else:
+            told, evidence = in_all()
+        return Learned(
+            told=told,
+            evidence=evidence,
+            gram=gram,
+            total=release.total,
+            count=release.count,
+            noise=release.noise,
+            beliefs=self._beliefs(told, evidence, release.count),
+            separate=state.separate,
+        )
+
+    def _level(self, release: Release) -> Array:
+        """The mean reward of all users so far, above the offset."""
+        wide, moments = self.query.high - self.query.low, self.query.split(release.total).moments
+        if not self.query.lever:
+            return jnp.zeros((), jnp.float64)
+        level = moments[:, -1].sum() / self.query.lever / release.count
+        return jnp.clip(level, -0.45 * wide, 0.45 * wide)
+
+    def _told(
+        self, gram: Array, sums: OwnSums, variance: Array, level: Array
+    ) -> tuple[Array, Array]:
+        """Information on every arm's parameter, from as many users as the matrices are of."""
+        query, mean = self.query, self.query.offset + level
+        residual = (query.high - mean) * (mean - query.low)
+        noise = jnp.broadcast_to(variance, sums.moments.shape)
+        if query.lever:
+            heard = variance / query.weight**2
+            gram, unknown = corrected(query, gram, sums.features, heard, self.drift)
+            noise += level**2 * unknown
+        return information(gram, sums.moments, residual, noise)
+
+    def _beliefs(self, told: Array, evidence: Array, count: Array) -> OwnBeliefs:
+        mean, covariance = believed(self.query, told, evidence, self.spread, self.radius)
+        tiny = 1e-12 * jnp.trace(covariance, axis1=-2, axis2=-1)[:, None, None]
+        root = jax.vmap(lower_root)(covariance + tiny * jnp.eye(self.query.dim))
+        grown = self.exploration * (1 + self.growth * jnp.log1p(count / 1000.0))
+        return OwnBeliefs(estimate=mean, sample=grown * root)
+
+
+def _check(problem: Problem) -> None:
+    if problem.own < problem.dim:
+        raise InvalidValue(
+            f"own is {problem.own} of {problem.dim} features; here arms share no parameter: set "
+            "own to dim, which gives shared features a parameter per arm too"
+        )
+    if problem.link != "linear":
+        raise InvalidValue(
+            f"link is {problem.link!r}; arms with models of their own take linear rewards: a "
+            "linear model ranks arms well where expected rewards are bounded"
+        )
+
+
+def _times(horizon: int, arms: int, epsilon: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """When cohorts end, and when running totals are read: the less epsilon, the later.
+
+    The more arms, the later, too; a total is read sooner, and oftener, than noise is drawn anew.
+    """
+    scarce = max(1 / positive("epsilon", epsilon, infinite=True), 0.25)
+    cohort = int(max(10, min(scarce * 300 * arms, horizon / 15)))
+    reading = int(max(10, min(scarce * 40 * arms, horizon / 40)))
+    return (
+        spanning(horizon, first=cohort, growth=1.6),
+        spanning(horizon, first=reading, growth=1.15),
+    )
+
+
+register(
+    "own-models",
+    OwnSampling,
+    promised=OwnSampling.of,
+    actions="models",
+    home="own",
+    summary="arms with models of their own, from their moments and pooled contexts",
+    source="ours; posterior sampling: Thompson 1933",
+)
+POLICIES.mean("best", "sampling", "own-models")

@@ -1,0 +1,101 @@
+"""Worlds of arms with models of their own: one made up, one of data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.core.contracts import Clock, Singles
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
+from kerchief.environments.own import Labelled, OwnModels
+
+WORLD = OwnModels.of(dim=4, arms=3, radius=2.0, strength=0.5)
+ROWS = np.array([[0.6, 0.5], [-0.6, 0.5], [0.0, 0.5], [0.3, 0.5]])
+DATA = Labelled.of(features=ROWS, labels=[2, 0, 1, 2], norm=1.0, constant=0.5)
+
+
+def at(round: int) -> Clock:
+    return Clock(round=jnp.int32(round), since={})
+
+
+def test_every_arm_sees_the_same_user_and_has_a_parameter_of_its_own() -> None:
+    truth = WORLD.init(Stream.of(seed=1, replicate=0))
+    arms = WORLD.arms(truth, at(0), Stream.of(seed=2, replicate=0))
+    assert (np.asarray(arms.features) == np.asarray(arms.features)[0]).all()
+    np.testing.assert_allclose(np.linalg.norm(truth, axis=1), 1.0, rtol=1e-6)
+    means = np.asarray(arms.features) @ np.asarray(truth).T
+    lost = [float(WORLD.regret(truth, arms, jnp.int32(k), at(0))) for k in range(3)]
+    np.testing.assert_allclose(lost, means[0].max() - means[0], atol=1e-6)
+    facts = WORLD.problem(10)
+    assert (facts.own, facts.low, facts.high) == (4, -2.0, 2.0)
+    assert float(arms.features[0, -1]) == pytest.approx(facts.constant)
+
+
+def test_rewards_have_the_mean_of_the_arm_played() -> None:
+    truth = WORLD.init(Stream.of(seed=1, replicate=0))
+    arms = WORLD.arms(truth, at(0), Stream.of(seed=2, replicate=0))
+    draw: Any = jax.vmap(
+        lambda k: WORLD.reward(truth, arms, jnp.int32(1), at(0), Stream.of(seed=k, replicate=0))
+    )
+    drawn = np.asarray(draw(jnp.arange(20_000)))
+    mean = float((arms.features[1] * truth[1]).sum())
+    assert set(np.unique(drawn)) == {-2.0, 2.0}
+    assert abs(drawn.mean() - mean) < 5 * 2 / np.sqrt(20_000)
+
+
+def test_the_best_single_arm_loses_the_least_on_average() -> None:
+    truth = WORLD.init(Stream.of(seed=1, replicate=0))
+
+    def lost(k: Any) -> Any:
+        arms = WORLD.arms(truth, at(0), Stream.of(seed=k, replicate=0))
+        return jnp.stack([WORLD.regret(truth, arms, jnp.int32(a), at(0)) for a in range(3)])
+
+    means = np.asarray(jax.vmap(lost)(jnp.arange(4000))).mean(0)
+    assert int(WORLD.single(truth)) == means.argmin()
+
+
+def test_data_come_once_each_in_an_order_of_the_replicate() -> None:
+    orders = [tuple(np.asarray(DATA.init(Stream.of(seed=0, replicate=k)))) for k in range(8)]
+    assert len(set(orders)) > 1
+    assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    order = jnp.asarray(orders[0])
+    for round, place in enumerate(orders[0]):
+        arms = DATA.arms(order, at(round), Stream.of(seed=0, replicate=0))
+        np.testing.assert_allclose(arms.features, np.tile(ROWS[place], (3, 1)), rtol=1e-6)
+        right = [2, 0, 1, 2][place]
+        for arm in range(3):
+            given = (order, arms, jnp.int32(arm), at(round))
+            assert float(DATA.regret(*given)) == (arm != right)
+            assert float(DATA.reward(*given, Stream.of(seed=0, replicate=0))) == (arm == right)
+
+
+def test_the_best_single_label_is_the_most_frequent() -> None:
+    assert isinstance(DATA, Singles)
+    assert int(DATA.single(jnp.arange(4))) == 2
+    assert DATA.problem(4).arms == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"labels": [0, 1, 2]}, "one row and one whole number per user"),
+        ({"labels": [0.0, 1.0, 2.0, 0.0]}, "one row and one whole number per user"),
+        ({"labels": [0, 1, 3, 0]}, "all the numbers from 0"),
+        ({"norm": 0.5}, "the longest row has norm"),
+        ({"constant": 0.4}, "the last coordinate of all rows"),
+    ],
+)
+def test_data_outside_their_bounds_are_refused(change: dict[str, Any], said: str) -> None:
+    given = {"features": ROWS, "labels": [2, 0, 1, 2], "norm": 1.0, "constant": 0.5}
+    with pytest.raises(InvalidValue, match=said):
+        Labelled.of(**{**given, **change})
+
+
+def test_a_run_ends_with_the_data() -> None:
+    with pytest.raises(InvalidValue, match="horizon is 5"):
+        DATA.problem(5)

@@ -1,0 +1,222 @@
+"""Arms with models of their own: what cohorts tell, what is believed, and who is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.core.contracts import Arms, Clock, Outlook, Release, Separate
+from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import Problem
+from kerchief.core.random import Stream
+from kerchief.environments.own import OwnModels
+from kerchief.policies import POLICIES, named
+from kerchief.policies.own_beliefs import VARIANCES, believed, information
+from kerchief.policies.own_contexts import OwnBeliefs, contexts, corrected, met
+from kerchief.policies.own_models import OwnSampling
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers.protect import Protection
+from kerchief.roles.arrange import arrange
+from kerchief.simulation import simulate
+
+FACTS = Problem(
+    dim=3, arms=4, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=200, constant=0.5, own=3
+)
+POLICY = OwnSampling.of(FACTS)
+QUERY = POLICY.query
+ALIKE = OwnBeliefs(estimate=jnp.zeros((4, 3)), sample=jnp.zeros((4, 3, 3)) + jnp.eye(3))
+
+
+def total(features: Any, arms: Any, rewards: Any) -> Any:
+    """The statistics of some users, added up."""
+    records = (
+        POLICY.record(None, Arms(features=jnp.tile(x, (4, 1)), allowed=jnp.ones(4, bool)), a, y)
+        for x, a, y in zip(features, arms, rewards, strict=True)
+    )
+    return sum(QUERY.encode(record["moments"]) for record in records)
+
+
+def test_information_is_that_of_a_regression_with_this_noise() -> None:
+    gram, moments = jnp.diag(jnp.array([4.0, 1.0]))[None], jnp.array([[8.0, 3.0]])
+    told, evidence = information(gram, moments, jnp.float64(0.5), jnp.full((1, 2), 2.0))
+    np.testing.assert_allclose(told[0], np.diag([16 / 4, 1 / 2.5]), rtol=1e-6)
+    np.testing.assert_allclose(evidence[0], [4 / 4 * 8, 1 / 2.5 * 3], rtol=1e-6)
+
+
+def test_without_any_information_every_arm_is_believed_the_same() -> None:
+    mean, covariance = believed(QUERY, jnp.zeros((4, 3, 3)), jnp.zeros((4, 3)), 0.1, 1.0)
+    np.testing.assert_allclose(mean, np.zeros((4, 3)), atol=1e-12)
+    own = (0.1 / QUERY.lever) ** 2
+    weights = np.minimum(VARIANCES / QUERY.norm**2, 1.0).mean()
+    np.testing.assert_allclose(covariance[2], np.diag([weights, weights, own]), rtol=1e-9)
+
+
+def test_where_contexts_do_not_pay_arms_keep_their_means_alone() -> None:
+    """Much is known, and no weight is above its error: the belief ends at one mean per arm."""
+    told = jnp.tile(jnp.diag(jnp.array([1e5, 1e5, 1e5])), (4, 1, 1))
+    levels = np.array([0.1, 0.2, 0.3, 0.4]) / QUERY.lever
+    mean, covariance = believed(
+        QUERY, told, jnp.zeros((4, 3)).at[:, -1].set(1e5 * levels), 0.1, 1.0
+    )
+    np.testing.assert_allclose(mean[:, -1], levels, rtol=1e-3)
+    np.testing.assert_allclose(mean[:, :2], 0, atol=1e-9)
+    assert float(covariance[0, 0, 0]) < 5e-6
+
+
+def test_where_they_do_the_estimate_is_that_of_least_squares() -> None:
+    told = jnp.tile(1e6 * jnp.eye(3), (4, 1, 1))
+    truth = np.random.default_rng(0).normal(size=(4, 3)) * 0.3
+    mean, _ = believed(QUERY, told, jnp.asarray(1e6 * truth), 0.3, 1.0)
+    np.testing.assert_allclose(mean, truth, atol=1e-3)
+
+
+def test_the_common_level_is_found_by_itself() -> None:
+    """Arms that nobody played are believed to be like the others, not like half of the range."""
+    told = jnp.zeros((4, 3, 3)).at[:3, -1, -1].set(1e6)
+    mean, _ = believed(
+        QUERY, told, jnp.zeros((4, 3)).at[:3, -1].set(-0.4e6 / QUERY.lever), 0.1, 1.0
+    )
+    assert float(mean[3, -1]) * QUERY.lever == pytest.approx(-0.4, abs=0.02)
+
+
+def test_contexts_are_the_released_ones_but_for_what_noise_explains() -> None:
+    rng = np.random.default_rng(3)
+    features = np.column_stack([0.3 * rng.normal(size=400) + 0.2, 0.1 * rng.normal(size=400)])
+    rows = np.column_stack([features, np.full(400, 0.5)])
+    sums = QUERY.split(total(jnp.asarray(rows), [0] * 400, [0.5] * 400))
+    mean, root = contexts(QUERY, sums, jnp.int32(400), jnp.float64(0))
+    shown = features / np.maximum(1, np.linalg.norm(features, axis=1) / QUERY.norm)[:, None]
+    np.testing.assert_allclose(mean, shown.mean(0), rtol=1e-9)
+    np.testing.assert_allclose(root @ root.T, np.cov(shown.T, bias=True), rtol=1e-9)
+    mean, root = contexts(QUERY, sums, jnp.int32(400), jnp.float64(1e6))
+    np.testing.assert_allclose(mean, [0, 0], atol=1e-12)
+    spread = np.asarray(root @ root.T)
+    np.testing.assert_allclose(spread, spread[0, 0] * np.eye(2), atol=1e-12)
+
+
+def test_first_users_play_at_random_and_all_of_them_play() -> None:
+    mean, root = jnp.array([0.1, -0.2]), jnp.array([[0.3, 0.0], [0.1, 0.2]])
+    second = np.zeros((3, 3))
+    second[:2, :2] = root @ root.T + np.outer(mean, mean)
+    second[2, :2] = second[:2, 2] = QUERY.lever * mean
+    second[2, 2] = QUERY.lever**2
+    first = met(QUERY, ALIKE, jnp.array(True), mean, root)
+    np.testing.assert_allclose(first, np.tile(second / 4, (4, 1, 1)), rtol=1e-6)
+    sure = OwnBeliefs(estimate=jnp.eye(4, 3) * 5, sample=ALIKE.sample)
+    later = met(QUERY, sure, jnp.array(False), mean, root)
+    np.testing.assert_allclose(later.sum(0), second, rtol=1e-6)
+    assert float(later[0, 0, 2]) > 0 > float(later[3, 0, 2])
+
+
+def test_released_sums_of_features_correct_the_simulated_ones() -> None:
+    gram = met(QUERY, ALIKE, jnp.array(True), jnp.zeros(2), 0.3 * jnp.eye(2)) * 400
+    heard = jnp.zeros((4, 3)).at[1].set(jnp.array([20.0, -5.0, 50 * QUERY.lever]))
+    right, unknown = corrected(QUERY, gram, heard, jnp.float64(0), 0.05)
+    np.testing.assert_allclose(right[1, :, -1], heard[1] * QUERY.lever, rtol=1e-6)
+    np.testing.assert_allclose(
+        right[1, :2, :2],
+        50 * 0.09 * np.eye(2) + np.outer(heard[1, :2], heard[1, :2]) / 50,
+        rtol=1e-6,
+    )
+    same, doubt = corrected(QUERY, gram, heard, jnp.float64(1e12), 0.05)
+    np.testing.assert_allclose(same, gram, rtol=1e-6, atol=1e-9)
+    assert (np.asarray(doubt) > np.asarray(unknown)).all()
+
+
+def test_cohorts_add_up_what_totals_say_at_once() -> None:
+    """Without noise, one cohort or one total of the same users leave the same belief."""
+    rng = np.random.default_rng(4)
+    rows = np.column_stack([rng.uniform(-0.5, 0.5, size=(60, 2)), np.full(60, 0.5)])
+    arms = rng.integers(4, size=60)
+    rewards = (rows[:, 0] > 0) == (arms % 2 == 0)
+    made = total(jnp.asarray(rows), arms, rewards.astype(float))
+    count = jnp.int32(QUERY.readings[-1])
+    release = Release(total=made, count=count, noise=jnp.float64(0))
+    each: tuple[Separate, ...] = ("cohorts", "nobody")
+    learned = [
+        POLICY.update(
+            POLICY.init({"moments": Outlook(noisy=True, separate=separate)}), "moments", release
+        )
+        for separate in each
+    ]
+    np.testing.assert_allclose(learned[0].beliefs.estimate, learned[1].beliefs.estimate, rtol=1e-9)
+    early = dataclasses.replace(release, count=jnp.int32(QUERY.readings[0] - 1))
+    state = POLICY.init({"moments": Outlook(noisy=True)})
+    assert POLICY.update(state, "moments", early).count == 0
+
+
+def test_posted_beliefs_are_for_features_with_their_constant() -> None:
+    state = POLICY.init({"moments": Outlook(noisy=False)})
+    estimate = jnp.asarray(np.random.default_rng(5).normal(size=(4, 3)))
+    beliefs = OwnBeliefs(estimate=estimate, sample=state.beliefs.sample)
+    model = POLICY.publish(dataclasses.replace(state, beliefs=beliefs))
+    z = jnp.array([0.2, -0.3])
+    seen = QUERY.levered(z) @ estimate.T
+    np.testing.assert_allclose(jnp.append(z, 0.5) @ model.estimate.T, seen, rtol=1e-5)
+
+
+def test_a_masked_arm_is_never_played() -> None:
+    model = POLICY.publish(POLICY.init({"moments": Outlook(noisy=False)}))
+    arms = Arms(features=jnp.ones((4, 3)) * 0.5, allowed=jnp.array([False, True, False, True]))
+    clock = Clock(round=jnp.int32(0), since={})
+    played = {
+        int(POLICY.act(model, arms, clock, Stream.of(seed=seed, replicate=0))) for seed in range(30)
+    }
+    assert played == {1, 3}
+
+
+def test_the_best_bandit_is_the_one_that_fits() -> None:
+    assert named("best", FACTS) == "own-models"
+    assert named("best", dataclasses.replace(FACTS, own=0)) == "sampling"
+
+
+@pytest.mark.parametrize("name", ["linucb", "sampling", "elimination", "glm"])
+def test_bandits_with_one_parameter_refuse_and_say_which_fit(name: str) -> None:
+    with pytest.raises(InvalidValue, match=r"models of their own.*choose one of .*own-models"):
+        POLICIES[name].build(FACTS, "tuned")
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [({"own": 1}, "own is 1 of 3 features"), ({"link": "logistic"}, "take linear rewards")],
+)
+def test_what_it_has_no_model_for_is_refused(facts: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        OwnSampling.of(dataclasses.replace(FACTS, **facts))
+    with pytest.raises(InvalidValue, match="takes a Problem with arms with models of their own"):
+        POLICIES["own-models"].build(dataclasses.replace(FACTS, own=0), "tuned")
+
+
+def played(name: str, trust: str, epsilon: float) -> float:
+    """The mean regret of a few runs."""
+    world = OwnModels.of(dim=3, arms=3)
+    private = trust != "none"
+    promise = Guarantee(
+        epsilon=epsilon if private else math.inf, delta=1e-6 if private else 0.0, trust=Trust(trust)
+    )
+    made = arrange(name, world.problem(2000), Protection(guarantee=promise))
+    run = simulate(
+        policy=made.policy,
+        privatizers=made.privatizers,
+        environment=world,
+        ledger=MemoryLedger(promise),
+        horizon=2000,
+        replicates=24,
+        seed=77,
+        ticks=1,
+    )
+    return float(run.regret[-1].mean())
+
+
+def test_it_learns_and_one_arm_for_all_is_a_yardstick_between() -> None:
+    uniform, single = played("uniform", "none", math.inf), played("single-arm", "none", math.inf)
+    assert single < 0.5 * uniform
+    assert played("own-models", "none", math.inf) < 0.6 * single
+    assert played("own-models", "joint", 8.0) < single
+    assert played("own-models", "local", 0.05) < 1.1 * uniform

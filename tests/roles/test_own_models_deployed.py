@@ -1,0 +1,116 @@
+"""Arms with models of their own, deployed: every trust, exact noise, and a store on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.roles.field import promise
+
+from kerchief import Bandit, Problem
+from kerchief.core.errors import InvalidValue
+from kerchief.policies.own_models import OwnSampling
+from kerchief.roles.deployment import deploy, deployed
+from kerchief.roles.library_code import LibraryCode
+from kerchief_device import Device, Pending
+from kerchief_device.own import encode
+from kerchief_device.promise import check
+from kerchief_wire.model import Status
+from kerchief_wire.task import OwnModels, Task
+
+FACTS = Problem(
+    dim=3, arms=4, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60, constant=0.5, own=3
+)
+USER = np.tile([0.3, -0.4, 0.5], (4, 1))
+
+
+@pytest.mark.parametrize("trust", ["none", "local", "shuffle", "joint", "central"])
+def test_a_bandit_serves_everyone_with_a_model_per_arm(trust: str) -> None:
+    bandit = Bandit(problem=FACTS, guarantee=promise(trust))
+    for number in range(FACTS.horizon):
+        choice = bandit.decide(USER)
+        bandit.reward(choice.id, float(choice.arm == number % 2))
+    assert bandit.task.name == "own-models"
+    assert bandit.users == FACTS.horizon
+    assert bandit.model["estimate"].shape == (4, 3)
+    if trust != "none":
+        assert bandit.spent().epsilon <= 1.0
+
+
+def test_without_noise_it_ends_with_the_arm_that_pays() -> None:
+    facts = dataclasses.replace(FACTS, horizon=300)
+    bandit, played = Bandit(problem=facts, guarantee=promise("none")), []
+    for _ in range(facts.horizon):
+        choice = bandit.decide(USER)
+        played.append(choice.arm)
+        bandit.reward(choice.id, float(choice.arm == 2))
+    assert played[-100:].count(2) > 90
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffle"])
+def test_a_device_recomputes_what_its_noise_keeps(trust: str) -> None:
+    task = deploy(policy="best", problem=FACTS, guarantee=promise(trust)).task
+    assert isinstance(task.program, OwnModels)
+    assert check(Task.read(task.data)).recomputed
+    weak = dataclasses.replace(task.program, balance=40 * task.program.balance)
+    if trust == "shuffle":
+        with pytest.raises(InvalidValue, match="do not take part"):
+            check(dataclasses.replace(task, program=weak))
+
+
+def test_a_task_says_that_arms_have_models_and_others_are_written_as_before() -> None:
+    made = deploy(policy="best", problem=FACTS, guarantee=promise("central"))
+    assert made.task.problem["own"] == 3
+    assert deployed(Task.read(made.task.data)).problem == FACTS
+    shared = dataclasses.replace(FACTS, own=0)
+    made = deploy(policy="best", problem=shared, guarantee=promise("central"))
+    assert "own" not in made.task.problem
+    assert deployed(Task.read(made.task.data)).problem == shared
+
+
+def test_the_number_of_the_arm_survives_on_disk(tmp_path: Path) -> None:
+    made = deploy(policy="best", problem=FACTS, guarantee=promise("none"))
+    bandit = Bandit(problem=FACTS, guarantee=promise("none"))
+    model = dataclasses.replace(bandit._learner.model, task=made.task.id)
+    device = Device(made.task, pending=Pending(tmp_path / "device.db"))
+    allowed = [False, False, True, False]
+    choice = device.decide(model, USER, allowed)
+    again = Device(made.task, pending=Pending(tmp_path / "device.db"))
+    again.reward(choice.id, 1.0)
+    seen: list[Any] = []
+    statistics = again._code.statistics
+    again._code.statistics = lambda *given: seen.append(statistics(*given)) or seen[-1]  # type: ignore[method-assign, func-returns-value]
+    again.report(
+        choice.id, Status(task=made.task.id, state="running", epoch=0, label=0), early=True
+    )
+    program = made.task.program
+    assert isinstance(program, OwnModels)
+    assert choice.arm == 2
+    np.testing.assert_array_equal(seen[0][0], encode(program, USER[2], 2, 1.0))
+
+
+def test_names_of_arms_are_refused_since_their_order_is_their_model() -> None:
+    bandit = Bandit(problem=FACTS, guarantee=promise("none"))
+    with pytest.raises(InvalidValue, match="known by the number of its row"):
+        bandit.decide({"a": [0.3, -0.4, 0.5], "b": [0.3, -0.4, 0.5]})
+
+
+def test_the_library_reports_what_the_light_device_reports() -> None:
+    made = deploy(policy="own-models", problem=FACTS, guarantee=promise("none"))
+    model = Bandit(problem=FACTS, guarantee=promise("none"))._learner.model
+    program = made.task.program
+    assert isinstance(program, OwnModels)
+    given = np.array([0.3, -0.4, 0.5, 3.0])
+    (found,) = LibraryCode(made).statistics(model, given, 1.0)
+    np.testing.assert_allclose(found, encode(program, given[:3], 3, 1.0), rtol=1e-14)
+
+
+def test_a_bandit_of_ones_own_may_be_given_as_an_object() -> None:
+    policy = dataclasses.replace(OwnSampling.of(FACTS), exploration=0.5)
+    bandit = Bandit(policy=policy, problem=FACTS, guarantee=promise("central"))
+    choice = bandit.decide(USER)
+    bandit.reward(choice.id, 1.0)
+    assert choice.arm in range(4)

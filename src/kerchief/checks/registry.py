@@ -99,7 +99,7 @@ def _untrue(name: str, entry: PolicyEntry, registry: Registry[PolicyEntry]) -> l
 def _worlds(entry: PolicyEntry) -> tuple[str, ...]:
     """Where all its classes are built: what plays everywhere, in a world of every kind."""
     if len(entry.problems) > 1:
-        return "linear", "population", "chance", "quadratic"
+        return "linear", "own", "population", "chance", "quadratic"
     home = entry.home or "linear"
     # One that has several for one kind of problem goes by the rewards.
     return (home,) if len(entry.kinds) == 1 else (home, "logistic")

@@ -115,7 +115,10 @@ def lower_root(matrix: Array) -> Array:
 
     def column(k: Array, done: tuple[Array, Array]) -> tuple[Array, Array]:
         root, rest = done
-        found = jnp.where(rows >= k, rest[:, k] / jnp.sqrt(rest[k, k]), 0)
+        # Where rounding has left nothing of a pivot, the matrix has no rank there.
+        pivot = rest[k, k]
+        scaled = rest[:, k] / jnp.sqrt(jnp.where(pivot > 0, pivot, 1.0))
+        found = jnp.where((rows >= k) & (pivot > 0), scaled, 0)
         return root + found[:, None] * (rows == k), rest - found[:, None] * found[None, :]
 
     root: Array = jax.lax.fori_loop(0, matrix.shape[-1], column, (jnp.zeros_like(matrix), matrix))[

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core import validate
 from kerchief.core.contracts import Arms, Clock
@@ -153,19 +153,21 @@ class Labelled:
         >>> data.problem(2).arms
         2
         """
-        rows, given = validate.real_array("features", features), np.asarray(labels)
+        rows, given = validate.real_array("features", features), _whole(labels)
         if rows.ndim != 2 or given.shape != rows.shape[:1] or given.dtype.kind not in "iu":
             raise InvalidValue(
                 f"features have shape {rows.shape} and labels {given.shape} of {given.dtype}; give "
                 "one row and one whole number per user"
             )
-        if not rows.size or not np.array_equal(np.unique(given), np.arange(given.max() + 1)):
+        found = np.unique(given)
+        if not rows.size or not np.array_equal(found, np.arange(len(found))):
             raise InvalidValue("labels must be all the numbers from 0 to the greatest of them")
         with np.errstate(over="ignore"):
             longest = float(np.linalg.norm(rows, axis=1).max())
         norm = validate.between("norm", norm, 1e-9, 1e9, closed=True)
         if not longest <= norm * (1 + _ROUNDING):
             raise InvalidValue(f"the longest row has norm {longest}; it must be at most {norm}")
+        constant = validate.between("constant", constant, -norm, norm, closed=True)
         if constant and not np.allclose(rows[:, -1], constant):
             raise InvalidValue(
                 f"constant is {constant}; the last coordinate of all rows must be it"
@@ -174,8 +176,8 @@ class Labelled:
             features=jnp.asarray(rows, jnp.float32),
             labels=jnp.asarray(given, jnp.int32),
             norm=norm,
-            constant=float(constant),
-            count=int(given.max()) + 1,
+            constant=constant,
+            count=len(found),
         )
 
     def problem(self, horizon: int) -> Problem:
@@ -214,3 +216,13 @@ class Labelled:
     def single(self, world: Array) -> Array:
         """The most frequent label."""
         return jnp.argmax(jnp.bincount(self.labels, length=self.count))
+
+
+def _whole(labels: ArrayLike) -> NDArray[Any]:
+    """Labels as an array; a list with holes in it is none."""
+    try:
+        return np.asarray(labels)
+    except ValueError:
+        raise InvalidValue(
+            "labels have rows of several lengths; give one number per user"
+        ) from None

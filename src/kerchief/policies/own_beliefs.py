@@ -52,7 +52,12 @@ def believed(
     logs, means, covariances = jax.vmap(
         lambda variance: _posterior(query, told, evidence, variance, spread)
     )(variances)
-    weights = jax.nn.softmax(logs)
+    # Bounds of a thousand and more leave matrices that no float64 inverts: those count for nothing.
+    sound = jnp.isfinite(logs) & jnp.isfinite(means).all((1, 2))
+    sound &= jnp.isfinite(covariances).all((1, 2, 3))
+    means = jnp.where(sound[:, None, None], means, 0.0)
+    covariances = jnp.where(sound[:, None, None, None], covariances, 0.0)
+    weights = jax.nn.softmax(jnp.where(sound, logs, -1e300))
     mean = jnp.tensordot(weights, means, 1)
     apart = means - mean
     mixed = jnp.einsum("g,gki,gkj->kij", weights, apart, apart)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from kerchief.core.contracts import Arms, Clock, Outlook, Release, Separate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import BudgetExceeded, InvalidValue
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
+from kerchief.environments import make_environment
 from kerchief.environments.own import OwnModels
 from kerchief.policies import POLICIES, named
 from kerchief.policies.own_beliefs import VARIANCES, believed, information
@@ -220,3 +221,17 @@ def test_it_learns_and_one_arm_for_all_is_a_yardstick_between() -> None:
     assert played("own-models", "none", math.inf) < 0.6 * single
     assert played("own-models", "joint", 8.0) < single
     assert played("own-models", "local", 0.05) < 1.1 * uniform
+
+
+def test_whoever_is_told_the_best_arm_is_not_private() -> None:
+    """What it knows may be everybody's data; a promise refuses it, and so does a silent world."""
+    world = OwnModels.of(dim=2, arms=3)
+    policy = POLICIES["single-arm"].build(world.problem(20), "tuned")
+    free = MemoryLedger(Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
+    bound = MemoryLedger(Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT))
+    facts: Any = {"policy": policy, "privatizers": {}, "horizon": 20, "replicates": 2, "seed": 1}
+    assert simulate(environment=world, ledger=free, **facts).spent.epsilon == math.inf
+    with pytest.raises(BudgetExceeded):
+        simulate(environment=world, ledger=bound, **facts)
+    with pytest.raises(InvalidValue, match="does not say"):
+        simulate(environment=make_environment(dim=2, arms=3), ledger=free, **facts)

@@ -13,15 +13,17 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.core.contracts import Environment, Policy, Stops
+from kerchief.core.contracts import Environment, Knows, Policy, Singles, Stops
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem
 from kerchief.environments.population import Population
 from kerchief.policies import AnyPolicy
+from kerchief.privacy.events import NonPrivate
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
+from kerchief.privacy.receipts import Cohort
 from kerchief.privatizers.billing import pay, settle
 from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
@@ -114,6 +116,9 @@ def simulate(
     rounds = ticks_of(horizon, ticks)
     recorder = Recorder(progress=progress or (lambda stage, done: None))
     numbers = jnp.arange(first_replicate, first_replicate + replicates, dtype=jnp.uint32)
+    if isinstance(policy, Knows):
+        # What it is told may be what all users have told somebody.
+        ledger.charge(NonPrivate(), cohort=Cohort(first=0, last=horizon))
     receipts = pay(privatizers, ledger, horizon=_users(policy, privatizers, horizon))
     play: Callable[..., Played] = play_phases if _by_phases(policy) else _play_rounds
     played = play(
@@ -198,6 +203,11 @@ def _check_fit(
     horizon: int,
 ) -> None:
     """Refuse, before anything is charged, what cannot be played together."""
+    if isinstance(policy, Knows) and not isinstance(environment, Singles):
+        raise InvalidValue(
+            "the policy is told which arm is best on average, and this world does not say; give it "
+            "a method `single`, or leave the policy out"
+        )
     for name, privatizer in privatizers.items():
         if privatizer.outlook.noisy and not privatizer.idealized:
             raise InvalidValue(

@@ -320,6 +320,40 @@ def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
         assert again.users == 1
 
 
+@pytest.mark.parametrize("moved", [-1, 1])
+def test_noise_that_does_not_go_on_where_releases_end_opens_nothing(moved: int) -> None:
+    one = field("joint")
+    one.serve(2)
+    one.middle.renew()
+    one.serve(3)
+    with one.store.transaction(one.made.task.id) as at:
+        kept = at.secret() or b""
+        number = int.from_bytes(kept[:8], "little")
+        at.hide((number + moved).to_bytes(8, "little") + kept[8:])
+    assert number == 3
+    with pytest.raises(Fenced, match=f"stands after {3 + moved} releases of its epoch, and 3 were"):
+        field("joint", store=one.store)
+    Middle(one.made, store=one.store, renew=True)
+    assert len(field("joint", store=one.store).totals()) == 5
+
+
+@pytest.mark.parametrize("trust", ["joint", "central", "shuffle"])
+def test_a_store_with_another_release_than_was_drawn_opens_nothing(
+    trust: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.db"
+    one = field(trust, store=SQLiteStore(path))
+    one.serve(FIRST)
+    one.store.close()
+    base = sqlite3.connect(path)
+    base.execute("DROP TRIGGER releases_update")
+    base.execute("UPDATE releases SET payload = x'00' WHERE number = 0")
+    base.commit()
+    base.close()
+    with pytest.raises(Fenced, match="release 0 is not the one that was drawn"):
+        field(trust, store=SQLiteStore(path))
+
+
 def test_a_new_epoch_takes_no_old_report_and_charges_new_places(tmp_path: Path) -> None:
     path, witness = tmp_path / "m.db", FileWitness(tmp_path / "witness")
     one = field("joint", store=SQLiteStore(path), witness=witness, horizon=100)
@@ -339,6 +373,13 @@ def test_a_new_epoch_takes_no_old_report_and_charges_new_places(tmp_path: Path) 
 
 
 # 5. Fragile clocks.
+
+
+def test_of_reports_that_are_read_together_only_those_out_of_bounds_are_refused() -> None:
+    one = field("shuffle")
+    good = [one.report() for _ in range(3)]
+    bad = good[1][:-8] + (2**40).to_bytes(8, "little")
+    assert words(one.middle.take([good[0], bad, b"", good[2]])) == [None, "bounds", "length", None]
 
 
 @pytest.mark.parametrize("trust", TRUSTS)

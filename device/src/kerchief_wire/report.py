@@ -6,7 +6,9 @@ report of its task, and says nothing about when it was made.
 
 from __future__ import annotations
 
+import hashlib
 import struct
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +17,7 @@ from kerchief_wire.errors import CodecError, Refused
 from kerchief_wire.noise import Wholes
 from kerchief_wire.task import Task
 
-__all__ = ["Release", "Report"]
+__all__ = ["Release", "Report", "written"]
 
 _PLAIN = 1
 _HEADER = struct.Struct("<4sBBHI32s16s")
@@ -50,6 +52,27 @@ class Report:
         Raises:
             Refused: it is not a report of this task, or not within its bounds.
         """
+        report = cls._unbounded(data, task)
+        if not task.within(report.numbers, report.label):
+            raise Refused("bounds", "a number of the report is outside its public bounds")
+        return report
+
+    @classmethod
+    def read_all(cls, reports: Iterable[bytes], task: Task) -> list[Report | Refused]:
+        """Read strangers' reports, each as `read` does: their bounds are looked at together."""
+        given = list(reports)
+        read = [_or_refusal(cls._unbounded, data, task) for data in given]
+        stacks: dict[int, list[Wholes]] = {}
+        for one in read:
+            if isinstance(one, Report):
+                stacks.setdefault(one.label, []).append(one.numbers)
+        if all(task.within(np.array(stack), label) for label, stack in stacks.items()):
+            return read
+        return [_or_refusal(cls.read, data, task) for data in given]
+
+    @classmethod
+    def _unbounded(cls, data: bytes, task: Task) -> Report:
+        """Read everything but whether the numbers are within their bounds."""
         if len(data) != _HEADER.size + 8 * task.size:
             want = _HEADER.size + 8 * task.size
             raise Refused("length", f"the report has {len(data)} bytes; this task's have {want}")
@@ -61,8 +84,6 @@ class Report:
         if label >= max(1, len(task.needs)):
             raise Refused("label", f"label is {label}; the task has {max(1, len(task.needs))}")
         numbers = np.frombuffer(data, "<i8", offset=_HEADER.size)
-        if not task.within(numbers, label):
-            raise Refused("bounds", "a number of the report is outside its public bounds")
         return cls(label=label, epoch=said, id=id, numbers=numbers)
 
 
@@ -89,9 +110,15 @@ class Release:
 
     def write(self) -> bytes:
         """The release as bytes."""
-        size = len(self.total)
-        fields = (size, self.epoch, self.number, self.cohort, self.users, self.previous)
-        return _RELEASE.pack(b"kcr1", *fields) + self.total.astype("<i8", copy=False).tobytes()
+        (data,), _ = written(
+            self.total[None],
+            number=self.number,
+            epoch=self.epoch,
+            cohort=self.cohort,
+            users=[self.users],
+            previous=self.previous,
+        )
+        return data
 
     @classmethod
     def read(cls, data: bytes) -> Release:
@@ -109,3 +136,33 @@ class Release:
         return cls(
             number=number, epoch=epoch, cohort=cohort, users=users, previous=previous, total=total
         )
+
+
+def written(
+    totals: Wholes, *, number: int, epoch: int, cohort: int, users: Sequence[int], previous: bytes
+) -> tuple[list[bytes], list[bytes]]:
+    """Releases of consecutive cohorts as bytes, each with a hash of the one before; their hashes.
+
+    Args:
+        totals: one row for each cohort.
+        number: of the first release.
+        epoch: of the task.
+        cohort: the first one.
+        users: how many each cohort has.
+        previous: a hash of the release before the first.
+    """
+    size, payloads, hashes = totals.shape[1], list[bytes](), list[bytes]()
+    rows = zip(totals.astype("<i8", copy=False), users, strict=True)
+    for place, (total, many) in enumerate(rows):
+        head = (size, epoch, number + place, cohort + place, many, previous)
+        payloads.append(_RELEASE.pack(b"kcr1", *head) + total.tobytes())
+        previous = hashlib.sha256(payloads[-1]).digest()
+        hashes.append(previous)
+    return payloads, hashes
+
+
+def _or_refusal(read: Callable[[bytes, Task], Report], data: bytes, task: Task) -> Report | Refused:
+    try:
+        return read(data, task)
+    except Refused as refusal:
+        return refusal

@@ -352,11 +352,11 @@ class Task:
         return self._bounds[label]
 
     def within(self, numbers: Any, label: int) -> bool:
-        """Whether a report's numbers are within their bounds."""
+        """Whether the numbers of a report, or of reports, one row each, are within their bounds."""
         bounds = self._bounds[label]
         if bounds.odd is None and any(isinstance(one, Coins) for one in self.noise):
             pairs = zip(self.noise, self.parts, strict=True)
-            return all(one.bounds(label).hold(numbers[part]) for one, part in pairs)
+            return all(one.bounds(label).hold(numbers[..., part]) for one, part in pairs)
         return bounds.hold(numbers)
 
     @functools.cached_property

@@ -93,13 +93,14 @@ class BLT(RoundedFactor):
         """Two roundings for each step of a sum, which fade with it, and one for each term."""
         return _recursion(self.horizon, self.buffers).error
 
-    def mix(self, state: Floats, place: int) -> Floats:
-        """The sums, each with its weight one step later."""
-        return _recursion(self.horizon, self.buffers).weights @ state
-
-    def keep(self, state: Floats, place: int, seed: Floats) -> Floats:
-        """Fade the sums, and add the seed to each."""
-        return _recursion(self.horizon, self.buffers).decays * state + seed
+    def follow(self, state: Floats, first: int, seeds: Floats) -> tuple[Floats, Floats, Floats]:
+        """Mix the sums, each with its weight one step later; fade them; add the seed to each."""
+        found = _recursion(self.horizon, self.buffers)
+        sums = np.concatenate([state[None], np.empty((len(seeds), *state.shape))])
+        for before, after, seed in zip(sums, sums[1:], seeds, strict=False):
+            np.multiply(found.decays, before, out=after)
+            np.add(after, seed, out=after)
+        return found.weights @ sums[:-1], sums[-1], np.abs(sums).max(axis=0)
 
 
 class _Recursion(NamedTuple):

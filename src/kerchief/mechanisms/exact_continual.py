@@ -144,11 +144,7 @@ class ExactContinualNoise(OfFactor):
         past, sums, part = state[0], state[1:], self.factor.parts[number]
         if seeds.shape[1:] != past.shape:
             raise InvalidValue(f"state is for {past.shape}; the seeds have shape {seeds.shape[1:]}")
-        mixed, largest = np.empty(seeds.shape), np.abs(sums)
-        for row, seed in enumerate(seeds):
-            mixed[row] = part.mix(sums, first + row)
-            sums = part.keep(sums, first + row, seed)
-            np.maximum(largest, np.abs(sums), out=largest)
+        mixed, sums, largest = part.follow(sums, first, seeds)
         if not (largest <= self._limits[number]).all():
             raise CapacityExceeded(f"noise beyond {FAR} deviations; begin a new run")
         noise = past + seeds + np.rint(mixed, out=mixed)

@@ -127,12 +127,13 @@ class Part(Factor):
         """How large the numbers of the state may become, in scales of a seed vector."""
 
     @abc.abstractmethod
-    def mix(self, state: Floats, place: int) -> Floats:
-        """What earlier seeds add to the noise of this place, from 1, before rounding."""
+    def follow(self, state: Floats, first: int, seeds: Floats) -> tuple[Floats, Floats, Floats]:
+        """Consecutive places, the first of which is counted from 1, one seed vector each.
 
-    @abc.abstractmethod
-    def keep(self, state: Floats, place: int, seed: Floats) -> Floats:
-        """The next state."""
+        Returns:
+            What earlier seeds add to the noise of each place, before rounding; the next state; and
+            how large its numbers became on the way.
+        """
 
     @abc.abstractmethod
     def seed(self, *, noise_multiplier: float, sensitivity: float, dimension: int) -> ExactGaussian:

@@ -85,12 +85,9 @@ class SqrtToeplitz(RoundedFactor):
         """One rounding for each term of a sum, in any order."""
         return UNIT * self.horizon * FAR * float(coefficients(self.horizon).sum())
 
-    def mix(self, state: Floats, place: int) -> Floats:
-        """All earlier seeds, each with the coefficient of its age."""
-        return coefficients(self.horizon)[place - 1 : 0 : -1] @ state[: place - 1]
-
-    def keep(self, state: Floats, place: int, seed: Floats) -> Floats:
-        """Write down this place's seed."""
-        kept = np.array(state)
-        kept[place - 1] = seed
-        return kept
+    def follow(self, state: Floats, first: int, seeds: Floats) -> tuple[Floats, Floats, Floats]:
+        """Write down the seeds; mix all earlier ones, each with the coefficient of its age."""
+        kept, ages = np.array(state), coefficients(self.horizon)
+        kept[first - 1 : first - 1 + len(seeds)] = seeds
+        mixed = [ages[here:0:-1] @ kept[:here] for here in range(first - 1, first - 1 + len(seeds))]
+        return np.array(mixed), kept, np.abs(kept)

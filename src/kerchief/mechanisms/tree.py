@@ -71,17 +71,14 @@ class Tree(Part):
         """No fewer than there are places."""
         return max(self.horizon, super().capacity)
 
-    def mix(self, state: Floats, place: int) -> Floats:
-        """The blocks of the prefix, but for the one that ends here."""
-        used = [level for level in range(self.levels) if (place & (place - 1)) >> level & 1]
-        mixed: Floats = state[used].sum(axis=0)
-        return mixed
-
-    def keep(self, state: Floats, place: int, seed: Floats) -> Floats:
-        """Write the block that ends here in the place of the last one of its size."""
-        kept = np.array(state)
-        kept[(place & -place).bit_length() - 1] = seed
-        return kept
+    def follow(self, state: Floats, first: int, seeds: Floats) -> tuple[Floats, Floats, Floats]:
+        """Mix the blocks of a prefix, but for the one that ends here, which replaces its like."""
+        kept, mixed = np.array(state), np.empty(seeds.shape)
+        for row, place in enumerate(range(first, first + len(seeds))):
+            used = [level for level in range(self.levels) if (place & (place - 1)) >> level & 1]
+            mixed[row] = kept[used].sum(axis=0)
+            kept[(place & -place).bit_length() - 1] = seeds[row]
+        return mixed, kept, np.abs(kept)
 
     def seed(self, *, noise_multiplier: float, sensitivity: float, dimension: int) -> ExactGaussian:
         """One user is in a block of every size, and pays for each of them."""

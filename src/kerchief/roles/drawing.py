@@ -15,7 +15,7 @@ from kerchief.stores.store import Row, Transaction
 from kerchief_device.samplers import Randomness
 from kerchief_wire import canonical
 from kerchief_wire.chain import Line
-from kerchief_wire.report import Release
+from kerchief_wire.report import written
 from kerchief_wire.task import Task
 
 __all__ = ["Drawing", "appended"]
@@ -98,19 +98,14 @@ class Drawing:
         row, last = self._row, self._task.id
         if row.releases:
             last = hashlib.sha256(self._at.release(row.releases - 1) or b"").digest()
-        payloads, names = list[bytes](), list[bytes]()
-        for place, (total, users) in enumerate(zip(totals, self._users, strict=True)):
-            release = Release(
-                number=row.releases + place,
-                epoch=row.epoch,
-                cohort=row.cohort + place,
-                users=users,
-                previous=last,
-                total=total,
-            )
-            payloads.append(release.write())
-            last = hashlib.sha256(payloads[-1]).digest()
-            names.append(last)
+        payloads, names = written(
+            totals,
+            number=row.releases,
+            epoch=row.epoch,
+            cohort=row.cohort,
+            users=self._users,
+            previous=last,
+        )
         self._at.publish(row.releases, payloads)
         return names
 

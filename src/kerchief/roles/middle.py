@@ -30,9 +30,10 @@ from kerchief.core.errors import CapacityExceeded
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.roles.books import Books, charged, opened
 from kerchief.roles.deployment import Deployment
-from kerchief.roles.desks import desks_of, write_secret
+from kerchief.roles.desks import desks_of, read_secret, write_secret
 from kerchief.roles.drawing import Drawing, appended
 from kerchief.roles.uncopyable import Guarded
+from kerchief.roles.verify import check_releases
 from kerchief.stores.store import Reader, Row, Store, Transaction
 from kerchief.stores.witness import NoWitness, Witness
 from kerchief_device.samplers import Randomness
@@ -136,7 +137,7 @@ class Middle(Guarded):
         Raises:
             Fenced: the store is not as it was last seen; nothing was released.
         """
-        read = [self._read(data) for data in reports]
+        read = Report.read_all(reports, self.task)
         with self._lock:
             with self._store.transaction(self.task.id) as at:
                 row = self._running(at)
@@ -228,10 +229,25 @@ class Middle(Guarded):
             raise Fenced("the chain in the store does not end where the store says")
         if row.config != self.task.data or lines[0].body != opened(self.task):
             raise Fenced("the store holds another task")
-        Books.of(lines).check(self.made)
+        books = Books.of(lines)
+        books.check(self.made)
+        check_releases(books, at.releases(0, row.releases + 1))
         if renew:
             return
         self._check_witness(at, row)
+        self._check_noise(at, row, books)
+
+    def _check_noise(self, at: Reader, row: Row, books: Books) -> None:
+        """See that correlated noise goes on where the releases of its epoch end."""
+        if row.state != "running" or not any([desk.running for desk in self._desks]):
+            return
+        drawn, _ = read_secret(at.secret() or b"", self._desks)
+        shown = sum(one.epoch == row.epoch for one in books.drawn)
+        if drawn != shown:
+            raise Fenced(
+                f"the store's noise stands after {drawn} releases of its epoch, and {shown} were "
+                "drawn; it was changed or mixed from copies: renew=True begins a new epoch"
+            )
 
     def _check_witness(self, at: Reader, row: Row) -> None:
         """See that the witness knows no other copy of this store."""
@@ -292,12 +308,6 @@ class Middle(Guarded):
         if row.state != "running":
             raise CapacityExceeded(f"the task is {row.state}; begin another one")
         return row
-
-    def _read(self, data: bytes) -> Report | Refused:
-        try:
-            return Report.read(data, self.task)
-        except Refused as refusal:
-            return refusal
 
     def _taken(
         self, at: Transaction, row: Row, read: Sequence[Report | Refused]

@@ -26,6 +26,7 @@ from kerchief.environments.contexts import (
     Fixed,
     Intercept,
     Mixed,
+    Skewed,
     Starved,
     in_ball,
     on_sphere,
@@ -150,6 +151,12 @@ def test_the_starved_direction_is_open_one_round_in_64() -> None:
     for round, points in zip(ROUNDS, np.asarray(arms), strict=True):
         assert bool((points[:, -1] == 0).all()) == (round % 64 != 63)
         assert (points[:, :-1] != 0).all()
+
+
+def test_skewed_variances_fall_evenly_to_a_hundredth() -> None:
+    _, arms = shown(Skewed(dim=3, count=5000))
+    variances = np.asarray(arms)[0].var(axis=0)
+    assert variances[1:] / variances[0] == pytest.approx([0.1, 0.01], rel=0.1)
 
 
 @pytest.mark.parametrize("dim", [11, 12, 64])

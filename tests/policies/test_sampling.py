@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kerchief.core.batches import spanning
 from kerchief.core.contracts import Arms, Clock, Outlook, Release, Separate
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
@@ -119,15 +121,19 @@ def test_cohorts_grow_so_that_there_are_never_many() -> None:
     """Each tells of its noise, too: many would end exploration (`sampling.md`)."""
     policy = LinearSampling.of(FACTS)
     state, closings = policy.init({"moments": Outlook(noisy=True, separate="users")}), 0
-    for count in range(1000, 200_001, 1000):
+    readings = spanning(200_000, first=1000, growth=1.02)
+    query = dataclasses.replace(policy.query, readings=readings)
+    policy = dataclasses.replace(policy, query=query)
+    update = jax.jit(lambda state, release: policy.update(state, "moments", release))
+    for count in readings:
         release = Release(
             total=jnp.zeros(policy.query.size),
             count=jnp.int32(count),
             noise=jnp.float64((count / 1000) ** 0.5),
         )
-        before, state = state, policy.update(state, "moments", release)
+        before, state = state, update(state, release)
         closings += int(state.closed_count) > int(before.closed_count)
-    assert 20 < closings < 50
+    assert 20 < closings < math.log(200) / math.log(1.1)
 
 
 @double_precision

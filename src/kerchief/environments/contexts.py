@@ -22,7 +22,9 @@ __all__ = [
     "Contexts",
     "Fixed",
     "Intercept",
+    "Mixed",
     "Orthant",
+    "Skewed",
     "Starved",
     "in_ball",
     "on_sphere",
@@ -204,3 +206,17 @@ class Starved(Contexts):
         points = in_ball(stream, self.count, self.dim)
         open_round = (clock.round % 64) == 63
         return points.at[:, -1].multiply(jnp.where(open_round, 1.0, 0.0).astype(points.dtype))
+
+
+@CONTEXTS.entry("skewed")
+@struct
+class Skewed(Contexts):
+    """Arms redrawn from an ellipsoid: variances fall evenly from 1 to 1/100 across coordinates.
+
+    Features on scales of their own, as data have them that nobody has standardised.
+    """
+
+    def features(self, kept: Array, clock: Clock, stream: Stream) -> Array:
+        """Fresh points in the ball, each coordinate squeezed."""
+        points = in_ball(stream, self.count, self.dim)
+        return points * jnp.logspace(0.0, -1.0, self.dim, dtype=points.dtype)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -49,9 +49,11 @@ _LEAST_GROWTH = 0.1
 """Of all users before, a cohort has at least this share: so there are never many."""
 _LEAST_ROOM = 0.05
 _FIRST_SAMPLE, _FIRST_WIDTH = 1.0, 5.0
-_WITHOUT_NOISE = 0.5
+_WITHOUT_NOISE = 0.2
 """How much more is sampled without noise, which makes a learner doubt by itself: else a wrong
 belief is left more slowly."""
+_WITH_NOISE_OF_USERS = 0.8
+"""How much less is sampled where each user's noise makes a learner doubt for long."""
 
 
 @struct
@@ -116,20 +118,23 @@ class Sampling(Ellipsoid):
     growth: float | Array
     threshold: float | Array
 
+    _usual_exploration: ClassVar[float] = 0.62
+
     @classmethod
     def _sampling(
         cls, base: Ellipsoid, horizon: int, epsilon: float, exploration: float | None = None
     ) -> Self:
         """From the bandit whose records and proved widths these are."""
-        explored = or_default("exploration", exploration, 1.0 if base.mode == "theory" else 0.62)
+        usual = 1.0 if base.mode == "theory" else cls._usual_exploration
+        explored = or_default("exploration", exploration, usual)
         own = {
             "query": dataclasses.replace(base.query, **_times(horizon, epsilon)),
             "exploration": explored,
             "optimism": 0.6,
-            "prior": 0.2,
+            "prior": _prior(epsilon),
             "doubt": 0.4,
             "caution": 4.0,
-            "growth": 0.03,
+            "growth": 0.05,
             "patience": 0.03,
             "threshold": 0.4,
         }
@@ -158,6 +163,15 @@ class Sampling(Ellipsoid):
         )
         if state.separate == "nobody":
             return state
+        if state.separate == "cohorts":
+            return self._closed_if_ripe(state)
+        # Looked at in public time, which is a real branch: else every user would cost a closing.
+        read = (jnp.asarray(self.query.readings, jnp.int32) == release.count).any()
+        looked: Told = jax.lax.cond(read, self._closed_if_ripe, lambda same: same, state)
+        return looked
+
+    def _closed_if_ripe(self, state: Told) -> Told:
+        """The open cohort is closed where it tells enough."""
         closed: Told = jax.lax.cond(self._ripe(state), self._closed, lambda same: same, state)
         return closed
 
@@ -200,7 +214,8 @@ class Sampling(Ellipsoid):
         doubt = self.caution + (self.doubt - self.caution) * _starved(values, mean)
         residual = self._dispersion * values + self._residual_noise(opened.noise**2, doubt) + 1e-9
         # Of an eigenvalue, what its noise may be is no information.
-        told = jnp.maximum(values - self.threshold * self._matrix_noise(opened.noise), 0.0)
+        hidden = 0.0 if opened.separate == "users" else self.threshold
+        told = jnp.maximum(values - hidden * self._matrix_noise(opened.noise), 0.0)
         precision = opened.precision + (axes * (told**2 / residual)) @ axes.T
         return precision, opened.pull + axes @ (told / residual * (axes.T @ moment))
 
@@ -242,7 +257,8 @@ class Sampling(Ellipsoid):
         """The multiplier of what is sampled: more where chance, and not noise, is what misleads."""
         chance = self._dispersion * values + 1e-9
         share = chance / (chance + self._residual_noise(state.noise**2, self.doubt))
-        bold: Array = self.exploration * (1 + _WITHOUT_NOISE * share**2)
+        usual = self.exploration * (_WITH_NOISE_OF_USERS if state.separate == "users" else 1.0)
+        bold: Array = usual * (1 + _WITHOUT_NOISE * share**2)
         return bold
 
     def _posterior(self, precision: Array, pull: Array) -> tuple[Array, Array]:
@@ -339,12 +355,16 @@ class LinearSampling(Sampling, LinUCB):
 class GLMSampling(Sampling, OnlineGLM):
     """Sampling around the one-pass Newton estimate of `OnlineGLM`.
 
+    It samples more, since weights that bend with the link mislead it, too.
+
     >>> problem = Problem(
     ...     dim=2, arms=3, norm=1.0, radius=2.0, low=0.0, high=1.0, horizon=100, link="logistic"
     ... )
     >>> GLMSampling.of(problem).steepest
     0.25
     """
+
+    _usual_exploration: ClassVar[float] = 0.9
 
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0) -> Self:
@@ -373,6 +393,11 @@ def sampling(
     """The one for the problem's rewards."""
     kind = LinearSampling if problem.link == "linear" else GLMSampling
     return kind.of(problem, mode=mode, epsilon=epsilon)
+
+
+def _prior(epsilon: float) -> float:
+    """How strongly the bound on the parameter shrinks the estimate: the less noise, the more."""
+    return 0.2 if math.isinf(epsilon) else 0.2 * min(max(epsilon, 0.06), 3.0) ** 0.5
 
 
 def _times(horizon: int, epsilon: float) -> dict[str, tuple[int, ...]]:

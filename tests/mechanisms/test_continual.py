@@ -201,7 +201,7 @@ class TestAlgebra:
 
 class TestCost:
     @each
-    @pytest.mark.parametrize("horizon", [1, 2, 3, 100, 127, 128, 300])
+    @pytest.mark.parametrize("horizon", [1, 2, 3, 127, 128])
     def test_seed_noise_pays_for_the_largest_column(self, kind: Kind, horizon: int) -> None:
         noise = make(kind, horizon)
         norms = np.linalg.norm(strategy(noise), axis=0)

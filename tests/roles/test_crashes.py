@@ -71,7 +71,7 @@ def finish(crowd: Crowd, opening: Opening, place: Place, payloads: tuple[bytes, 
 
 
 @pytest.mark.parametrize(
-    "times", [3, pytest.param(100, marks=pytest.mark.nightly)], ids=["day", "night"]
+    "times", [2, pytest.param(100, marks=pytest.mark.nightly)], ids=["day", "night"]
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_random_moments(kind: str, place: Place, times: int) -> None:
@@ -106,7 +106,7 @@ POINTS: list[Fault] = [
 
 
 @pytest.mark.parametrize(
-    "points", [POINTS[2::6], pytest.param(POINTS, marks=pytest.mark.nightly)], ids=["day", "night"]
+    "points", [POINTS[2::9], pytest.param(POINTS, marks=pytest.mark.nightly)], ids=["day", "night"]
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_chosen_points(kind: str, place: Place, points: list[Fault]) -> None:

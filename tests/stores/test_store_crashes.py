@@ -60,7 +60,7 @@ def _kill(where: str, times: int) -> None:
 
 
 def test_killed_at_random_moments(shared: str) -> None:
-    _kill(shared, 20)
+    _kill(shared, 8)
 
 
 @pytest.mark.nightly

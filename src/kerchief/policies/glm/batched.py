@@ -1,10 +1,10 @@
 """Batched elimination for generalized linear rewards: a few estimates, none of them too early.
 
 With noise on the sums of shuffled cohorts this is the shuffle private bandit of S. Sarmasarkar,
-"Private generalized linear contextual bandits", 2026, Algorithm 1; without any it is B-GLinCB (A.
-Sawarni, N. Das, S. Barman and G. Sinha, "Generalized linear bandits with limited adaptivity",
-NeurIPS 2024) with one design for all batches. `batched.md` has the algorithm and says what is
-proved and what is tuned.
+"Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits" (arXiv
+2602.00417), Algorithm 1; without any it is B-GLinCB (A. Sawarni, N. Das, S. Barman and G. Sinha,
+"Generalized linear bandits with limited adaptivity", NeurIPS 2024) with one design for all batches.
+`batched.md` has the algorithm and says what is proved and what is tuned.
 
 A fit asks every device of its batch for several gradients, so they must stay online until their
 batch is over and fitted. `glm` needs nothing of the kind.

@@ -2,8 +2,9 @@
 
 Without noise this is RS-GLinCB (A. Sawarni, N. Das, S. Barman and G. Sinha, "Generalized linear
 bandits with limited adaptivity", NeurIPS 2024). With noise from a trusted curator it is the jointly
-private bandit of S. Sarmasarkar, "Private generalized linear contextual bandits", 2026, Algorithm
-2, repaired; `rare_switching.md` has the theorem, its proof and what is repaired.
+private bandit of S. Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear
+Contextual Bandits" (arXiv 2602.00417), Algorithm 2, repaired; `rare_switching.md` has the theorem,
+its proof and what is repaired.
 
 Every user plays the best upper bound from the last fit. A new fit is made when the released matrix
 has grown by a factor in some direction: O(d log T) times, and never more often than was paid for.

@@ -162,7 +162,7 @@ class Comparison(Plan):
         return " ".join(
             f"In {self.caption(name)}, features are projected from {one.dim} numbers to "
             f"{one.onto}, and {100 * one.clipped:.0f} % of them are clipped then; the best linear "
-            f"rule over them loses {one.lost:.2g} per round, {one.lost * self.horizon:.3g} in all, "
+            f"rule over them loses {one.lost:.2g} per round, {one.lost * self.horizon:.0f} in all, "
             "with privacy or without."
             for name, one in self.shortened.items()
         )

@@ -87,6 +87,8 @@ def test_no_features_are_longer_than_the_norm(constant: bool) -> None:
         {"seed": 2**53},
         {"norm": 0.0},
         {"norm": float("nan")},
+        {"norm": "nan"},
+        {"constant": None},
     ],
 )
 def test_what_is_no_projection_is_refused(wrong: dict[str, Any]) -> None:

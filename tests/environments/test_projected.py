@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kerchief.checks import check
 from kerchief.core.contracts import Clock, Singles
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
@@ -31,6 +32,10 @@ def test_the_bandit_sees_short_arms_and_loses_what_the_world_says() -> None:
         arm = jnp.int32(action)
         assert SHORT.regret(truth, seen, arm, NOW) == WORLD.regret(truth, whole, arm, NOW)
         assert SHORT.reward(truth, seen, arm, NOW, at) == WORLD.reward(truth, whole, arm, NOW, at)
+
+
+def test_a_projected_world_keeps_the_laws_of_worlds() -> None:
+    assert check(SHORT).kept
 
 
 def test_arms_with_models_of_their_own_keep_their_constant() -> None:

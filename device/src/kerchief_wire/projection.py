@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,17 +47,19 @@ class Projection:
 
     def __post_init__(self) -> None:
         """Check every number: others may have written them."""
+        if type(self.constant) is not bool:
+            raise InvalidValue(f"constant is {self.constant!r:.40}; it must be true or false")
         whole = all(type(one) is int for one in (self.dim, self.onto, self.seed))
         if not whole or not 1 + self.constant <= self.onto < self.dim <= _MOST_DIM:
             raise InvalidValue(
                 f"{self.dim!r:.40} features are projected onto {self.onto!r:.40} numbers; these "
-                f"must be at least {1 + bool(self.constant)} and fewer than the features, of which "
+                f"must be at least {1 + self.constant} and fewer than the features, of which "
                 f"there may be {_MOST_DIM}"
             )
         if not 0 <= self.seed < 2**53:
             raise InvalidValue(f"seed is {self.seed}; it must be at least 0 and below 2**53")
-        if not (math.isfinite(self.norm) and 1e-100 <= self.norm <= 1e100):
-            raise InvalidValue(f"norm is {self.norm}; it must be above 0 and finite")
+        if type(self.norm) not in (int, float) or not 1e-100 <= self.norm <= 1e100:
+            raise InvalidValue(f"norm is {self.norm!r:.40}; it must be from 1e-100 to 1e100")
 
     def apply(self, features: Any, library: Any = np) -> Any:
         """Features mapped, and scaled into the ball where they are too long.

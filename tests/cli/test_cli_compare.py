@@ -361,3 +361,21 @@ def test_a_run_that_is_stopped_at_once_writes_nothing(
     assert result.exit_code == 130
     assert "nothing was written" in result.stderr
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_projection_says_what_it_costs(call: Call) -> None:
+    few = ("--contexts", "ball", "--trust", "local", "--policy", "linucb")
+    asked = ("compare", "--dim", 12, "--horizon", 40, "--replicates", 2, "--epsilon", 1)
+    result = call(*asked, *few, "--project", 4, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    cost = told["projection"]["ball"]
+    assert (cost["dim"], cost["onto"]) == (12, 4)
+    assert 0 < cost["lost"] < 1
+    assert 0 < cost["clipped"] < 1
+    assert "--project 4" in told["command"]
+    report = Path(told["files"]["report"]).read_text()
+    assert "projected from 12 numbers to 4" in report
+    refused = call(*asked, *few, "--project", 12)
+    assert refused.exit_code == 2
+    assert "project is 12; it must be at least 1 and at most 11" in refused.stderr

@@ -16,6 +16,7 @@ from tests.vectors.write import (
     noises,
     own_models,
     policies,
+    projections,
     query,
     records,
     shortlist,
@@ -34,6 +35,7 @@ from kerchief_wire import noise as kinds
 from kerchief_wire.canonical import pack, unpack, write
 from kerchief_wire.model import Model, Status
 from kerchief_wire.noise import Floats, Noise, Shortlist
+from kerchief_wire.projection import Projection
 from kerchief_wire.report import Report
 from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
 
@@ -99,6 +101,20 @@ def test_arms_with_models_of_their_own_are_played_and_reported_alike() -> None:
         assert sensitivity(program) == pytest.approx(real(case["sensitivity"]), rel=1e-15)
         assert taxicab(program) == pytest.approx(real(case["taxicab"]), rel=1e-15)
     assert sum(case["arm"] > 0 for case in vectors("own")) > len(vectors("own")) / 3
+
+
+def test_features_are_projected_alike() -> None:
+    for case in vectors("projection"):
+        through = unpack(Projection, case["projection"])
+        found = through.apply(np.array([reals(row) for row in case["rows"]]))
+        for row, wanted in zip(found, case["mapped"], strict=True):
+            assert near(row, reals(wanted))
+
+
+def test_the_library_still_projects_like_this() -> None:
+    for case, wanted in zip(projections(), vectors("projection"), strict=True):
+        assert pack(case["projection"]) == wanted["projection"]
+        assert near(np.array(case["mapped"]), np.array([reals(row) for row in wanted["mapped"]]))
 
 
 def test_a_guess_is_normal_and_new_every_time() -> None:

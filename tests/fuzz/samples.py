@@ -19,6 +19,7 @@ from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.queries import Gram, Loss, Regression
+from kerchief.environments import OwnModels, make_environment
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
@@ -150,6 +151,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "balance": (1.0, 0.05),
     "batches": ((), (20, 60)),
     "strength": (1.0, 0.5),
+    "project": (None,),
     "readings": ((), (20, 60)),
     "bits": (1, 8),
     "bound": (1.0,),
@@ -266,6 +268,15 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "core.context_free:ContextFreeProblem": {"arms": (3,), "domain": (None,), "lipschitz": (0.0,)},
     "core.context_free:ContextFreeProblem on a domain": {"arms": (0,), "lipschitz": (2.0,)},
     "core.convex:Simplex": {"dim": (3, 2)},
+    "environments.projected:Projected.of": {
+        "world": (make_environment(dim=4), OwnModels.of(dim=4)),
+        "onto": (2, 3),
+    },
+    "wire.projection:Projection": {
+        "dim": (5, 3),
+        "onto": (2,),
+        "constant": (False, True),
+    },
     "core.batches:growing": {"first": (10,), "horizon": (100,)},
     "core.batches:spanning": {"first": (10,), "horizon": (100,)},
     "core.links:link_named": {"name": FACTS["link"]},

@@ -111,8 +111,9 @@ def _tasks() -> tuple[bytes, ...]:
         guarantee=promise("shuffle"),
         mechanism="bits",
     )
+    short = deploy(policy="linucb", problem=FACTS, guarantee=promise("local"), project=1)
     usual = (_made(trust) for trust in TRUSTS)
-    return (*(one.task.data for one in (*usual, *lazy, bits)), asking().data)
+    return (*(one.task.data for one in (*usual, *lazy, bits, short)), asking().data)
 
 
 @functools.cache
@@ -282,7 +283,8 @@ def _begun(device: Device, task: Task) -> str:
     blank: Any = dict.fromkeys(("version", "release", "round", "length"), 0)
     arrays = {name: Numbers.of(np.asarray(one)) for name, one in zeros.items()}
     model = Model(task=task.id, head=bytes(32), arrays=arrays, **blank)
-    return device.decide(model, np.zeros((1, program.dim))).id
+    dim = program.dim if task.projection is None else task.projection.dim
+    return device.decide(model, np.zeros((1, dim))).id
 
 
 # Devices.

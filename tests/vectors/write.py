@@ -45,6 +45,7 @@ from kerchief.roles.population import PopulationLearner
 from kerchief_wire.canonical import pack, write
 from kerchief_wire.model import Numbers, Status
 from kerchief_wire.noise import Bits, Coins, Noise, OneBit, Rounded, Shortlist, Statistic
+from kerchief_wire.projection import Projection
 from kerchief_wire.report import Report
 from kerchief_wire.task import Answering, Optimist
 
@@ -266,6 +267,24 @@ def _statistic(policy: Any, model: Model, x: Floats, reward: float) -> Floats:
     arms = Arms(features=jnp.asarray(x[None]), allowed=jnp.ones(1, bool))
     record = policy.record(model, arms, jnp.int32(0), jnp.float64(reward))["moments"]
     return np.asarray(jax.jit(policy.query.encode)(record))
+
+
+def projections() -> list[dict[str, Any]]:
+    """Features as the library projects them: every length, with a constant and without."""
+    rng, found = np.random.default_rng(11), []
+    for dim, onto, constant in ((3, 2, True), (7, 3, False), (20, 10, False), (130, 32, True)):
+        for seed in (0, 5, 2**53 - 1):
+            through = Projection(dim=dim, onto=onto, norm=2.0, seed=seed, constant=constant)
+            rows = rows_of(4, dim, 2.0, rng)
+            mapped = through.apply(jnp.asarray(rows, jnp.float64), jnp)
+            found.append(
+                {
+                    "projection": through,
+                    "rows": [reals(row) for row in rows],
+                    "mapped": [reals(row) for row in mapped],
+                }
+            )
+    return found
 
 
 def answers() -> list[dict[str, Any]]:
@@ -562,6 +581,7 @@ def main() -> None:
         "guess": guesses,
         "record": records,
         "own": own_models,
+        "projection": projections,
         "answer": answers,
         "sensitivity": bounds,
         "noise": draws,

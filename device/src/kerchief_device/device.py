@@ -132,6 +132,8 @@ class Device:
             self._posted = posted = self._read(model)
         rows, names = _rows(features)
         _check_rows(self.task, rows)
+        if self.task.projection is not None:
+            rows = self.task.projection.apply(rows)
         numbered = _numbered(self.task)
         if numbered and names is not None:
             raise InvalidValue(
@@ -447,10 +449,11 @@ def _check_rows(task: Task, rows: Floats) -> None:
     """Refuse rows outside the public bounds: what is learned from them would be wrong."""
     program = task.program
     if isinstance(program, Optimist | OwnModels):
-        if rows.shape[1] != program.dim or rows.shape[0] > program.arms:
+        dim = program.dim if task.projection is None else task.projection.dim
+        if rows.shape[1] != dim or rows.shape[0] > program.arms:
             raise InvalidValue(
                 f"there are {rows.shape[0]} arms of {rows.shape[1]} features; the task takes up to "
-                f"{program.arms} arms of {program.dim}"
+                f"{program.arms} arms of {dim}"
             )
         longest = math.sqrt(float(np.einsum("ij,ij->i", rows, rows).max()))
         if not longest <= program.norm * _SLACK:

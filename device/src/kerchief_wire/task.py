@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from kerchief_wire.canonical import pack, read_as, write
-from kerchief_wire.errors import InvalidValue
+from kerchief_wire.canonical import pack, read, unpack, write
+from kerchief_wire.errors import CodecError, InvalidValue
 from kerchief_wire.noise import Bits, Bounds, Coins, Noise
+from kerchief_wire.projection import Projection
 
 __all__ = [
     "Answering",
@@ -241,6 +242,8 @@ class Task:
         needs: users of each cohort; empty where every report is a cohort of its own.
         horizon: how many users may report.
         reward: what happens to late ones.
+        projection: what devices do to features before anything else; its bytes name none where
+            there is none.
 
     Raises:
         InvalidValue: the numbers do not fit together.
@@ -259,6 +262,7 @@ class Task:
     needs: tuple[int, ...]
     horizon: int
     reward: Reward
+    projection: Projection | None = None
 
     def __post_init__(self) -> None:
         """Check what anyone can check."""
@@ -283,6 +287,7 @@ class Task:
                 f"them together at most {_MOST_NUMBERS}"
             )
         self._check_phases()
+        self._check_projection()
         if self.size * max(1, len(self.needs)) > _MOST_TABLE:
             raise InvalidValue(
                 f"{len(self.needs)} cohorts of reports of {self.size} numbers are more than a "
@@ -299,12 +304,16 @@ class Task:
             CodecError: they are not canonical, or something else.
             InvalidValue: the numbers do not fit together.
         """
-        return read_as(cls, data)
+        tree = read(data)
+        if isinstance(tree, dict) and tree.get("projection", tree) is None:
+            raise CodecError("a task without a projection does not name one")
+        return unpack(cls, {"projection": None, **tree} if isinstance(tree, dict) else tree)
 
     @functools.cached_property
     def data(self) -> bytes:
         """The task as canonical bytes."""
-        return write(pack(self))
+        tree = pack(self)
+        return write({key: one for key, one in tree.items() if key != "projection" or one})
 
     @functools.cached_property
     def id(self) -> bytes:
@@ -363,6 +372,20 @@ class Task:
     def _bounds(self) -> tuple[Bounds, ...]:
         labels = range(max(1, len(self.needs)))
         return tuple(_together([one.bounds(label) for one in self.noise]) for label in labels)
+
+    def _check_projection(self) -> None:
+        """Refuse one that leads elsewhere than to what the program takes."""
+        through, program = self.projection, self.program
+        if through is None:
+            return
+        taken = (through.onto, through.norm)
+        if isinstance(program, Optimist | OwnModels):
+            taken = (program.dim, program.norm)
+        if self.bandit != "contextual" or taken != (through.onto, through.norm):
+            raise InvalidValue(
+                f"the projection leads to {through.onto} numbers of norm {through.norm:g}, and a "
+                f"{self.bandit} bandit takes {taken[0]} of norm {taken[1]:g}: make the task anew"
+            )
 
     def _check_phases(self) -> None:
         """Refuse phases without whole groups: a label would not say what was asked."""

@@ -11,7 +11,7 @@ import click
 from kerchief.cli import options
 from kerchief.cli.options import words
 from kerchief.cli.playing import perform, print_promises
-from kerchief.cli.printing import print_table
+from kerchief.cli.printing import print_table, print_wrapped
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments.declare import Comparison
@@ -39,6 +39,11 @@ __all__ = ["compare"]
     "--option",
     "options",
     help="A further option of the world, such as clients=5000, gap=0.1 or growth=1.6.",
+)
+@click.option(
+    "--project",
+    type=int,
+    help="Project features onto so many numbers first: for more than some 64 dimensions.",
 )
 @options.horizon
 @options.option("--policy", "A bandit's own name, or `best`.", field="policies", metavar="NAME")
@@ -95,4 +100,6 @@ def _print(outputs: Outputs) -> None:
         texts = [row.texts() for row in group]
         caption = outputs.plan.caption(world)
         print_table(HEADINGS, texts, title=caption, columns="llrRrrRRRR")
+    if outputs.plan.note():
+        print_wrapped(outputs.plan.note())
     print_promises(outputs)

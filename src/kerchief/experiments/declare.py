@@ -12,6 +12,7 @@ from typing import Any
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
+from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, player
@@ -39,6 +40,7 @@ class Comparison(Plan):
             own.
         fewest: the fewest arms in a round; None for always `arms`.
         options: further options of the world, such as ("gap", 0.1).
+        project: onto how many numbers features are projected before a bandit sees them.
         trusts: the words under which each policy plays; by default all that it supports.
         numbers: parameters of the policies that are replaced, such as ("exploration", 1.0).
         epsilons: of the private ones, as is delta.
@@ -62,6 +64,7 @@ class Comparison(Plan):
     fewest: int | None = None
     noise: str | float | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    project: int | None = None
     horizon: int = 10_000
     policies: tuple[str, ...] = ("best",)
     trusts: tuple[str, ...] | None = None
@@ -136,9 +139,33 @@ class Comparison(Plan):
     @functools.cached_property
     def _environments(self) -> Mapping[str, AnyEnvironment]:
         entry, options = ENVIRONMENTS[self.world], dict(self._given())
-        if self._contextual:
-            return {one: entry.make(contexts=one, **options) for one in self.contexts}
-        return {self.world: entry.make(**options)}
+        made = (
+            {self.world: entry.make(**options)}
+            if not self._contextual
+            else {one: entry.make(contexts=one, **options) for one in self.contexts}
+        )
+        if self.project is None:
+            return made
+        return {name: Projected.of(world=one, onto=self.project) for name, one in made.items()}
+
+    @functools.cached_property
+    def shortened(self) -> Mapping[str, Shortened]:
+        """What the projection costs in each world."""
+        found = {}
+        for name, world in self._environments.items():
+            if isinstance(world, Projected):
+                found[name] = loss_of(world, horizon=self.horizon, seed=self.seed)
+        return found
+
+    def note(self) -> str:
+        """What the projection does, and what it costs whoever plays."""
+        return " ".join(
+            f"In {self.caption(name)}, features are projected from {one.dim} numbers to "
+            f"{one.onto}, and {100 * one.clipped:.0f} % of them are clipped then; the best linear "
+            f"rule over them loses {one.lost:.2g} per round, {one.lost * self.horizon:.0f} in all, "
+            "with privacy or without."
+            for name, one in self.shortened.items()
+        )
 
     @property
     def _contextual(self) -> bool:
@@ -168,6 +195,7 @@ class Comparison(Plan):
             **contexts,
             **{name: options[name] for name in shared if name in options},
             **_pairs("option", further),
+            **({} if self.project is None else {"project": self.project}),
             "horizon": self.horizon,
             "policy": list(self.policies),
             "trust": list(self._trusts()),

@@ -103,6 +103,9 @@ class Outputs:
                 one.to_dict() | {"printed": printed.get(one.cell.key)} for one in self.finished
             ],
             "claims": [dataclasses.asdict(verdict) for verdict in self.verdicts()],
+            "projection": {
+                name: dataclasses.asdict(one) for name, one in self.plan.shortened.items()
+            },
             "complete": self.complete,
             "seconds": self.seconds,
             "parameters": self.plan.parameters(),

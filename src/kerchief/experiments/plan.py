@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from kerchief.environments.projected import Shortened
 from kerchief.experiments.claims import Verdict
 from kerchief.experiments.players import Cell, Key
 from kerchief.experiments.results import Result
@@ -88,8 +89,13 @@ class Plan(abc.ABC):
         return {}
 
     def note(self) -> str:
-        """A sentence about what a paper printed and is not shown, where there is any."""
+        """Sentences about what the tables do not show, where there are any."""
         return ""
+
+    @property
+    def shortened(self) -> Mapping[str, Shortened]:
+        """What a projection of features costs, by world, where there is one."""
+        return {}
 
     def verdicts(self, results: Sequence[Result]) -> tuple[Verdict, ...]:
         """What became of each claim, where there are any."""

@@ -49,6 +49,7 @@ _PROTOCOL = {
     "reports and cohorts": "roles/crediting.md",
     "restarts and copies": "roles/restarts.md",
     "phases": "roles/population.md",
+    "projected features": "roles/projection.md",
 }
 
 

@@ -36,6 +36,7 @@ from kerchief_device import Decision, Device, Pending
 from kerchief_device.device import Features
 from kerchief_device.randomize import candidates
 from kerchief_wire.errors import Fenced
+from kerchief_wire.projection import Projection
 from kerchief_wire.task import Library, Task
 
 __all__ = ["Bandit"]
@@ -85,6 +86,7 @@ class Bandit(Guarded):
         name: str | None = None,
         window_s: int = 86_400,
         default: float | None = None,
+        project: int | Projection | None = None,
         path: str | Path | None = None,
         witness: str | Path | None = None,
     ) -> None:
@@ -101,6 +103,8 @@ class Bandit(Guarded):
             name: what people call the bandit.
             window_s: seconds until a decision that got no reward counts with the default.
             default: that reward; the least one if None.
+            project: onto how many numbers features are mapped first, by a public random projection,
+                or that projection: for problems of more than some 64 dimensions.
             path: of a new folder in which the bandit lives; None keeps it in memory.
             witness: of a file that notices whether the folder was copied or restored: best on
                 another disk. By default it lies in the folder, and notices less.
@@ -123,6 +127,7 @@ class Bandit(Guarded):
             name=name,
             window_s=window_s,
             default=default,
+            project=project,
         )
         if made.phases:
             raise InvalidValue(
@@ -286,6 +291,12 @@ class Bandit(Guarded):
             "All roles run in one process here, so its owner sees contexts and rewards, and the "
             "promise is about everyone else."
         )
+        if self.task.projection is not None:
+            through = self.task.projection
+            lines.append(
+                f"Features of {through.dim} numbers are projected onto {through.onto}, which costs "
+                "nobody privacy: what they do not show, no model learns."
+            )
         lines.append(f"Task {self.task.id.hex()}, chain {books.head.hex()}.")
         return "\n".join(lines)
 

@@ -24,6 +24,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
 from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
 from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
+from kerchief.core.projections import projected, projection_of
 from kerchief.core.validate import at_least, between, one_of, whole
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
@@ -52,6 +53,7 @@ from kerchief_wire import canonical
 from kerchief_wire import noise as wire
 from kerchief_wire.errors import Fenced
 from kerchief_wire.model import Numbers
+from kerchief_wire.projection import Projection
 from kerchief_wire.task import (
     Answering,
     Library,
@@ -80,7 +82,7 @@ class Deployment:
         task: what all roles agree on.
         policy: the bandit.
         privatizers: the exact noise of each of its queries, in the task's order.
-        problem: the public bounds.
+        problem: the public bounds, after a projection where there is one.
         guarantee: what each user is promised.
         phases: that may be played, where the bandit goes by phases.
     """
@@ -141,6 +143,7 @@ def deploy(
     window_s: int = 86_400,
     jitter_s: int = 0,
     default: float | None = None,
+    project: int | Projection | None = None,
 ) -> Deployment:
     """Make a task.
 
@@ -156,6 +159,8 @@ def deploy(
         jitter_s: a report waits a random time below this many seconds.
         default: the reward of a decision that got none; the least one if None. A question that
             got no answer has the greatest loss, or no difference.
+        project: onto how many numbers devices map features before anything else, by a public
+            random projection; or that projection.
 
     Raises:
         InvalidValue: this bandit cannot be deployed so; the reason and the remedy are said.
@@ -168,6 +173,8 @@ def deploy(
     """
     if not isinstance(name, str | None):
         raise InvalidValue(f"name is a {type(name).__name__}; give one short line of text")
+    projection = None if project is None else projection_of(problem, project)
+    problem = problem if projection is None else projected(problem, projection)
     if isinstance(policy, str):
         policy = named(policy, problem)
     asked = _Asked(
@@ -179,7 +186,7 @@ def deploy(
     )
     rule = {"window_s": window_s, "jitter_s": jitter_s, "default": default}
     label = name or (policy if isinstance(policy, str) else type(policy).__name__)
-    return _made(policy, problem, guarantee, asked, name=label, rule=rule)
+    return _made(policy, problem, guarantee, asked, name=label, rule=rule, projection=projection)
 
 
 def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
@@ -207,7 +214,9 @@ def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:
     promise = guarantee_of(task)
     if policy is not None:
         asked = dataclasses.replace(asked, given=_fingerprint(policy))
-    made = _made(given, problem, promise, asked, name=task.name, rule=vars(task.reward))
+    rule = vars(task.reward)
+    through = task.projection
+    made = _made(given, problem, promise, asked, name=task.name, rule=rule, projection=through)
     if made.task.data != task.data:
         raise Fenced(
             "the task's numbers are not what its promise needs with this version of the program; "
@@ -240,6 +249,7 @@ def _made(
     *,
     name: str,
     rule: Mapping[str, Any],
+    projection: Projection | None,
 ) -> Deployment:
     guarantee = dataclasses.replace(guarantee, rounds=problem.horizon)
     protection = Protection(guarantee=guarantee, mechanism=asked.mechanism)
@@ -247,7 +257,16 @@ def _made(
     phases: tuple[Phase, ...] = ()
     if isinstance(made.policy, PhasePolicy):
         made, phases = _by_phases(made.policy, protection)
-    return assembled(made, problem, guarantee, asked, name=name, rule=rule, phases=phases)
+    return assembled(
+        made,
+        problem,
+        guarantee,
+        asked,
+        name=name,
+        rule=rule,
+        phases=phases,
+        projection=projection,
+    )
 
 
 def assembled(
@@ -259,6 +278,7 @@ def assembled(
     name: str,
     rule: Mapping[str, Any],
     phases: tuple[Phase, ...] = (),
+    projection: Projection | None = None,
 ) -> Deployment:
     """The task of a bandit and its protection.
 
@@ -270,6 +290,7 @@ def assembled(
         name: what people call the task.
         rule: window_s, jitter_s and default, as `deploy` takes them.
         phases: that may be played, where the bandit goes by phases.
+        projection: what devices do to features first; the problem is what is left then.
     """
     policy = _deployable(made.policy, problem)
     users = sum(int(phase.clients) for phase in phases) or problem.horizon
@@ -299,6 +320,7 @@ def assembled(
         needs=needs,
         horizon=users,
         reward=_reward(problem, program, **rule),
+        projection=projection,
     )
     return Deployment(
         task=task,

@@ -1,0 +1,52 @@
+"""Problems whose features a public random projection shortens (`kerchief_wire.projection`)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
+from kerchief_wire.projection import Projection
+
+__all__ = ["projected", "projection_of"]
+
+
+def projection_of(problem: AnyProblem, project: int | Projection) -> Projection:
+    """The projection of a problem's features, by how many numbers they shall have, or as given.
+
+    Raises:
+        InvalidValue: the problem's features cannot be projected, or not by this one.
+
+    >>> facts = Problem(dim=100, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
+    >>> projection_of(facts, 20).onto
+    20
+    """
+    if not isinstance(problem, Problem) or isinstance(problem, PopulationProblem):
+        raise InvalidValue(
+            "only users' own features are projected, and this problem has none; leave project out"
+        )
+    if problem.own not in (0, problem.dim):
+        raise InvalidValue(
+            f"own is {problem.own} of {problem.dim}; a projection would mix shared coordinates "
+            "with arms' own: leave project out"
+        )
+    constant = problem.constant != 0
+    onto = project.onto if isinstance(project, Projection) else project
+    found = Projection(
+        dim=problem.dim,
+        onto=validate.whole("project", onto, low=1 + constant, high=problem.dim - 1),
+        norm=float(problem.norm),
+        seed=project.seed if isinstance(project, Projection) else 0,
+        constant=constant,
+    )
+    if isinstance(project, Projection) and project != found:
+        raise InvalidValue(f"project is {project}; for this problem it must be {found}")
+    return found
+
+
+def projected(problem: AnyProblem, projection: Projection) -> Problem:
+    """The problem that is left: features of the same norm, a parameter of the same radius."""
+    assert isinstance(problem, Problem)
+    own = projection.onto if problem.own else 0
+    return dataclasses.replace(problem, dim=projection.onto, own=own)

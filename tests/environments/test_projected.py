@@ -1,0 +1,74 @@
+"""Worlds that a bandit sees through a projection: short features, and the regret of the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.checks import check
+from kerchief.core.contracts import Clock, Singles
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
+from kerchief.environments import OwnModels, Population, make_environment
+from kerchief.environments.projected import Projected, loss_of
+
+WORLD = make_environment(dim=40, arms=6)
+SHORT = Projected.of(world=WORLD, onto=8)
+NOW = Clock(round=jnp.int32(3), since={})
+
+
+def test_the_bandit_sees_short_arms_and_loses_what_the_world_says() -> None:
+    at = Stream.of(seed=1, replicate=0)
+    truth = SHORT.init(at)
+    seen, whole = SHORT.arms(truth, NOW, at), WORLD.arms(truth, NOW, at)
+    np.testing.assert_allclose(
+        seen.features, SHORT.projection.apply(np.asarray(whole.features, np.float64)), atol=1e-6
+    )
+    assert SHORT.problem(10).dim == 8
+    for action in range(6):
+        arm = jnp.int32(action)
+        assert SHORT.regret(truth, seen, arm, NOW) == WORLD.regret(truth, whole, arm, NOW)
+        assert SHORT.reward(truth, seen, arm, NOW, at) == WORLD.reward(truth, whole, arm, NOW, at)
+
+
+def test_a_projected_world_keeps_the_laws_of_worlds() -> None:
+    assert check(SHORT).kept
+
+
+def test_arms_with_models_of_their_own_keep_their_constant() -> None:
+    world = OwnModels.of(dim=20, arms=3)
+    short = Projected.of(world=world, onto=6)
+    facts = short.problem(10)
+    assert (facts.dim, facts.own, facts.constant) == (6, 6, world.problem(10).constant)
+    at = Stream.of(seed=1, replicate=0)
+    truth = short.init(at)
+    assert float(short.arms(truth, NOW, at).features[0, -1]) == pytest.approx(facts.constant)
+    assert isinstance(short, Singles)
+    assert int(short.single(truth)) == int(world.single(truth))
+    assert not isinstance(SHORT, Singles)
+
+
+@pytest.mark.parametrize("world", [WORLD, OwnModels.of(dim=20, arms=3)])
+def test_less_is_lost_the_more_numbers_are_left(world: Any) -> None:
+    dim = world.problem(10).dim
+    few, many = (
+        loss_of(Projected.of(world=world, onto=onto), horizon=600, seed=0) for onto in (4, dim - 1)
+    )
+    assert 0 <= many.lost < few.lost / 4
+    assert 0 < many.clipped < 1
+    assert (few.dim, few.onto) == (dim, 4)
+
+
+def test_nothing_is_lost_where_few_arms_stay_the_same() -> None:
+    fixed = make_environment(contexts="fixed", dim=40, arms=6)
+    assert loss_of(Projected.of(world=fixed, onto=8), horizon=100, seed=0).lost == 0.0
+
+
+def test_what_cannot_be_projected_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="project is 40; it must be at least 1 and at most 39"):
+        Projected.of(world=WORLD, onto=40)
+    with pytest.raises(InvalidValue, match="has none"):
+        Projected.of(world=Population.of(dim=5, arms=20), onto=2)  # type: ignore[arg-type]

@@ -13,11 +13,13 @@ import pytest
 
 from kerchief.core.contracts import Arms, Clock, Fitted, Outlook, Release
 from kerchief.core.linalg import svec
+from kerchief.core.precision import double_precision
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment
 from kerchief.policies.glm.rare_switching import RarelySwitching, State
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
+from kerchief.roles.round import Carry, Round
 from kerchief.simulation import simulate
 
 WORLD = make_environment(link="probit", dim=2, arms=4, radius=1.5)
@@ -177,3 +179,32 @@ def test_a_run_pays_for_all_the_fits_that_it_may_ask_for() -> None:
     )
     assert [receipt.used for receipt in ledger.receipts] == [1, policy.loss.fits]
     assert run.spent.epsilon == pytest.approx(2.0, rel=1e-6)
+
+
+@double_precision
+@pytest.mark.parametrize(("standing", "fewest", "most"), [(1.0, 60, 400), (-1.0, 0, 30)])
+def test_explorers_go_on_until_they_stand_out_from_the_noise(
+    standing: float, fewest: int, most: int
+) -> None:
+    """A ridge as large as the noise asks for must not pass for knowledge (-1: it does)."""
+    horizon = 600
+    policy = RarelySwitching.of(WORLD.problem(horizon), explore=True)
+    policy = dataclasses.replace(policy, standing=standing)
+    promise = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.JOINT)
+    privatizers = protect(policy, Protection(guarantee=promise), horizon=horizon)
+    round, root = Round(policy=policy, privatizers=privatizers), Stream.of(seed=4, replicate=0)
+    world = WORLD.init(root.at(1))
+
+    def play(carry: Carry, now: jax.Array) -> tuple[Carry, jax.Array]:
+        clock = round.clock(carry, now)
+        arms = WORLD.arms(world, clock, root.at(2, round=now))
+        explores = policy.explores(carry.model, arms)
+        action = round.act(carry, arms, now, root)
+        reward = WORLD.reward(world, arms, action, clock, root.at(3, round=now))
+        return round.learn(carry, arms, action, reward, now, root), explores
+
+    rounds = jnp.arange(horizon, dtype=jnp.int32)
+    explored = jax.jit(lambda: jax.lax.scan(play, round.begin(), rounds)[1])()
+    assert fewest <= int(explored.sum()) <= most
+    # They come first: the matrix of explorers only grows.
+    assert int(explored[horizon // 2 :].sum()) <= int(explored[: horizon // 2].sum())

@@ -1,7 +1,7 @@
 """Batched elimination for generalized linear rewards: a few estimates, none of them too early.
 
 With noise on the sums of shuffled cohorts this is the shuffle private bandit of S. Sarmasarkar,
-"Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits" (arXiv
+"Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", 2026 (arXiv
 2602.00417), Algorithm 1; without any it is B-GLinCB (A. Sawarni, N. Das, S. Barman and G. Sinha,
 "Generalized linear bandits with limited adaptivity", NeurIPS 2024) with one design for all batches.
 `batched.md` has the algorithm and says what is proved and what is tuned.

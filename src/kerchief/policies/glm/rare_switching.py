@@ -3,8 +3,8 @@
 Without noise this is RS-GLinCB (A. Sawarni, N. Das, S. Barman and G. Sinha, "Generalized linear
 bandits with limited adaptivity", NeurIPS 2024). With noise from a trusted curator it is the jointly
 private bandit of S. Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear
-Contextual Bandits" (arXiv 2602.00417), Algorithm 2, repaired; `rare_switching.md` has the theorem,
-its proof and what is repaired.
+Contextual Bandits", 2026 (arXiv 2602.00417), Algorithm 2, repaired; `rare_switching.md` has the
+theorem, its proof and what is repaired.
 
 Every user plays the best upper bound from the last fit. A new fit is made when the released matrix
 has grown by a factor in some direction: O(d log T) times, and never more often than was paid for.
@@ -73,11 +73,19 @@ class State:
 
 @struct
 class Model:
-    """The billboard: the fit that is played, under Criterion I the other, which rules out arms."""
+    """The billboard: the fit that is played, under Criterion I the other, which rules out arms.
+
+    Attributes:
+        fit: the one that is played.
+        warm: the explorers'.
+        width: of the confidence set around the first.
+        threshold: Criterion I: a user explores if some arm has at least this ‖x‖² in V⁻¹.
+    """
 
     fit: Fit
     warm: Fit | None
     width: Array
+    threshold: Array
 
 
 @struct
@@ -99,6 +107,7 @@ class RarelySwitching(Policy):
         factor: how much the matrix must grow for a new fit.
         warm_factor: likewise for V.
         threshold: Criterion I: a user explores if some arm has at least this ‖x‖² in V⁻¹.
+        standing: or if explorers stand out from the ridge, in some direction, less than so often.
         warm_width: Criterion I: arms are ruled out by bounds of this width around the warm
             estimate.
         growth: whether some direction must have grown by the factor, or the volume.
@@ -119,6 +128,7 @@ class RarelySwitching(Policy):
     factor: float | Array
     warm_factor: float | Array
     threshold: float | Array
+    standing: float | Array
     warm_width: float | Array
     growth: Growth = static()
     weighing: Weighing = static()
@@ -207,7 +217,14 @@ class RarelySwitching(Policy):
         # What noise on the gradient sums adds, in units of the matrix.
         shaken = self.curvature.dim * state.fit.jitter**2 / self._ridge(state, "fit")
         width = self.width * jnp.sqrt(1 + self.allowance * shaken)
-        return Model(fit=fit, warm=warm, width=width.astype(jnp.float32))
+        return posted(Model(fit=fit, warm=warm, width=width, threshold=self._threshold(state)))
+
+    def _threshold(self, state: State) -> Array:
+        """Of Criterion I: a ridge that noise makes large must not make arms look well known."""
+        if not state.noisy:
+            return jnp.asarray(self.threshold)
+        known = (1 + self.standing) * self._ridge(state, "warm")
+        return jnp.minimum(self.threshold, self.curvature.norm**2 / known)
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """The best upper bound; under Criterion I the widest arm, if it is too wide."""
@@ -218,7 +235,7 @@ class RarelySwitching(Policy):
         kept = hopeful(allowed, rough, self.warm_width * spread)
         best = jnp.argmax(jnp.where(kept, self._upper(model, x), -jnp.inf))
         widest = jnp.argmax(jnp.where(allowed, spread, -jnp.inf))
-        return jnp.where(self._explores(model.warm, arms), widest, best)
+        return jnp.where(self.explores(model, arms), widest, best)
 
     def record(self, model: Model, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The arm played, its weight in the matrix, and its reward."""
@@ -229,7 +246,7 @@ class RarelySwitching(Policy):
             score = x @ model.fit.estimate if self.weighing == "slope" else jnp.float32(0)
             weight = slope(score) / self.steepest
             return {"curvature": Example(features=x, reward=reward, weight=weight), "fit": played}
-        explores = self._explores(model.warm, arms)
+        explores = self.explores(model, arms)
         weight = slope(x @ model.warm.estimate) / self.steepest
         weights = jnp.where(explores, jnp.array([0.0, 1.0]), jnp.stack([weight, 0 * weight]))
         return {
@@ -241,10 +258,11 @@ class RarelySwitching(Policy):
     def _upper(self, model: Model, x: Array) -> Array:
         return x @ model.fit.estimate + model.width * lengths(x, model.fit.inverse)
 
-    def _explores(self, warm: Fit, arms: Arms) -> Array:
+    def explores(self, model: Model, arms: Arms) -> Array:
         """Criterion I, on the device: the user's own arms against the public matrix."""
-        spread = lengths(arms.features, warm.inverse)
-        return (jnp.where(arms.allowed, spread, 0) ** 2 >= self.threshold).any()
+        assert model.warm is not None
+        spread = lengths(arms.features, model.warm.inverse)
+        return (jnp.where(arms.allowed, spread, 0) ** 2 >= model.threshold).any()
 
     def _gram(self, state: State, name: str) -> Array:
         """The latest sum of matrices: μ' x xᵀ of the others, or x xᵀ of explorers."""
@@ -292,6 +310,7 @@ _TUNED = {
     "factor": 1.6,
     "warm_factor": 2.0,
     "threshold": 0.05,
+    "standing": 1.0,
     "warm_width": 4.0,
 }
 
@@ -320,6 +339,7 @@ def _theory(problem: Problem, failure: float = 0.05) -> dict[str, float]:
         "factor": 2.0,
         "warm_factor": 2.0,
         "threshold": 1 / (rough**2 * kappa * bend**2),
+        "standing": 1.0,
         "warm_width": rough * math.sqrt(kappa),
     }
 

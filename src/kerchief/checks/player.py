@@ -19,7 +19,7 @@ from kerchief.checks.case import Case
 from kerchief.checks.errors import expect, same
 from kerchief.core.contracts import Arms, Clock, Environment, Policy, Released, Start, Stops, Tree
 from kerchief.core.random import AGGREGATOR, ARMS, DEVICE, POLICY, REWARD, WORLD, Stream
-from kerchief.privatizers import At, OnDemand, Privatizer
+from kerchief.privatizers import At, Every, OnDemand, Privatizer
 from kerchief.roles.round import place
 
 __all__ = [
@@ -139,7 +139,7 @@ class Hand:
 
         for name in (name for name in self.privatizers if not self._on_demand(name)):
             ask(name, self._due(round)[name])
-        refreshes = bool(self.policy.refreshes(self._clock(round)))
+        refreshes = self._refreshes(round)
         if refreshes:
             self._post()
         wishes = self._due(round)
@@ -202,6 +202,14 @@ class Hand:
             report = _randomize(p, records[name], clock, at(DEVICE, round=round, query=number))
             self.tally[name] = p.collect(self.tally[name], report)
         return arms, action, float(_regret(*facts))
+
+    def _refreshes(self, round: int) -> bool:
+        """Whether a model is posted: what a batch brings always, else as the bandit says."""
+        kinds = {type(one.schedule) for one in self.privatizers.values()}
+        if Every in kinds and bool(self.policy.refreshes(self._clock(round))):
+            return True
+        batched = (name for name, one in self.privatizers.items() if isinstance(one.schedule, At))
+        return any(self._ready(name, round) for name in batched)
 
     def _on_demand(self, name: str) -> bool:
         return isinstance(self.privatizers[name].schedule, OnDemand)

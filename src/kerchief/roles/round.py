@@ -7,8 +7,9 @@ noise the roles stay apart, as that noise is drawn outside compiled code.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import partial, reduce
 from typing import TypeVar
 
 import jax
@@ -19,7 +20,7 @@ from kerchief.core.contracts import Arms, Clock, Policy, Stops, Tree
 from kerchief.core.random import AGGREGATOR, DEVICE, POLICY, Stream
 from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.privatizers.schedule import At, OnDemand
+from kerchief.privatizers.schedule import At, Every, OnDemand
 
 __all__ = ["Carry", "Round", "place"]
 
@@ -100,8 +101,19 @@ class Round:
             if not isinstance(privatizer.schedule, OnDemand):
                 carry = self._on_schedule(carry, clock, name, known, root)
         publish = partial(self.policy.publish, carry.state)
-        model = _branch(self.policy.refreshes(clock), publish, lambda: carry.model)
+        model = _branch(self._posts(clock), publish, lambda: carry.model)
         return dataclasses.replace(carry, model=model)
+
+    def _posts(self, clock: Clock) -> Array | bool:
+        """Whether a model is posted: what a batch brings always, else as the bandit says.
+
+        Between two batches it would be the same one again.
+        """
+        schedules = [one.schedule for one in self.privatizers.values()]
+        posts: list[Array | bool] = [one.ready(clock) for one in schedules if isinstance(one, At)]
+        if any(isinstance(one, Every) for one in schedules):
+            posts.append(self.policy.refreshes(clock))
+        return reduce(operator.or_, posts, False)
 
     def going(self, carry: Carry) -> Array | bool:
         """Whether anyone is asked in this round."""

@@ -31,6 +31,8 @@ FACTS = Problem(
 )
 POLICY = OwnSampling.of(FACTS)
 QUERY = POLICY.query
+# So many users to come that they will tell everything.
+FULL = jnp.tile(1e12 * jnp.eye(3), (4, 1, 1))
 ALIKE = OwnBeliefs(estimate=jnp.zeros((4, 3)), sample=jnp.zeros((4, 3, 3)) + jnp.eye(3))
 
 
@@ -51,10 +53,13 @@ def test_information_is_that_of_a_regression_with_this_noise() -> None:
 
 
 def test_without_any_information_every_arm_is_believed_the_same() -> None:
-    mean, covariance = believed(QUERY, jnp.zeros((4, 3, 3)), jnp.zeros((4, 3)), 0.1, 1.0)
+    mean, covariance = believed(QUERY, jnp.zeros((4, 3, 3)), jnp.zeros((4, 3)), FULL, 0.1, 1.0)
     np.testing.assert_allclose(mean, np.zeros((4, 3)), atol=1e-12)
     own = (0.1 / QUERY.lever) ** 2
-    weights = np.minimum(VARIANCES / QUERY.norm**2, 1.0).mean()
+    variances = VARIANCES / QUERY.norm**2
+    weights = np.average(
+        np.minimum(variances, 1.0), weights=np.sqrt([*VARIANCES[[1]], *VARIANCES[1:]])
+    )
     np.testing.assert_allclose(covariance[2], np.diag([weights, weights, own]), rtol=1e-9)
 
 
@@ -63,7 +68,7 @@ def test_where_contexts_do_not_pay_arms_keep_their_means_alone() -> None:
     told = jnp.tile(jnp.diag(jnp.array([1e5, 1e5, 1e5])), (4, 1, 1))
     levels = np.array([0.1, 0.2, 0.3, 0.4]) / QUERY.lever
     mean, covariance = believed(
-        QUERY, told, jnp.zeros((4, 3)).at[:, -1].set(1e5 * levels), 0.1, 1.0
+        QUERY, told, jnp.zeros((4, 3)).at[:, -1].set(1e5 * levels), FULL, 0.1, 1.0
     )
     np.testing.assert_allclose(mean[:, -1], levels, rtol=1e-3)
     np.testing.assert_allclose(mean[:, :2], 0, atol=1e-9)
@@ -73,7 +78,7 @@ def test_where_contexts_do_not_pay_arms_keep_their_means_alone() -> None:
 def test_where_they_do_the_estimate_is_that_of_least_squares() -> None:
     told = jnp.tile(1e6 * jnp.eye(3), (4, 1, 1))
     truth = np.random.default_rng(0).normal(size=(4, 3)) * 0.3
-    mean, _ = believed(QUERY, told, jnp.asarray(1e6 * truth), 0.3, 1.0)
+    mean, _ = believed(QUERY, told, jnp.asarray(1e6 * truth), FULL, 0.3, 1.0)
     np.testing.assert_allclose(mean, truth, atol=1e-3)
 
 
@@ -81,9 +86,38 @@ def test_the_common_level_is_found_by_itself() -> None:
     """Arms that nobody played are believed to be like the others, not like half of the range."""
     told = jnp.zeros((4, 3, 3)).at[:3, -1, -1].set(1e6)
     mean, _ = believed(
-        QUERY, told, jnp.zeros((4, 3)).at[:3, -1].set(-0.4e6 / QUERY.lever), 0.1, 1.0
+        QUERY, told, jnp.zeros((4, 3)).at[:3, -1].set(-0.4e6 / QUERY.lever), FULL, 0.1, 1.0
     )
     assert float(mean[3, -1]) * QUERY.lever == pytest.approx(-0.4, abs=0.02)
+
+
+def test_scores_are_drawn_as_far_apart_as_users_to_come_can_move_them() -> None:
+    """With a lever alone: prior variance less what is left of it, v - 1 / (1/v + told + coming)."""
+    told = jnp.zeros((4, 3, 3)).at[:, -1, -1].set(200.0)
+    own, moved = (0.1 / QUERY.lever) ** 2, []
+    for coming in (0.0, 300.0):
+        more = jnp.zeros((4, 3, 3)).at[:, -1, -1].set(coming)
+        _, movable = believed(QUERY, told, jnp.zeros((4, 3)), more, 0.1, 1.0)
+        expected = 1 / (1 / own + 200) - 1 / (1 / own + 200 + coming)
+        np.testing.assert_allclose(movable[:, -1, -1], np.full(4, expected), rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(movable[:, :2, :2], 0, atol=1e-15)
+        moved.append(expected)
+    assert moved[0] == 0 < moved[1]
+
+
+def test_nothing_is_explored_for_nobody() -> None:
+    """The last model is posted with the last release: no user is left to learn for."""
+    state = POLICY.init({"moments": Outlook(noisy=True)})
+    widths = [
+        POLICY.update(
+            state,
+            "moments",
+            Release(total=jnp.zeros(QUERY.size), count=jnp.int32(count), noise=jnp.float64(3)),
+        ).beliefs.sample
+        for count in (QUERY.readings[0], QUERY.readings[-1])
+    ]
+    assert np.abs(widths[0]).max() > 1e-3
+    np.testing.assert_allclose(widths[1], 0, atol=1e-6)
 
 
 def test_contexts_are_the_released_ones_but_for_what_noise_explains() -> None:

@@ -61,13 +61,13 @@ def test_a_device_recomputes_what_its_noise_keeps(trust: str) -> None:
             check(dataclasses.replace(task, program=weak))
 
 
-def test_a_task_says_that_arms_have_models_and_others_are_written_as_before() -> None:
+def test_a_task_says_whether_arms_have_models_of_their_own() -> None:
     made = deploy(policy="best", problem=FACTS, guarantee=promise("central"))
     assert made.task.problem["own"] == 3
     assert deployed(Task.read(made.task.data)).problem == FACTS
     shared = dataclasses.replace(FACTS, own=0)
     made = deploy(policy="best", problem=shared, guarantee=promise("central"))
-    assert "own" not in made.task.problem
+    assert made.task.problem["own"] == 0
     assert deployed(Task.read(made.task.data)).problem == shared
 
 

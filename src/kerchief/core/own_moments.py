@@ -99,7 +99,7 @@ class OwnMoments(Posed):
             low=problem.low,
             high=problem.high,
             offset=offset,
-            lever=0.5 * norm if problem.constant else 0.0,
+            lever=0.6 * norm if problem.constant else 0.0,
             weight=weight,
             # The most that costs nothing: two contexts of one arm, turned round, are as far apart.
             balance=math.hypot(most, weight) / math.sqrt(2) / norm,

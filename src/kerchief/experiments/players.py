@@ -57,10 +57,11 @@ class Player:
         'linucb exploration=2 joint, tree ε=1'
         >>> player("linucb", mode="theory").label()
         'linucb theory not private'
+        >>> player("single-arm").label()
+        'single-arm not private'
         """
         if self.trust is Trust.NONE:
-            plain = self.policy in ("uniform", "single-arm")
-            return self.name if plain else f"{self.name} not private"
+            return self.name if self.policy == "uniform" else f"{self.name} not private"
         return f"{self.name} {self.protection} ε={self.epsilon:g}"
 
     def promise(self, delta: float, horizon: int) -> Protection:

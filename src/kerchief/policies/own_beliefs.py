@@ -18,6 +18,8 @@ __all__ = ["VARIANCES", "believed", "information"]
 
 VARIANCES = np.concatenate([[1e-6], np.logspace(-3.5, -0.5, 7)])
 """Of a context's weight, in squared ranges of rewards per norm: the first is no context at all."""
+_BEFOREHAND = np.log(np.maximum(VARIANCES / VARIANCES[1], 1.0)) / 2
+"""How likely each of them is before any data, as a logarithm: as its deviation (seed 1000)."""
 
 
 def information(
@@ -36,28 +38,39 @@ def information(
 
 
 def believed(
-    query: OwnMoments, told: Array, evidence: Array, spread: Array | float, most: Array | float
+    query: OwnMoments,
+    told: Array,
+    evidence: Array,
+    coming: Array,
+    spread: Array | float,
+    most: Array | float,
 ) -> tuple[Array, Array]:
-    """Mean and covariance of every arm's parameter, averaged over how much contexts matter.
+    """Every arm's parameter, and what is still to be learned of it.
+
+    Both are averaged over how much contexts matter.
 
     Args:
         query: whose units these are.
         told: by arm, a precision matrix.
         evidence: by arm, its product with an estimate.
+        coming: by arm, the precision that users to come will add, if arms share them equally.
         spread: deviation of arms' mean rewards around each other, in ranges of rewards.
         most: the greatest deviation of a context's weight.
+
+    Returns:
+        By arm the mean, and the covariance that this mean will have moved with after those users.
     """
     scale = ((query.high - query.low) / query.norm) ** 2
     variances = jnp.minimum(VARIANCES * scale, most**2)
     logs, means, covariances = jax.vmap(
-        lambda variance: _posterior(query, told, evidence, variance, spread)
+        lambda variance: _posterior(query, told, evidence, coming, variance, spread)
     )(variances)
     # Bounds of a thousand and more leave matrices that no float64 inverts: those count for nothing.
     sound = jnp.isfinite(logs) & jnp.isfinite(means).all((1, 2))
     sound &= jnp.isfinite(covariances).all((1, 2, 3))
     means = jnp.where(sound[:, None, None], means, 0.0)
     covariances = jnp.where(sound[:, None, None, None], covariances, 0.0)
-    weights = jax.nn.softmax(jnp.where(sound, logs, -1e300))
+    weights = jax.nn.softmax(jnp.where(sound, logs + _BEFOREHAND, -1e300))
     mean = jnp.tensordot(weights, means, 1)
     apart = means - mean
     mixed = jnp.einsum("g,gki,gkj->kij", weights, apart, apart)
@@ -65,9 +78,14 @@ def believed(
 
 
 def _posterior(
-    query: OwnMoments, told: Array, evidence: Array, variance: Array, spread: Array | float
+    query: OwnMoments,
+    told: Array,
+    evidence: Array,
+    coming: Array,
+    variance: Array,
+    spread: Array | float,
 ) -> tuple[Array, Array, Array]:
-    """Log evidence, means and covariances by arm, for one variance of contexts' weights."""
+    """Log evidence, means and what they will move by, for one variance of contexts' weights."""
     prior = jnp.full(query.dim, variance)
     if query.lever:
         prior = prior.at[-1].set((spread * (query.high - query.low) / query.lever) ** 2)
@@ -81,7 +99,8 @@ def _posterior(
         evidence = evidence - told[:, :, -1] * level
     apart = jnp.einsum("kij,kj->ki", covariance, evidence)
     log = gained + (evidence * apart).sum() / 2 - volume
-    return log, apart.at[:, -1].add(level), covariance
+    left = jax.vmap(inverse)(precision + coming)
+    return log, apart.at[:, -1].add(level), covariance - left
 
 
 def _common(

@@ -7,8 +7,9 @@ work them out, by playing the posted policy on contexts like the released ones (
 
 Every cohort then tells of an arm's parameter what a regression with a known matrix and known noise
 tells, and how much contexts matter is averaged over by its evidence (`own_beliefs`): where they do
-not pay, what is left is a bandit with one mean per arm. Devices draw a score for each arm from that
-belief. All of it is post-processing of releases. Proof note: `own_models.md`.
+not pay, what is left is a bandit with one mean per arm. Devices draw a score for each arm, as far
+around its estimate as the users to come can still move that. All of it is post-processing of
+releases. Proof note: `own_models.md`.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class OwnSampling(Policy):
     Attributes:
         query: moments by arm, and the pool.
         constant: value of the features' last coordinate; 0 for none.
-        exploration: multiplier of the deviation that scores are drawn with.
-        growth: how fast that grows with the logarithm of time.
+        exploration: multiplier of the deviation that scores are drawn with: of what can still be
+            learned.
         spread: deviation of arms' mean rewards around each other, in ranges of rewards.
         drift: how far off a simulated mean of features may be, in deviations of these.
         radius: bound on the norm of an arm's parameter.
@@ -86,7 +87,6 @@ class OwnSampling(Policy):
     query: OwnMoments = static()
     constant: float = static()
     exploration: float | Array
-    growth: float | Array
     spread: float | Array
     drift: float | Array
     radius: float | Array
@@ -101,17 +101,16 @@ class OwnSampling(Policy):
         delta: float = 0.0,
         exploration: float | None = None,
     ) -> Self:
-        """Build it from public facts alone; in theory scores are drawn from the whole belief."""
+        """Build it from public facts alone; in theory exploration is 1."""
         _check(problem)
         batches, readings = _times(problem.horizon, problem.arms, epsilon)
         asked = OwnMoments.of(problem)
         return cls(
             query=dataclasses.replace(asked, batches=batches, readings=readings),
             constant=problem.constant,
-            exploration=or_default("exploration", exploration, 1.0 if mode == "theory" else 0.3),
-            growth=0.03,
+            exploration=or_default("exploration", exploration, 1.0 if mode == "theory" else 0.25),
             spread=0.07,
-            drift=0.05,
+            drift=0.1,
             radius=problem.radius,
         )
 
@@ -183,13 +182,14 @@ class OwnSampling(Policy):
         one = met(self.query, state.beliefs, state.count == 0, *found)
         new = one * (release.count - state.count)
         gram = state.gram + new
+        before = state.noise**2 if state.separate else 0.0
+        variance = jnp.maximum(release.noise**2 - before, 0.0)
 
         def in_all() -> tuple[Array, Array]:
             return self._told(gram, sums, release.noise**2, level)
 
         def by_cohorts() -> tuple[Array, Array]:
             own = self.query.split(release.total - state.total)
-            variance = jnp.maximum(release.noise**2 - state.noise**2, 0.0)
             told, evidence = self._told(new, own, variance, level)
             return state.told + told, state.evidence + evidence
 
@@ -198,6 +198,8 @@ class OwnSampling(Policy):
             told, evidence = jax.lax.cond(release.noise > 0, by_cohorts, in_all)
         else:
             told, evidence = in_all()
+        left = jnp.maximum(self.query.batches[-1] - release.count, 0)
+        coming = self._coming(one, left, variance, level)
         return Learned(
             told=told,
             evidence=evidence,
@@ -205,7 +207,7 @@ class OwnSampling(Policy):
             total=release.total,
             count=release.count,
             noise=release.noise,
-            beliefs=self._beliefs(told, evidence, release.count),
+            beliefs=self._beliefs(told, evidence, coming),
             separate=state.separate,
         )
 
@@ -221,21 +223,31 @@ class OwnSampling(Policy):
         self, gram: Array, sums: OwnSums, variance: Array, level: Array
     ) -> tuple[Array, Array]:
         """Information on every arm's parameter, from as many users as the matrices are of."""
-        query, mean = self.query, self.query.offset + level
-        residual = (query.high - mean) * (mean - query.low)
+        query = self.query
         noise = jnp.broadcast_to(variance, sums.moments.shape)
         if query.lever:
             heard = variance / query.weight**2
             gram, unknown = corrected(query, gram, sums.features, heard, self.drift)
             noise += level**2 * unknown
-        return information(gram, sums.moments, residual, noise)
+        return information(gram, sums.moments, self._residual(level), noise)
 
-    def _beliefs(self, told: Array, evidence: Array, count: Array) -> OwnBeliefs:
-        mean, covariance = believed(self.query, told, evidence, self.spread, self.radius)
-        tiny = 1e-12 * jnp.trace(covariance, axis1=-2, axis2=-1)[:, None, None]
-        root = jax.vmap(lower_root)(covariance + tiny * jnp.eye(self.query.dim))
-        grown = self.exploration * (1 + self.growth * jnp.log1p(count / 1000.0))
-        return OwnBeliefs(estimate=mean, sample=grown * root)
+    def _coming(self, one: Array, left: Array, variance: Array, level: Array) -> Array:
+        """What users to come will tell of every arm, if as many of them play each."""
+        gram = jnp.broadcast_to(one.sum(0) * left / self.query.arms, one.shape)
+        noise = jnp.broadcast_to(variance, gram.shape[:2])
+        return information(gram, gram[:, -1], self._residual(level), noise)[0]
+
+    def _residual(self, level: Array) -> Array:
+        """The greatest variance of a reward whose mean is this far above the offset."""
+        mean = self.query.offset + level
+        return (self.query.high - mean) * (mean - self.query.low)
+
+    def _beliefs(self, told: Array, evidence: Array, coming: Array) -> OwnBeliefs:
+        mean, movable = believed(self.query, told, evidence, coming, self.spread, self.radius)
+        # With nobody to come the matrix is nothing but rounding.
+        tiny = 1e-9 * jnp.maximum(jnp.trace(movable, axis1=-2, axis2=-1), 0.0)[:, None, None]
+        root = jax.vmap(lower_root)(movable + tiny * jnp.eye(self.query.dim))
+        return OwnBeliefs(estimate=mean, sample=self.exploration * root)
 
 
 def _check(problem: Problem) -> None:
@@ -257,10 +269,10 @@ def _times(horizon: int, arms: int, epsilon: float) -> tuple[tuple[int, ...], tu
     The more arms, the later, too; a total is read sooner, and oftener, than noise is drawn anew.
     """
     scarce = max(1 / positive("epsilon", epsilon, infinite=True), 0.25)
-    cohort = int(max(10, min(scarce * 300 * arms, horizon / 15)))
+    cohort = int(max(10, min(scarce * 300 * arms, horizon / 7)))
     reading = int(max(10, min(scarce * 40 * arms, horizon / 40)))
     return (
-        spanning(horizon, first=cohort, growth=1.6),
+        spanning(horizon, first=cohort, growth=1.3),
         spanning(horizon, first=reading, growth=1.15),
     )
 

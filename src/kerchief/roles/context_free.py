@@ -46,9 +46,6 @@ def packed(problem: AnyProblem) -> Any:
         InvalidValue: its domain is none of those that a task can name.
     """
     tree = canonical.pack(problem)
-    if not tree.get("own", 1):
-        # As tasks were written before arms could have models of their own.
-        del tree["own"]
     domain = problem.domain if isinstance(problem, ContextFreeProblem) else None
     if domain is not None:
         words = [word for word, kind in _DOMAINS.items() if type(domain) is kind]
@@ -67,8 +64,7 @@ def unpacked(bandit: str, tree: Any) -> AnyProblem:
         CodecError: the tree is something else.
     """
     if bandit != "context-free":
-        whole = {"own": 0, **tree} if isinstance(tree, dict) else tree
-        return canonical.unpack(PopulationProblem if bandit == "phased" else Problem, whole)
+        return canonical.unpack(PopulationProblem if bandit == "phased" else Problem, tree)
     facts = canonical.unpack(_Facts, tree)
     return ContextFreeProblem(**{**vars(facts), "domain": _domain(facts.domain)})
 

@@ -108,7 +108,7 @@ def test_the_report_stands_alone(outputs: Outputs) -> None:
     page = outputs.files["report"].read_text()
     assert "data:image/png;base64," in page
     assert "http" not in page.replace("http-equiv", "")
-    for promise in promises(SMALL):
+    for promise in promises(SMALL.cells()):
         assert promise.statement.split(".")[1] in page
     assert "interrupted" not in page
     assert page.count("not private") >= 4

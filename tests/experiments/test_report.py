@@ -111,8 +111,16 @@ def test_a_promise_that_is_too_weak_is_marked() -> None:
 
 
 def test_promises_that_differ_in_epsilon_are_one_sentence() -> None:
-    assert all(len(one.others) == 1 for one in promises(PLAN))
-    assert promises(PLAN)[0].others[0].startswith("(epsilon=1 or 2, delta=1e-05) local")
+    assert all(len(one.others) == 1 for one in promises(PLAN.cells()))
+    assert promises(PLAN.cells())[0].others[0].startswith("(epsilon=1 or 2, delta=1e-05) local")
+
+
+def test_a_run_that_was_cut_short_lists_the_promises_that_were_played() -> None:
+    finished = fake(PLAN)
+    played = [row for row in finished if str(row.cell.guarantee.trust) in ("none", "local")]
+    headings = [one.text for one in _Page(render(PLAN, played, b"")).all("h3")]
+    assert headings == ["local trust"]
+    assert len([one.text for one in _Page(render(PLAN, finished, b"")).all("h3")]) > 1
 
 
 def _warns(one: _Element) -> bool:

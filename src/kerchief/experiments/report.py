@@ -10,7 +10,7 @@ from importlib import resources
 
 from kerchief.experiments.extras import require
 from kerchief.experiments.plan import Plan
-from kerchief.experiments.players import Player
+from kerchief.experiments.players import Cell, Player
 from kerchief.experiments.results import HEADINGS, Result, amount
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
@@ -54,7 +54,7 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
         ],
         beside=side_by_side(plan, finished),
         picture=base64.b64encode(picture).decode("ascii"),
-        promises=promises(plan),
+        promises=promises(row.cell for row in finished),
         versions=versions(),
         machine=machine(),
     )
@@ -106,14 +106,14 @@ def _beside(best: Result, other: Result) -> str:
     return f"{100 * share:.1f} % of {known}" if share < 1 else f"{share:.1f} times {known}"
 
 
-def promises(plan: Plan) -> list[Promise]:
+def promises(cells: Iterable[Cell]) -> list[Promise]:
     """The promise of each private trust, in full once and in one sentence for further epsilons.
 
     >>> from kerchief.experiments.declare import Comparison
-    >>> [promise.trust for promise in promises(Comparison())]
+    >>> [promise.trust for promise in promises(Comparison().cells())]
     ['local', 'shuffle', 'joint', 'central']
     """
-    asked = [cell.guarantee for cell in plan.cells() if cell.asked is not None]
+    asked = [cell.guarantee for cell in cells if cell.asked is not None]
     by_trust: dict[str, list[Guarantee]] = {}
     for guarantee in dict.fromkeys(asked):
         by_trust.setdefault(str(guarantee.trust), []).append(guarantee)

@@ -231,7 +231,8 @@ class Middle(Guarded):
             raise Fenced("the store holds another task")
         books = Books.of(lines)
         books.check(self.made)
-        check_releases(books, at.releases(0, row.releases + 1))
+        check_releases(books, at.releases(0, len(books.drawn) + 1))
+        _check_row(at, row, books)
         if renew:
             return
         self._check_witness(at, row)
@@ -385,6 +386,18 @@ class Middle(Guarded):
             if counts.get(one, 0) + 1 < self.task.need(one) and self.task.enters(label, one):
                 return one
         return None
+
+
+def _check_row(at: Reader, row: Row, books: Books) -> None:
+    """See that the task stands where its chain and its releases end."""
+    found = row.state, row.epoch, row.cohort, len(at.releases(max(0, row.releases - 1), 2))
+    state = "closed" if books.ended else "running"
+    if found != (state, books.epochs[-1], row.releases, min(1, row.releases)):
+        raise Fenced(
+            f"the store says {row.state}, epoch {row.epoch}, cohort {row.cohort} and "
+            f"{row.releases} releases, which are not those of its chain; it was changed: begin "
+            "another task"
+        )
 
 
 def _keep(at: Transaction, cohort: int, reports: Sequence[Report]) -> None:

@@ -305,6 +305,22 @@ def test_of_two_copies_one_goes_on(trust: str, tmp_path: Path) -> None:
     assert len(second.totals()) == before
 
 
+def test_a_copy_does_not_settle_what_another_one_released(tmp_path: Path) -> None:
+    path, witness = tmp_path / "m.db", FileWitness(tmp_path / "witness")
+    field("central", store=SQLiteStore(path), witness=witness).store.close()
+    shutil.copy(path, tmp_path / "twin.db")
+    first = field("central", store=SQLiteStore(path), witness=witness)
+    second = field("central", store=SQLiteStore(tmp_path / "twin.db"), witness=witness)
+    first.serve(FIRST)
+    for _ in range(2):
+        with pytest.raises(Fenced, match="rolled back"):
+            second.middle.close()
+    with second.store.read(second.task.id) as reader:
+        books = Books.of(reader.lines())
+    assert not books.ended
+    assert books.spent() == first.middle.spent()
+
+
 def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
     with Bandit(
         policy="linucb", problem=FACTS, guarantee=promise("joint"), path=tmp_path / "b"

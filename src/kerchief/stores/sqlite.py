@@ -125,8 +125,8 @@ class SQLiteStore(SQLStore):
         if self._reader is self._writer:
             return
         connection = self._writer
-        connection.execute("PRAGMA busy_timeout = 0")
         try:
+            connection.execute("PRAGMA busy_timeout = 0")
             found = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._stale = bool(found[0])
         except sqlite3.Error:
@@ -145,6 +145,8 @@ class _SQLiteLink(Link):
         self._connection.execute("BEGIN" if task is None else "BEGIN IMMEDIATE")
 
     def commit(self) -> None:
+        # Before: an interrupt may keep the log from being emptied as this one ends.
+        self._store._stale |= self.erased
         self._connection.execute("COMMIT")
 
     def rollback(self) -> None:

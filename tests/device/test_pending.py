@@ -364,6 +364,25 @@ def test_a_reader_delays_erasure_and_does_not_prevent_it(tmp_path: Path) -> None
     store.close()
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_an_interrupt_kept_from_being_erased_is_at_the_next_step(
+    tmp_path: Path, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Pending(tmp_path / "device.db")
+    decided(store)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "_erase", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.gone(ID, TASK) if refused else store.encoded(ID, TASK, report)
+    assert any(SECRET in file.read_bytes() for file in tmp_path.iterdir())
+    store.due(TASK, 0.0)
+    assert not any(SECRET in file.read_bytes() for file in tmp_path.iterdir())
+    store.close()
+
+
 class _Interrupted:
     """A connection that is interrupted as soon as it has done one statement."""
 

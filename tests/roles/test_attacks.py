@@ -305,6 +305,22 @@ def test_of_two_copies_one_goes_on(trust: str, tmp_path: Path) -> None:
     assert len(second.totals()) == before
 
 
+def test_a_copy_does_not_settle_what_another_one_released(tmp_path: Path) -> None:
+    path, witness = tmp_path / "m.db", FileWitness(tmp_path / "witness")
+    field("central", store=SQLiteStore(path), witness=witness).store.close()
+    shutil.copy(path, tmp_path / "twin.db")
+    first = field("central", store=SQLiteStore(path), witness=witness)
+    second = field("central", store=SQLiteStore(tmp_path / "twin.db"), witness=witness)
+    first.serve(FIRST)
+    for _ in range(2):
+        with pytest.raises(Fenced, match="rolled back"):
+            second.middle.close()
+    with second.store.read(second.task.id) as reader:
+        books = Books.of(reader.lines())
+    assert not books.ended
+    assert books.spent() == first.middle.spent()
+
+
 def test_sixty_copies_of_a_bandit_are_sixty_refusals(tmp_path: Path) -> None:
     with Bandit(
         policy="linucb", problem=FACTS, guarantee=promise("joint"), path=tmp_path / "b"
@@ -352,6 +368,53 @@ def test_a_store_with_another_release_than_was_drawn_opens_nothing(
     base.close()
     with pytest.raises(Fenced, match="release 0 is not the one that was drawn"):
         field(trust, store=SQLiteStore(path))
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_store_that_stands_elsewhere_than_its_chain_ends_opens_nothing(
+    trust: str, ended: bool
+) -> None:
+    one = field(trust)
+    one.serve(FIRST)
+    if ended:
+        one.middle.close()
+    with one.store.read(one.task.id) as reader:
+        row = reader.row()
+    assert row is not None
+    for change in (
+        {"state": "running" if ended else "closed"},
+        {"epoch": 7},
+        {"cohort": row.cohort - 1},
+        {"cohort": row.cohort + 1},
+        {"releases": row.releases - 1, "cohort": row.cohort - 1},
+        {"releases": row.releases + 1, "cohort": row.cohort + 1},
+    ):
+        with one.store.transaction(one.task.id) as at:
+            at.change(dataclasses.replace(row, **change))
+        with pytest.raises(Fenced, match="not those of its chain"):
+            Middle(one.made, store=one.store)
+    with one.store.transaction(one.task.id) as at:
+        at.change(row)
+    Middle(one.made, store=one.store)
+
+
+@pytest.mark.parametrize("trust", ["central", "shuffle"])
+@pytest.mark.parametrize("lost", [-1, 1])
+def test_a_cohort_with_other_reports_than_were_counted_is_not_released(
+    trust: str, lost: int
+) -> None:
+    """With one fewer, a cohort has less noise than was charged for."""
+    store = SQLiteStore.memory()
+    one = field(trust, store=store)
+    one.serve(FIRST - 2)
+    store._writer.execute("UPDATE cohorts SET kept = kept + ?", (lost,))
+    with pytest.raises(Fenced, match=f"cohort 0 has {FIRST - lost} reports"):
+        one.middle.take([one.report() for _ in range(3)])
+    assert one.totals() == []
+    Middle(one.made, store=store, renew=True)
+    one.serve(FIRST)
+    assert [release.users for release in one.totals()] == [FIRST]
 
 
 def test_a_new_epoch_takes_no_old_report_and_charges_new_places(tmp_path: Path) -> None:
@@ -654,6 +717,19 @@ def test_a_copied_folder_is_noticed(tmp_path: Path) -> None:
         assert again.users == 2
     with Bandit.open(tmp_path / "b") as still:
         assert still.users == 1
+
+
+def test_a_folder_is_not_taken_for_a_copy_after_a_kill_as_it_was_made(tmp_path: Path) -> None:
+    with Bandit(
+        policy="linucb", problem=FACTS, guarantee=promise("joint"), path=tmp_path / "b"
+    ) as bandit:
+        bandit.reward(bandit.decide(ARMS).id, 0.5)
+    (tmp_path / "b" / "place").write_text("")
+    with Bandit.open(tmp_path / "b") as again:
+        assert again.users == 1
+    shutil.copytree(tmp_path / "b", tmp_path / "copy")
+    with pytest.raises(Fenced, match="copied or restored"):
+        Bandit.open(tmp_path / "copy")
 
 
 def test_a_store_that_has_a_witness_is_not_opened_without(tmp_path: Path) -> None:

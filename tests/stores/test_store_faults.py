@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import sqlite3
 import subprocess
 import sys
@@ -225,6 +226,24 @@ def test_what_is_forgotten_is_not_in_the_file(tmp_path: Path, size: int) -> None
     assert secret not in _bytes(tmp_path)
     assert b"stays" in _bytes(tmp_path)
     store.close()
+
+
+def test_reports_that_are_sorted_are_in_no_other_file(tmp_path: Path) -> None:
+    """SQLite puts what it sorts beyond its cache into a file that it then deletes as it is."""
+    store = SQLiteStore(tmp_path / "store.db")
+    begin(store)
+    with store.transaction(TASK) as transaction:
+        transaction.keep(0, [(os.urandom(16), bytes(100_000)) for _ in range(100)])
+    store._writer.execute("PRAGMA cache_size = 1")
+    before = _open_files()
+    for _ in store._writer.execute("SELECT body FROM bodies ORDER BY id"):
+        assert _open_files() == before
+    store.close()
+
+
+def _open_files() -> set[Path]:
+    names = [Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+    return {name.readlink() for name in names if name.is_symlink()}
 
 
 class _InterruptedCommit:

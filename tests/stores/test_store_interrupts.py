@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 
 import pytest
 from tests.stores.traffic import TASK, audit, begin, names, take
@@ -111,6 +111,28 @@ def test_of_two_interrupts_none_leaves_a_transaction_open(tmp_path: Path) -> Non
     assert not store._writer.in_transaction
     with store.read(TASK) as reader:
         assert reader.secret() != b"not committed"
+    store.close()
+
+
+@pytest.mark.parametrize("step", [_SQLiteLink.end, SQLiteStore._scrub])
+def test_what_an_interrupt_kept_from_being_overwritten_is_next_time(
+    tmp_path: Path, step: FunctionType
+) -> None:
+    store = SQLiteStore(tmp_path / "store.db")
+    begin(store)
+    with store.transaction(TASK) as at:
+        at.keep(0, [(bytes(16), b"planted")])
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        interrupted(lambda frame: frame.f_code is step.__code__),
+        store.transaction(TASK) as at,
+    ):
+        at.forget(0)
+    gc.collect()
+    with store.transaction(TASK) as at:
+        assert at.bodies(0) == []
+    files = sorted(tmp_path.glob("store.db*"))
+    assert b"planted" not in b"".join(file.read_bytes() for file in files)
     store.close()
 
 

@@ -105,6 +105,8 @@ class FileRows:
 
     def change(self, id: bytes, row: Row) -> None:
         """Replace all of a decision but when it is due and the bytes of its model."""
+        # A report takes the record's place: an interrupt may come before that one is erased.
+        self._late |= row.report is not None
         self._base.execute(
             "UPDATE decisions SET state = ?, version = ?, model = ?, features = ?, reward = ?, "
             "report = ? WHERE id = ?",
@@ -116,7 +118,8 @@ class FileRows:
         self._base.execute("DELETE FROM decisions WHERE id = ?", (id,))
 
     def sweep(self, model: bytes | None) -> None:
-        """Drop a model that no decision needs any more."""
+        """Drop a model that no decision needs any more; a record went before it."""
+        self._late |= model is not None
         self._base.execute(
             "DELETE FROM models WHERE name = ? "
             "AND NOT EXISTS (SELECT 1 FROM decisions WHERE model = ?)",

@@ -407,7 +407,8 @@ def _settle_in(folder: Path, *, renew: bool) -> None:
         Fenced: it is another file.
     """
     place, file = folder / "place", str(os.stat(_middle(folder)).st_ino)
-    if not place.exists() or renew:
+    # A kill as it was written has left it empty.
+    if renew or not place.exists() or not place.read_text():
         place.write_text(file)
     if place.read_text() != file:
         raise Fenced(

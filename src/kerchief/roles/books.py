@@ -122,18 +122,29 @@ class Books:
         Raises:
             Fenced: they do not fit.
         """
-        rest, drawn = self.lines[1:], 0
+        at, drawn = 1, 0
         for place, epoch in enumerate(self.epochs):
-            if place:
-                rest = _expected(rest, [("epoch", {"epoch": epoch})])
-            rest = _expected(rest, _bill(made, place))
-            while rest and rest[0].kind == "draw":
+            begun = [("epoch", {"epoch": epoch})] if place else []
+            at = self._passed(at, begun + _bill(made, place))
+            while at < len(self.lines) and self.lines[at].kind == "draw":
                 self._check_draw(drawn, epoch)
-                rest, drawn = rest[1:], drawn + 1
+                at, drawn = at + 1, drawn + 1
         if self.ended:
-            rest = _expected(rest, self.settled(made))[1:]
-        if rest:
-            raise Fenced(f"line {rest[0].number} of the chain is out of place")
+            at = self._passed(at, self.settled(made)) + 1
+        if at < len(self.lines):
+            raise Fenced(f"line {at} of the chain is out of place")
+
+    def _passed(self, first: int, said: Sequence[tuple[str, Any]]) -> int:
+        """The number of the line after those that must begin with this one.
+
+        Raises:
+            Fenced: others come here.
+        """
+        end = first + len(said)
+        found = [(line.kind, line.body) for line in self.lines[first:end]]
+        if found != [(kind, canonical.write(content)) for kind, content in said]:
+            raise Fenced("the receipts are not for the noise that the task draws, or out of place")
+        return end
 
     def _check_draw(self, number: int, epoch: int) -> None:
         one = self.drawn[number]
@@ -197,18 +208,6 @@ def _bill(made: Deployment, epoch: int) -> list[tuple[str, Any]]:
     bills = charges(made, epoch)
     numbered = enumerate(bills, start=epoch * len(bills))
     return [("charge", _tree(Receipt(number=n, **vars(one)).to_dict())) for n, one in numbered]
-
-
-def _expected(lines: tuple[Line, ...], said: Sequence[tuple[str, Any]]) -> tuple[Line, ...]:
-    """The lines that follow those which must come here.
-
-    Raises:
-        Fenced: others come here.
-    """
-    found = [(line.kind, line.body) for line in lines[: len(said)]]
-    if found != [(kind, canonical.write(content)) for kind, content in said]:
-        raise Fenced("the receipts are not for the noise that the task draws, or out of place")
-    return lines[len(said) :]
 
 
 def _epoch(line: Line) -> int:

@@ -15,6 +15,7 @@ from kerchief.stores.store import Row, Transaction
 from kerchief_device.samplers import Randomness
 from kerchief_wire import canonical
 from kerchief_wire.chain import Line
+from kerchief_wire.errors import Fenced
 from kerchief_wire.report import written
 from kerchief_wire.task import Task
 
@@ -60,11 +61,19 @@ class Drawing:
 
         Args:
             fresh: numbers of reports that are not in the store; those of the others are there.
+
+        Raises:
+            Fenced: they are not there, or others are; fewer would bring too little noise.
         """
         bodies = list(fresh)
         if self._task.need(self.cohort) > len(bodies):
             bodies += [np.frombuffer(body, "<i8") for body in self._at.bodies(self.cohort)]
             self._at.forget(self.cohort)
+        if len(bodies) != self._task.need(self.cohort):
+            raise Fenced(
+                f"cohort {self.cohort} has {len(bodies)} reports in the store and needs "
+                f"{self._task.need(self.cohort)}; it was changed: renew=True begins a new epoch"
+            )
         self._users.append(len(bodies))
         self._totals.append(
             bodies[0] if len(bodies) == 1 else np.add.reduce(bodies, dtype=np.int64)

@@ -37,7 +37,7 @@ from kerchief.roles.verify import check_releases
 from kerchief.stores.store import Reader, Row, Store, Transaction
 from kerchief.stores.witness import NoWitness, Witness
 from kerchief_device.samplers import Randomness
-from kerchief_wire.chain import Line, follow
+from kerchief_wire.chain import Line
 from kerchief_wire.errors import Fenced, InvalidValue, Refused
 from kerchief_wire.model import Status
 from kerchief_wire.report import Report
@@ -165,10 +165,15 @@ class Middle(Guarded):
         return Books.of(self.chain()).spent()
 
     def close(self) -> Guarantee:
-        """End the task: nothing more is taken in, and the bill is for what was really released."""
+        """End the task: nothing more is taken in, and the bill is for what was really released.
+
+        Raises:
+            Fenced: the store is not as it was last seen: another copy may have released more.
+        """
         with self._lock:
             with self._store.transaction(self.task.id) as at:
                 row = self._running(at)
+                self._check_witness(at, row)
                 _forget(at)
                 at.forget_seen()
                 at.hide(write_secret(0, tuple(desk.open() for desk in self._desks)))
@@ -224,14 +229,14 @@ class Middle(Guarded):
 
     def _check(self, at: Transaction, row: Row, *, renew: bool) -> None:
         """See that a store is whole, that it is ours, and that its noise was paid for."""
-        lines = tuple(at.lines())
-        if follow(lines) != row.head or len(lines) != row.length:
+        books = Books.of(at.lines())
+        if books.head != row.head or len(books.lines) != row.length:
             raise Fenced("the chain in the store does not end where the store says")
-        if row.config != self.task.data or lines[0].body != opened(self.task):
+        if row.config != self.task.data or books.lines[0].body != opened(self.task):
             raise Fenced("the store holds another task")
-        books = Books.of(lines)
         books.check(self.made)
-        check_releases(books, at.releases(0, row.releases + 1))
+        check_releases(books, at.releases(0, len(books.drawn) + 1))
+        _check_row(at, row, books)
         if renew:
             return
         self._check_witness(at, row)
@@ -385,6 +390,18 @@ class Middle(Guarded):
             if counts.get(one, 0) + 1 < self.task.need(one) and self.task.enters(label, one):
                 return one
         return None
+
+
+def _check_row(at: Reader, row: Row, books: Books) -> None:
+    """See that the task stands where its chain and its releases end."""
+    found = row.state, row.epoch, row.cohort, len(at.releases(max(0, row.releases - 1), 2))
+    state = "closed" if books.ended else "running"
+    if found != (state, books.epochs[-1], row.releases, min(1, row.releases)):
+        raise Fenced(
+            f"the store says {row.state}, epoch {row.epoch}, cohort {row.cohort} and "
+            f"{row.releases} releases, which are not those of its chain; it was changed: begin "
+            "another task"
+        )
 
 
 def _keep(at: Transaction, cohort: int, reports: Sequence[Report]) -> None:

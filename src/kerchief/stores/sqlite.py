@@ -20,7 +20,14 @@ __all__ = ["SQLiteStore"]
 
 _PATIENCE_S = 10.0
 _AT_ONCE = 512
-_SETTINGS = ("synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -16000")
+# What is sorted, or may have to be taken back, goes into no file of its own: none is overwritten.
+_SETTINGS = (
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "temp_store = MEMORY",
+    "foreign_keys = ON",
+    "cache_size = -16000",
+)
 _TRIGGERS = (
     "CREATE TRIGGER {0}_update BEFORE UPDATE ON {0} "
     "BEGIN SELECT RAISE(ABORT, '{0} is append-only'); END",
@@ -50,8 +57,9 @@ _REMEDIES = {
 class SQLiteStore(SQLStore):
     """A store in one file.
 
-    A commit is on disk before its block is left. What is forgotten is overwritten with zeros, in
-    the file and in its write-ahead log, as soon as no other process reads an older state.
+    A commit is on disk before its block is left. What is forgotten is overwritten with zeros in
+    the file, and its write-ahead log is cut to nothing, as soon as no other process reads an older
+    state; nothing is written into any other file.
 
     >>> store = SQLiteStore.memory()
     >>> store.tasks()
@@ -117,8 +125,8 @@ class SQLiteStore(SQLStore):
         if self._reader is self._writer:
             return
         connection = self._writer
-        connection.execute("PRAGMA busy_timeout = 0")
         try:
+            connection.execute("PRAGMA busy_timeout = 0")
             found = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._stale = bool(found[0])
         except sqlite3.Error:
@@ -137,6 +145,8 @@ class _SQLiteLink(Link):
         self._connection.execute("BEGIN" if task is None else "BEGIN IMMEDIATE")
 
     def commit(self) -> None:
+        # Before: an interrupt may keep the log from being emptied as this one ends.
+        self._store._stale |= self.erased
         self._connection.execute("COMMIT")
 
     def rollback(self) -> None:

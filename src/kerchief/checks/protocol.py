@@ -178,9 +178,7 @@ def clock_at(round: int | Array) -> Clock:
 def told(protocol: PrivatizerCase, release: Released) -> Any:
     """What a release tells, a row a sum: its total, or all gradient sums of its fit."""
     shown = release.point if protocol.fits else release.total
-    return shown.reshape(
-        *shown.shape[:-1], -1, protocol.query.dim if protocol.fits else shown.shape[-1]
-    )
+    return shown.reshape(*shown.shape[:-1], -1, protocol.width)
 
 
 def noises_of(

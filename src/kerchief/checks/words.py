@@ -127,13 +127,13 @@ def _expect_word(case: Case, name: str, privatizer: Privatizer) -> None:
     wanted = f"{word}: {' or '.join(kind.__name__ for kind in kinds) or 'none'}"
     right = all(kind in kinds for kind in found)
     expect(right and bool(privatizer.noises) == bool(kinds), seen=seen, expected=wanted)
+    noise: Any
     for noise in privatizer.noises:
-        made: Any = noise
         if word in _BITS:
-            expect(made.bits == _BITS[word], seen=f"{made.bits} bits", expected=_BITS[word])
-        named = _named_deviation(made, privatizer)
-        close = named is None or math.isclose(float(made.std), named, rel_tol=1e-6)
-        seen = f"{name}: a deviation of {made.std}"
+            expect(noise.bits == _BITS[word], seen=f"{noise.bits} bits", expected=_BITS[word])
+        named = _named_deviation(noise, privatizer)
+        close = named is None or math.isclose(float(noise.std), named, rel_tol=1e-6)
+        seen = f"{name}: a deviation of {noise.std}"
         expect(close, seen=seen, expected=f"{named}, as {word} charges")
 
 

@@ -172,7 +172,7 @@ def _timers(arms: Sequence[int], replicates: Sequence[int]) -> dict[Key, Callabl
     """How to get each thing ready that is timed."""
     ready: dict[Key, Callable[[], Timer]] = {}
     for count in dict.fromkeys((*arms, INTERACTIVE_ARMS)):
-        ready[count] = partial(partial, time_numpy, arms=count, dim=_DIM)
+        ready[count] = partial(_numpy_timer, count)
     for count, width, (policy, trust) in itertools.product(arms, replicates, _PLAYERS):
         case = Case(policy=policy, trust=trust, arms=count, replicates=width)
         ready[case] = partial(_loop_timer, case)
@@ -194,6 +194,10 @@ def _best(ready: Mapping[Key, Callable[[], Timer]], repeats: int, watch: Watch) 
             watch("timing", next(done) / steps)
             best[key] = min(best[key], timer())
     return best
+
+
+def _numpy_timer(arms: int) -> Timer:
+    return partial(time_numpy, arms=arms, dim=_DIM)
 
 
 def _interactive_timer(trust: str) -> Timer:

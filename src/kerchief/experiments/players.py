@@ -99,7 +99,7 @@ def player(
     mechanism: str | None = None,
     **numbers: float,
 ) -> Player:
-    """Name a player in one line: a bandit, or `best` for the one that needs to know no arms.
+    """Name a player in one line; `best` is the bandit that needs no knowledge of the arms.
 
     Widths are `tuned`, or from the `theory`. The mechanism is a word of the trust's noise; by
     default the bandit's own, which is the least noisy, or that of the paper for a paper's own

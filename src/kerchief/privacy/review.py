@@ -89,7 +89,7 @@ class Review:
 
 
 def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -> Review:
-    """Read a ledger again, for users who came so often; itself it speaks of a single visit.
+    """Read a ledger again, for users who came so often; the ledger itself says that they came once.
 
     Raises:
         UnsupportedEvent: an event that nobody can price, or not for several visits.

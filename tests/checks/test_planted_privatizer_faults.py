@@ -417,7 +417,7 @@ class DearTwinFits(Fits):
 
 
 def _scaled_fits(fits: Fits, factor: float) -> Fits:
-    twin: Any = Fits.exact(fits)
+    twin = Fits.exact(fits)
     return Fits.with_noise(
         twin, lambda noise: dataclasses.replace(noise, scale=round(noise.scale * factor))
     )

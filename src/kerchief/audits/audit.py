@@ -45,8 +45,7 @@ class Test:
 
     def scores(self, views: Floats) -> Floats:
         """How much each run looks like one of the first population."""
-        found: Floats = _flat(views, self.places) @ self.direction
-        return found
+        return _flat(views, self.places) @ self.direction
 
     def says(self, views: Floats) -> tuple[int, int]:
         """How many of these runs it takes for the first population, and for the second."""
@@ -169,12 +168,8 @@ def look(
     Half of the runs of each population train the test, and the other half are told apart by it: so
     the bound holds whatever the test, and a poor test makes it weak, never wrong.
 
-    Args:
-        name: how to call it.
-        claim: what is claimed of it.
-        views: what an onlooker sees of either population: by run, place and number.
-        seed: of the coins that choose among the runs that are told apart.
-        failure: the chance that the bound is wrong.
+    Views are by run, place and number. The seed is that of the coins that choose among the runs
+    that are told apart; the bound is wrong with a chance of `failure`.
     """
     one, other = views
     half = check_runs(len(one)) // 2

@@ -33,9 +33,6 @@ def guess_lower(
     Each of the trials is of one of two populations, by a fair coin, and a test guesses which, or
     says nothing. Under (ε, δ) a right guess is at most e^ε times as likely as a wrong one, and δ
     more. The bound is wrong with a chance of `failure` at most.
-
-    >>> round(guess_lower(right=900, wrong=100, trials=2000, delta=0.0), 2)
-    2.02
     """
     between("failure", failure, 0.0, 1.0)
     at_least("delta", delta, 0.0)
@@ -57,9 +54,6 @@ def one_run_lower(
     Theorem 5.2: under (ε, δ) the number of right guesses is about as large as that of coins which
     are right with chance e^ε / (1 + e^ε), up to a term in δ times the number of canaries. The bound
     is wrong with a chance of `failure` at most.
-
-    >>> round(one_run_lower(guesses=100, right=90, canaries=1000, delta=0.0), 2)
-    1.63
     """
     whole("right", right, low=0, high=whole("guesses", guesses, high=whole("canaries", canaries)))
     at_least("delta", delta, 0.0)

@@ -59,13 +59,8 @@ def one_run(
 ) -> Audit:
     """Audit the fits of a registered bandit under joint trust, from one run.
 
-    Args:
-        name: the bandit's own name.
-        epsilon: ε of the claim, all of it for the fits.
-        delta: δ of the claim.
-        canaries: how many users are canaries; there are no others.
-        seed: of everything random.
-        failure: the chance that the bound is wrong.
+    All of the claim's ε is for the fits, and there are no users but the canaries. The bound is
+    wrong with a chance of `failure`.
 
     Raises:
         KerchiefError: there is no such bandit, or it asks for no fits under joint trust.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from kerchief.checks.case import DELTA, Case, asks, play, played
-from kerchief.checks.errors import expect, law
+from kerchief.checks.errors import expect, law, refused
 from kerchief.core.contracts import BoundedLoss
 from kerchief.core.errors import BudgetExceeded
 from kerchief.privacy import Cohort, Gaussian, Guarantee, Ledger, Trust, gaussian_noise_multiplier
@@ -125,15 +127,13 @@ def refusal_leaves_no_trace(case: Case) -> None:
 
 
 def _expect_refusal(case: Case, made: Arranged, ledger: Ledger) -> None:
-    before, stages, refused = ledger.receipts, list[str](), False
+    before, stages = ledger.receipts, list[str]()
 
     def told(stage: str, done: int) -> None:
         stages.append(stage)
 
-    try:
-        play(case, made, ledger=ledger, replicates=1, progress=told)
-    except BudgetExceeded:
-        refused = True
-    expect(refused and not stages, seen=f"refused: {refused}; played: {stages}", expected="refusal")
+    playing = partial(play, case, made, ledger=ledger, replicates=1, progress=told)
+    right = refused(BudgetExceeded, playing)
+    expect(right and not stages, seen=f"refused: {right}; played: {stages}", expected="refusal")
     left = len(ledger.receipts) - len(before)
     expect(ledger.receipts == before, seen=f"{left} receipts were left", expected="no trace")

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 
+from kerchief.checks.errors import refused
 from kerchief.core.contracts import Feedback
 from kerchief.core.convex import Ball
 from kerchief.core.errors import InvalidValue
@@ -211,11 +212,7 @@ def other_words(case: Case) -> Iterator[Case]:
 
 def accepts(case: Case) -> bool:
     """Whether the bandit can be had with this noise; a word is refused, never replaced."""
-    try:
-        case.arranged()
-    except InvalidValue:
-        return False
-    return True
+    return not refused(InvalidValue, case.arranged)
 
 
 def asks(case: Case) -> bool:

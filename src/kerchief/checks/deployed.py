@@ -9,19 +9,19 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.checks.case import SEED, Case, by_reports
 from kerchief.checks.domains import first_action
-from kerchief.checks.errors import expect, law
+from kerchief.checks.errors import expect, law, refused
 from kerchief.checks.leakage import charged_multiplier
-from kerchief.checks.statistics import fits_chances, fits_deviation, fits_scale
+from kerchief.checks.statistics import Floats, fits_chances, fits_deviation, fits_scale
 from kerchief.checks.words import pure_epsilon
 from kerchief.core.contracts import Stops
 from kerchief.core.errors import BudgetExceeded
@@ -35,10 +35,6 @@ from kerchief_device.randomize import randomize
 from kerchief_wire.model import Question, Status
 from kerchief_wire.noise import OneBit
 from kerchief_wire.report import Report
-
-__all__ = ["DEPLOYED_LAWS"]
-
-Floats = NDArray[np.float64]
 
 _ASKED, _AT_ONCE, _EXACT = 12, 3, 1600
 # What is held against the reports beside the truth: a third too little noise, and too much.
@@ -81,7 +77,8 @@ def _expect_same_learner(case: Case, made: Deployment) -> None:
         state, answered = policy.init(outlook), 0
         while answered < _ASKED and (questions := server.ask(_AT_ONCE)):
             asked = [
-                (one, _memo(policy, state, answered + n, one)) for n, one in enumerate(questions)
+                (one, _memo(policy, state, one.action.array, np.int32(round)))
+                for round, one in enumerate(questions, start=answered)
             ]
             reports = [_honest(made, one, rng) for one in questions]
             server.take([one.write(made.task) for one in reversed(reports)])
@@ -110,18 +107,8 @@ def _honest(made: Deployment, question: Question, rng: np.random.Generator) -> R
     return Report(label=0, epoch=0, id=question.id, numbers=numbers)
 
 
-@jax.jit
-def _remembered(policy: Any, state: Any, action: Any, round: Any) -> Any:
-    return policy.memo(state, action, round)
-
-
-def _memo(policy: Any, state: Any, round: int, question: Question) -> Any:
-    return _remembered(policy, state, question.action.array, np.int32(round))
-
-
-@jax.jit
-def _learned(policy: Any, state: Any, *given: Any) -> Any:
-    return policy.learn(state, *given)
+_memo = jax.jit(lambda policy, *given: policy.memo(*given))
+_learned = jax.jit(lambda policy, *given: policy.learn(*given))
 
 
 @jax.jit
@@ -188,26 +175,19 @@ def _expect_one_charge(case: Case, made: Deployment) -> None:
     own = Budget(epsilon=2.1 * promise.epsilon, delta=3 * promise.delta)
     device, losses = case.device(made.task, budget=own), np.zeros_like(_losses(made.policy))
     for number, bills in ((0, 1), (0, 1), (1, 2), (2, 2)):
-        refused = False
-        try:
-            _told(device, number, losses)
-        except BudgetExceeded:
-            refused = True
+        broke = refused(BudgetExceeded, partial(_told, device, number, losses))
         paid = math.isclose(device.spent().epsilon, bills * promise.epsilon)
-        seen = f"epsilon {device.spent().epsilon} for {bills} questions; refused: {refused}"
-        expect(paid and refused == (number == 2), seen=seen, expected="one charge for each of two")
+        seen = f"epsilon {device.spent().epsilon} for {bills} questions; refused: {broke}"
+        expect(paid and broke == (number == 2), seen=seen, expected="one charge for each of two")
 
 
 def _expect_refusal(case: Case, made: Deployment) -> None:
     less = dataclasses.replace(made.guarantee, epsilon=made.guarantee.epsilon * 2 / 3)
     with contextlib.closing(SQLiteStore.memory()) as store:
-        refused = False
-        try:
-            case.asker(dataclasses.replace(made, guarantee=less), store=store)
-        except BudgetExceeded:
-            refused = True
-        seen = f"refused: {refused}; begun: {store.tasks()}"
-        expect(refused and not store.tasks(), seen=seen, expected="refusal, and nothing is begun")
+        begin = partial(case.asker, dataclasses.replace(made, guarantee=less), store=store)
+        right = refused(BudgetExceeded, begin)
+        seen = f"refused: {right}; begun: {store.tasks()}"
+        expect(right and not store.tasks(), seen=seen, expected="refusal, and nothing is begun")
 
 
 def _told(device: Device, number: int, losses: Floats) -> bytes:
@@ -229,6 +209,3 @@ def _wild_losses(policy: Any) -> Iterator[Floats]:
     for size in (0.0, 0.5, 10.0, 1e9, 1e30, 1e300):
         for side in (1, -1):
             yield side * size * _losses(policy)
-
-
-DEPLOYED_LAWS = (deployed_parties_agree_with_the_simulation,)

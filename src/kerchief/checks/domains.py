@@ -125,8 +125,7 @@ class Cube:
     def near(self, rng: np.random.Generator, rows: Floats, step: float) -> Floats:
         """Inside, like these."""
         moved = rows + step * (self.high - self.low) * rng.normal(size=rows.shape)
-        inside: Floats = np.clip(moved, self.low, self.high)
-        return inside
+        return np.clip(moved, self.low, self.high)
 
     def wild(self) -> Floats:
         """Endless and undefined ones, with every sign."""

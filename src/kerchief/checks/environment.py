@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.errors import expect, law, same
+from kerchief.checks.errors import expect, law, refused, same
+from kerchief.checks.protocol import clock_at
 from kerchief.checks.statistics import hoeffding
-from kerchief.core.contracts import Arms, Clock
+from kerchief.core.contracts import Arms
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.problems import ContextFreeProblem
@@ -119,7 +120,7 @@ def _history(world: WorldCase, seed: int, kind: int = _USUAL) -> _History:
         return _phases(environment, truth, stream)
 
     def one(round: Array) -> tuple[Arms, Array, Array]:
-        clock = _clock(round)
+        clock = clock_at(round)
         arms = environment.arms(truth, clock, stream.at(ARMS, round=round))
         actions = _actions(environment, arms)
         at = stream.at(REWARD, round=round)
@@ -165,7 +166,7 @@ def _mean_reward(world: WorldCase, truth: Any, arms: Arms, action: int) -> float
 
     def draw(round: Array) -> Any:
         at = stream.at(REWARD, round=round)
-        return environment.reward(truth, arms, jnp.int32(action), _clock(round), at)
+        return environment.reward(truth, arms, jnp.int32(action), clock_at(round), at)
 
     return float(np.asarray(jax.vmap(draw)(jnp.arange(_DRAWS)), np.float64).mean())
 
@@ -177,13 +178,9 @@ def _arms_met(world: WorldCase, action: int) -> Arms:
     at = _Dice.of(seed=8, replicate=0).at(REWARD)
     chosen = jnp.int32(min(action, first.allowed.shape[0] - 1))
     environment: Any = world.environment
-    environment.reward(seen.truth, first, chosen, _clock(0), at)
-    environment.regret(seen.truth, first, chosen, _clock(0))
+    environment.reward(seen.truth, first, chosen, clock_at(0), at)
+    environment.regret(seen.truth, first, chosen, clock_at(0))
     return _history(world, 3).arms
-
-
-def _clock(round: Array | int) -> Clock:
-    return Clock(round=jnp.asarray(round, jnp.int32), since={})
 
 
 def environment_cases() -> Iterator[WorldCase]:
@@ -300,9 +297,5 @@ def bad_values_are_refused(world: WorldCase) -> None:
     """The factory answers impossible values with InvalidValue."""
     make: Any = world.make
     for word, value in ((word, value) for word, values in _BAD.items() for value in values):
-        refused = False
-        try:
-            make(**{"arms": _ARMS, word: value})
-        except InvalidValue:
-            refused = True
-        expect(refused, seen=f"{word} {value} is accepted", expected="InvalidValue")
+        right = refused(InvalidValue, partial(make, **{"arms": _ARMS, word: value}))
+        expect(right, seen=f"{word} {value} is accepted", expected="InvalidValue")

@@ -29,6 +29,7 @@ __all__ = [
     "expect_frozen",
     "law",
     "laws_of",
+    "refused",
     "same",
 ]
 
@@ -129,6 +130,15 @@ def expect(holds: object, *, seen: object, expected: object) -> None:
         raise Broken(seen=seen, expected=expected)
 
 
+def refused(kind: type[KerchiefError], act: Callable[[], object]) -> bool:
+    """Whether an act raises this error."""
+    try:
+        act()
+    except kind:
+        return True
+    return False
+
+
 def expect_frozen(kind: Any) -> None:
     """A class is a frozen dataclass."""
     frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
@@ -142,16 +152,13 @@ def same(first: Any, second: Any) -> bool:
     False
     """
     forms: list[Any] = [jax.tree.structure(tree) for tree in (first, second)]
-    if forms[0] != forms[1]:
-        return False
-    bits = [
-        [
-            (leaf.dtype, leaf.shape, leaf.tobytes())
-            for leaf in map(np.asarray, jax.tree.leaves(tree))
-        ]
-        for tree in (first, second)
-    ]
-    return bits[0] == bits[1]
+    bits = [[*map(_bits, jax.tree.leaves(tree))] for tree in (first, second)]
+    return bool(forms[0] == forms[1]) and bits[0] == bits[1]
+
+
+def _bits(leaf: Any) -> tuple[Any, ...]:
+    array = np.asarray(leaf)
+    return array.dtype, array.shape, array.tobytes()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

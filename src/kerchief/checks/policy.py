@@ -27,7 +27,6 @@ from kerchief.checks.player import (
     unchanged,
 )
 from kerchief.core.contracts import Arms, Clock, Tree
-from kerchief.core.problems import Problem
 from kerchief.core.random import POLICY, Stream
 from kerchief.environments import OwnModels, make_environment
 from kerchief.privatizers.billing import pay
@@ -44,7 +43,9 @@ def config_is_the_same_built_again(case: Case) -> None:
     for mode in ("tuned", "theory") if case.mechanism != "laplace" else ("tuned",):
         policy, again = case.policy(mode), case.policy(mode)
         expect(same(again, policy), seen=again, expected=policy)
-        expect(not _undefined(policy), seen=policy, expected="no number that is NaN")
+        numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(policy)]
+        defined = not any(np.isnan(one).any() for one in numbers if one.dtype.kind == "f")
+        expect(defined, seen=policy, expected="no number that is NaN")
 
 
 @law(when=by_rounds)
@@ -58,11 +59,6 @@ def run_continues_from_a_restored_state(case: Case) -> None:
     hand.state, hand.model = _by_wire(hand.state), _by_wire(hand.model)
     rest = [hand.turn(round) for round in range(TURNS // 2, TURNS)]
     _expect_same_turns(rest, whole[TURNS // 2 :], "the run without a pause")
-
-
-def _undefined(tree: Tree) -> bool:
-    numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-    return any(bool(np.isnan(one).any()) for one in numbers if one.dtype.kind == "f")
 
 
 def _by_wire(tree: Tree) -> Tree:
@@ -242,8 +238,7 @@ def _driven(policy: Any, reports: Array) -> tuple[Array, Array]:
         return after, (action, policy.recommend(after))
 
     rounds = jnp.arange(reports.shape[0], dtype=jnp.int32)
-    shown: tuple[Array, Array] = jax.lax.scan(step, policy.init({}), (rounds, reports))[1]
-    return shown
+    return jax.lax.scan(step, policy.init({}), (rounds, reports))[1]
 
 
 def _outside(case: Case, action: Any) -> float:
@@ -265,8 +260,7 @@ def edge_sizes_run(case: Case) -> None:
     Arms with models of their own have a second dimension, the constant.
     """
     if case.resizable:
-        problem = case.problem
-        assert isinstance(problem, Problem)
+        problem: Any = case.problem
         least: Any = make_environment(link=problem.link, dim=1, arms=1)
         if problem.own:
             least = OwnModels.of(dim=2, arms=1)

@@ -37,7 +37,6 @@ from kerchief.checks.protocol import (
     released_by_many,
     statistics,
     told,
-    transcript,
 )
 from kerchief.checks.statistics import (
     ERROR,
@@ -184,11 +183,13 @@ def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: PrivatizerCase
     whose noise, or whose time, depends on the record is moved by the noise itself.
     """
     privatizer, query, box = protocol.brief(), protocol.query, _box(protocol)
-    users = records(query, ENDS[-1])
+    users, root = records(query, ENDS[-1]), Stream.of(seed=1, replicate=0)
 
     def told_with(row: Array, point: Array) -> Array:
         changed = [*users[:_PLACE], box.record(row), *users[_PLACE + 1 :]]
-        return transcript(protocol, privatizer, changed).ravel()
+        encoded = jnp.stack([query.encode(user) for user in changed])
+        releases = released(protocol, privatizer, encoded, ENDS, root)
+        return jnp.concatenate([told(protocol, release) for release in releases]).ravel()
 
     ordinary = np.stack([np.append(user.features, user.reward) for user in users])
     rows = np.concatenate([ordinary, 0 * ordinary, box.wild()])

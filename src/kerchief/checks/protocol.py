@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from kerchief.audits.canaries import Telltale
+from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import BoundedLoss, Clock, Example, Released, Start, Tree
 from kerchief.core.losses import GLMLoss
 from kerchief.core.queries import Regression
@@ -36,16 +36,12 @@ __all__ = [
     "released_by_many",
     "statistics",
     "told",
-    "transcript",
 ]
-
-Floats = NDArray[np.float64]
 
 COPIES = 30_000
 # As many releases as the privatizer is built for, so that all that was paid for is used.
 ENDS = (1, 2, 3, 4, 5, 6, 8)
 _SEED = 20260602
-
 
 SUM = Regression(dim=2, norm=1.0, low=-1.0, high=1.0)
 LOSS = GLMLoss(
@@ -65,11 +61,8 @@ class PrivatizerCase:
     """A registered privatizer with a small query and a promise.
 
     Attributes:
-        name: how reports call it.
         make: builds the privatizer from a query, a noise multiplier and a horizon.
-        guarantee: what it must keep.
         query: what it answers: a sum, or a loss with a minimizer that tells all.
-        horizon: for how many rounds it is built.
     """
 
     name: str
@@ -185,9 +178,7 @@ def clock_at(round: int | Array) -> Clock:
 def told(protocol: PrivatizerCase, release: Released) -> Any:
     """What a release tells, a row a sum: its total, or all gradient sums of its fit."""
     shown = release.point if protocol.fits else release.total
-    return shown.reshape(
-        *shown.shape[:-1], -1, protocol.query.dim if protocol.fits else shown.shape[-1]
-    )
+    return shown.reshape(*shown.shape[:-1], -1, protocol.width)
 
 
 def noises_of(
@@ -213,7 +204,7 @@ def noises_of(
 def released(
     protocol: PrivatizerCase,
     privatizer: Privatizer,
-    encoded: Floats,
+    encoded: Floats | Array,
     ends: tuple[int, ...],
     source: Any,
 ) -> list[Released]:
@@ -236,22 +227,6 @@ def released(
     return releases
 
 
-def transcript(protocol: PrivatizerCase, privatizer: Privatizer, users: list[Example]) -> Array:
-    """Everything that a run of one copy tells, a row a sum, always with the same noise."""
-    root = Stream.of(seed=1, replicate=0)
-    memory, tally = privatizer.open()
-    shown = []
-    for round, user in enumerate(users):
-        report = privatizer.randomize(user, clock_at(round), root.at(DEVICE, round=round))
-        tally = privatizer.collect(tally, report)
-        if round + 1 in ENDS:
-            at, clock = root.at(AGGREGATOR, round=round), clock_at(round)
-            release, memory = privatizer.release(memory, tally, protocol.start, clock, at)
-            shown.append(told(protocol, release))
-            tally = privatizer.clear(tally)
-    return jnp.concatenate(shown)
-
-
 def _at(source: Any, place: int, round: int) -> Any:
     return source.at(place, round=round) if isinstance(source, Stream) else source
 
@@ -264,7 +239,9 @@ def released_by_many(
     Each leaf of a release has a row a copy. A round is compiled once for each kind of privatizer.
     """
     copies, root = jnp.arange(COPIES, dtype=jnp.uint32), jnp.uint32(seed)
-    memory, tally = jax.tree.map(_copied, privatizer.open())
+    memory, tally = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (COPIES, *jnp.shape(leaf))), privatizer.open()
+    )
     releases = []
     for round, user in enumerate(users):
         now = jnp.int32(round)
@@ -274,10 +251,6 @@ def released_by_many(
             release, memory, tally = _released(privatizer, memory, tally, start, root, copies, now)
             releases.append(release)
     return releases
-
-
-def _copied(leaf: Array) -> Array:
-    return jnp.broadcast_to(leaf, (COPIES, *jnp.shape(leaf)))
 
 
 @jax.jit

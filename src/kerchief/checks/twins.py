@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.errors import expect, law
+from kerchief.checks.errors import expect, law, refused
 from kerchief.checks.leakage import bill, expect_noise_as_charged, rounded_sensitivity
 from kerchief.checks.protocol import (
     ENDS,
@@ -174,12 +174,9 @@ def refuses(protocol: PrivatizerCase) -> bool:
     """Whether it cannot be deployed: noisy fits to cohorts ask a device again and again."""
     if not (protocol.cohorts and protocol.private):
         return False
-    try:
-        protocol.build().exact()
-    except InvalidValue:
-        return True
-    expect(False, seen="an exact twin", expected="a refusal, as devices report once")
-    return False
+    right = refused(InvalidValue, protocol.build().exact)
+    expect(right, seen="an exact twin", expected="a refusal, as devices report once")
+    return True
 
 
 def _expect_points_of_a_grid(protocol: PrivatizerCase, privatizer: Privatizer, source: Any) -> None:

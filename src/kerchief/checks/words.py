@@ -120,24 +120,21 @@ def _expect_word(case: Case, name: str, privatizer: Privatizer) -> None:
     # Of single numbers one bit is the best.
     if case.feedback == "reports" and word == BEST and kinds:
         kinds = (OneBit,)
-    found = [_kind(noise) for noise in privatizer.noises]
+    # Noise of prefixes goes by the factor that mixes its seeds.
+    named_by = [one.factor if isinstance(one, ContinualNoise) else one for one in privatizer.noises]
+    found = [type(one) for one in named_by]
     seen = f"{name}: {[kind.__name__ for kind in found]}"
     wanted = f"{word}: {' or '.join(kind.__name__ for kind in kinds) or 'none'}"
     right = all(kind in kinds for kind in found)
     expect(right and bool(privatizer.noises) == bool(kinds), seen=seen, expected=wanted)
+    noise: Any
     for noise in privatizer.noises:
-        made: Any = noise
         if word in _BITS:
-            expect(made.bits == _BITS[word], seen=f"{made.bits} bits", expected=_BITS[word])
-        named = _named_deviation(made, privatizer)
-        close = named is None or math.isclose(float(made.std), named, rel_tol=1e-6)
-        seen = f"{name}: a deviation of {made.std}"
+            expect(noise.bits == _BITS[word], seen=f"{noise.bits} bits", expected=_BITS[word])
+        named = _named_deviation(noise, privatizer)
+        close = named is None or math.isclose(float(noise.std), named, rel_tol=1e-6)
+        seen = f"{name}: a deviation of {noise.std}"
         expect(close, seen=seen, expected=f"{named}, as {word} charges")
-
-
-def _kind(noise: Any) -> type:
-    """What a word names: noise of a class, or for prefixes the factor that mixes its seeds."""
-    return type(noise.factor if isinstance(noise, ContinualNoise) else noise)
 
 
 def _named_deviation(noise: Any, privatizer: Privatizer) -> float | None:

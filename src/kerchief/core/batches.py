@@ -30,13 +30,7 @@ def growing(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
 
 
 def spanning(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
-    """Like `growing`, at a pace changed a little so that the last batch ends with the horizon.
-
-    >>> spanning(100, first=10, growth=2.0)
-    (10, 21, 46, 100)
-    >>> spanning(5, first=10, growth=2.0)
-    (5,)
-    """
+    """Like `growing`, at a pace changed a little so that the last batch ends with the horizon."""
     start, *_ = growing(horizon, first=first, growth=growth)
     steps = max(1, round(math.log(horizon / start) / math.log(growth)))
     pace = (horizon / start) ** (1 / steps)

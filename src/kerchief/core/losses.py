@@ -73,13 +73,7 @@ class GLMLoss(Posed):
 
     @property
     def sensitivity(self) -> float:
-        """Two clipped gradients may point in opposite directions.
-
-        >>> from kerchief.core.minimizers import PreconditionedSteps
-        >>> GLMLoss(link="probit", dim=2, norm=1.0, low=0.0, high=1.0, clip=0.5, fits=3,
-        ...         minimizer=PreconditionedSteps(steps=2, radius=1.0)).sensitivity
-        1.0
-        """
+        """Two clipped gradients may point in opposite directions."""
         return 2 * self.clip
 
     def encode(self, record: Example) -> Array:

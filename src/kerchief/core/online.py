@@ -56,12 +56,6 @@ class Descent:
     """Gradient descent with steps a/(t + a h), h the curvature, kept within a ball.
 
     That is at most 1/h in the beginning and a/t in the end, for losses of curvature 1/a at least.
-
-    >>> learner = Descent(radius=1.0, pace=2.0)
-    >>> state = learner.begin(jnp.zeros(2), 10.0)
-    >>> state = learner.step(state, jnp.array([0.0, -3.0]), jnp.float64(1.0))
-    >>> learner.point(state).tolist()
-    [0.0, 1.0]
     """
 
     radius: float | Array
@@ -117,11 +111,6 @@ class Maler:
         newton: step of the exp-concave experts: half of min(1/(4 · 7/25), 1) is what their analysis
             asks for.
         rates: how many rates the grid has at most; for fewer steps it has fewer.
-
-    >>> learner = Maler(radius=1.0, rates=grid_size(100))
-    >>> state = learner.begin(jnp.zeros(1), 100.0)
-    >>> round(float(jnp.exp(state.weights).sum()), 12)
-    1.0
     """
 
     radius: float | Array
@@ -240,9 +229,6 @@ def nearest(metric: Array, pull: Array, radius: float | Array) -> Array:
 
     It is (M + νI)⁻¹ pull for the least ν ≥ 0 that puts it into the ball. Newton's method on
     1/length, which is concave in ν, never steps over that ν, so it needs no safeguard.
-
-    >>> nearest(jnp.diag(jnp.array([1.0, 3.0])), jnp.array([0.0, 12.0]), 2.0).round(6).tolist()
-    [0.0, 2.0]
     """
 
     def at(load: Array) -> tuple[Array, Array]:

@@ -79,11 +79,6 @@ class Pair(Posed):
         """Exact diameter of the statistics under replacement, √(4ℓ² + b² W²): see `pairs.md`.
 
         Features lie in a ball of radius ℓ = √(L² - c²) and rewards in an interval of length W.
-
-        >>> round(Pair(dim=5, norm=1.0, low=0.0, high=1.0).sensitivity ** 2, 6)
-        5.0
-        >>> round(Pair(dim=5, norm=1.0, low=0.0, high=1.0, constant=0.5**0.5).sensitivity ** 2, 6)
-        3.0
         """
         return 2 * self.radius
 

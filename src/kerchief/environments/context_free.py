@@ -7,7 +7,7 @@ arms are special is drawn anew in each run.
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import jax.numpy as jnp
 from jax import Array
@@ -75,23 +75,15 @@ class _Arms:
 
 @struct
 class ChanceArms(_Arms):
-    """Losses of one mean for all arms but the best, which has the gap less: the stochastic world.
-
-    >>> ChanceArms.of(arms=10, gap=0.2).problem(100).arms
-    10
-    """
+    """Losses of one mean for all arms but the best, which has the gap less: the world of chance."""
 
     mean: float | Array
 
     @classmethod
     def of(cls, *, arms: int = 10, gap: float = 0.2, mean: float = 0.5) -> Self:
         """Check every value."""
-        gap = validate.between("gap", gap, 0.0, 1.0, closed=True)
-        return cls(
-            count=validate.whole("arms", arms, low=2, high=2**20),
-            gap=gap,
-            mean=validate.between("mean", mean, gap, 1.0, closed=True),
-        )
+        facts = _checked(arms, gap, 1.0)
+        return cls(**facts, mean=validate.between("mean", mean, facts["gap"], 1.0, closed=True))
 
     def means(self, world: BestArms, action: Array, round: Array) -> Array:
         """The expected loss of an arm: the same in all rounds."""
@@ -121,11 +113,8 @@ class Alternating(_Arms):
     @classmethod
     def of(cls, *, arms: int = 10, gap: float = 0.2, growth: float = 1.6) -> Self:
         """Check every value."""
-        return cls(
-            count=validate.whole("arms", arms, low=2, high=2**20),
-            gap=validate.between("gap", gap, 0.0, 0.5, closed=True),
-            growth=validate.between("growth", growth, 1.0, 10.0),
-        )
+        growth = validate.between("growth", growth, 1.0, 10.0)
+        return cls(**_checked(arms, gap, 0.5), growth=growth)
 
     def means(self, world: BestArms, action: Array, round: Array) -> Array:
         """The expected loss of an arm, by the phase."""
@@ -147,11 +136,7 @@ class Switching(_Arms):
     @classmethod
     def of(cls, *, arms: int = 10, gap: float = 0.2, turn: int = 1000) -> Self:
         """Check every value."""
-        return cls(
-            count=validate.whole("arms", arms, low=2, high=2**20),
-            gap=validate.between("gap", gap, 0.0, 0.5, closed=True),
-            turn=validate.whole("turn", turn, high=2**30),
-        )
+        return cls(**_checked(arms, gap, 0.5), turn=validate.whole("turn", turn, high=2**30))
 
     def problem(self, horizon: int) -> ContextFreeProblem:
         """The public facts; the arm that is good after the turn must be the best over all rounds.
@@ -171,6 +156,12 @@ class Switching(_Arms):
         """The expected loss of an arm, before or after the turn."""
         good = jnp.where(round < self.turn, world.other, world.best)
         return 0.5 - jnp.where(action == good, self.gap, 0.0)
+
+
+def _checked(arms: int, gap: float, most: float) -> dict[str, Any]:
+    """The fields that all these worlds have."""
+    count = validate.whole("arms", arms, low=2, high=2**20)
+    return {"count": count, "gap": validate.between("gap", gap, 0.0, most, closed=True)}
 
 
 def _whole(uniform: Array, below: int) -> Array:

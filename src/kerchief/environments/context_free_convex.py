@@ -107,12 +107,7 @@ CONVEX: Registry[type[ConvexWorld]] = Registry("convex loss")
 @CONVEX.entry("quadratic")
 @struct
 class Quadratic(ConvexWorld):
-    """Half the squared distance from the user's own point, which is the best one plus a vector.
-
-    >>> from kerchief.core.convex import Ball
-    >>> Quadratic.of(domain=Ball(dim=3)).problem(100).lipschitz
-    2.0
-    """
+    """Half the squared distance from the user's own point, which is the best one plus a vector."""
 
     def problem(self, horizon: int) -> ContextFreeProblem:
         """The public facts: smooth and strongly convex."""
@@ -141,28 +136,19 @@ class Quadratic(ConvexWorld):
 @CONVEX.entry("absolute")
 @struct
 class Absolute(ConvexWorld):
-    """The distance from the best point, and a linear part of the user's own: no curvature.
-
-    >>> from kerchief.core.convex import Ball
-    >>> Absolute.of(domain=Ball(dim=3)).problem(100).high
-    2.25
-    """
+    """The distance from the best point, and a linear part of the user's own: no curvature."""
 
     def problem(self, horizon: int) -> ContextFreeProblem:
         """The public facts."""
         steepest = 1 + float(self.noise)
+        high = steepest * self.far
         return ContextFreeProblem(
-            horizon=horizon,
-            low=0.0,
-            high=steepest * self.far,
-            domain=self.domain,
-            lipschitz=steepest,
+            horizon=horizon, low=0.0, high=high, domain=self.domain, lipschitz=steepest
         )
 
     def loss(self, world: BestPoint, point: Array, own: Array) -> Array:
         """|x - x*| + ⟨n, x - x*⟩, which is at least 0 as |n| is at most 1."""
-        apart = point - world.best
-        return self.excess(world, point) + own @ apart
+        return self.excess(world, point) + own @ (point - world.best)
 
     def excess(self, world: BestPoint, point: Array) -> Array:
         """|x - x*|."""
@@ -173,12 +159,7 @@ class Absolute(ConvexWorld):
 @CONVEX.entry("linear")
 @struct
 class Linear(ConvexWorld):
-    """A linear loss whose slope is a common unit vector plus the user's own; `away` has no part.
-
-    >>> from kerchief.core.convex import Ball
-    >>> Linear.of(domain=Ball(dim=3)).problem(100).low
-    -1.5
-    """
+    """A linear loss whose slope is a common unit vector plus the user's own; `away` has no part."""
 
     def problem(self, horizon: int) -> ContextFreeProblem:
         """The public facts."""

@@ -65,11 +65,7 @@ class Population:
         spread: float = 0.1,
         fixed: int | None = None,
     ) -> Self:
-        """Check every value.
-
-        >>> Population.of(dim=3, arms=10).problem(100).spread
-        0.1
-        """
+        """Check every value."""
         if fixed is not None:
             validate.whole("fixed", fixed, low=0, high=2**32 - 1)
         return cls(

@@ -44,11 +44,7 @@ class Recorded(Contexts):
     @classmethod
     @double_precision
     def of(cls, *, direction: ArrayLike, arms: ArrayLike) -> Self:
-        """Check a record: rounds x arms x features, each arm of norm at most one.
-
-        >>> Recorded.of(direction=[0.6, 0.8], arms=[[[1.0, 0.0], [0.0, 1.0]]]).rounds
-        1
-        """
+        """Check a record: rounds x arms x features, each arm of norm at most one."""
         sets = validate.real_array("arms", arms)
         one = validate.real_array("directions", direction)
         if sets.ndim != 3 or one.shape != sets.shape[2:] or 0 in sets.shape:

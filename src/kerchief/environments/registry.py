@@ -104,8 +104,6 @@ for _name, _kind, _summary in (
 ):
     _enter(ContextFreeProblem, _name, _kind.of, _summary)
 for _name, _loss in CONVEX.items():
-    _word, _summary = (
-        f"{_name}-loss" if _name in LINKS else _name,
-        f"{_name} losses on a convex set",
-    )
+    _word = f"{_name}-loss" if _name in LINKS else _name
+    _summary = f"{_name} losses on a convex set"
     _enter(ContextFreeProblem, _word, partial(_convex, _loss), _summary, actions="domain")

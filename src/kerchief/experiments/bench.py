@@ -76,9 +76,8 @@ class Case:
     def guarantee(self) -> Guarantee:
         """Epsilon 1, or no promise; the noise level does not change the time."""
         trust = Trust(self.trust)
-        if trust is Trust.NONE:
-            return Guarantee(epsilon=math.inf, delta=0.0, trust=trust, rounds=_HORIZON)
-        return Guarantee(epsilon=1.0, delta=1e-5, trust=trust, rounds=_HORIZON)
+        epsilon, delta = (math.inf, 0.0) if trust is Trust.NONE else (1.0, 1e-5)
+        return Guarantee(epsilon=epsilon, delta=delta, trust=trust, rounds=_HORIZON)
 
 
 Key: TypeAlias = int | str | Case
@@ -133,14 +132,10 @@ def bench(
     pinned: int | None = None,
     watch: Watch | None = None,
 ) -> Benchmark:
-    """Time every case, the yardsticks and interactive use.
+    """Time every case, the yardsticks and interactive use; of some repeats the best counts.
 
-    Args:
-        arms: numbers of arms.
-        replicates: how many bandits play at once.
-        repeats: how often each is timed; the best counts.
-        pinned: the core that `one_core` pinned this process to, for the record.
-        watch: called with what is being done and the finished share.
+    `pinned` is the core that `one_core` pinned this process to, for the record. `watch` is called
+    with what is being done and the finished share.
 
     Raises:
         KerchiefError: a value is out of its bound.
@@ -148,7 +143,7 @@ def bench(
     for name, values in (("arms", arms), ("replicates", replicates)):
         for value in values:
             validate.whole(name, value, high=10**5)
-    timers = _timers(_cases(arms, replicates), [*dict.fromkeys((*arms, INTERACTIVE_ARMS))])
+    timers = _timers(arms, replicates)
     best = _best(timers, validate.whole("repeats", repeats), watch or (lambda stage, share: None))
     return Benchmark(
         yardstick={key: value for key, value in best.items() if isinstance(key, int)},
@@ -173,21 +168,13 @@ def one_core() -> Iterator[int | None]:
         os.sched_setaffinity(0, before)
 
 
-def _cases(arms: Sequence[int], replicates: Sequence[int]) -> list[Case]:
-    return [
-        Case(policy=policy, trust=trust, arms=count, replicates=width)
-        for count in dict.fromkeys(arms)
-        for width in dict.fromkeys(replicates)
-        for policy, trust in _PLAYERS
-    ]
-
-
-def _timers(cases: Sequence[Case], arms: Sequence[int]) -> dict[Key, Callable[[], Timer]]:
+def _timers(arms: Sequence[int], replicates: Sequence[int]) -> dict[Key, Callable[[], Timer]]:
     """How to get each thing ready that is timed."""
     ready: dict[Key, Callable[[], Timer]] = {}
-    for count in arms:
+    for count in dict.fromkeys((*arms, INTERACTIVE_ARMS)):
         ready[count] = partial(_numpy_timer, count)
-    for case in cases:
+    for count, width, (policy, trust) in itertools.product(arms, replicates, _PLAYERS):
+        case = Case(policy=policy, trust=trust, arms=count, replicates=width)
         ready[case] = partial(_loop_timer, case)
     for trust in POLICIES["linucb"].trusts:
         ready[trust] = partial(_interactive_timer, trust)

@@ -105,15 +105,9 @@ def calibrate(
     All of it is read off what `protect` builds. Every user is in one release, once, except under
     joint trust, where the noise of all prefixes is paid for once.
 
-    Args:
-        epsilon: of the guarantee.
-        delta: of the guarantee.
-        trust: whom users trust.
-        env: the world, which bounds x and y: a word of `ENVIRONMENTS` whose users bring contexts.
-        dim: length of x; None is the world's own.
-        radius: norm of the parameter; None is the world's own.
-        horizon: number of rounds.
-        sensitivity: in place of the one of (x xᵀ, y x), for a vector of as many numbers.
+    `env`, a word of `ENVIRONMENTS` whose users bring contexts, is the world that bounds x and y;
+    its own length of x and norm of the parameter are taken unless they are given. A sensitivity is
+    in place of the one of (x xᵀ, y x), for a vector of as many numbers.
 
     >>> answer = calibrate(epsilon=1.0, delta=1e-5)
     >>> answer.word, round(answer.std, 4)
@@ -127,7 +121,7 @@ def calibrate(
     query = _query(_problem(env, horizon, dim=dim, radius=radius), sensitivity)
     asked = Asked(query=query, promise=promise, horizon=horizon)
     used = asked.protected()
-    std = own_noise(used, horizon)
+    std, event = own_noise(used, horizon), used.noises[0].event()
     cohort = _one_cohort(asked, used)
     word, words = _words(cohort, std)
     return Noise(
@@ -136,7 +130,8 @@ def calibrate(
         kind=type(used.noises[0]).__name__,
         sensitivity=query.sensitivity,
         size=query.size,
-        noise_multiplier=_multiplier(used),
+        # After any rounding to a grid.
+        noise_multiplier=event.noise_multiplier if isinstance(event, Gaussian | Binomial) else None,
         gaussian_noise_multiplier=gaussian_multiplier(asked),
         std=std,
         releases=used.schedule.capacity(horizon),
@@ -189,12 +184,6 @@ def _words(asked: Asked, used: float) -> tuple[str, tuple[Alternative, ...]]:
         del rows[BEST]
     marked = (dataclasses.replace(row, used=word == found) for word, row in rows.items())
     return found, tuple(marked)
-
-
-def _multiplier(used: Sums) -> float | None:
-    """Standard deviation over sensitivity, after any rounding to a grid."""
-    event = used.noises[0].event()
-    return event.noise_multiplier if isinstance(event, Gaussian | Binomial) else None
 
 
 def _twin(used: Sums, promise: Guarantee, horizon: int) -> Twin:

@@ -101,12 +101,16 @@ class Row(Key):
 
     def _claim(self, words: str, holds: Callable[[float, float], bool], quick: bool) -> Claim:
         """A claim about the regret and its standard error."""
+        return self._of_row(
+            words, lambda row: (holds(row.regret.mean, _error(row)), row.regret.text()), quick
+        )
 
-        def test(results: Results) -> Finding:
-            regret = results[self].regret
-            return holds(regret.mean, _error(results[self])), regret.text()
-
-        return Claim(sentence=f"{self}: {words}", needs=(self,), test=test, quick=quick)
+    def _of_row(self, words: str, test: Callable[[Result], Finding], quick: bool) -> Claim:
+        """A claim about this row alone."""
+        sentence = f"{self}: {words}"
+        return Claim(
+            sentence=sentence, needs=(self,), test=lambda results: test(results[self]), quick=quick
+        )
 
     def below(
         self, upper: Key, *, times: float = 1.0, errors: float = 3.0, quick: bool = False
@@ -133,35 +137,30 @@ class Row(Key):
     def names_best(self, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
         """At least this share of the replicates named the best arm at the end."""
 
-        def test(results: Results) -> Finding:
-            row = results[self]
+        def test(row: Result) -> Finding:
             found = 0.0 if row.right is None else row.right
             return found - errors * _share_error(row, found) >= share, f"{100 * found:.1f} %"
 
-        sentence = f"{self}: names the best arm in at least {100 * share:g} % of the runs"
-        return Claim(sentence=sentence, needs=(self,), test=test, quick=quick)
+        words = f"names the best arm in at least {100 * share:g} % of the runs"
+        return self._of_row(words, test, quick)
 
     def p95_at_most(self, bound: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
         """At most one run in twenty loses more than the bound."""
 
-        def test(results: Results) -> Finding:
-            row = results[self]
+        def test(row: Result) -> Finding:
             worse = min(100.0, 95.0 + 100 * errors * _share_error(row, 0.95))
             return row.percentile(worse) <= bound, f"p95 {amount(row.regret.p95)}"
 
-        sentence = f"{self}: 95th percentile at most {amount(bound)}"
-        return Claim(sentence=sentence, needs=(self,), test=test, quick=quick)
+        return self._of_row(f"95th percentile at most {amount(bound)}", test, quick)
 
     def stuck_at_most(self, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
         """At most this share of the runs still lose a tenth of what uniform play loses."""
 
-        def test(results: Results) -> Finding:
-            row = results[self]
+        def test(row: Result) -> Finding:
             found = 1.0 if row.regret.stuck is None else row.regret.stuck
             return found + errors * _share_error(row, found) <= share, f"{100 * found:.1f} % stuck"
 
-        sentence = f"{self}: at most {100 * share:g} % of the runs are stuck"
-        return Claim(sentence=sentence, needs=(self,), test=test, quick=quick)
+        return self._of_row(f"at most {100 * share:g} % of the runs are stuck", test, quick)
 
 
 def at(player: Player, world: str) -> Row:

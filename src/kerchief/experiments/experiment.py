@@ -69,7 +69,6 @@ class Experiment:
     spends more than was asked for is always claimed.
 
     Attributes:
-        source: the paper that it is from.
         full: the size that all claims are made for; `quick` is that of a smoke test.
         printed: regrets from the paper's own table.
         panels: what the picture shows of each world.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -46,23 +46,11 @@ def name_ends(axes: Axes, ends: Sequence[End]) -> None:
     values = np.log([max(end.height, 1e-12) for end in ordered])
     # No regret at all has no place on a logarithmic axis: it is named at the bottom.
     heights = np.clip((values - low) / (high - low), 0, 1).tolist()
+    leader: Any = {"linewidth": 1.2, "clip_on": False, "transform": axes.transAxes}
+    name: Any = {"fontsize": _SIZE, "verticalalignment": "center", "transform": axes.transAxes}
     for end, true, height in zip(ordered, heights, _apart(heights), strict=True):
-        axes.plot(
-            _LEADER,
-            (true, true, height, height),
-            color=end.colour,
-            linewidth=1.2,
-            transform=axes.transAxes,
-            clip_on=False,
-        )
-        axes.text(
-            _LEADER[-1] + 0.006,
-            height,
-            end.name,
-            fontsize=_SIZE,
-            verticalalignment="center",
-            transform=axes.transAxes,
-        )
+        axes.plot(_LEADER, (true, true, height, height), color=end.colour, **leader)
+        axes.text(_LEADER[-1] + 0.006, height, end.name, **name)
 
 
 def outside_legend(axes: Axes, samples: Sequence[Sample]) -> None:

@@ -100,16 +100,11 @@ def player(
     mechanism: str | None = None,
     **numbers: float,
 ) -> Player:
-    """Name a player in one line.
+    """Name a player in one line; `best` is the bandit that needs no knowledge of the arms.
 
-    Args:
-        policy: the bandit's own name, or `best` for the one that needs no knowledge of the arms.
-        trust: whom users must trust.
-        epsilon: asked for.
-        mode: widths `tuned`, or from the `theory`.
-        mechanism: a word of the trust's noise; by default the bandit's own, which is the least
-            noisy, or that of the paper for a paper's own version.
-        numbers: parameters of the policy that are replaced.
+    Widths are `tuned`, or from the `theory`. The mechanism is a word of the trust's noise; by
+    default the bandit's own, which is the least noisy, or that of the paper for a paper's own
+    version. `numbers` are parameters of the policy that are replaced.
 
     >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers
     (('exploration', 2.0),)

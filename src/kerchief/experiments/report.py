@@ -48,10 +48,7 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
         headlines=headlines(plan, finished),
         headings=HEADINGS,
         minor=_MINOR,
-        tables=[
-            (plan.caption(world), list(group))
-            for world, group in itertools.groupby(finished, key=lambda row: row.world)
-        ],
+        tables=_by_world(plan, finished),
         beside=side_by_side(plan, finished),
         picture=base64.b64encode(picture).decode("ascii"),
         promises=promises(row.cell for row in finished),
@@ -62,10 +59,12 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
 
 def headlines(plan: Plan, rows: Sequence[Result]) -> list[str]:
     """For each world, what privacy costs at the strictest and at the loosest epsilon."""
-    return [
-        _headline(plan.caption(world), list(group))
-        for world, group in itertools.groupby(rows, key=lambda row: row.world)
-    ]
+    return [_headline(caption, group) for caption, group in _by_world(plan, rows)]
+
+
+def _by_world(plan: Plan, rows: Sequence[Result]) -> list[tuple[str, list[Result]]]:
+    worlds = itertools.groupby(rows, key=lambda row: row.world)
+    return [(plan.caption(world), list(group)) for world, group in worlds]
 
 
 def _headline(caption: str, rows: Sequence[Result]) -> str:
@@ -118,11 +117,7 @@ def promises(cells: Iterable[Cell]) -> list[Promise]:
     for guarantee in dict.fromkeys(asked):
         by_trust.setdefault(str(guarantee.trust), []).append(guarantee)
     return [
-        Promise(
-            trust=trust,
-            statement=first.statement(),
-            others=tuple(sentences(others)),
-        )
+        Promise(trust=trust, statement=first.statement(), others=tuple(sentences(others)))
         for trust, (first, *others) in by_trust.items()
     ]
 
@@ -162,15 +157,11 @@ def side_by_side(plan: Plan, rows: Sequence[Result]) -> SideBySide:
         by_player.setdefault(row.cell.player, {})[row.world] = row
     printed = {key.world for key in plan.printed()}
     headings = [f"{world} (printed)" if world in printed else world for world in worlds]
-    lines = [
-        (one.label(), _worst(list(found.values())), *(_text(plan, found.get(w)) for w in worlds))
-        for one, found in by_player.items()
-    ]
+    lines = []
+    for one, found in by_player.items():
+        worst = max(found.values(), key=lambda row: row.spent or (0.0, 0.0))
+        lines.append((one.label(), worst.bill(), *(_text(plan, found.get(w)) for w in worlds)))
     return SideBySide(headings=("", "spent ε, δ", *headings), lines=tuple(lines))
-
-
-def _worst(rows: Sequence[Result]) -> str:
-    return max(rows, key=lambda row: row.spent or (0.0, 0.0)).bill()
 
 
 def _text(plan: Plan, row: Result | None) -> str:

@@ -31,9 +31,6 @@ class Spread:
     Attributes:
         se: standard error of the mean, or None for a single replicate.
         uniform_share: the mean over that of uniform play on the same worlds; None if that is 0.
-        median: half of the replicates lose at most this.
-        p95: the 95th percentile.
-        max: the worst replicate.
         stuck: the share of replicates that, in the second half of the run, still lose more than a
             tenth of what uniform play loses; None where nothing was lost, or regret was read once.
     """

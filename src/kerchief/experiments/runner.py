@@ -49,11 +49,7 @@ def arranged(cell: Cell, problem: AnyProblem) -> Arranged:
 
 
 def compare(
-    plan: Plan,
-    *,
-    ticks: int = 100,
-    width: int | None = None,
-    watch: Watch | None = None,
+    plan: Plan, *, ticks: int = 100, width: int | None = None, watch: Watch | None = None
 ) -> Iterator[Result]:
     """Play every cell, one after another, and give each as soon as it is finished.
 

@@ -224,8 +224,7 @@ class ExactBinomial:
         up = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
         level = array / self.step
         low = np.floor(level)
-        rounded: Floats = (low + (level - low > up)) * self.step
-        return rounded
+        return (low + (level - low > up)) * self.step
 
     def share(
         self, vector: Floats, *, place: int, users: int, randomness: Randomness = os.urandom
@@ -263,15 +262,10 @@ def deviation(noise: Binomial | ExactBinomial, users: Any, sums: Any = 1) -> Any
 
 
 def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> Floats:
-    """Toss that many fair coins for each of `size` coordinates, and count the heads.
-
-    >>> bool((heads(7, 100) <= 7).all())
-    True
-    """
+    """Toss that many fair coins for each of `size` coordinates, and count the heads."""
     coins, size = whole("coins", coins, low=0), whole("size", size)
     _check_tosses(coins, size)
-    counted: Floats = toss(coins, size, randomness).astype(np.float64)
-    return counted
+    return toss(coins, size, randomness).astype(np.float64)
 
 
 def _check_scale(scale: int, dimension: int) -> None:

@@ -42,12 +42,7 @@ class Fit:
 
 @functools.cache
 def fit(horizon: int, buffers: int) -> Fit:
-    """Return the factor whose worst noise over the horizon, at a fixed cost, is least.
-
-    >>> factor = fit(1000, 4)
-    >>> len(factor.decays), round(factor.column_norm, 2)
-    (4, 1.81)
-    """
+    """Return the factor whose worst noise over the horizon, at a fixed cost, is least."""
     optimize: Any = importlib.import_module("scipy.optimize")
     start = _start(horizon, buffers)
     span = np.append(_FIRST_SPAN, np.full(start.size - 1, _RISE_SPAN))
@@ -67,9 +62,6 @@ def fit_of(gaps: Numbers, horizon: int) -> Fit:
     """Return the factor with these gaps, of θ₁, φ₁, θ₂, φ₂ and so on, for this horizon.
 
     The decays are rounded first: the column norm is that of the very numbers that are used.
-
-    >>> fit_of(np.array([0.25, 0.5]), 2)
-    Fit(base=0.5, weights=(0.5,), decays=(0.5,), column_norm=1.0307764064044151)
     """
     gaps = np.array(gaps, np.float64)
     decays = 1.0 - gaps[1::2]
@@ -86,15 +78,10 @@ def fit_of(gaps: Numbers, horizon: int) -> Fit:
 
 
 def energy(base: Numbers, weights: Numbers, gaps: Numbers, count: int) -> Numbers:
-    """Return Σ_{i < count} (base + Σ_j weights_j (1 - gaps_j)^i)².
-
-    >>> float(energy(np.array([1.0]), np.array([1.0]), np.array([0.5]), 2))
-    6.25
-    """
+    """Return Σ_{i < count} (base + Σ_j weights_j (1 - gaps_j)^i)²."""
     amplitudes, rates = modes(base, weights, gaps)
     faded: Numbers = (amplitudes * np.expm1(count * rates)).sum(-1)
-    total: Numbers = base[..., 0] ** 2 * count - faded
-    return total
+    return base[..., 0] ** 2 * count - faded
 
 
 def modes(base: Numbers, weights: Numbers, gaps: Numbers) -> tuple[Numbers, Numbers]:

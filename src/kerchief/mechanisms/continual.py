@@ -34,11 +34,6 @@ class ContinualNoise(OfFactor, Simulated):
     Attributes:
         std: standard deviation of each coordinate of the seed vectors.
         sensitivity: how far, in the Euclidean norm, one user moves one vector of the stream.
-
-    >>> from kerchief.mechanisms.tree import Tree
-    >>> noise = ContinualNoise.of(Tree(horizon=15), noise_multiplier=1.0, sensitivity=2.0)
-    >>> noise.std, noise.std_at(jnp.array([8, 15])).tolist()
-    (4.0, [4.0, 8.0])
     """
 
     std: float | Array

@@ -48,13 +48,6 @@ class ExactContinualNoise(OfFactor):
     Formal guarantees:
         The whole stream costs `event()` if every vector was rounded by `prepare`: see
         `exact_continual.md`.
-
-    >>> from kerchief.mechanisms.blt import BLT
-    >>> noise = ExactContinualNoise.matching(
-    ...     BLT.of(horizon=1000), noise_multiplier=1.0, sensitivity=1.0, dimension=3
-    ... )
-    >>> round(float(noise.std_at(1000)), 2)
-    3.27
     """
 
     idealized: ClassVar[bool] = False

@@ -52,12 +52,7 @@ class OnGrid:
         return math.ldexp(1.0, -self.grid_bits)
 
     def prepare(self, vector: Vector, stream: object = None) -> Floats:
-        """Round a vector, or rows of them, to the grid: their sums are exact, so noise may wait.
-
-        >>> noise = ExactGaussian(grid_bits=1, scale=4096, sensitivity=1.0, dimension=2)
-        >>> noise.prepare([0.3, -0.9])
-        array([ 0.5, -1. ])
-        """
+        """Round a vector, or rows of them, to the grid: their sums are exact, so noise may wait."""
         return self._to_grid(vector).astype(np.float64) * self.grid
 
     def _to_grid(self, vector: Vector) -> NDArray[np.int64]:
@@ -77,12 +72,6 @@ class ExactGaussian(OnGrid):
         `event` states the cost of one `add` with its default source, if the vector is the float64
         encoding of one record, or of a sum kept in whole grid steps (`exact_gaussian.md`, section
         4).
-
-    >>> noise = ExactGaussian(grid_bits=10, scale=4096, sensitivity=1.0, dimension=2)
-    >>> noise.std
-    4.0
-    >>> noise.add([0.25, -0.5]) % noise.grid
-    array([0., 0.])
     """
 
     sensitivity: float

@@ -26,9 +26,6 @@ class Gaussian(Simulated):
         `privacy.events.Gaussian(noise_multiplier=std / Δ)`: see `gaussian.md`. Floating-point noise
         leaks through its low bits, so only simulation may use it; `ExactGaussian` is the twin for
         deployment.
-
-    >>> Gaussian.of(noise_multiplier=2.0, sensitivity=3.0).std
-    6.0
     """
 
     std: float | Array

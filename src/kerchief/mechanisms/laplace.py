@@ -39,10 +39,6 @@ class Laplace(Simulated):
         `taxicab`, in the sum of absolute values, is ε-differentially private with
         ε = √2 taxicab/std: see `laplace.md`. Floating-point noise, so only simulation may use it;
         `ExactLaplace` is the twin for deployment.
-
-    >>> noise = Laplace.of(epsilon=2.0, taxicab=1.0, dimension=3)
-    >>> round(noise.std, 6), round(noise.event().noise_multiplier, 6)
-    (0.707107, 0.5)
     """
 
     std: float | Array

@@ -214,8 +214,7 @@ class ExactResponse:
         clipped = np.clip(np.where(np.isfinite(array), array, 0.0) / self.bound, -1, 1)
         steps = np.rint(self.bits * (1 + clipped) / 2 * _STEPS).astype(np.int64)
         ones, fraction = np.divmod(steps, _STEPS)
-        coded: NDArray[np.int64] = ones + (words(self.dimension, randomness) < fraction)
-        return coded
+        return ones + (words(self.dimension, randomness) < fraction)
 
     def total(self, sums: NDArray[np.int64]) -> Floats:
         """As simulated."""

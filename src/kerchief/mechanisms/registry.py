@@ -34,8 +34,6 @@ class MechanismEntry:
     """A registered mechanism.
 
     Attributes:
-        kind: the class.
-        summary: one line for listings.
         factor: how seeds are mixed, for noise on the prefixes of a stream.
     """
 

@@ -177,8 +177,7 @@ class ExactShortlist(BallReport):
         ranked = np.argpartition(drawn @ self._unit(array), self.candidates - self.listed)
         chosen = drawn[ranked[self._position(source)], :-1]
         report = np.array(self.center) + self.factor * chosen
-        written: Floats = np.rint(report / self.grid) * self.grid
-        return written
+        return np.rint(report / self.grid) * self.grid
 
     def event(self) -> events.RandomizedResponse:
         """What one report costs."""

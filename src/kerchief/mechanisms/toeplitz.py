@@ -25,9 +25,6 @@ def coefficients(horizon: int) -> Floats:
     """The first column of the square root of the lower-triangular matrix of ones.
 
     They are the Taylor coefficients of (1 - x)^(-1/2): c₀ = 1, c_k = c_{k-1} (2k - 1) / (2k).
-
-    >>> coefficients(4).tolist()
-    [1.0, 0.5, 0.375, 0.3125]
     """
     k = np.arange(1, horizon)
     values = np.cumprod(np.concatenate([[1.0], (2 * k - 1) / (2 * k)]))
@@ -49,9 +46,6 @@ class SqrtToeplitz(RoundedFactor):
 
     State and work of a step grow with the horizon, so it is for short streams and for tests;
     `blt.BLT` needs neither.
-
-    >>> round(float(SqrtToeplitz(horizon=2).row_norm(2, np)) ** 2, 9)
-    1.25
     """
 
     longest: ClassVar[int] = 20_000

@@ -29,10 +29,6 @@ class Tree(Part):
 
     The seed of a place is the noise of the block that ends there, and B is made of zeros and ones:
     exact seeds add up without any rounding.
-
-    >>> tree = Tree(horizon=15)
-    >>> tree.levels, tree.column_norm, tree.row_norm(np.array([8, 15]), np).tolist()
-    (4, 2.0, [1.0, 2.0])
     """
 
     longest: ClassVar[int] = MOST_ROUNDS

@@ -111,7 +111,6 @@ class Ellipsoid(Patient, Optimist):
 
     Attributes:
         regularizer: ridge λ without noise.
-        radius: bound on the norm of the parameter.
         spread: sub-Gaussian constant of the rewards.
         exploration: multiplier of the width; 0 is the greedy policy.
         damping: tuned mode: how much of the noise's expected size joins the regularizer.

@@ -39,8 +39,6 @@ class PolicyEntry:
 
     Attributes:
         make: builds the policy from public facts alone, in either mode.
-        kinds: the classes it builds.
-        summary: one line for listings.
         source: the paper, algorithm and theorem, or the textbook.
         problems: the kinds of problems that it takes.
         actions: what it chooses from: arms, arms with models of their own, or points of a domain.

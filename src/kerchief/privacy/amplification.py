@@ -34,11 +34,6 @@ def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
 
     It is E max(0, (e^ε₀ − e^ε) A − (e^(ε₀+ε) − 1) B) / n, rounded up, where each of n reports is,
     independently, counted in A or in B with probability 1/(e^ε₀ + 1) each.
-
-    >>> shuffled_delta(1.0, 1.0, 10)
-    0.0
-    >>> shuffled_delta(0.15, 1.0, 1000) < 1e-6 < shuffled_delta(0.145, 1.0, 1000)
-    True
     """
     epsilon = at_least("epsilon", epsilon, 0.0)
     local_epsilon = positive("local_epsilon", local_epsilon)
@@ -60,11 +55,7 @@ def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
 
 
 def shuffled_epsilon(local_epsilon: float, reports: int, delta: float) -> float:
-    """Return the least ε known for a shuffled batch; ε₀ itself where nothing is gained.
-
-    >>> round(shuffled_epsilon(1.0, 1000, 1e-6), 3), shuffled_epsilon(4.0, 10, 1e-6) <= 4.0
-    (0.149, True)
-    """
+    """Return the least ε known for a shuffled batch; ε₀ itself where nothing is gained."""
     local_epsilon = positive("local_epsilon", local_epsilon)
     delta = between("delta", delta, 0.0, 1.0)
     found = least_epsilon(lambda epsilon: shuffled_delta(epsilon, local_epsilon, reports), delta)
@@ -72,12 +63,7 @@ def shuffled_epsilon(local_epsilon: float, reports: int, delta: float) -> float:
 
 
 def unshuffled_epsilon(epsilon: float, reports: int, delta: float) -> float:
-    """Return the largest ε₀ known to suffice for (ε, δ) after shuffling; at least ε itself.
-
-    >>> local = unshuffled_epsilon(0.149, 1000, 1e-6)
-    >>> 0.99 < local < 1.01 and shuffled_delta(0.149, local, 1000) <= 1e-6
-    True
-    """
+    """Return the largest ε₀ known to suffice for (ε, δ) after shuffling; at least ε itself."""
     low, high = positive("epsilon", epsilon), max(_MOST_LOCAL, epsilon)
     delta = between("delta", delta, 0.0, 1.0)
     # The lower end was tried, or is ε: rounding can make it too small, never too large.

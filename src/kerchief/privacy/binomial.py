@@ -31,10 +31,6 @@ def binomial_slack(event: Binomial, count: int = 1) -> Slack:
 
     Formal guarantees:
         `binomial.md`, theorem 2; infinite where the window does not fit the coins.
-
-    >>> event = Binomial(sensitivity=100.0, scale=400, dimension=10)
-    >>> 0 < binomial_slack(event).shift < 1e-3
-    True
     """
     n, half = event.dimension * whole("count", count, low=0), 2 * event.scale**2
     window = _window(event)
@@ -65,10 +61,6 @@ def binomial_renyi(event: Binomial) -> Renyi:
 
     Formal guarantees:
         `binomial.md`, theorem 1: for integer shifts of Euclidean length at most `sensitivity`.
-
-    >>> profile = binomial_renyi(Binomial(sensitivity=20.0, scale=80, dimension=3))
-    >>> round(profile.values[4] / (20**2 / 80**2), 2)
-    1.0
     """
     half, window = 2 * event.scale**2, _window(event)
     if window >= half:

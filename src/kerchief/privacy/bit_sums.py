@@ -148,8 +148,7 @@ def _one_more(laws: Floats, bits: NDArray[np.int64], chances: Floats, near: slic
     longer = np.pad(laws, ((0, 0), (1, 1)))
     stays, moves = longer[:, near.start + 1 : near.stop + 1], longer[:, near]
     ones = chances[:, None]
-    made: Floats = (1 - ones) * stays[bits - 1] + ones * moves[bits - 1]
-    return made
+    return (1 - ones) * stays[bits - 1] + ones * moves[bits - 1]
 
 
 def _sums(problem: Floats, bits: int, chance: float) -> Floats:
@@ -166,8 +165,7 @@ def _bulk(laws: Floats, tail: float) -> NDArray[np.bool_]:
     """Which outcomes of each law remain when at most `tail` is left out, half on either side."""
     from_left = np.cumsum(laws, 1)
     from_right = np.cumsum(laws[:, ::-1], 1)[:, ::-1]
-    kept: NDArray[np.bool_] = (from_left > tail / 2) & (from_right > tail / 2)
-    return kept
+    return (from_left > tail / 2) & (from_right > tail / 2)
 
 
 def _cut(law: Floats, tail: float) -> int:

@@ -56,23 +56,14 @@ def epsilon_at(events: Iterable[Event], delta: float) -> float:
 
 
 def delta_at(events: Iterable[Event], epsilon: float) -> float:
-    """Return the least δ we can prove for all the events together at this ε.
-
-    >>> f"{delta_at([kinds.Gaussian(noise_multiplier=3.7306)], 1.0):.3e}"
-    '1.000e-05'
-    """
+    """Return the least δ we can prove for all the events together at this ε."""
     epsilon = at_least("epsilon", epsilon, 0.0)
     valid = _curves(frozenset(leaves(events).items()))
     return min((curve.delta(epsilon) for curve in valid), default=1.0)
 
 
 def leaves(events: Iterable[Event]) -> Counter[Event]:
-    """Count the simple events inside repeated and composed ones.
-
-    >>> pair = kinds.Composed(events=(kinds.Zcdp(rho=0.1), kinds.Zcdp(rho=0.1)))
-    >>> leaves([kinds.Repeated(event=pair, count=3)])
-    Counter({Zcdp(rho=0.1): 6})
-    """
+    """Count the simple events inside repeated and composed ones."""
     counts: Counter[Event] = Counter()
     for event in events:
         match event:
@@ -119,9 +110,6 @@ def to_dp_event(event: Event) -> Any:
     Read the result under its REPLACE_SPECIAL relation: our sensitivities are replacement
     distances already. Discrete Gaussians and pure mechanisms have no exact word there and become
     the zCDP that they satisfy: an upper bound. Sums of coins have no word at all, and are refused.
-
-    >>> to_dp_event(kinds.Gaussian(noise_multiplier=2.0))
-    GaussianDpEvent(noise_multiplier=2.0)
     """
     words = dp_events()
     match event:

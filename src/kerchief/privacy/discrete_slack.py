@@ -35,9 +35,6 @@ def slack(event: DiscreteGaussian, count: int = 1, *, window: float = WINDOW) ->
 
     Formal guarantees:
         `discrete_slack.md`, theorem: valid for every scale ≥ 1 and every dimension.
-
-    >>> slack(DiscreteGaussian(sensitivity=2.0**20, scale=2**20, dimension=10)).shift < 1e-9
-    True
     """
     n = event.dimension * whole("count", count, low=0, high=MOST_SCALE)
     unit = n / (24.0 * event.scale**2)

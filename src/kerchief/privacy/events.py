@@ -202,11 +202,7 @@ class Composed(Event):
 
 
 def event_from_dict(data: Mapping[str, object]) -> Event:
-    """Read an event back from what `to_dict` wrote.
-
-    >>> event_from_dict({"kind": "zcdp", "rho": 0.5})
-    Zcdp(rho=0.5)
-    """
+    """Read an event back from what `to_dict` wrote."""
     kind = data.get("kind")
     build = _KINDS.get(kind) if isinstance(kind, str) else None
     if build is None:

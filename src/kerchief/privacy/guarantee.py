@@ -29,14 +29,6 @@ class Trust(StrEnum):
     CENTRAL = "central"
 
 
-_ADJECTIVE = {
-    Trust.NONE: "no",
-    Trust.LOCAL: "local",
-    Trust.SHUFFLE: "shuffle",
-    Trust.JOINT: "joint",
-    Trust.CENTRAL: "central",
-}
-
 _FROM_WHOM = {
     Trust.NONE: "It protects from nobody.",
     Trust.LOCAL: (
@@ -152,7 +144,7 @@ reward, replaced by any other, over 20000 rounds"
         *first, last = (f"{epsilon:.6g}" for epsilon in (self.epsilon, *others))
         epsilons = f"{', '.join(first)} or {last}" if first else last
         return (
-            f"(epsilon={epsilons}, delta={self.delta:.6g}) {_ADJECTIVE[self.trust]} "
+            f"(epsilon={epsilons}, delta={self.delta:.6g}) {self.trust} "
             f"differential privacy for one {self.unit}'s context, action and reward, "
             f"replaced by any other, {self._over()}"
         )
@@ -169,25 +161,13 @@ reward, replaced by any other, over 20000 rounds"
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-able dictionary; an infinite ε is written as the word "inf"."""
-        return {
-            "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon,
-            "delta": self.delta,
-            "trust": str(self.trust),
-            "unit": self.unit,
-            "adjacency": self.adjacency,
-            "rounds": self.rounds,
-            "honest": list(self.honest),
-            "excluded": list(self.excluded),
-        }
+        epsilon = "inf" if math.isinf(self.epsilon) else self.epsilon
+        parts = {"honest": list(self.honest), "excluded": list(self.excluded)}
+        return vars(self) | {"epsilon": epsilon, "trust": str(self.trust)} | parts
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Guarantee:
-        """Read back what `to_dict` wrote.
-
-        >>> promise = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
-        >>> Guarantee.from_dict(promise.to_dict()) == promise
-        True
-        """
+        """Read back what `to_dict` wrote."""
         match data:
             case {
                 "epsilon": float() | int() | "inf" as epsilon,

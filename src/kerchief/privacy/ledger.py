@@ -69,11 +69,7 @@ class MemoryLedger:
     """
 
     def __init__(self, budget: Guarantee) -> None:
-        """Open an empty ledger.
-
-        Args:
-            budget: what may be spent on each user.
-        """
+        """Open an empty ledger on what may be spent on each user."""
         self._budget = budget
         self._receipts: list[Receipt] = []
         self._lock = threading.Lock()
@@ -90,30 +86,11 @@ class MemoryLedger:
             return tuple(self._receipts)
 
     def charge(self, event: Event, *, cohort: Cohort, capacity: int = 1) -> Receipt:
-        """Pay for an event before it happens.
-
-        Args:
-            event: what one participation is.
-            cohort: who may take part.
-            capacity: the largest number of times that any one user of the cohort takes part.
-
-        Returns:
-            The receipt, still open.
-
-        Raises:
-            BudgetExceeded: a user would pay more than the budget; nothing was written.
-            UnsupportedEvent: the event cannot be priced; nothing was written.
-        """
+        """Pay for an event before it happens: a bill of one `Charge`."""
         return self.charge_all([Charge(event=event, cohort=cohort, capacity=capacity)])[0]
 
     def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
-        """Pay for every line of a bill, or for none of them.
-
-        Args:
-            bill: what is to be paid together, such as all that one run may cost.
-
-        Returns:
-            One receipt per line, still open.
+        """Pay for every line of a bill, or for none of them; receipts are still open.
 
         Raises:
             BudgetExceeded: a user would pay more than the budget; nothing was written.
@@ -128,14 +105,7 @@ class MemoryLedger:
             return granted
 
     def settle(self, receipt: Receipt, used: int) -> Receipt:
-        """Record what was really used.
-
-        Args:
-            receipt: a receipt of this ledger, still open.
-            used: the largest number of times that any one user really took part.
-
-        Returns:
-            The settled receipt.
+        """Record the largest number of times that any one user really took part.
 
         Raises:
             CapacityExceeded: more was used than paid for.
@@ -160,12 +130,7 @@ class MemoryLedger:
 
     @classmethod
     def loads(cls, text: str) -> MemoryLedger:
-        """Read back what `dumps` wrote.
-
-        >>> ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=0.0, trust="local"))
-        >>> MemoryLedger.loads(ledger.dumps()).dumps() == ledger.dumps()
-        True
-        """
+        """Read back what `dumps` wrote."""
         budget, receipts = read_ledger(text)
         ledger = cls(budget)
         ledger._receipts = list(receipts)

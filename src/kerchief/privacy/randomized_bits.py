@@ -106,12 +106,6 @@ def bits_renyi(event: RandomizedBits) -> Renyi:
 
     Formal guarantees:
         `randomized_bits.md`, theorem 2. It holds whatever the other users coded.
-
-    >>> event = RandomizedBits(
-    ...     users=200, bits=2, keep=0.5, sensitivity=1.0, dimension=1, tail=1e-7
-    ... )
-    >>> round(bits_renyi(event).values[ORDERS.index(2)] * event.noise_multiplier**2, 2)
-    1.02
     """
     costs = np.array(shift_costs(event.users, event.bits, event.keep, event.tail / event.dimension))
     parts, root = fineness(event.bits), math.sqrt(event.dimension)
@@ -140,10 +134,6 @@ def bits_keep(
     Returns:
         A description with a keep parameter that was itself tried. Its ε is at least 0.999 of the
         one asked for, or a keep parameter larger by 0.2 % was tried and told too much.
-
-    >>> event = bits_keep(1.0, 1e-5, users=200, bits=4, sensitivity=1.0, dimension=1)
-    >>> 0.6 < event.keep < 0.9 and bits_epsilon(event, 1e-5) <= 1.0
-    True
     """
     epsilon, delta = positive("epsilon", epsilon), between("delta", delta, 0.0, 1.0)
     _check_sizes(users, whole("bits", bits, high=_MOST_SOUGHT), sensitivity, dimension)
@@ -198,9 +188,6 @@ def local_epsilon(keep: float, *, bits: int, dimension: int, taxicab: float) -> 
 
     Formal guarantees:
         `randomized_bits.md`, theorem 1.
-
-    >>> round(local_epsilon(0.5, bits=1, dimension=5, taxicab=2**0.5 + 1.5), 3)
-    3.477
     """
     moved = _moved(positive("taxicab", taxicab), dimension)
     single = moved * (keep - math.log1p(-keep)) if bits == 1 else math.inf
@@ -208,12 +195,7 @@ def local_epsilon(keep: float, *, bits: int, dimension: int, taxicab: float) -> 
 
 
 def local_keep(epsilon: float, *, bits: int, dimension: int, taxicab: float) -> float:
-    """Return the largest keep parameter with which one report is ε-locally private.
-
-    >>> keep = local_keep(1.0, bits=1, dimension=5, taxicab=2**0.5 + 1.5)
-    >>> round(keep, 3), local_epsilon(keep, bits=1, dimension=5, taxicab=2**0.5 + 1.5) <= 1.0
-    (0.164, True)
-    """
+    """Return the largest keep parameter with which one report is ε-locally private."""
     epsilon = positive("epsilon", epsilon)
 
     def too_many(units: int) -> bool:
@@ -245,11 +227,6 @@ def batch_length(
     It is kept to show what it costs: `randomized_bits.md`, section 5, says why no such length is
     needed. `delta` is the paper's δ₀, and `keep` one less its p. As `printed`, the equation has
     1 − 2p where its derivation has 2 − 2p.
-
-    >>> batch_length(1.0, 1e-5, horizon=20_000, dim=2, keep=1 / 9, printed=True)
-    371
-    >>> batch_length(1.0, 1e-5, horizon=20_000, dim=2, keep=1 / 9) > 20_000
-    True
     """
     epsilon = positive("epsilon", epsilon)
     delta = between("delta", delta, 0.0, 1.0)

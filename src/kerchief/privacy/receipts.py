@@ -20,12 +20,7 @@ _MOST_PLACES = 2**53 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Cohort:
-    """The users of rounds first, first + 1, ..., last − 1.
-
-    Attributes:
-        first: the first round.
-        last: one past the last round.
-    """
+    """The users of rounds first, first + 1, ..., last − 1."""
 
     first: int
     last: int
@@ -62,14 +57,11 @@ class Charge:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """One charge.
+    """A `Charge` that was paid.
 
     Attributes:
         number: its place in the ledger, from 0.
-        event: what one participation is.
-        cohort: who may take part.
-        capacity: the largest number of times that any one user of the cohort takes part.
-        used: how often it really was, once settled; None while open.
+        used: how often any one user really took part, once settled; None while open.
     """
 
     number: int

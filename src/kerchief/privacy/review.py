@@ -44,8 +44,6 @@ class Opinion:
     """What another accountant says.
 
     Attributes:
-        epsilon: its ε.
-        method: how it found it.
         exact: whether it knows every event exactly; otherwise it bounds ε from above.
     """
 
@@ -91,23 +89,10 @@ class Review:
 
 
 def review(budget: Guarantee, receipts: Sequence[Receipt], *, visits: int = 1) -> Review:
-    """Read a ledger again.
-
-    Args:
-        budget: what was promised.
-        receipts: what was paid.
-        visits: how often each user came; the ledger itself speaks of users who came once.
+    """Read a ledger again, for users who came so often; the ledger itself says that they came once.
 
     Raises:
         UnsupportedEvent: an event that nobody can price, or not for several visits.
-
-    >>> from kerchief.privacy.receipts import Cohort
-    >>> promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
-    >>> event = Gaussian(noise_multiplier=3.7306)
-    >>> paid = Receipt(number=0, event=event, cohort=Cohort(first=0, last=9), capacity=1, used=1)
-    >>> read = review(promise, [paid])
-    >>> round(read.ours, 3), round(read.second.epsilon, 3), read.agree
-    (1.0, 1.0, True)
     """
     apart = budget.trust is Trust.LOCAL
     read: list[tuple[float, list[Event]]] = []

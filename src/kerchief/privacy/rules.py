@@ -33,23 +33,13 @@ def worst_case(receipts: Iterable[Receipt], delta: float) -> float:
 
     Receipts whose cohorts share a user add up (adaptive composition); receipts on disjoint
     cohorts do not, since replacing one user touches one of them only (parallel composition).
-
-    >>> event = Gaussian(noise_multiplier=3.7306)
-    >>> def receipt(number, first, last):
-    ...     cohort = Cohort(first=first, last=last)
-    ...     return Receipt(number=number, event=event, cohort=cohort, capacity=1)
-    >>> round(worst_case([receipt(0, 0, 10), receipt(1, 10, 20)], 1e-5), 3)
-    1.0
-    >>> round(worst_case([receipt(0, 0, 10), receipt(1, 9, 20)], 1e-5), 3)
-    1.465
     """
     return max((epsilon_at(bill, delta) for bill in bills(receipts)), default=0.0)
 
 
 def total(budget: Guarantee, receipts: Iterable[Receipt]) -> Guarantee:
     """Return what the worst-off user has been charged, in the words of the budget."""
-    epsilon = worst_case(receipts, budget.delta)
-    return replace(budget, epsilon=epsilon)
+    return replace(budget, epsilon=worst_case(receipts, budget.delta))
 
 
 def headroom(budget: Guarantee, receipts: Iterable[Receipt]) -> Guarantee:
@@ -65,15 +55,9 @@ def headroom(budget: Guarantee, receipts: Iterable[Receipt]) -> Guarantee:
 
 
 def admit(budget: Guarantee, receipts: Sequence[Receipt], charge: Charge) -> Receipt:
-    """Return the receipt for a charge that fits the budget.
+    """Return the receipt for a charge that fits the budget, for the caller to store.
 
-    Args:
-        budget: what may be spent on each user.
-        receipts: all earlier charges; open ones count at capacity, settled ones at what was used.
-        charge: what is asked.
-
-    Returns:
-        The next receipt, for the caller to store.
+    Of all earlier receipts, open ones count at capacity and settled ones at what was used.
 
     Raises:
         BudgetExceeded: some user of the cohort would pay more than the budget.
@@ -112,16 +96,11 @@ def settle(receipts: Sequence[Receipt], receipt: Receipt, used: int) -> Receipt:
 
 def _within(cohort: Cohort, receipts: Iterable[Receipt]) -> list[Receipt]:
     """Cut every receipt to the cohort: a new charge changes nobody else's bill."""
-    return [
-        replace(
-            receipt,
-            cohort=Cohort(
-                first=max(cohort.first, receipt.cohort.first),
-                last=min(cohort.last, receipt.cohort.last),
-            ),
-        )
-        for receipt in receipts
-    ]
+
+    def cut(own: Cohort) -> Cohort:
+        return Cohort(first=max(cohort.first, own.first), last=min(cohort.last, own.last))
+
+    return [replace(receipt, cohort=cut(receipt.cohort)) for receipt in receipts]
 
 
 def bills(receipts: Iterable[Receipt]) -> list[list[Event]]:
@@ -157,14 +136,8 @@ def _remedy(budget: Guarantee, known: Sequence[Receipt], new: Receipt) -> str:
     if isinstance(new.event, Gaussian) and budget.delta > 0 and closed:
 
         def fits(m: float) -> bool:
-            more = Receipt(
-                number=new.number,
-                event=Gaussian(noise_multiplier=m),
-                cohort=new.cohort,
-                capacity=new.capacity,
-            )
-            cut = _within(new.cohort, [*known, more])
-            return worst_case(cut, budget.delta) <= budget.epsilon
+            more = replace(new, event=Gaussian(noise_multiplier=m))
+            return worst_case(_within(new.cohort, [*known, more]), budget.delta) <= budget.epsilon
 
         if fits(1e4):
             return f"A noise multiplier of {least(fits) * 1.00001:.6g} or more would fit."

@@ -42,15 +42,10 @@ def settle(
     covered: Mapping[str, int],
     releases: Mapping[str, int],
 ) -> None:
-    """Settle each receipt for what its users really took part in.
+    """Settle each receipt of `pay` for what its users really took part in.
 
-    Args:
-        privatizers: what was paid for.
-        ledger: who was paid.
-        receipts: from `pay`.
-        users: how many users have reported.
-        covered: for each query, how many users its last release spoke about.
-        releases: for each query, how often it was released.
+    So many users have reported; for each query, `covered` is how many of them its last release
+    spoke about, and `releases` how often it was released.
     """
     for name, paid in receipts.items():
         for receipt in paid:

@@ -18,24 +18,18 @@ from typing import Any, ClassVar, Self
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from kerchief.core.contracts import BoundedSum, Clock, Release, Start
+from kerchief.core.contracts import BoundedSum, Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privacy.randomized_bits import (
-    RandomizedBits,
-    bits_epsilon,
-    bits_keep,
-    local_epsilon,
-)
+from kerchief.privacy.randomized_bits import RandomizedBits, bits_epsilon, bits_keep, local_epsilon
 from kerchief.privacy.receipts import Charge
 from kerchief.privatizers.schedule import At, Schedule
-from kerchief.privatizers.sums import CohortSums, Memory, Tally
+from kerchief.privatizers.sums import CohortSums, Tally
 
 __all__ = ["BitSums"]
 
@@ -83,13 +77,9 @@ class BitSums(CohortSums):
 
     @classmethod
     def of(cls, query: BoundedSum, *, promise: Guarantee, schedule: At, bits: int) -> BitSums:
-        """Find the least noise with which each batch keeps the promise.
+        """Find the least noise with which each batch, of so many bits a number, keeps the promise.
 
-        Args:
-            query: the sum.
-            promise: of whoever sees the shuffler's output; only the bits of its honest part count.
-            schedule: where batches end.
-            bits: bits per coordinate.
+        It is about whoever sees the shuffler's output; only the bits of its honest part count.
 
         Raises:
             InvalidValue: no response keeps the promise.
@@ -194,28 +184,15 @@ class BitSums(CohortSums):
             return np.zeros(self.query.size)
         return self.aggregator.batches[place].prepare(np.asarray(statistic), stream)
 
-    def release(
-        self,
-        memory: Memory,
-        tally: Tally,
-        request: Start | None,
-        clock: Clock,
-        stream: Stream | None,
-    ) -> tuple[Release, Memory]:
-        """Analyzer: add the batch's estimate to the running total."""
-        batch: Array | NDArray[np.float64]
+    def _noisy(self, tally: Tally, clock: Clock, stream: Stream | None) -> Vector:
+        """Analyzer: the batch's estimate."""
         if isinstance(self.aggregator, _Deployed):
             place = int(np.searchsorted(self.ends, int(clock.round), side="right"))
-            batch = self.aggregator.batches[place].add(np.asarray(tally.total))
-        else:
-            assert isinstance(self.aggregator, Response)
-            assert stream is not None
-            number = jnp.searchsorted(jnp.asarray(self.ends), clock.round, side="right")
-            batch = self.aggregator.batch(number).add(tally.total, stream)
-        now = Memory(total=memory.total + batch, releases=memory.releases + 1)
-        users = clock.round + 1
-        noise = self.noise_after(users, now.releases)
-        return Release(total=now.total, count=users, noise=noise), now
+            return self.aggregator.batches[place].add(np.asarray(tally.total))
+        assert isinstance(self.aggregator, Response)
+        assert stream is not None
+        number = jnp.searchsorted(jnp.asarray(self.ends), clock.round, side="right")
+        return self.aggregator.batch(number).add(tally.total, stream)
 
     def noise_after(self, users: Array, releases: Array) -> Array:
         """The bits of all batches so far, rounding included."""

@@ -23,14 +23,6 @@ def channel_of(privatizer: Privatizer) -> Channel:
 
     Raises:
         InvalidValue: the noise is not on the device, or not one that is known here.
-
-    >>> from kerchief.core.queries import Loss
-    >>> from kerchief.privatizers.schedule import Every
-    >>> noise = Gaussian.of(noise_multiplier=2.0, sensitivity=1.0)
-    >>> query = Loss(low=0.0, high=1.0)
-    >>> sums = CohortSums(query=query, schedule=Every(), device=noise, aggregator=None)
-    >>> channel_of(sums).spread ** 2
-    4.25
     """
     if not isinstance(privatizer, CohortSums) or privatizer.aggregator is not None:
         raise InvalidValue(

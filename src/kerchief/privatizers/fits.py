@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,6 @@ class Fits(Privatizer):
 
     Attributes:
         query: the loss; it says how a fit is made and how many there may be.
-        schedule: when a fit may be asked for.
         horizon: number of users that the history has room for.
         noise: on each gradient sum; None for exact fits.
     """
@@ -61,11 +60,7 @@ class Fits(Privatizer):
     def of(cls, query: BoundedLoss, *, noise_multiplier: float | None, horizon: int) -> Fits:
         """The noise of one step, where all steps of all fits together may cost this multiplier.
 
-        Args:
-            query: the loss.
-            noise_multiplier: of one Gaussian release that costs as much as everything here, or None
-                for fits without noise.
-            horizon: number of users.
+        It is that of one Gaussian release, or None for fits without noise.
         """
         noise = None
         horizon = whole("horizon", horizon, high=MOST_ROUNDS)
@@ -90,7 +85,7 @@ class Fits(Privatizer):
             return self
         return self.with_noise(lambda noise: exact_twin(noise, self.query.dim))
 
-    def with_noise(self, change: Callable[[Any], Any]) -> Fits:
+    def with_noise(self, change: Callable[[Any], Any]) -> Self:
         """The same protocol with other noise."""
         return self if self.noise is None else dataclasses.replace(self, noise=change(self.noise))
 
@@ -115,13 +110,7 @@ class Fits(Privatizer):
         """In every step of every fit that there might have been (host only).
 
         How many there were depends on the users, through releases: a promise about one user cannot
-        be better than for the most that was allowed.
-
-        Args:
-            cohort: whom a charge was for.
-            users: how many users have reported; exact rows cost nothing before a fit.
-            covered: how many users the last fit spoke about.
-            releases: how many fits there were.
+        be better than for the most that was allowed. Exact rows cost nothing before a fit.
         """
         if self.noise is None:
             return int(releases > 0)

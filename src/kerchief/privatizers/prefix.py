@@ -103,14 +103,7 @@ class PrefixSums(Privatizer):
         )
 
     def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
-        """Once, if anything was released (host only).
-
-        Args:
-            cohort: whom a charge was for.
-            users: how many users have reported; exact reports cost nothing before a release.
-            covered: how many users the last release spoke about.
-            releases: how many releases there were; each user is in one of them, or in one event.
-        """
+        """Once, if a release spoke about them: exact reports cost nothing before (host only)."""
         return int(cohort.first < covered)
 
     def open(self) -> tuple[Prefix, Tally]:
@@ -149,5 +142,4 @@ class PrefixSums(Privatizer):
 
     def noise_after(self, users: Array, releases: Array) -> Array:
         """Standard deviation of the noise in the total, after that many users and releases."""
-        std: Array = self.noise.std_at(releases)
-        return std
+        return self.noise.std_at(releases)

@@ -94,12 +94,7 @@ class Privatizer(Protocol):
         """Aggregator: add one report to the tally."""
 
     def release(
-        self,
-        memory: Tree,
-        tally: Tree,
-        request: Start | None,
-        clock: Clock,
-        stream: Stream | None,
+        self, memory: Tree, tally: Tree, request: Start | None, clock: Clock, stream: Stream | None
     ) -> tuple[Released, Tree]:
         """Aggregator: the noisy total or fit, and the memory for the next one."""
 

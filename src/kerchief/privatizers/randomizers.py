@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,6 @@ class Randomizer:
     """A registered randomizer of reports.
 
     Attributes:
-        summary: one line for listings.
         pure: builds it from a query and the epsilon that it may cost, whatever delta is; None where
             a noise multiplier is what it needs.
         single: whether it is for a single number alone.
@@ -61,12 +61,10 @@ def _laplace(query: BoundedSum, epsilon: float) -> Laplace:
     return Laplace.of(epsilon=epsilon, taxicab=taxicab, dimension=query.size)
 
 
-def _privunit(query: BoundedSum, epsilon: float) -> PrivUnitG:
-    return PrivUnitG.of(epsilon=epsilon, center=query.center, radius=query.radius, size=query.size)
-
-
-def _shortlist(query: BoundedSum, epsilon: float) -> Shortlist:
-    return Shortlist.of(epsilon=epsilon, center=query.center, radius=query.radius, size=query.size)
+def _in_ball(make: Callable[..., Mechanism]) -> Callable[[BoundedSum, float], Mechanism]:
+    return lambda query, epsilon: make(
+        epsilon=epsilon, center=query.center, radius=query.radius, size=query.size
+    )
 
 
 def _one_bit(query: BoundedSum, epsilon: float) -> OneBit:
@@ -74,35 +72,28 @@ def _one_bit(query: BoundedSum, epsilon: float) -> OneBit:
     return OneBit.of(epsilon=epsilon, center=center, radius=query.radius)
 
 
-RANDOMIZERS.add(
+def _enter(name: str, summary: str, **facts: Any) -> None:
+    RANDOMIZERS.add(name, Randomizer(summary=summary, **facts))
+
+
+_enter(
     BEST,
-    Randomizer(
-        summary="the one with the least noise that keeps the guarantee",
-        words=("gaussian", "laplace", "privunit", "one-bit"),
-    ),
+    "the one with the least noise that keeps the guarantee",
+    words=("gaussian", "laplace", "privunit", "one-bit"),
 )
-RANDOMIZERS.add(
-    "gaussian", Randomizer(summary="normal noise on every coordinate: the classical choice")
-)
-RANDOMIZERS.add(
-    "laplace",
-    Randomizer(pure=_laplace, summary="Laplace noise on every coordinate, for any delta"),
-)
-RANDOMIZERS.add(
+_enter("gaussian", "normal noise on every coordinate: the classical choice")
+_enter("laplace", "Laplace noise on every coordinate, for any delta", pure=_laplace)
+_enter(
     "privunit",
-    Randomizer(pure=_privunit, summary="a normal vector on the statistic's side, for any delta"),
+    "a normal vector on the statistic's side, for any delta",
+    pure=_in_ball(PrivUnitG.of),
 )
-RANDOMIZERS.add(
+_enter(
     "shortlist",
-    Randomizer(
-        pure=_shortlist,
-        summary="one of many candidates: the deployed twin of privunit, for any delta",
-    ),
+    "one of many candidates: the deployed twin of privunit, for any delta",
+    pure=_in_ball(Shortlist.of),
 )
-RANDOMIZERS.add(
-    "one-bit",
-    Randomizer(pure=_one_bit, single=True, summary="a coin for a single number, for any delta"),
-)
+_enter("one-bit", "a coin for a single number, for any delta", pure=_one_bit, single=True)
 
 
 def randomize(
@@ -110,15 +101,10 @@ def randomize(
 ) -> Mapping[str, Mechanism]:
     """What a device does to each of its reports: the least noise that these words offer.
 
-    A device answers all queries, and what they cost adds up. Normal noises share one joint budget;
-    pure ones share epsilon, as the queries' importance says. Each query then gets the pure one of
-    least deviation; between all normal and all pure, the product of the deviations decides, so
-    that no query's units count.
-
-    Args:
-        queries: the sums that a policy asks for.
-        promise: what all reports of one device keep together.
-        words: of `RANDOMIZERS`.
+    A device answers all queries, and all its reports together keep the promise. Normal noises share
+    one joint budget; pure ones share epsilon, as the queries' importance says. Each query then gets
+    the pure one of least deviation; between all normal and all pure, the product of the deviations
+    decides, so that no query's units count.
 
     Raises:
         InvalidValue: no word suits a query.
@@ -127,7 +113,8 @@ def randomize(
     ways: list[list[Mechanism]] = []
     if any(RANDOMIZERS[word].pure is None for word in words) and promise.delta > 0:
         parts = share(gaussian_noise_multiplier(promise.epsilon, promise.delta), weights)
-        ways.append([_normal(q, m) for q, m in zip(queries.values(), parts, strict=True)])
+        pairs = zip(queries.values(), parts, strict=True)
+        ways.append([Gaussian.of(noise_multiplier=m, sensitivity=q.sensitivity) for q, m in pairs])
     if any(RANDOMIZERS[word].pure is not None for word in words) and promise.epsilon > 0:
         parts = tuple(promise.epsilon * w / math.fsum(weights) * (1 - _GUARD) for w in weights)
         ways.append([_quietest(q, e, words) for q, e in zip(queries.values(), parts, strict=True)])
@@ -138,10 +125,6 @@ def randomize(
         )
     chosen = min(ways, key=lambda way: math.fsum(math.log(float(noise.std)) for noise in way))
     return dict(zip(queries, chosen, strict=True))
-
-
-def _normal(query: BoundedSum, noise_multiplier: float) -> Gaussian:
-    return Gaussian.of(noise_multiplier=noise_multiplier, sensitivity=query.sensitivity)
 
 
 def _quietest(query: BoundedSum, epsilon: float, words: Sequence[str]) -> Mechanism:

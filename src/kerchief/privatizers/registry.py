@@ -52,7 +52,6 @@ class PrivatizerEntry:
     Attributes:
         make: builds it for a sum, from the query, the noise multiplier it may afford and the
             horizon.
-        summary: one line for listings.
         fit: builds it for a loss, likewise; None where it cannot be.
         unfit: why it cannot be, and the remedy.
         longest: the longest horizon that it can be built for.
@@ -138,79 +137,68 @@ def _shuffled_fits(query: BoundedLoss, noise_multiplier: float, horizon: int) ->
     return ShuffledFits.of(query, noise_multiplier=multiplier, horizon=horizon, schedule=schedule)
 
 
-TRUSTS.add(
-    "none",
-    PrivatizerEntry(
-        make=_none, summary="no protection: exact sums after every round", fit=_plain_fits
-    ),
-)
-TRUSTS.add(
-    "local",
-    PrivatizerEntry(
-        make=_local, summary="each device randomizes its own report; no one is trusted"
-    ),
-)
-TRUSTS.add(
+def _enter(
+    registry: Registry[PrivatizerEntry], name: str, make: Make, summary: str, **facts: Any
+) -> None:
+    registry.add(name, PrivatizerEntry(make=make, summary=summary, **facts))
+
+
+_enter(TRUSTS, "none", _none, "no protection: exact sums after every round", fit=_plain_fits)
+_enter(TRUSTS, "local", _local, "each device randomizes its own report; no one is trusted")
+_enter(
+    TRUSTS,
     "shuffle",
-    PrivatizerEntry(
-        make=_shuffle,
-        summary="devices add coins to their reports; a shuffler mixes each batch of them",
-        fit=_shuffled_fits,
-    ),
+    _shuffle,
+    "devices add coins to their reports; a shuffler mixes each batch of them",
+    fit=_shuffled_fits,
 )
-TRUSTS.add(
+_enter(
+    TRUSTS,
     "joint",
-    PrivatizerEntry(
-        make=_prefixes(BLT.of),
-        summary="a trusted curator releases every prefix total with noise correlated over time",
-        fit=_fits,
-        longest=BLT.longest,
-    ),
+    _prefixes(BLT.of),
+    "a trusted curator releases every prefix total with noise correlated over time",
+    fit=_fits,
+    longest=BLT.longest,
 )
-TRUSTS.add(
+_enter(
+    TRUSTS,
     "central",
-    PrivatizerEntry(
-        make=_central,
-        summary="a trusted curator adds Gaussian noise once to the sum of each batch of users",
-    ),
+    _central,
+    "a trusted curator adds Gaussian noise once to the sum of each batch of users",
 )
 
 
 CONTINUALS.add(BEST, TRUSTS[Trust.JOINT])
-CONTINUALS.add(
+_enter(
+    CONTINUALS,
     "blt",
-    PrivatizerEntry(
-        make=_prefixes(BLT.of),
-        summary="buffered linear Toeplitz noise: near-optimal, in constant memory",
-        fit=_fits,
-        longest=BLT.longest,
-    ),
+    _prefixes(BLT.of),
+    "buffered linear Toeplitz noise: near-optimal, in constant memory",
+    fit=_fits,
+    longest=BLT.longest,
 )
-CONTINUALS.add(
+_enter(
+    CONTINUALS,
     "tree",
-    PrivatizerEntry(
-        make=_prefixes(Tree),
-        summary="the binary tree: the classical choice, for comparison",
-        fit=_fits,
-    ),
+    _prefixes(Tree),
+    "the binary tree: the classical choice, for comparison",
+    fit=_fits,
 )
-CONTINUALS.add(
+_enter(
+    CONTINUALS,
     "toeplitz",
-    PrivatizerEntry(
-        make=_prefixes(SqrtToeplitz),
-        summary="the square root of prefix summation: near-optimal, for short streams",
-        fit=_fits,
-        longest=SqrtToeplitz.longest,
-    ),
+    _prefixes(SqrtToeplitz),
+    "the square root of prefix summation: near-optimal, for short streams",
+    fit=_fits,
+    longest=SqrtToeplitz.longest,
 )
-CONTINUALS.add(
+_enter(
+    CONTINUALS,
     "doubling",
-    PrivatizerEntry(
-        make=_prefixes(Doubling),
-        summary="epochs that double, each with noise of its own: no horizon is needed",
-        unfit="a run without a horizon has no bound on it; choose other continual noise",
-        longest=BLT.longest,
-    ),
+    _prefixes(Doubling),
+    "epochs that double, each with noise of its own: no horizon is needed",
+    unfit="a run without a horizon has no bound on it; choose other continual noise",
+    longest=BLT.longest,
 )
 
 
@@ -228,43 +216,27 @@ def _bits(bits: int) -> Callable[[BoundedSum, Guarantee, int], BitSums]:
 
 
 SHUFFLES.add(BEST, TRUSTS[Trust.SHUFFLE])
-SHUFFLES.add(
+_enter(
+    SHUFFLES,
     "theorem",
-    PrivatizerEntry(
-        make=_shuffle,
-        promised=_theorem,
-        summary="coins by the published constants: hundreds of times as noisy",
-        unfit="its theorem is about sums",
-    ),
+    _shuffle,
+    "coins by the published constants: hundreds of times as noisy",
+    promised=_theorem,
+    unfit="its theorem is about sums",
 )
-SHUFFLES.add(
-    "bits",
-    PrivatizerEntry(
-        make=_shuffle,
-        promised=_bits(64),
-        summary="randomized response on 64 bits per coordinate",
+for _word, _bits_each, _told in (
+    ("bits", 64, "64 bits"),
+    ("byte", 8, "8 bits"),
+    ("bit", 1, "one bit"),
+):
+    _enter(
+        SHUFFLES,
+        _word,
+        _shuffle,
+        f"randomized response on {_told} per coordinate",
+        promised=_bits(_bits_each),
         unfit="its certificate is about sums",
-    ),
-)
-SHUFFLES.add(
-    "byte",
-    PrivatizerEntry(
-        make=_shuffle,
-        promised=_bits(8),
-        summary="randomized response on 8 bits per coordinate",
-        unfit="its certificate is about sums",
-    ),
-)
-SHUFFLES.add(
-    "bit",
-    PrivatizerEntry(
-        make=_shuffle,
-        promised=_bits(1),
-        summary="randomized response on one bit per coordinate",
-        unfit="its certificate is about sums",
-    ),
-)
-
+    )
 
 MECHANISMS_OF: Mapping[Trust, Registry[Any]] = {
     Trust.NONE: Registry("noise without protection"),

@@ -45,11 +45,7 @@ class At:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many users each batch has.
-
-        >>> At(ends=(3, 7)).sizes
-        (3, 4)
-        """
+        """How many users each batch has."""
         return tuple(end - start for start, end in itertools.pairwise((0, *self.ends)))
 
     def cohorts(self, horizon: int) -> tuple[Cohort, ...]:

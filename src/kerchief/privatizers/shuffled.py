@@ -56,12 +56,7 @@ class ShuffledSums(CohortSums):
 
     @classmethod
     def by_theorem(
-        cls,
-        query: BoundedSum,
-        *,
-        epsilon: float,
-        delta: float,
-        schedule: At,
+        cls, query: BoundedSum, *, epsilon: float, delta: float, schedule: At
     ) -> ShuffledSums:
         """The same protocol with the published constants, hundreds of times as noisy.
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -56,12 +55,7 @@ class ShuffledFits(Fits):
     ) -> ShuffledFits:
         """The coins of one sum, where all sums of a cohort's fit together may cost this multiplier.
 
-        Args:
-            query: the loss.
-            noise_multiplier: of one Gaussian release that costs as much as one fit, or None for
-                fits without noise.
-            horizon: number of users.
-            schedule: where cohorts end; by default there is one of them.
+        Without a schedule there is one cohort.
         """
         schedule = At(ends=(horizon,)) if schedule is None else schedule
         largest, noise = max(schedule.sizes), None
@@ -95,10 +89,6 @@ class ShuffledFits(Fits):
             f"of a deployment answer once; choose a policy that asks for sums alone, such as glm"
         )
 
-    def with_noise(self, change: Callable[[Any], Any]) -> Self:
-        """The same protocol with other coins."""
-        return self if self.noise is None else dataclasses.replace(self, noise=change(self.noise))
-
     def with_schedule(self, schedule: Schedule) -> Self:
         """The same protocol, released at other times; the rows that are kept follow the cohorts."""
         room = max(schedule.sizes) if isinstance(schedule, At) else self.horizon
@@ -117,14 +107,7 @@ class ShuffledFits(Fits):
         return tuple(Charge(event=event, cohort=cohort, capacity=sums) for cohort in cohorts)
 
     def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
-        """In every step of the one fit that spoke about them (host only).
-
-        Args:
-            cohort: whom a charge was for.
-            users: how many users have reported; a row costs nothing before a fit.
-            covered: how many users the last fit came after.
-            releases: how many fits there were.
-        """
+        """In every step of the one fit that spoke about them (host only)."""
         sums = 1 if self.noise is None else self.query.minimizer.steps
         return sums if cohort.first < covered else 0
 

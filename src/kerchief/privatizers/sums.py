@@ -55,8 +55,6 @@ class CohortSums(Privatizer):
     """Noisy totals for a bounded-sum query; clearing the tally keeps cohorts disjoint.
 
     Attributes:
-        query: what it answers.
-        schedule: when it may release.
         running: whether a release is the total over everyone so far, or the last user's report.
         device: noise on every report.
         aggregator: noise on every cohort's total.
@@ -118,14 +116,7 @@ class CohortSums(Privatizer):
         return tuple(Charge(event=self._event(), cohort=cohort) for cohort in cohorts)
 
     def took_part(self, cohort: Cohort, *, users: int, covered: int, releases: int) -> int:
-        """How often a cohort's users really took part, for settling (host only).
-
-        Args:
-            cohort: whom a charge was for.
-            users: how many users have reported; with noise of their own, that is taking part.
-            covered: how many users the last release spoke about; else, that is.
-            releases: how many releases there were; each user is in one of them, or in one event.
-        """
+        """Once: by reporting, with noise of their own; else in the release about them."""
         return int(cohort.first < (covered if self.device is None else users))
 
     def open(self) -> tuple[Memory, Tally]:
@@ -152,8 +143,7 @@ class CohortSums(Privatizer):
         stream: Stream | None,
     ) -> tuple[Release, Memory]:
         """Aggregator: add noise, if it has any; analyzer: add the cohort to the running total."""
-        noise_now = self.drawn
-        cohort = tally.total if noise_now is None else noise_now.add(tally.total, stream)
+        cohort = self._noisy(tally, clock, stream)
         now = Memory(total=memory.total + cohort, releases=memory.releases + 1)
         # Cohorts partition the past, so a release always speaks about everyone who has arrived.
         users = clock.round + 1
@@ -162,6 +152,10 @@ class CohortSums(Privatizer):
             return Release(total=cohort, count=users, noise=self.noise_after(one, one)), now
         noise = self.noise_after(users, now.releases)
         return Release(total=now.total, count=users, noise=noise), now
+
+    def _noisy(self, tally: Tally, clock: Clock, stream: Stream | None) -> Vector:
+        """The cohort's total, with the aggregator's noise."""
+        return tally.total if self.drawn is None else self.drawn.add(tally.total, stream)
 
     def clear(self, tally: Tally) -> Tally:
         """Begin the next cohort."""

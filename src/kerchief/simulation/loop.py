@@ -15,15 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import (
-    Environment,
-    Judges,
-    Knows,
-    Policy,
-    Recommends,
-    Singles,
-    Tree,
-)
+from kerchief.core.contracts import Environment, Judges, Knows, Policy, Recommends, Singles, Tree
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer

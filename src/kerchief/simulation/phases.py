@@ -40,18 +40,7 @@ _BITS = 64
 
 
 def phases_of(policy: PhasePolicy, privatizers: Mapping[str, Privatizer]) -> tuple[Phase, ...]:
-    """All phases that may be played, with the clients of each; settled before the first client.
-
-    >>> from kerchief.core.problems import PopulationProblem
-    >>> from kerchief.privacy import Guarantee, Trust
-    >>> from kerchief.privatizers import Protection
-    >>> from kerchief.roles.arrange import arrange
-    >>> facts = Population.of(dim=2, arms=5, clients=1000).problem(1000)
-    >>> promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.CENTRAL)
-    >>> made = arrange("dpe@paper", facts, Protection(guarantee=promise))
-    >>> [phase.clients for phase in phases_of(made.policy, made.privatizers)]
-    [2, 4, 6, 10, 16, 28, 49, 85]
-    """
+    """All phases that may be played, with the clients of each; settled before the first client."""
     if ANSWERS not in privatizers:
         return ()
     return policy.phases(partial(mean_noise, privatizers[ANSWERS]))

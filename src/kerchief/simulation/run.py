@@ -45,7 +45,6 @@ class Run(Recorded):
         rounds: the ticks: after how many rounds regret was read.
         spent: the guarantee that was really spent, from the ledger.
         seconds: time played, without compilation.
-        compile_seconds: time spent compiling.
         device: the kind of device it ran on.
     """
 

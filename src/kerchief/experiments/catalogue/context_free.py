@@ -89,14 +89,10 @@ enter(
 # Two questions per user: rates in rounds are in `rates.py`, the price of dimension is here.
 BALLS = by_number("d", (2, 5, 20), lambda dim: Quadratic.of(domain=Ball(dim=dim)))
 SPACES = names(BALLS)
-AWARE, CURVED, PRINTED, NORMAL = (
-    ladder(name, "local", (1.0, 4.0), mechanism=word)
-    for name, word in (
-        ("two-point", "best"),
-        ("two-point-strong", "best"),
-        ("two-point@paper", "gaussian"),
-        ("two-point", "gaussian"),
-    )
+AWARE, CURVED = (ladder(name, "local", (1.0, 4.0)) for name in ("two-point", "two-point-strong"))
+PRINTED, NORMAL = (
+    ladder(name, "local", (1.0, 4.0), mechanism="gaussian")
+    for name in ("two-point@paper", "two-point")
 )
 
 enter(
@@ -108,10 +104,7 @@ enter(
     players=(*AWARE, *CURVED, *PRINTED, *NORMAL),
     full=Size(horizon=100_000, replicates=100),
     quick=Size(
-        horizon=5000,
-        replicates=16,
-        settings=("d=5",),
-        players=(NORMAL[0], PRINTED[0], AWARE[0]),
+        horizon=5000, replicates=16, settings=("d=5",), players=(NORMAL[0], PRINTED[0], AWARE[0])
     ),
     claims=(
         all_of(

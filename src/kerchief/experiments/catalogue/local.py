@@ -113,22 +113,17 @@ GREEDY, SUMS, DESCENT = GLM = tuple(
     ladder(name, "local", (1.0, 4.0, 10.0)) for name in ("glm-greedy", "glm", "glm-descent")
 )
 PAPER = player("glm-local@paper", trust="local", epsilon=10.0)
+LOGISTIC = partial(make_environment, link="logistic", arms=20)
 
 enter(
     name="local-glm",
     title="Generalized linear bandits under local trust",
     summary="logistic rewards: one short report per user, sums, and gradient descent",
     source="Zheng et al. 2020, Algorithm 3; Han et al. 2021",
-    settings=tuple(
-        Setting(
-            name=world,
-            make=partial(make_environment, link="logistic", contexts=contexts, dim=dim, arms=20),
-        )
-        for world, contexts, dim in (
-            ("d=3", "ball", 3),
-            ("d=5", "ball", 5),
-            ("fixed, d=3", "fixed", 3),
-        )
+    settings=(
+        Setting(name="d=3", make=partial(LOGISTIC, dim=3)),
+        Setting(name="d=5", make=partial(LOGISTIC, dim=5)),
+        Setting(name="fixed, d=3", make=partial(LOGISTIC, dim=3, contexts="fixed")),
     ),
     players=(*GREEDY, *SUMS, *DESCENT, PAPER),
     full=Size(horizon=20_000, replicates=100),

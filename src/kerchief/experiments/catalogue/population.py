@@ -139,8 +139,7 @@ enter(
 # clients that are all alike. Greedy play asks as in the paper's main setting, where a client sees a
 # whole phase.
 EACH = Setting(
-    name="d=10, k=200",
-    make=partial(Population.of, dim=10, arms=200, clients=100_000, spread=0.0),
+    name="d=10, k=200", make=partial(Population.of, dim=10, arms=200, clients=100_000, spread=0.0)
 )
 PE_PUBLISHED = player("pe@paper")
 PE = tuple(ladder("pe", trust, (0.2, 1.0, 5.0)) for trust in TRUSTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kerchief.core.convex import Ball
 from kerchief.environments.context_free import ChanceArms
 from kerchief.environments.context_free_convex import Absolute, Quadratic
@@ -16,13 +18,16 @@ __all__ = ["ROUNDS"]
 ROUNDS = (2000, 20_000, 200_000)
 WORLDS = FIRST, SECOND, LAST = tuple(f"T={rounds}" for rounds in ROUNDS)
 
+# Every picture here shows regret against rounds.
+_enter = partial(enter, panels=(), axis="rounds")
+
 # Contexts, logistic and linear.
 GREEDY, SUMS, DESCENT = (
     player(name, trust="local", epsilon=4.0) for name in ("glm-greedy", "glm", "glm-descent")
 )
 LINUCB = player("linucb", trust="local", epsilon=10.0)
 
-enter(
+_enter(
     name="context-rates",
     title="Contexts under local trust: how regret grows",
     summary="logistic rewards and arms that vary: the square root of rounds, not its cube",
@@ -40,10 +45,8 @@ enter(
         at(GREEDY, LAST).below(at(SUMS, LAST)),
         at(GREEDY, FIRST).below_uniform(times=0.15, quick=True),
     ),
-    panels=(),
-    axis="rounds",
 )
-enter(
+_enter(
     name="linear-rates",
     title="Linear contexts under local trust: how regret grows",
     summary="LinUCB at epsilon 10 on arms that vary, beside the proved T^(3/4)",
@@ -57,14 +60,12 @@ enter(
         at(LINUCB, SECOND).at_most(1200),
         at(LINUCB, FIRST).below_uniform(times=0.12, quick=True),
     ),
-    panels=(),
-    axis="rounds",
 )
 
 # Arms: log T has no slope, and regret grows by the same amount from decade to decade.
 TSALLIS = player("tsallis", trust="local", epsilon=4.0)
 
-enter(
+_enter(
     name="arms-rates",
     title="Arms under local trust: how regret grows",
     summary="Tsallis-INF at epsilon 4, losses by chance: log T and not its root",
@@ -79,8 +80,6 @@ enter(
         at(TSALLIS, "T=400000").at_most(450),
         at(TSALLIS, "T=4000").below_uniform(times=0.4, quick=True),
     ),
-    panels=(),
-    axis="rounds",
 )
 
 # Convex losses, with and without curvature.
@@ -90,7 +89,7 @@ SMOOTH, STRONG, TWO_STRONG = (
     for name in ("one-point-smooth", "one-point-strong", "two-point-strong")
 )
 
-enter(
+_enter(
     name="convex-rates",
     title="Convex losses under local trust: how regret grows",
     summary="one question and two questions per user, losses without curvature",
@@ -106,10 +105,8 @@ enter(
         at(TWO, LAST).at_most(1500),
         at(TWO, FIRST).below_uniform(times=0.12, quick=True),
     ),
-    panels=(),
-    axis="rounds",
 )
-enter(
+_enter(
     name="smooth-rates",
     title="Smooth losses under local trust: how regret grows",
     summary="one question and two questions per user, losses with curvature",
@@ -129,6 +126,4 @@ enter(
         at(TWO_STRONG, LAST).at_most(200),
         at(TWO_STRONG, FIRST).below_uniform(times=0.1, quick=True),
     ),
-    panels=(),
-    axis="rounds",
 )

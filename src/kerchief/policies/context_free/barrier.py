@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Self
 
 import jax
@@ -93,8 +94,7 @@ class Barrier(OnDomain):
         domain, bend = domain_of(problem), positive("smoothness", problem.smoothness)
         length = domain.rank * float(channel.spread)
         slow = math.sqrt(domain.nu * max(math.log(problem.horizon), 1.0) / (2 * problem.horizon))
-        radius = (4 * length * slow / (3 * bend * domain.outer**2)) ** (1 / 3)
-        radius = min(radius, 1.0)
+        radius = min(1.0, (4 * length * slow / (3 * bend * domain.outer**2)) ** (1 / 3))
         return cls(problem=problem, radius=radius, step=radius / length * slow, growth=0.0)
 
     @classmethod
@@ -169,21 +169,16 @@ class Barrier(OnDomain):
         return self.domain.basis().T @ (inside - self.domain.center())
 
 
-register(
+_register = partial(register, kind=Barrier, actions="domain", home="quadratic")
+_register(
     "one-point-smooth",
-    Barrier,
     heard=Barrier.smooth,
     summary="smooth convex losses: ellipsoids of a barrier, T^(2/3)",
     source="Saha, Tewari 2011; Zheng et al. 2020, Algorithm 1, Corollary 4",
-    actions="domain",
-    home="quadratic",
 )
-register(
+_register(
     "one-point-strong",
-    Barrier,
     heard=Barrier.strong,
     summary="smooth and strongly convex losses: ellipsoids that shrink, √T",
     source="Hazan, Levy 2014; Zheng et al. 2020, Algorithm 1, Corollary 4",
-    actions="domain",
-    home="quadratic",
 )

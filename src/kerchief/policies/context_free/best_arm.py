@@ -183,8 +183,10 @@ class Halving(Stopping):
 
     def propose(self, state: HalvingState, round: Array, stream: Stream) -> Array:
         """The survivors of the last stage in turns."""
-        first, arms = self._now(round)
-        return state.order[(round - first) % arms]
+        firsts = jnp.array([stage.first for stage in self.stages], jnp.int32)
+        arms = jnp.array([stage.arms for stage in self.stages], jnp.int32)
+        begun = (round >= firsts).sum() - 1
+        return state.order[(round - firsts[begun]) % arms[begun]]
 
     def ready(self, state: HalvingState, round: Array) -> Array:
         """A stage begins when the one before has all its answers."""
@@ -214,13 +216,6 @@ class Halving(Stopping):
     def recommend(self, state: HalvingState) -> Array:
         """The best of the last stage."""
         return state.order[0]
-
-    def _now(self, round: Array) -> tuple[Array, Array]:
-        """Where the present stage begins, and how many arms it plays."""
-        firsts = jnp.array([stage.first for stage in self.stages], jnp.int32)
-        arms = jnp.array([stage.arms for stage in self.stages], jnp.int32)
-        begun = (round >= firsts).sum() - 1
-        return firsts[begun], arms[begun]
 
 
 _register = partial(register, aim="best arm", home="counted")

@@ -37,10 +37,7 @@ class SuccessiveElimination(Counting):
 
     The width of n reports is √(w s² ln(c n²) / n). With w = 2 and c = 4KT/3 all widths of all arms
     hold at once but for a chance of 2 Σₙ K / (c n²) < 3/T, and then the best arm is never dropped.
-
-    Attributes:
-        width: w.
-        union: c.
+    Here `width` is w and `union` is c.
 
     >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=2)
     >>> policy = SuccessiveElimination.of(problem, channel=Channel.clear(low=0.0, high=1.0))

@@ -39,9 +39,6 @@ def tsallis_weights(losses: Array, rate: Array | float) -> Array:
     method is applied to S^(-1/2) - 1, which is increasing, and concave since it is a power mean of
     order -2 of the y + dᵢ. So from y = 2, where S ≥ 1, it climbs to the root and never beyond; for
     equal losses it is there after one step.
-
-    >>> tsallis_weights(jnp.zeros(4), 0.5).tolist()
-    [0.25, 0.25, 0.25, 0.25]
     """
     apart = rate * (losses - losses.min())
     y = jnp.asarray(2.0, apart.dtype)
@@ -77,7 +74,6 @@ class Tsallis(Armed):
     arms learn from a report (Zimmert and Seldin 2021, section 3).
 
     Attributes:
-        estimator: how a report becomes an estimate.
         rate: c in the rate η = c/√(t + t₀) of round t.
         late: t₀: with some, the first reports cannot rule an arm out.
         floor: κ in the floor κη².

@@ -34,10 +34,7 @@ class UCB(Counting):
 
     For s-sub-Gaussian reports w = 4 makes a width fail with chance at most t^-2 in round t, and the
     regret is at most Σ (16 s² ln T / Δ + 3Δ) or so; w = 2 is the least for which the classical
-    asymptotics hold.
-
-    Attributes:
-        width: w; 0 is greedy play.
+    asymptotics hold. Here `width` is w; 0 is greedy play.
 
     >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=2)
     >>> UCB.of(problem, mode="theory", channel=Channel.clear(low=0.0, high=1.0)).width
@@ -95,10 +92,6 @@ def least_mean(mean: Array, bound: Array) -> Array:
     any start below it. Two starts are known: p - √(b/2), by Pinsker's inequality, and
     p exp(-b/p - 1), since kl(p, q) ≥ p ln(p/q) - p. What is returned is not above the root, so a
     width is never too small, however few steps there are.
-
-    >>> low = least_mean(jnp.array([0.5]), jnp.array([0.1]))
-    >>> round(float(coin_divergence(jnp.array(0.5), low)[0]), 4)
-    0.1
     """
     p = jnp.clip(mean, _EDGE, 1 - _EDGE)
     near, far = p - jnp.sqrt(bound / 2), p * jnp.exp(-bound / p - 1)
@@ -118,10 +111,7 @@ class KLUCB(Counting):
     """Play the arm with the least q such that n kl(mean, q) ≤ ln t + c ln ln t.
 
     Means are those of reports as numbers in [0, 1]. Theorem 1 of Garivier and Cappé is for c = 3;
-    they play with 0.
-
-    Attributes:
-        extra: c.
+    they play with 0. Here `extra` is c.
 
     >>> problem = ContextFreeProblem(horizon=9, low=0.0, high=1.0, arms=2)
     >>> KLUCB.of(problem, channel=Channel(low=None, high=None, spread=1.0))

@@ -97,7 +97,6 @@ class Batched(Batchwise):
     Attributes:
         curvature: the matrix it asks for; weights come in units of the steepest slope.
         loss: what is fitted to each batch.
-        radius: bound on the norm of the parameter.
         steepest: bound on μ' over all scores.
         bend: self-concordance of the link, a bound on |μ''|/μ'.
         spread: width of the rewards' range.

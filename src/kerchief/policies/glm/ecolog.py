@@ -56,7 +56,6 @@ class ECOLog(Totals):
 
     Attributes:
         query: the sums it asks for: σ' x xᵀ, and the steps of θ and of the squared width.
-        radius: bound on the norm of the parameter.
         ridge: λ, of W.
         chance: that the confidence set ever misses.
         exploration: multiplier of the width.

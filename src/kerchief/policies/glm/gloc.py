@@ -53,9 +53,6 @@ class GLOC(Totals):
 
     Attributes:
         query: the sums it asks for: x xᵀ, and the steps of θ', of Σ ⟨x, θ'⟩ x and of B.
-        low: least reward.
-        high: greatest reward.
-        radius: bound on the norm of the parameter.
         ridge: of V.
         flattest: k, the least slope of the link.
         spread: sub-Gaussian constant of the rewards.

@@ -49,11 +49,7 @@ class Surprises(ArmSum):
 
     @property
     def sensitivity(self) -> float:
-        """Exact diameter of the statistics under replacement: that of the ball.
-
-        >>> Surprises(dim=3, norm=1.0).sensitivity
-        2.0
-        """
+        """Exact diameter of the statistics under replacement: that of the ball."""
         return 2 * self.norm
 
     @property
@@ -91,8 +87,6 @@ class GreedyDescent(Optimist):
 
     Attributes:
         radius: S, bound on the norm of the parameter.
-        low: least reward.
-        high: greatest reward.
         pull: λ, how strongly a mean report pulls towards the truth: an assumption on contexts.
         caution: multiplier of the number of users that pass before steps shrink.
         focus: how much of an arm's part along the iterate a report leaves out, from 0 to 1.

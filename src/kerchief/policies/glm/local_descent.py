@@ -207,13 +207,10 @@ class LocalDescent(Totals):
             spectral = noise / self.query.balance * jnp.sqrt(2.0 * self.query.dim)
             ridge = self.regularizer + self.damping * spectral
             return ridge, 0.1 * ridge
-        shake = self._shake(count, noise)
-        return self.regularizer + 2 * shake, self.regularizer + shake
-
-    def _shake(self, count: Array, noise: Array) -> Array:
-        """Υ: bound on the spectral norm of the matrix's noise."""
+        # Υ, a bound on the spectral norm of the matrix's noise.
         tail = jnp.sqrt(2 * self._log(count))
-        return noise / self.query.balance * (jnp.sqrt(2.0 * self.query.dim) + tail)
+        shake = noise / self.query.balance * (jnp.sqrt(2.0 * self.query.dim) + tail)
+        return self.regularizer + 2 * shake, self.regularizer + shake
 
     def _log(self, count: Array) -> Array:
         """The logarithm that every bound pays at each time, for the chance of all to fail."""
@@ -254,20 +251,15 @@ _THEORY = {"stride": 1.0, "damping": 0.0, "exploration": 1.0}
 _TUNED = {"stride": 1.0, "damping": 1.0, "exploration": 0.6}
 
 
-register(
+_register = partial(register, kind=LocalDescent, trusts=("none", "local"), home="logistic")
+_register(
     "glm-descent",
-    LocalDescent,
     summary="optimism around gradient descent on private gradients",
     source="after Zheng et al. 2020, Algorithm 3",
-    trusts=("none", "local"),
-    home="logistic",
 )
-register(
+_register(
     "glm-newton",
-    LocalDescent,
-    partial(LocalDescent.of, learner="newton"),
+    make=partial(LocalDescent.of, learner="newton"),
     summary="optimism around a noisy online Newton step on private gradients",
     source="after Zheng et al. 2020, Algorithm 3, and Jun et al. 2017",
-    trusts=("none", "local"),
-    home="logistic",
 )

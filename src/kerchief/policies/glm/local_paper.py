@@ -109,7 +109,6 @@ class PrintedDescent(Totals):
     """Algorithm 3 with its printed step, ridge and width.
 
     Attributes:
-        radius: bound on the norm of the parameter.
         flattest: k, the least slope over all scores.
         largest: C, the greatest expected reward, in size.
         step: of the descent.

@@ -96,7 +96,6 @@ class RarelySwitching(Policy):
         curvature: the matrices it asks for: of everyone, or of the others and of explorers.
         loss: what is fitted to all users.
         warm: what is fitted to explorers; None without Criterion I.
-        radius: bound on the norm of the parameter.
         steepest: bound on μ', by which weights are scaled into [0, 1].
         shrink: the matrix counts each user as μ' x xᵀ, at the estimate at hand, times this.
         ridge: λ without noise.
@@ -191,9 +190,11 @@ class RarelySwitching(Policy):
         # The curvature of those who are fitted to: everyone, or explorers alone.
         sums = self.curvature.split(state.total)
         seen = self.steepest * (sums.sum(0) if name == "fit" else sums[1])
-        metric = self._positive(state, name, seen)
-        start = self._anchor(state, name).estimate
-        return Start(point=start, metric=metric, ridge=self._ridge(state, name))
+        return Start(
+            point=self._anchor(state, name).estimate,
+            metric=self._positive(state, name, seen),
+            ridge=self._ridge(state, name),
+        )
 
     def update(self, state: State, name: str, release: Released) -> State:
         """A total replaces the old one; a fit moves its anchor."""
@@ -344,20 +345,16 @@ def _theory(problem: Problem, failure: float = 0.05) -> dict[str, float]:
     }
 
 
-register(
-    "glm-rare",
-    RarelySwitching,
-    summary="few private fits, made when the released matrix has grown",
+_register = partial(
+    register,
+    kind=RarelySwitching,
     source="Sarmasarkar 2026, Algorithm 2, repaired",
     trusts=("none", "joint"),
     home="probit",
 )
-register(
+_register("glm-rare", summary="few private fits, made when the released matrix has grown")
+_register(
     "glm-rare-explore",
-    RarelySwitching,
-    partial(RarelySwitching.of, explore=True),
+    make=partial(RarelySwitching.of, explore=True),
     summary="glm-rare with Criterion I: users whose arms are badly known explore",
-    source="Sarmasarkar 2026, Algorithm 2, repaired",
-    trusts=("none", "joint"),
-    home="probit",
 )

@@ -67,7 +67,6 @@ class GLMUCB(Policy):
     Attributes:
         gram: the matrix it asks for.
         loss: what is fitted to all users.
-        radius: bound on the norm of the parameter.
         ridge: λ, of the matrix and of the fit.
         width: ρ(t) is this times √ln(t + 1); when tuned, it is the range of rewards times 0.3.
         factor: how much the volume of V must grow for a new fit.

@@ -72,7 +72,6 @@ class Combiner(Patient):
     may be by now, r/√n, is below that of another; v is the variance of a reported reward.
 
     Attributes:
-        learners: whom to choose from.
         spread: deviation of a reward, at most.
         caution: c.
         slowness: r, the same for all learners.

@@ -82,9 +82,7 @@ class PaperLinUCB(LinUCB):
         2σ√(d ln T) + (√(3Υ) + σ√(dt/Υ)) d ln T,    Υ = σ√t (4√d + 2 ln(2T/α)),
 
     where σ is the deviation of one report; σ√t is what a release states, so the noise is enough.
-
-    Attributes:
-        log_horizon: ln T.
+    Here `log_horizon` is ln T.
     """
 
     log_horizon: float | Array

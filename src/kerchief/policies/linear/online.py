@@ -61,7 +61,6 @@ class OnlineLinUCB(Patient, Optimist):
     """Optimism around the points of an online learner.
 
     Attributes:
-        learner: what moves the points.
         radius: S, bound on the norm of the parameter, and of the ball that the points are in.
         regularizer: of V.
         ridge: weight of ‖θ‖² in the loss.
@@ -182,10 +181,6 @@ def _maler(problem: Problem, *, mode: Mode) -> OnlineLinUCB:
     return OnlineLinUCB.of(problem, mode=mode, learner=maler, exploration=1.0)
 
 
-def _doubling(radius: float) -> Doubling:
-    return Doubling(learner=descent(radius))
-
-
 _SOURCE = "Improved rate for Locally Differentially Private Linear Bandits, Algorithm"
 _register = partial(register, kind=OnlineLinUCB, trusts=("none", "local"))
 _register(
@@ -201,7 +196,9 @@ _register(
 )
 _register(
     "online-linucb-anytime",
-    make=partial(OnlineLinUCB.of, learner=_doubling, exploration=1.0),
+    make=partial(
+        OnlineLinUCB.of, learner=lambda radius: Doubling(learner=descent(radius)), exploration=1.0
+    ),
     summary="optimism around gradient descent that begins anew in epochs that double",
     source=f"{_SOURCE} 9, repaired",
 )

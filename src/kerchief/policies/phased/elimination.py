@@ -110,7 +110,10 @@ class Elimination(PhasePolicy):
     ) -> Self:
         """Build it from public facts alone; `width` is z in place of the mode's."""
         theory = mode == "theory"
-        usual = _union_width(problem) if theory else 4.75
+        # In theory the best action is dropped in some phase with a chance of at most 1/T.
+        phases = math.ceil(math.log2(problem.horizon + 1))
+        union = math.sqrt(2 * math.log(problem.arms * phases * problem.horizon))
+        usual = union if theory else 4.75
         return cls(
             query=UnitBall(size=1 if once else _MOST * problem.dim),
             problem=problem,
@@ -349,12 +352,6 @@ class Elimination(PhasePolicy):
         return (self.problem.high - self.problem.low) / 2
 
 
-def _union_width(problem: PopulationProblem) -> float:
-    """The z with which the best action is dropped in some phase with a chance of at most 1/T."""
-    phases = math.ceil(math.log2(problem.horizon + 1))
-    return math.sqrt(2 * math.log(problem.arms * phases * problem.horizon))
-
-
 def _inverse(matrix: Array, design: Design) -> Array:
     """The inverse within the span of the design."""
     beyond = jnp.diag((jnp.arange(matrix.shape[0]) >= design.rank).astype(matrix.dtype))
@@ -380,13 +377,12 @@ _register(
     summary="phased elimination with equally many clients in every phase",
     source="Li, Zhou, Ji 2022, section 7",
 )
-_register(
+_printed = partial(_register, noises={"local": "gaussian"}, deployable=False)
+_printed(
     "dpe@paper",
     make=partial(Elimination.of, rule="paper"),
     summary="phased elimination by the paper's widths and schedule, with true noise",
     source="Li, Zhou, Ji 2022, Algorithm 1",
-    noises={"local": "gaussian"},
-    deployable=False,
 )
 _register(
     "pe",
@@ -394,11 +390,9 @@ _register(
     summary="phased elimination where every round is another client's, with exact widths",
     source="Li, Zhou, Ji 2022, Algorithm 3",
 )
-_register(
+_printed(
     "pe@paper",
     make=partial(Elimination.of, rule="paper", once=True),
     summary="every round another client's, by the paper's widths and schedule, with true noise",
     source="Li, Zhou, Ji 2022, Algorithm 3",
-    noises={"local": "gaussian"},
-    deployable=False,
 )

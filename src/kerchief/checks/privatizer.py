@@ -37,6 +37,7 @@ from kerchief.checks.protocol import (
     released_by_many,
     statistics,
     told,
+    transcript,
 )
 from kerchief.checks.statistics import (
     ERROR,
@@ -183,13 +184,11 @@ def one_user_moves_a_release_by_the_sensitivity_at_most(protocol: PrivatizerCase
     whose noise, or whose time, depends on the record is moved by the noise itself.
     """
     privatizer, query, box = protocol.brief(), protocol.query, _box(protocol)
-    users, root = records(query, ENDS[-1]), Stream.of(seed=1, replicate=0)
+    users = records(query, ENDS[-1])
 
     def told_with(row: Array, point: Array) -> Array:
         changed = [*users[:_PLACE], box.record(row), *users[_PLACE + 1 :]]
-        encoded = jnp.stack([query.encode(user) for user in changed])
-        releases = released(protocol, privatizer, encoded, ENDS, root)
-        return jnp.concatenate([told(protocol, release) for release in releases]).ravel()
+        return transcript(protocol, privatizer, changed).ravel()
 
     ordinary = np.stack([np.append(user.features, user.reward) for user in users])
     rows = np.concatenate([ordinary, 0 * ordinary, box.wild()])

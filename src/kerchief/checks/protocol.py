@@ -36,6 +36,7 @@ __all__ = [
     "released_by_many",
     "statistics",
     "told",
+    "transcript",
 ]
 
 COPIES = 30_000
@@ -204,7 +205,7 @@ def noises_of(
 def released(
     protocol: PrivatizerCase,
     privatizer: Privatizer,
-    encoded: Floats | Array,
+    encoded: Floats,
     ends: tuple[int, ...],
     source: Any,
 ) -> list[Released]:
@@ -225,6 +226,25 @@ def released(
             releases.append(release)
             tally = privatizer.clear(tally)
     return releases
+
+
+def transcript(protocol: PrivatizerCase, privatizer: Privatizer, users: list[Example]) -> Array:
+    """Everything that a run of one copy tells, one row per sum, always with the same noise.
+
+    Records are encoded by the privatizer itself: whether it clips them is the question.
+    """
+    root = Stream.of(seed=1, replicate=0)
+    memory, tally = privatizer.open()
+    shown = []
+    for round, user in enumerate(users):
+        report = privatizer.randomize(user, clock_at(round), root.at(DEVICE, round=round))
+        tally = privatizer.collect(tally, report)
+        if round + 1 in ENDS:
+            at, clock = root.at(AGGREGATOR, round=round), clock_at(round)
+            release, memory = privatizer.release(memory, tally, protocol.start, clock, at)
+            shown.append(told(protocol, release))
+            tally = privatizer.clear(tally)
+    return jnp.concatenate(shown)
 
 
 def _at(source: Any, place: int, round: int) -> Any:

@@ -52,8 +52,9 @@ _FIRST_SAMPLE, _FIRST_WIDTH = 1.0, 5.0
 _WITHOUT_NOISE = 0.2
 """How much more is sampled without noise, which makes a learner doubt by itself: else a wrong
 belief is left more slowly."""
-_WITH_NOISE_OF_USERS = 0.8
-"""How much less is sampled where each user's noise makes a learner doubt for long."""
+_WITH_NOISE: Mapping[Separate, float] = {"nobody": 1.0, "cohorts": 1.0, "users": 0.8}
+"""How much of what is sampled is left where noise misleads, by whose noise it is: that of single
+users makes a learner doubt for long by itself."""
 
 
 @struct
@@ -118,15 +119,14 @@ class Sampling(Ellipsoid):
     growth: float | Array
     threshold: float | Array
 
-    _usual_exploration: ClassVar[float] = 0.62
+    _with_noise: ClassVar[Mapping[Separate, float]] = _WITH_NOISE
 
     @classmethod
     def _sampling(
         cls, base: Ellipsoid, horizon: int, epsilon: float, exploration: float | None = None
     ) -> Self:
         """From the bandit whose records and proved widths these are."""
-        usual = 1.0 if base.mode == "theory" else cls._usual_exploration
-        explored = or_default("exploration", exploration, usual)
+        explored = or_default("exploration", exploration, 1.0 if base.mode == "theory" else 0.62)
         own = {
             "query": dataclasses.replace(base.query, **_times(horizon, epsilon)),
             "exploration": explored,
@@ -257,8 +257,8 @@ class Sampling(Ellipsoid):
         """The multiplier of what is sampled: more where chance, and not noise, is what misleads."""
         chance = self._dispersion * values + 1e-9
         share = chance / (chance + self._residual_noise(state.noise**2, self.doubt))
-        usual = self.exploration * (_WITH_NOISE_OF_USERS if state.separate == "users" else 1.0)
-        bold: Array = usual * (1 + _WITHOUT_NOISE * share**2)
+        misled = self._with_noise[state.separate]
+        bold: Array = self.exploration * (misled + (1 - misled) * share + _WITHOUT_NOISE * share**2)
         return bold
 
     def _posterior(self, precision: Array, pull: Array) -> tuple[Array, Array]:
@@ -355,7 +355,7 @@ class LinearSampling(Sampling, LinUCB):
 class GLMSampling(Sampling, OnlineGLM):
     """Sampling around the one-pass Newton estimate of `OnlineGLM`.
 
-    It samples more, since weights that bend with the link mislead it, too.
+    It samples more from cohorts, since weights that bend with the link mislead it, too.
 
     >>> problem = Problem(
     ...     dim=2, arms=3, norm=1.0, radius=2.0, low=0.0, high=1.0, horizon=100, link="logistic"
@@ -364,7 +364,7 @@ class GLMSampling(Sampling, OnlineGLM):
     0.25
     """
 
-    _usual_exploration: ClassVar[float] = 0.9
+    _with_noise: ClassVar[Mapping[Separate, float]] = {**_WITH_NOISE, "cohorts": 1.45}
 
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0) -> Self:

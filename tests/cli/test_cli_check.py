@@ -47,3 +47,10 @@ def test_a_trust_that_the_subject_does_not_have_is_refused_in_one_line(call: Cal
         assert result.exit_code == 2, result.output
         assert f"trust is '{trust}'; choose one of" in result.stderr
     assert "only bandits have one" in call("check", "linear", "--trust", "local").stderr
+
+
+def test_a_class_of_worlds_or_noises_is_not_taken_for_a_ledger(call: Call) -> None:
+    for name in ("kerchief.mechanisms.gaussian:Gaussian", "kerchief.environments:Population"):
+        result = call("check", name)
+        assert result.exit_code == 2, result.output
+        assert "give a world or a noise that is built" in result.stderr

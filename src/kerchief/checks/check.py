@@ -93,6 +93,11 @@ def _subjects(
         case type() if _plays(subject):
             entry = _entry(subject, _maker(subject), world)
             yield from _bandits(subject.__name__, entry, trusts, world, thorough)
+        case _ if _unbuilt(subject):
+            raise InvalidValue(
+                f"{subject.__name__} is a class of neither bandits nor ledgers; give a world or a "
+                "noise that is built"
+            )
         case _ if _plays(subject):
             if world is None:
                 raise InvalidValue("environment is None; give the one the policy was built for")
@@ -120,6 +125,11 @@ def _named(name: str) -> Any:
 
 def _plays(subject: Any) -> bool:
     return hasattr(subject, "feedback") and hasattr(subject, "update")
+
+
+def _unbuilt(subject: Any) -> bool:
+    """Whether it is a class whose objects cannot be made here: no bandit's and no ledger's."""
+    return isinstance(subject, type) and not hasattr(subject, "charge")
 
 
 def _bandits(

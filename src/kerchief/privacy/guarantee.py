@@ -251,7 +251,7 @@ def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
         return ()
     return (
         f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
-        "allow to publish one user's data outright; choose a smaller delta",
+        "allow publishing one user's data outright; choose a smaller delta",
     )
 
 

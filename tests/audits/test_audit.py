@@ -114,8 +114,10 @@ def test_what_claims_nothing_is_refused() -> None:
         find("linucb", trust="none")
     with pytest.raises(InvalidValue, match="claims something under no trust"):
         find("gloc")
-    with pytest.raises(UnknownName, match="nothing that can be audited is called 'nobody'"):
+    with pytest.raises(UnknownName, match="no bandit or mechanism is called 'nobody'"):
         find("nobody")
+    with pytest.raises(UnknownName, match="did you mean 'gaussian'"):
+        find("Gausian")
     with pytest.raises(UnknownName, match="kind of audit"):
         find("linucb", kind="nothing")
     with pytest.raises(InvalidValue, match="asks for no fits"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -92,3 +93,13 @@ def test_nonsense_is_refused(call: Call, words: tuple[str, ...], said: str) -> N
     result = call("audit", *words)
     assert result.exit_code != 0
     assert said in " ".join(result.stderr.split())
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_played(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(Subject, "audit", lambda *told, **options: pytest.fail("it was played"))
+    result = call("audit", "one-bit", "--out", "seen", "--json")
+    assert result.exit_code == 2, result.output
+    assert result.stderr.rstrip().endswith(", or leave --out away")

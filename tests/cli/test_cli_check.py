@@ -38,3 +38,19 @@ def test_what_is_not_there_is_refused_in_one_line(call: Call) -> None:
         result = call("check", name)
         assert result.exit_code == 2
         assert word in result.stderr
+
+
+def test_a_trust_that_the_subject_does_not_have_is_refused_in_one_line(call: Call) -> None:
+    """No law is broken by a word that is misspelt."""
+    for name, trust in (("linucb", "bogus"), ("dpe", "joint"), ("joint", "local")):
+        result = call("check", name, "--trust", trust)
+        assert result.exit_code == 2, result.output
+        assert f"trust is '{trust}'; choose one of" in result.stderr
+    assert "only bandits have one" in call("check", "linear", "--trust", "local").stderr
+
+
+def test_a_class_of_worlds_or_noises_is_not_taken_for_a_ledger(call: Call) -> None:
+    for name in ("kerchief.mechanisms.gaussian:Gaussian", "kerchief.environments:Population"):
+        result = call("check", name)
+        assert result.exit_code == 2, result.output
+        assert "give a world or a noise that is built" in result.stderr

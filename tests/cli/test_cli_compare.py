@@ -379,3 +379,11 @@ def test_a_projection_says_what_it_costs(call: Call) -> None:
     refused = call(*asked, *few, "--project", 12)
     assert refused.exit_code == 2
     assert "project is 12; it must be at least 1 and at most 11" in refused.stderr
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_flags_that_make_a_run_less_are_those_that_its_world_has(call: Call) -> None:
+    flags = ("--trust", "none", "--horizon", 60, "--replicates", 2)
+    result = call("compare", "--policy", "ucb", *flags)
+    assert result.exit_code == 0, result.output
+    assert "; less with --trust, --epsilon, --horizon or --replicates" in result.stderr

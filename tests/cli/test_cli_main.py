@@ -211,3 +211,22 @@ def test_compiled_code_is_kept_or_quietly_not(
     device.keep_compiled()
     folder = str(tmp_path / "kerchief" / "compiled")
     assert settings.get("jax_compilation_cache_dir") == (folder if home == "writable" else None)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no disk that is full")
+@pytest.mark.parametrize("words", [("list", "policies"), ("list", "policies", "--json")])
+def test_output_that_finds_no_room_is_one_line_and_its_own_code(words: tuple[str, ...]) -> None:
+    """Not the code of a claim that fails."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "kerchief.cli", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffle", "joint", "central"])
+def test_calibrate_refuses_an_epsilon_without_bounds(call: Call, trust: str) -> None:
+    result = call("calibrate", "--epsilon", "1e308", "--trust", trust)
+    assert result.exit_code == 2
+    assert "epsilon is 1e+308; it must lie in" in result.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from typing import Any
+from typing import Any, cast
 
 import jax
 import pytest
@@ -281,3 +281,37 @@ def test_long_histories_play_in_smaller_chunks() -> None:
     )
     assert widest(long) == 2**28 // (1_000_000 * 6)
     assert widest(dataclasses.replace(long, policies=("glm",))) == 1000
+
+
+@pytest.mark.parametrize("word", ["orthant", "nonsense"])
+def test_contexts_are_refused_where_a_world_has_none(word: str) -> None:
+    with pytest.raises(InvalidValue, match=f"'{word}', and the population world has none; leave"):
+        Comparison(policies=("dpe",), contexts=(word,))
+
+
+@pytest.mark.parametrize(
+    ("policy", "world", "worlds"),
+    [
+        ("ecolog", "linear", "logistic"),
+        ("one-point-smooth", "absolute", "quadratic"),
+        ("two-point-strong", "linear-loss", "quadratic"),
+        ("best", "population", "linear, logistic, probit, poisson, own"),
+    ],
+)
+def test_a_misfit_names_the_worlds_in_which_a_policy_can_be_built(
+    policy: str, world: str, worlds: str
+) -> None:
+    with pytest.raises(InvalidValue, match=f"policy '{policy}' plays in {worlds}$"):
+        Comparison(env=world, policies=(policy,))
+
+
+@pytest.mark.parametrize("policy", ["linucb", "dpe", "tsallis"])
+def test_an_epsilon_beyond_all_bills_is_refused_before_anything_is_played(policy: str) -> None:
+    with pytest.raises(InvalidValue, match=r"epsilon is 1e\+308; it must lie in"):
+        Comparison(policies=(policy,), trusts=("local",), epsilons=(1e308,))
+
+
+def test_a_mode_that_nobody_has_is_not_played_as_another() -> None:
+    facts = Comparison(contexts=("ball",)).environment("ball").problem(100)
+    with pytest.raises(InvalidValue, match="mode is 'theoretical'; choose one of theory, tuned"):
+        POLICIES["linucb"].build(facts, cast(Any, "theoretical"))

@@ -152,3 +152,5 @@ def test_bad_input_is_refused() -> None:
         coins.share(np.zeros(2), place=5, users=5)
     with pytest.raises(InvalidValue, match="larger epsilon"):
         Binomial.of(noise_multiplier=1e6, sensitivity=2.0, dimension=15, users=10)
+    with pytest.raises(InvalidValue, match="smaller epsilon"):
+        Binomial.of(noise_multiplier=2e-5, sensitivity=2.0, dimension=15, users=10)

@@ -156,7 +156,7 @@ def _many(privatizer: ShuffledFits, copies: Array) -> Array:
 
 
 def scores(privatizer: ShuffledFits, copies: int) -> Any:
-    """The noise of every sum that was told, a row a copy."""
+    """The noise of every sum that was told, one row per copy."""
     shown = _many(privatizer, jnp.arange(copies, dtype=jnp.uint32))
     exact = [
         np.tile(exact_sum(first, last), 2)

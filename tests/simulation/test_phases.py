@@ -87,7 +87,7 @@ def standardized(
     *,
     noisy: bool,
 ) -> Array:
-    """Errors of some estimated leads over their deviation, a row a replicate."""
+    """Errors of some estimated leads over their deviation, one row per replicate."""
 
     def errors(before: PhaseReplicate, after: PhaseReplicate, noise: Array) -> Array:
         features = before.world.features

@@ -11,7 +11,7 @@ from kerchief.audits.audit import Audit, check_runs, look
 from kerchief.audits.neighbours import Floats
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import phased_views, round_views
-from kerchief.core.errors import InvalidValue, UnknownName
+from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
@@ -101,10 +101,10 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
     """
     kinds = [kind] if kind else [word for word, one in KINDS.items() if name in one.entries()]
     if not kinds:
-        raise UnknownName(
-            f"nothing that can be audited is called {name!r}; kinds are {', '.join(KINDS)}, and "
-            "`kerchief list policies` and `kerchief list mechanisms` show their names"
-        )
+        known: Registry[str] = Registry("bandit or mechanism")
+        for word in dict.fromkeys(word for _, one in KINDS.items() for word in one.entries()):
+            known.add(word, word)
+        known[name]
     offered = KINDS[kinds[0]].trusts(name)
     if not offered or trust not in (None, *offered):
         raise InvalidValue(

@@ -16,6 +16,7 @@ from kerchief.checks.protocol import privatizer_cases
 from kerchief.checks.words import noise_drawn_is_the_word_printed
 from kerchief.core.contracts import Feedback
 from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import one_of
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms
 from kerchief.policies.registry import actions_of
@@ -55,14 +56,19 @@ def check(
         raises: whether broken laws raise `CheckFailed`.
 
     Raises:
-        InvalidValue: a policy came without its environment, or nothing here fits the subject.
+        InvalidValue: a policy came without its environment, the subject does not have these trusts,
+            or nothing here fits it.
 
     >>> from kerchief.privacy import MemoryLedger
     >>> check(MemoryLedger).kept
     True
     """
     report = Report(outcomes=())
+    for trust in trusts or ():
+        one_of("trust", trust, tuple(TRUSTS))
     for case, laws in _subjects(subject, trusts, environment, thorough):
+        if trusts and laws in (ENVIRONMENT_LAWS, MECHANISM_LAWS, LEDGER_LAWS):
+            raise InvalidValue(f"trust is {trusts[0]!r}, and only bandits have one; leave it out")
         chosen = [law for law in laws if thorough or law.cheap]
         report += examine(case, chosen, expected_failures=expected_failures)
     return report.require() if raises else report
@@ -82,10 +88,16 @@ def _subjects(
         case PrivatizerEntry():
             known = [name for name, entry in TRUSTS.items() if entry is subject]
             for trust in trusts or known:
+                one_of("trust", trust, tuple(known or TRUSTS))
                 yield from ((one, PRIVATIZER_LAWS) for one in privatizer_cases(trust, subject))
         case type() if _plays(subject):
             entry = _entry(subject, _maker(subject), world)
             yield from _bandits(subject.__name__, entry, trusts, world, thorough)
+        case _ if _unbuilt(subject):
+            raise InvalidValue(
+                f"{subject.__name__} is a class of neither bandits nor ledgers; give a world or a "
+                "noise that is built"
+            )
         case _ if _plays(subject):
             if world is None:
                 raise InvalidValue("environment is None; give the one the policy was built for")
@@ -115,6 +127,11 @@ def _plays(subject: Any) -> bool:
     return hasattr(subject, "feedback") and hasattr(subject, "update")
 
 
+def _unbuilt(subject: Any) -> bool:
+    """Whether it is a class whose objects cannot be made here: no bandit's and no ledger's."""
+    return isinstance(subject, type) and not hasattr(subject, "charge")
+
+
 def _bandits(
     name: str,
     entry: PolicyEntry,
@@ -127,6 +144,7 @@ def _bandits(
 ) -> Iterator[Subject]:
     rooms: Any = {"environment": world, "resizable": resizable}
     for trust in trusts or entry.trusts:
+        one_of("trust", trust, entry.trusts)
         case = Case.of(name, entry, trust, **rooms)
         if trusts or registered or accepts(case):
             yield case, BANDIT_LAWS

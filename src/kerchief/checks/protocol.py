@@ -153,7 +153,7 @@ def privatizer_cases(trust: str, entry: PrivatizerEntry) -> Iterator[PrivatizerC
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Noise:
-    """What was added to one sum that a release tells: a row a copy, and the stated deviation."""
+    """What was added to one sum of a release: one row per copy, and the stated deviation."""
 
     draws: Floats
     stated: float
@@ -167,7 +167,7 @@ def records(query: Any, count: int) -> list[Example]:
 
 
 def statistics(query: Any, users: list[Example]) -> Floats:
-    """Their statistics, a row a user."""
+    """Their statistics, one row per user."""
     return np.stack([np.asarray(query.encode(user)) for user in users])
 
 
@@ -177,7 +177,7 @@ def clock_at(round: int | Array) -> Clock:
 
 
 def told(protocol: PrivatizerCase, release: Released) -> Any:
-    """What a release tells, a row a sum: its total, or all gradient sums of its fit."""
+    """What a release tells, one row per sum: its total, or all gradient sums of its fit."""
     shown = release.point if protocol.fits else release.total
     return shown.reshape(*shown.shape[:-1], -1, protocol.width)
 
@@ -185,7 +185,7 @@ def told(protocol: PrivatizerCase, release: Released) -> Any:
 def noises_of(
     protocol: PrivatizerCase, encoded: Floats, end: int, release: Released
 ) -> list[Noise]:
-    """What was added to each sum of a release after `end` users, whose leaves have a row a copy.
+    """What was added to each sum of a release after `end` users: leaves have one row per copy.
 
     A fit without noise is the minimizer, where what is left of the slope must be nothing.
     """
@@ -256,7 +256,7 @@ def released_by_many(
 ) -> list[Released]:
     """Run many independent copies of the protocol over the users and release at `ENDS`.
 
-    Each leaf of a release has a row a copy. A round is compiled once for each kind of privatizer.
+    Leaves of a release have one row per copy. A round is compiled once per kind of privatizer.
     """
     copies, root = jnp.arange(COPIES, dtype=jnp.uint32), jnp.uint32(seed)
     memory, tally = jax.tree.map(

@@ -144,7 +144,7 @@ def normality(draws: Floats, scale: float, law: str = "norm") -> float:
 
 
 def precision_range(draws: Floats, direction: Floats, tests: int = 1) -> tuple[float, float]:
-    """Where uᵀ Σ⁻¹ u lies, for normal draws of mean zero and covariance Σ, a column a draw.
+    """Where uᵀ Σ⁻¹ u lies, for normal draws of mean zero and covariance Σ, one column per draw.
 
     Exact: over its estimate, times the number of draws, it is chi-square with as many degrees of
     freedom as there are draws, less the rows but one. It lies outside at `ERROR` over all tests.

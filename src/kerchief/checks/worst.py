@@ -132,7 +132,7 @@ def _spot(case: Case, model: Tree, round: int, coins: Stream) -> Spot:
 
 @struct
 class _Sent:
-    """What a user sends: for each query a row a point, and the branch that the policy took."""
+    """What a user sends: for each query one row per point, and the branch that the policy took."""
 
     parts: Mapping[str, Array]
     branch: Array

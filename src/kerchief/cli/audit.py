@@ -14,6 +14,7 @@ from kerchief.cli import options
 from kerchief.cli.device import use_device
 from kerchief.cli.printing import complain, print_json, print_table, progress_bar
 from kerchief.core.errors import InvalidValue
+from kerchief.experiments.extras import require
 from kerchief.experiments.folder import Folder
 
 __all__ = ["audit"]
@@ -90,6 +91,8 @@ def audit(
             raise InvalidValue("canaries are one run of fits under joint trust, without a picture")
         found = one_run(name, epsilon=epsilon, delta=delta, canaries=canaries, seed=seed)
     else:
+        if out is not None:
+            require("picture", instead="leave --out away")
         subject = find(name, trust=trust, kind=kind)
         folder = None if out is None else Folder.at(out)
         found = look(subject, failure=_FAILURE)

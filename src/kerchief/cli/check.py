@@ -15,6 +15,7 @@ from kerchief.checks.errors import Report
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json
 from kerchief.core.errors import InvalidValue
+from kerchief.privatizers.registry import TRUSTS
 
 __all__ = ["check"]
 
@@ -23,7 +24,7 @@ __all__ = ["check"]
 @click.argument("name")
 @click.option(
     "--trust",
-    metavar="none|local|shuffle|joint|central",
+    metavar=options.words(TRUSTS),
     help="Whom users must trust.  [default: each under which NAME may run]",
 )
 @click.option("--thorough", is_flag=True, help="Play too, which takes minutes.")

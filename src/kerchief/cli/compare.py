@@ -90,7 +90,8 @@ def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
     run (Ctrl-C) keeps what was finished, and never replaces a finished run in the same folder.
     """
     plan = Comparison(**declared)
-    narrow = "--contexts, --trust, --epsilon, --horizon or --replicates"
+    contexts = "--contexts, " if "contexts" in plan.parameters() else ""
+    narrow = f"{contexts}--trust, --epsilon, --horizon or --replicates"
     perform(plan, _print, device=device, out=out, narrow=narrow, as_json=as_json)
 
 

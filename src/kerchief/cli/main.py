@@ -46,6 +46,9 @@ class _Commands(click.Group):
         except KerchiefError as error:
             complain("error", str(error))
             sys.exit(2)
+        except OSError as error:
+            complain("error", f"the output ends here: {error}; make room, or send it elsewhere")
+            sys.exit(3)
         except (click.Abort, KeyboardInterrupt):
             complain("interrupted", "nothing was finished")
             sys.exit(130)

@@ -87,7 +87,11 @@ class Comparison(Plan):
         for cell in self.cells():
             problem = self.environment(cell.world).problem(self.horizon)
             validate.whole("arms", problem.arms, low=0, high=MOST_FEATURES // max(1, problem.dim))
-            arranged(cell, problem)
+            try:
+                arranged(cell, problem)
+            except InvalidValue:
+                _check_world(cell.player.policy, self.world)
+                raise
 
     name, title = "compare", "What privacy costs a bandit"
 
@@ -103,7 +107,7 @@ class Comparison(Plan):
     def _names(self) -> tuple[str, ...]:
         """The policies by their own names, where `best` is the one for this world."""
         world = ENVIRONMENTS[self.world]
-        return tuple(POLICIES.own_name(one, lambda its: _fits(its, world)) for one in self.policies)
+        return tuple(_own_name(one, world) for one in self.policies)
 
     def lead(self) -> str:
         """The policies and the worlds."""
@@ -283,6 +287,11 @@ class Comparison(Plan):
 
     def _check_names(self) -> None:
         _known("mode", self.mode, ("tuned", "theory"))
+        if not self._contextual and self.contexts != type(self).contexts:
+            raise InvalidValue(
+                f"contexts is {', '.join(map(repr, self.contexts))}, and the {self.world} world "
+                "has none; leave it out"
+            )
         for trust in self.trusts or ():
             _known("trust", trust, Trust)
         for said, name in zip(self.policies, self._names, strict=True):
@@ -297,20 +306,48 @@ class Comparison(Plan):
                 )
 
 
-def worlds_of(policy: PolicyEntry) -> tuple[str, ...]:
-    """The words of `--env` that a policy plays in."""
-    return tuple(name for name, world in ENVIRONMENTS.items() if _fits(policy, world))
+def worlds_of(name: str) -> tuple[str, ...]:
+    """The words of `--env` that a policy plays in.
+
+    >>> worlds_of("two-point-strong"), worlds_of("ecolog")
+    (('quadratic',), ('logistic',))
+    """
+    return tuple(
+        word
+        for word, world in ENVIRONMENTS.items()
+        if _takes(POLICIES[_own_name(name, world)], world)
+    )
+
+
+def _own_name(name: str, world: EnvironmentEntry) -> str:
+    return POLICIES.own_name(name, lambda policy: _fits(policy, world))
 
 
 def _fits(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
     return world.problem in policy.problems and world.actions in policy.actions
 
 
+def _takes(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
+    """Whether it fits, and can be built: some need one link, or losses that are curved."""
+    if not _fits(policy, world):
+        return False
+    try:
+        policy.build(world.make().problem(Comparison.horizon), "tuned")
+    except InvalidValue:
+        return False
+    return True
+
+
+def _check_world(name: str, world: str) -> None:
+    known = worlds_of(name)
+    if world not in known:
+        raise InvalidValue(f"env is {world!r}; policy {name!r} plays in {', '.join(known)}")
+
+
 def _check_policy(name: str, policy: PolicyEntry, world: str, trusts: tuple[str, ...]) -> None:
     entry = ENVIRONMENTS[world]
     if not _fits(policy, entry):
-        known = ", ".join(worlds_of(policy))
-        raise InvalidValue(f"env is {world!r}; policy {name!r} plays in {known}")
+        _check_world(name, world)
     supported = policy.trusts_in(entry.problem)
     for trust in trusts:
         if trust not in supported:

@@ -23,13 +23,13 @@ NEEDS: dict[Extra, tuple[str, ...]] = {
 """What each output is written with, beyond what kerchief always brings."""
 
 
-def require(*outputs: Extra) -> None:
+def require(*outputs: Extra, instead: str = "take the numbers with --json") -> None:
     """Check that outputs can be written, or say which library is missing and how to install it."""
     libraries = missing(*outputs)
     if libraries:
         raise KerchiefError(
             f"the {' and the '.join(outputs)} cannot be written without {', '.join(libraries)}: "
-            f"run {installing('report')}, or take the numbers with --json"
+            f"run {installing('report')}, or {instead}"
         )
 
 

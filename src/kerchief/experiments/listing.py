@@ -33,7 +33,7 @@ def _policies() -> list[Line]:
             "kind": _kind(entry),
             "trusts": list(entry.trusts),
             "summary": entry.summary,
-            "worlds": list(worlds_of(entry)),
+            "worlds": list(worlds_of(name)),
             "parent": entry.parent,
             "source": entry.source,
         }

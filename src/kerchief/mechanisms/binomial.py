@@ -71,9 +71,10 @@ class Grid:
         levels = max(_FINE * math.sqrt(dimension), enough / m)
         step = 2.0 ** math.floor(math.log2(sensitivity / levels))
         grid_sensitivity = _grid_sensitivity(sensitivity, step, dimension)
-        scale = math.ceil(m * grid_sensitivity * (1 + _margin(m, grid_sensitivity, dimension)))
-        _check_scale(scale, dimension)
-        return cls(step=step, scale=scale)
+        scale = m * grid_sensitivity * (1 + _margin(m, grid_sensitivity, dimension))
+        # Coins pay for their distance from the Gaussian, which is endless where noise is too small.
+        _check_scale(scale, dimension, wish="larger" if m >= 1 else "smaller")
+        return cls(step=step, scale=math.ceil(scale))
 
 
 @struct
@@ -268,11 +269,11 @@ def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> Floa
     return toss(coins, size, randomness).astype(np.float64)
 
 
-def _check_scale(scale: int, dimension: int) -> None:
+def _check_scale(scale: float, dimension: int, *, wish: str = "larger") -> None:
     if scale > _MAX_SCALE:
         raise InvalidValue(
-            f"noise on {dimension} coordinates needs coins of deviation {scale}; the most is "
-            f"{_MAX_SCALE}: ask for a larger epsilon or delta, or use fewer dimensions"
+            f"noise on {dimension} coordinates needs coins of deviation {scale:.0f}; the most is "
+            f"{_MAX_SCALE}: ask for a {wish} epsilon or delta, or use fewer dimensions"
         )
 
 

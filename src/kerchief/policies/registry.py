@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from kerchief.core.channel import Channel
 from kerchief.core.contracts import Feedback, Policy
@@ -13,6 +13,7 @@ from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.registry import Registry
+from kerchief.core.validate import one_of
 
 __all__ = ["POLICIES", "AnyPolicy", "Mode", "PolicyEntry", "Terms", "named", "register"]
 
@@ -71,6 +72,7 @@ class PolicyEntry:
     @double_precision
     def build(self, problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> Any:
         """The policy, one of `kinds`, for the terms of a promise or for none."""
+        one_of("mode", mode, get_args(Mode))
         if not self.plays(problem):
             kinds = " or ".join(kind.__name__ for kind in self.problems)
             taken = " or ".join(_SAID[one] for one in self.actions)

@@ -10,9 +10,11 @@ from enum import StrEnum
 from kerchief.core.errors import CodecError, InvalidValue
 from kerchief.core.validate import at_least, between, one_of, plain, whole
 
-__all__ = ["Guarantee", "Trust", "delta_warnings"]
+__all__ = ["MOST_EPSILON", "Guarantee", "Trust", "delta_warnings"]
 
 ADJACENCIES = ("replace",)
+MOST_EPSILON = 1e9
+"""The largest ε of a promise: far beyond any meaning, and all of it can be paid for."""
 
 
 class Trust(StrEnum):
@@ -64,7 +66,7 @@ class Guarantee:
     """(ε, δ)-differential privacy with its meaning attached.
 
     Attributes:
-        epsilon: ε ≥ 0; infinite only when the trust is `Trust.NONE`.
+        epsilon: ε from 0 to `MOST_EPSILON`; infinite only when the trust is `Trust.NONE`.
         delta: δ in [0, 1).
         trust: whom a user must trust.
         unit: whose contribution is protected as a whole.
@@ -93,7 +95,7 @@ class Guarantee:
         one_of("trust", str(self.trust), tuple(Trust))
         endless = isinstance(self.epsilon, float) and self.epsilon == math.inf
         if not (self.trust == Trust.NONE and endless):
-            at_least("epsilon", self.epsilon, 0.0)
+            between("epsilon", self.epsilon, 0.0, MOST_EPSILON, closed=True)
         if at_least("delta", self.delta, 0.0) > 0:
             between("delta", self.delta, 0.0, 1.0)
         one_of("adjacency", self.adjacency, ADJACENCIES)
@@ -229,7 +231,7 @@ def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
         return ()
     return (
         f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
-        "allow to publish one user's data outright; choose a smaller delta",
+        "allow publishing one user's data outright; choose a smaller delta",
     )
 
 

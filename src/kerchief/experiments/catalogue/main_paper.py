@@ -1,6 +1,6 @@
 """Table 2 and Figure 1 of the main paper, in its own worlds: one parameter, one sequence of arms.
 
-The paper promises delta = 0.02 over 5000 rounds, which would allow to publish a hundred users
+The paper promises delta = 0.02 over 5000 rounds, which would allow publishing a hundred users
 outright; `glm` is shown at that delta to be comparable, and at a real one in `fresh-worlds`.
 """
 

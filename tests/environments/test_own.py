@@ -13,6 +13,7 @@ from kerchief.core.contracts import Clock, Singles
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.environments.own import Labelled, OwnModels
+from kerchief.environments.ranges import RANGED_CONSTANT, RANGED_NORM, ranged
 
 WORLD = OwnModels.of(dim=4, arms=3, radius=2.0, strength=0.5)
 ROWS = np.array([[0.6, 0.5], [-0.6, 0.5], [0.0, 0.5], [0.3, 0.5]])
@@ -99,3 +100,39 @@ def test_data_outside_their_bounds_are_refused(change: dict[str, Any], said: str
 def test_a_run_ends_with_the_data() -> None:
     with pytest.raises(InvalidValue, match="horizon is 5"):
         DATA.problem(5)
+
+
+def test_ranges_become_a_ball_by_nothing_but_the_ranges() -> None:
+    """A short row is twice its share of the cube; a long one is shortened, with its direction."""
+    low, high = np.array([0.0, -5.0, 10.0, 1.0]), np.array([100.0, 5.0, 20.0, 3.0])
+    given = np.array([[50.0, 0.0, 16.0, 2.0], [100.0, 5.0, 10.0, 3.0], [60.0, 0.0, 15.0, 2.0]])
+    made = ranged(given, low=low, high=high)
+    np.testing.assert_allclose(made[0], [0, 0, 0.2, 0, 0.5], atol=1e-12)
+    np.testing.assert_allclose(made[1], [0.5, 0.5, -0.5, 0.5, 0.5], atol=1e-12)
+    np.testing.assert_allclose(ranged(given[2], low=low, high=high), made[2])
+    wild = ranged([1e300, -np.inf, 15.0, 2.0], low=low, high=high)
+    np.testing.assert_allclose(wild, [*np.array([1, -1, 0, 0]) / np.sqrt(2), 0.5], atol=1e-12)
+
+
+def test_data_with_public_ranges_are_a_world() -> None:
+    features = np.array([[1.0, 30.0], [4.0, 10.0], [2.0, 20.0], [0.0, 40.0]])
+    facts: Any = {"low": [0, 0], "high": [4, 40]}
+    world = Labelled.ranged(features=features, labels=[2, 0, 1, 2], **facts)
+    np.testing.assert_allclose(world.features, ranged(features, **facts), rtol=1e-6)
+    problem = world.problem(4)
+    assert (problem.norm, problem.constant, problem.dim) == (RANGED_NORM, RANGED_CONSTANT, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"low": [0.0]}, "one least and one greatest value per feature"),
+        ({"high": [1.0, 0.0]}, "low must be less than high"),
+        ({"high": [1.0, np.inf]}, "both finite"),
+        ({"features": [[0.5, np.nan]]}, "fill in what is missing"),
+    ],
+)
+def test_ranges_that_are_none_are_refused(change: dict[str, Any], said: str) -> None:
+    given: Any = {"features": [[0.5, 0.5]], "low": [0.0, 0.0], "high": [1.0, 1.0]}
+    with pytest.raises(InvalidValue, match=said):
+        ranged(**{**given, **change})

@@ -310,11 +310,21 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "features": (np.array([[0.6, 0.5], [0.3, 0.5], [-0.6, 0.5]]),),
         "constant": (0.5, 0.0),
     },
+    "environments.own:Labelled.ranged": {
+        "features": (np.array([[20.0], [80.0], [50.0]]),),
+        "low": ([0.0],),
+        "high": ([100.0],),
+    },
     "environments.own:OwnModels.of": {
         "dim": (3, 2),
         "noise": ("bernoulli", "binomial", "bounded", "gaussian"),
     },
     "environments.population:Population.of": {"radius": (1.0, 0.5)},
+    "environments.ranges:ranged": {
+        "features": (np.array([[20.0], [80.0]]), np.array([20.0])),
+        "low": ([0.0],),
+        "high": ([100.0],),
+    },
     "environments.recorded:Recorded.of": {"arms": (np.full((2, 3, 2), 0.5),)},
     "environments.recorded:table_two": {"horizon": (5,), "dim": (3, 2), "arms": (4,)},
     "environments.worlds:GLMEnvironment.of": {

@@ -91,6 +91,19 @@ def test_the_common_level_is_found_by_itself() -> None:
     assert float(mean[3, -1]) * QUERY.lever == pytest.approx(-0.4, abs=0.02)
 
 
+def test_an_arm_that_nobody_played_is_like_the_others_where_users_are() -> None:
+    """Features far from 0, as where only their ranges are known: nobody is at the origin."""
+    rng = np.random.default_rng(6)
+    varying = np.array([0.5, 0.0]) + rng.uniform(-0.3, 0.3, size=(120, 2))
+    rows = jnp.asarray(np.column_stack([varying, np.full(120, 0.5)]))
+    made = total(rows, rng.integers(3, size=120), 0.2 + 0.8 * varying[:, 0])
+    release = Release(total=100 * made, count=jnp.int32(12_000), noise=jnp.float64(0))
+    state = POLICY.init({"moments": Outlook(noisy=True, separate="cohorts")})
+    learned = POLICY.update(state, "moments", release)
+    scores = QUERY.levered(jnp.asarray(varying.mean(0))) @ learned.beliefs.estimate.T
+    np.testing.assert_allclose(scores + QUERY.offset, np.full(4, 0.6), atol=0.05)
+
+
 def test_scores_are_drawn_as_far_apart_as_users_to_come_can_move_them() -> None:
     """With a lever alone: prior variance less what is left of it, v - 1 / (1/v + told + coming)."""
     told = jnp.zeros((4, 3, 3)).at[:, -1, -1].set(200.0)

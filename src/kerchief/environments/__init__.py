@@ -7,6 +7,7 @@ from kerchief.environments.context_free_convex import CONVEX
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.own import Labelled, OwnModels
 from kerchief.environments.population import Population
+from kerchief.environments.ranges import RANGED_CONSTANT, RANGED_NORM, ranged
 from kerchief.environments.recorded import Recorded, table_two
 from kerchief.environments.worlds import NOISES, GLMEnvironment, make_environment
 
@@ -14,6 +15,8 @@ __all__ = [
     "CONTEXTS",
     "CONVEX",
     "NOISES",
+    "RANGED_CONSTANT",
+    "RANGED_NORM",
     "Alternating",
     "ChanceArms",
     "CountedArms",
@@ -24,5 +27,6 @@ __all__ = [
     "Recorded",
     "Switching",
     "make_environment",
+    "ranged",
     "table_two",
 ]

@@ -18,6 +18,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments.contexts import in_ball, on_sphere
+from kerchief.environments.ranges import RANGED_CONSTANT, RANGED_NORM, ranged
 from kerchief.environments.worlds import NOISES
 
 __all__ = ["Labelled", "OwnModels"]
@@ -178,6 +179,23 @@ class Labelled:
             norm=norm,
             constant=constant,
             count=len(found),
+        )
+
+    @classmethod
+    def ranged(
+        cls, *, features: ArrayLike, labels: ArrayLike, low: ArrayLike, high: ArrayLike
+    ) -> Self:
+        """Data of which only the range of each feature is public, on rows made by `ranged`.
+
+        >>> data = Labelled.ranged(features=[[20.0], [80.0]], labels=[0, 1], low=[0], high=[100])
+        >>> data.problem(2).constant
+        0.5
+        """
+        return cls.of(
+            features=ranged(features, low=low, high=high),
+            labels=labels,
+            norm=RANGED_NORM,
+            constant=RANGED_CONSTANT,
         )
 
     def problem(self, horizon: int) -> Problem:

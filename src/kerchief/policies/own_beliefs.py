@@ -14,7 +14,7 @@ from jax import Array
 from kerchief.core.linalg import inverse, lower_root
 from kerchief.core.own_moments import OwnMoments
 
-__all__ = ["VARIANCES", "believed", "information"]
+__all__ = ["VARIANCES", "around", "believed", "information"]
 
 VARIANCES = np.concatenate([[1e-6], np.logspace(-3.5, -0.5, 7)])
 """Of a context's weight, in squared ranges of rewards per norm: the first is no context at all."""
@@ -35,6 +35,15 @@ def information(
     weighed = jax.vmap(inverse)(noise) @ gram
     told = jnp.einsum("kij,kjl->kil", gram, weighed)
     return (told + jnp.swapaxes(told, -1, -2)) / 2, jnp.einsum("kji,kj->ki", weighed, moments)
+
+
+def around(query: OwnMoments, mean: Array) -> Array:
+    """The matrix that takes u to the same with features measured from this mean.
+
+    What is believed beforehand of arms' levels is meant for a user in the middle of the others.
+    """
+    move = jnp.eye(query.dim)
+    return move.at[:-1, -1].set(-mean / query.lever) if query.lever else move
 
 
 def believed(

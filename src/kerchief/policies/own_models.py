@@ -32,7 +32,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default, positive
 from kerchief.policies.ellipsoid import posted
-from kerchief.policies.own_beliefs import believed, information
+from kerchief.policies.own_beliefs import around, believed, information
 from kerchief.policies.own_contexts import OwnBeliefs, contexts, corrected, met
 from kerchief.policies.registry import POLICIES, Mode, register
 
@@ -207,7 +207,7 @@ class OwnSampling(Policy):
             total=release.total,
             count=release.count,
             noise=release.noise,
-            beliefs=self._beliefs(told, evidence, coming),
+            beliefs=self._beliefs(told, evidence, coming, around(self.query, found[0])),
             separate=state.separate,
         )
 
@@ -242,8 +242,12 @@ class OwnSampling(Policy):
         mean = self.query.offset + level
         return (self.query.high - mean) * (mean - self.query.low)
 
-    def _beliefs(self, told: Array, evidence: Array, coming: Array) -> OwnBeliefs:
-        mean, movable = believed(self.query, told, evidence, coming, self.spread, self.radius)
+    def _beliefs(self, told: Array, evidence: Array, coming: Array, move: Array) -> OwnBeliefs:
+        told, coming = (move @ matrix @ move.T for matrix in (told, coming))
+        mean, movable = believed(
+            self.query, told, evidence @ move.T, coming, self.spread, self.radius
+        )
+        mean, movable = mean @ move, move.T @ movable @ move
         # With nobody to come the matrix is nothing but rounding.
         tiny = 1e-9 * jnp.maximum(jnp.trace(movable, axis1=-2, axis2=-1), 0.0)[:, None, None]
         root = jax.vmap(lower_root)(movable + tiny * jnp.eye(self.query.dim))

@@ -79,13 +79,14 @@ class Model:
         fit: the one that is played.
         warm: the explorers'.
         width: of the confidence set around the first.
-        threshold: Criterion I: a user explores if some arm has at least this ‖x‖² in V⁻¹.
+        threshold: of Criterion I, where there are explorers: a user explores if some arm has at
+            least this ‖x‖² in V⁻¹.
     """
 
     fit: Fit
     warm: Fit | None
     width: Array
-    threshold: Array
+    threshold: Array | None
 
 
 @struct
@@ -218,7 +219,8 @@ class RarelySwitching(Policy):
         # What noise on the gradient sums adds, in units of the matrix.
         shaken = self.curvature.dim * state.fit.jitter**2 / self._ridge(state, "fit")
         width = self.width * jnp.sqrt(1 + self.allowance * shaken)
-        return posted(Model(fit=fit, warm=warm, width=width, threshold=self._threshold(state)))
+        threshold = None if self.warm is None else self._threshold(state)
+        return posted(Model(fit=fit, warm=warm, width=width, threshold=threshold))
 
     def _threshold(self, state: State) -> Array:
         """Of Criterion I: a ridge that noise makes large must not make arms look well known."""
@@ -262,6 +264,7 @@ class RarelySwitching(Policy):
     def explores(self, model: Model, arms: Arms) -> Array:
         """Criterion I, on the device: the user's own arms against the public matrix."""
         assert model.warm is not None
+        assert model.threshold is not None
         spread = lengths(arms.features, model.warm.inverse)
         return (jnp.where(arms.allowed, spread, 0) ** 2 >= model.threshold).any()
 

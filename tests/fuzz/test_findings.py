@@ -26,6 +26,7 @@ from kerchief.environments import Population, Recorded, make_environment, table_
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.players import player
+from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.policies import POLICIES
 from kerchief.policies.glm.batched import Batched
 from kerchief.policies.glm.ucb import GLMUCB
@@ -355,3 +356,8 @@ def test_a_bandit_whose_file_was_altered_is_refused(tmp_path: Path) -> None:
             Bandit.open(folder)
         (folder / name).write_bytes(whole)
     Bandit.open(folder).close()
+
+
+def test_coins_of_any_size_are_refused_in_one_line() -> None:
+    with pytest.raises(InvalidValue, match="the most is"):
+        ExactBinomial(step=1.0, scale=10**400, sensitivity=1.0, dimension=2)

@@ -19,6 +19,7 @@ from kerchief_device import Device, Pending
 from kerchief_device.own import encode
 from kerchief_device.promise import check
 from kerchief_wire.model import Status
+from kerchief_wire.report import Report
 from kerchief_wire.task import OwnModels, Task
 
 FACTS = Problem(
@@ -69,6 +70,17 @@ def test_a_task_says_whether_arms_have_models_of_their_own() -> None:
     made = deploy(policy="best", problem=shared, guarantee=promise("central"))
     assert made.task.problem["own"] == 0
     assert deployed(Task.read(made.task.data)).problem == shared
+
+
+def test_a_task_that_hides_its_own_models_is_played_by_its_program() -> None:
+    made = deploy(policy="best", problem=FACTS, guarantee=promise("none"))
+    task = dataclasses.replace(made.task, problem={**made.task.problem, "own": 0})
+    bandit = Bandit(problem=FACTS, guarantee=promise("none"))
+    device = Device(task)
+    choice = device.decide(dataclasses.replace(bandit._learner.model, task=task.id), USER)
+    device.reward(choice.id, 1.0)
+    status = Status(task=task.id, state="running", epoch=0, label=0)
+    Report.read(device.report(choice.id, status, early=True), task)
 
 
 def test_the_number_of_the_arm_survives_on_disk(tmp_path: Path) -> None:

@@ -442,7 +442,8 @@ def _rows(features: Features) -> tuple[Floats, list[str] | None]:
 
 def _numbered(task: Task) -> bool:
     """Whether the number of an arm says which model it has."""
-    return isinstance(task.problem, dict) and bool(task.problem.get("own"))
+    said = isinstance(task.problem, dict) and bool(task.problem.get("own"))
+    return said or isinstance(task.program, OwnModels)
 
 
 def _check_rows(task: Task, rows: Floats) -> None:

@@ -272,8 +272,8 @@ def heads(coins: int, size: int, *, randomness: Randomness = os.urandom) -> Floa
 def _check_scale(scale: float, dimension: int, *, wish: str = "larger") -> None:
     if scale > _MAX_SCALE:
         raise InvalidValue(
-            f"noise on {dimension} coordinates needs coins of deviation {scale:.0f}; the most is "
-            f"{_MAX_SCALE}: ask for a {wish} epsilon or delta, or use fewer dimensions"
+            f"noise on {dimension} coordinates needs coins of deviation {min(scale, 1e18):.0f}; "
+            f"the most is {_MAX_SCALE}: ask for a {wish} epsilon or delta, or use fewer dimensions"
         )
 
 

@@ -125,7 +125,7 @@ class AlongTheMean(Policy):
         return State(total=release.total, count=jnp.asarray(release.count, jnp.int32))
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """Learner: whether a new model is posted after this round (public time alone)."""
+        """Learner: whether a new model is posted after this round; a batch always brings one."""
         return True
 
     def publish(self, state: State) -> Model:

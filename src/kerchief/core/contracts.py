@@ -276,7 +276,10 @@ class Policy(Protocol):
         """Learner: take in one release. Draws nothing."""
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """Learner: whether a new model is posted after this round (public time alone)."""
+        """Learner: whether a new model is posted after this round (public time alone).
+
+        Asked where totals come after every round; what a batch brings is always posted.
+        """
         return True
 
     def publish(self, state: Tree) -> Tree:

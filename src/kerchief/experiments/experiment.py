@@ -70,6 +70,9 @@ class Experiment:
 
     Attributes:
         full: the size that all claims are made for; `quick` is that of a smoke test.
+        sizes: the paper's parameters, or which are smaller here and why.
+        claimed: what the paper claims of this.
+        holds: what holds of that at a true guarantee.
         printed: regrets from the paper's own table.
         panels: what the picture shows of each world.
         axis: what the numbers of settings are; with it, the picture shows regret against them.
@@ -85,6 +88,9 @@ class Experiment:
     full: Size
     quick: Size
     claims: tuple[Claim, ...]
+    sizes: str = ""
+    claimed: str = ""
+    holds: str = ""
     printed: Mapping[Key, float] = dataclasses.field(default_factory=dict)
     panels: tuple[Panel, ...] = ("rounds", "epsilon")
     axis: str | None = None

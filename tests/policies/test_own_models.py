@@ -18,7 +18,7 @@ from kerchief.environments import make_environment
 from kerchief.environments.own import OwnModels
 from kerchief.policies import POLICIES, named
 from kerchief.policies.own_beliefs import VARIANCES, believed, information
-from kerchief.policies.own_contexts import OwnBeliefs, contexts, corrected, met
+from kerchief.policies.own_contexts import OwnBeliefs, corrected, met, simulated
 from kerchief.policies.own_models import OwnSampling
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
@@ -138,32 +138,31 @@ def test_contexts_are_the_released_ones_but_for_what_noise_explains() -> None:
     features = np.column_stack([0.3 * rng.normal(size=400) + 0.2, 0.1 * rng.normal(size=400)])
     rows = np.column_stack([features, np.full(400, 0.5)])
     sums = QUERY.split(total(jnp.asarray(rows), [0] * 400, [0.5] * 400))
-    mean, root = contexts(QUERY, sums, jnp.int32(400), jnp.float64(0))
+    users = simulated(QUERY, sums, jnp.int32(400), jnp.float64(0))
     shown = features / np.maximum(1, np.linalg.norm(features, axis=1) / QUERY.norm)[:, None]
-    np.testing.assert_allclose(mean, shown.mean(0), rtol=1e-9)
-    np.testing.assert_allclose(root @ root.T, np.cov(shown.T, bias=True), rtol=1e-9)
-    mean, root = contexts(QUERY, sums, jnp.int32(400), jnp.float64(1e6))
-    np.testing.assert_allclose(mean, [0, 0], atol=1e-12)
-    spread = np.asarray(root @ root.T)
+    np.testing.assert_allclose(users.mean(0), shown.mean(0), rtol=1e-9)
+    np.testing.assert_allclose(np.cov(users.T, bias=True), np.cov(shown.T, bias=True), rtol=1e-9)
+    users = simulated(QUERY, sums, jnp.int32(400), jnp.float64(1e6))
+    np.testing.assert_allclose(users.mean(0), [0, 0], atol=1e-12)
+    spread = np.cov(users.T, bias=True)
     np.testing.assert_allclose(spread, spread[0, 0] * np.eye(2), atol=1e-12)
 
 
 def test_first_users_play_at_random_and_all_of_them_play() -> None:
-    mean, root = jnp.array([0.1, -0.2]), jnp.array([[0.3, 0.0], [0.1, 0.2]])
-    second = np.zeros((3, 3))
-    second[:2, :2] = root @ root.T + np.outer(mean, mean)
-    second[2, :2] = second[:2, 2] = QUERY.lever * mean
-    second[2, 2] = QUERY.lever**2
-    first = met(QUERY, ALIKE, jnp.array(True), mean, root)
+    users = jnp.array([0.1, -0.2]) + 0.3 * np.random.default_rng(5).normal(size=(200, 2))
+    seen = np.column_stack([users, np.full(200, QUERY.lever)])
+    second = seen.T @ seen / 200
+    first = met(QUERY, ALIKE, jnp.array(True), users)
     np.testing.assert_allclose(first, np.tile(second / 4, (4, 1, 1)), rtol=1e-6)
     sure = OwnBeliefs(estimate=jnp.eye(4, 3) * 5, sample=ALIKE.sample)
-    later = met(QUERY, sure, jnp.array(False), mean, root)
+    later = met(QUERY, sure, jnp.array(False), users)
     np.testing.assert_allclose(later.sum(0), second, rtol=1e-6)
     assert float(later[0, 0, 2]) > 0 > float(later[3, 0, 2])
 
 
 def test_released_sums_of_features_correct_the_simulated_ones() -> None:
-    gram = met(QUERY, ALIKE, jnp.array(True), jnp.zeros(2), 0.3 * jnp.eye(2)) * 400
+    users = 0.3 * 2**0.5 * jnp.concatenate([jnp.eye(2), -jnp.eye(2)])
+    gram = met(QUERY, ALIKE, jnp.array(True), users) * 400
     heard = jnp.zeros((4, 3)).at[1].set(jnp.array([20.0, -5.0, 50 * QUERY.lever]))
     right, unknown = corrected(QUERY, gram, heard, jnp.float64(0), 0.05)
     np.testing.assert_allclose(right[1, :, -1], heard[1] * QUERY.lever, rtol=1e-6)
@@ -175,6 +174,48 @@ def test_released_sums_of_features_correct_the_simulated_ones() -> None:
     same, doubt = corrected(QUERY, gram, heard, jnp.float64(1e12), 0.05)
     np.testing.assert_allclose(same, gram, rtol=1e-6, atol=1e-9)
     assert (np.asarray(doubt) > np.asarray(unknown)).all()
+
+
+PUBLIC = [[0.5, 0.0, 0.5], [-0.5, 0.3, 0.5], [0.1, -0.6, 0.5]]
+
+
+def test_where_contexts_are_public_nobody_is_asked_for_their_second_moment() -> None:
+    policy = OwnSampling.of(FACTS, public=PUBLIC)
+    asked = policy.query
+    assert asked.size == QUERY.size - 3
+    learned = [
+        jnp.asarray(
+            policy._learned(
+                policy.init({"moments": Outlook(noisy=True)}),
+                Release(
+                    total=jnp.full(asked.size, value),
+                    count=jnp.int32(30),
+                    noise=jnp.float64(3.0),
+                    action=jnp.int32(0),
+                ),
+            ).gram
+        )
+        for value in (0.0, 5.0)
+    ]
+    # What users met is played on the public contexts, whatever was released.
+    np.testing.assert_allclose(learned[0], learned[1], rtol=1e-12)
+    users = np.column_stack([np.array(PUBLIC)[:, :2], np.full(3, asked.lever)])
+    np.testing.assert_allclose(learned[0], np.tile(users.T @ users / 3 * 30 / 4, (4, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([[0.1, 0.2]], "rows of 3 features"),
+        ([[0.9, 0.2, 0.5]], "longer than norm"),
+        ([[0.1, float("nan"), 0.5]], "longer than norm"),
+        ([[0.1, 0.2, 0.4]], "not the constant"),
+        ([], "rows of 3 features"),
+    ],
+)
+def test_public_contexts_keep_the_bounds(rows: Any, said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        OwnSampling.of(FACTS, public=rows)
 
 
 def test_cohorts_add_up_what_totals_say_at_once() -> None:

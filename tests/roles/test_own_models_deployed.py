@@ -56,6 +56,10 @@ def test_a_device_recomputes_what_its_noise_keeps(trust: str) -> None:
     task = deploy(policy="best", problem=FACTS, guarantee=promise(trust)).task
     assert isinstance(task.program, OwnModels)
     assert check(Task.read(task.data)).recomputed
+    policy = OwnSampling.of(FACTS, public=USER)
+    unasked = deploy(policy=policy, problem=FACTS, guarantee=promise(trust)).task
+    assert isinstance(unasked.program, OwnModels)
+    assert (unasked.program.balance, check(Task.read(unasked.data)).recomputed) == (0, True)
     weak = dataclasses.replace(task.program, balance=40 * task.program.balance)
     if trust == "shuffle":
         with pytest.raises(InvalidValue, match="do not take part"):
@@ -110,9 +114,11 @@ def test_names_of_arms_are_refused_since_their_order_is_their_model() -> None:
         bandit.decide({"a": [0.3, -0.4, 0.5], "b": [0.3, -0.4, 0.5]})
 
 
-def test_the_library_reports_what_the_light_device_reports() -> None:
-    made = deploy(policy="own-models", problem=FACTS, guarantee=promise("none"))
-    model = Bandit(problem=FACTS, guarantee=promise("none"))._learner.model
+@pytest.mark.parametrize("public", [False, True])
+def test_the_library_reports_what_the_light_device_reports(public: bool) -> None:
+    policy = OwnSampling.of(FACTS, public=USER) if public else "own-models"
+    made = deploy(policy=policy, problem=FACTS, guarantee=promise("none"))
+    model = Bandit(policy=policy, problem=FACTS, guarantee=promise("none"))._learner.model
     program = made.task.program
     assert isinstance(program, OwnModels)
     given = np.array([0.3, -0.4, 0.5, 3.0])

@@ -17,7 +17,15 @@ from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import OwnModels
 
-__all__ = ["OwnBeliefs", "Sampled", "act_on_scores", "encode", "own_sensitivity", "own_size"]
+__all__ = [
+    "OwnBeliefs",
+    "Sampled",
+    "act_on_scores",
+    "encode",
+    "own_sensitivity",
+    "own_size",
+    "pool_size",
+]
 
 _MOST_DIM, _MOST_ARMS = 2**12, 2**24
 
@@ -100,13 +108,18 @@ def encode(program: OwnModels, features: Floats, arm: int, reward: float) -> Flo
     blocks[:, min(max(arm, 0), program.arms - 1)] = y * u, program.weight * u
     rows, columns = np.triu_indices(count)
     pooled = z[rows] * z[columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
-    return np.concatenate([blocks.ravel(), program.balance * pooled])
+    return np.concatenate([blocks.ravel(), program.balance * pooled])[: own_size(program)]
 
 
 def own_size(program: OwnModels) -> int:
     """How many numbers a report has."""
+    return 2 * program.arms * program.dim + pool_size(program)
+
+
+def pool_size(program: OwnModels) -> int:
+    """How many of them are the second moment of features: none where its weight is 0."""
     count = _varying(program)
-    return 2 * program.arms * program.dim + count * (count + 1) // 2
+    return count * (count + 1) // 2 if program.balance else 0
 
 
 def own_sensitivity(program: OwnModels) -> float:
@@ -122,7 +135,8 @@ def own_sensitivity(program: OwnModels) -> float:
 def _same_arm(program: OwnModels, reward: float, other: float) -> float:
     longest, square = program.varying**2, program.balance**2
     pull = reward * other + program.weight**2
-    t = min(max(-pull / (2 * square), -longest), longest)
+    top = -pull / (2 * square) if square else -math.copysign(math.inf, pull)
+    t = min(max(top, -longest), longest)
     lengths = (reward**2 + other**2 + 2 * program.weight**2) * longest
     apart = program.lever**2 * (reward - other) ** 2 + lengths + 2 * square * longest**2
     return apart - 2 * square * t**2 - 2 * pull * t
@@ -134,7 +148,7 @@ def _varying(program: OwnModels) -> int:
 
 def _check(program: OwnModels) -> None:
     """Refuse numbers that sensitivities and bounds do not hold for: others wrote the task."""
-    above = (program.norm, program.varying, program.weight, program.balance)
+    above = (program.norm, program.varying, program.weight, program.balance or 1.0)
     real = (*above, program.low, program.high, program.offset, program.lever)
     if not (
         all(math.isfinite(one) and abs(one) <= 1e100 for one in real)
@@ -146,7 +160,7 @@ def _check(program: OwnModels) -> None:
         and _varying(program) >= 1
     ):
         raise InvalidValue(
-            "a number of the task's program is outside its bounds; norm, varying, weight and "
-            "balance must be above 0, all of them finite, and one feature must vary: make the "
-            "task anew"
+            "a number of the task's program is outside its bounds; norm, varying and weight must "
+            "be above 0, balance too or 0, all of them finite, and one feature must vary: make "
+            "the task anew"
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kerchief_device.own import own_sensitivity
+from kerchief_device.own import own_sensitivity, pool_size
 from kerchief_device.samplers import MAX_SCALE, UNITS
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import (
@@ -142,10 +142,8 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
 def taxicab(program: Program) -> float:
     """A bound on the same in the sum of absolute values."""
     if isinstance(program, OwnModels):
-        varying = program.dim - (program.lever > 0)
         # Of two arms' blocks, and of the pool.
-        size = 4 * program.dim + varying * (varying + 1) // 2
-        return math.sqrt(size) * sensitivity(program)
+        return math.sqrt(4 * program.dim + pool_size(program)) * sensitivity(program)
     if not isinstance(program, Optimist):
         size = program.size if isinstance(program, Phased) else 1
         return math.sqrt(size) * sensitivity(program)

@@ -158,7 +158,7 @@ class OwnModels:
         offset: is subtracted from the reward.
         lever: stands for the constant last feature; 0 where there is none.
         weight: how much the arm's features count beside its moments.
-        balance: how much the second moment of features counts.
+        balance: how much the second moment of features counts; 0 where it is not reported.
     """
 
     kind: str = "own-models"

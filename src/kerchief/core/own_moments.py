@@ -31,7 +31,7 @@ class OwnSums(NamedTuple):
     Attributes:
         moments: by arm, the sum of (y - offset) u.
         features: by arm, the sum of u.
-        squares: over all users, the sum of z zᵀ.
+        squares: over all users, the sum of z zᵀ; 0 where it was not asked for.
     """
 
     moments: Array
@@ -56,6 +56,7 @@ class OwnMoments(Posed):
         lever: what stands for the constant in u; 0 where features have none.
         weight: w, how much the sums of features count beside the moments.
         balance: h, the same of the second moment of z.
+        pooled: whether that moment is asked for; where contexts are public it need not be.
     """
 
     dim: int
@@ -67,6 +68,7 @@ class OwnMoments(Posed):
     lever: float
     weight: float
     balance: float
+    pooled: bool = True
 
     def __post_init__(self) -> None:
         """Check the bounds, and that some feature varies."""
@@ -81,7 +83,7 @@ class OwnMoments(Posed):
             )
 
     @classmethod
-    def of(cls, problem: Problem) -> Self:
+    def of(cls, problem: Problem, *, pooled: bool = True) -> Self:
         """The query that fits a problem's public bounds; weights were chosen on unreported data."""
         rest = problem.norm**2 - problem.constant**2
         if rest <= 1e-12 * problem.norm**2:
@@ -103,6 +105,7 @@ class OwnMoments(Posed):
             weight=weight,
             # The most that costs nothing: two contexts of one arm, turned round, are as far apart.
             balance=math.hypot(most, weight) / math.sqrt(2) / norm,
+            pooled=pooled,
         )
 
     @property
@@ -113,7 +116,16 @@ class OwnMoments(Posed):
     @property
     def size(self) -> int:
         """Length of the statistic: two vectors by arm, and the second moment of all."""
-        return 2 * self.arms * self.dim + svec_size(self.varying)
+        return 2 * self.arms * self.dim + self._pool_size
+
+    @property
+    def pool(self) -> float:
+        """h, or 0 where the second moment is not asked for."""
+        return self.balance if self.pooled else 0.0
+
+    @property
+    def _pool_size(self) -> int:
+        return svec_size(self.varying) if self.pooled else 0
 
     @property
     def sensitivity(self) -> float:
@@ -129,7 +141,7 @@ class OwnMoments(Posed):
     @property
     def taxicab(self) -> float:
         """A bound on the diameter in the sum of absolute values: two arms differ, and the pool."""
-        return math.sqrt(4 * self.dim + svec_size(self.varying)) * self.sensitivity
+        return math.sqrt(4 * self.dim + self._pool_size) * self.sensitivity
 
     @property
     def center(self) -> NDArray[np.float64]:
@@ -138,13 +150,13 @@ class OwnMoments(Posed):
         features = np.zeros((self.arms, self.dim))
         if self.lever:
             features[:, -1] = self.weight * self.lever / self.arms
-        pooled = np.where(rows == columns, self._centre, 0.0)
+        pooled = np.where(rows == columns, self._centre, 0.0)[: self._pool_size]
         return np.concatenate([np.zeros(self.arms * self.dim), features.ravel(), pooled])
 
     @property
     def radius(self) -> float:
         """The greatest distance from the center, exactly: at the longest z, or at z = 0."""
-        longest = self.balance * self.norm**2
+        longest = self.pool * self.norm**2
         shared = (self.weight * self.lever) ** 2 * (1 - 1 / self.arms)
         none = self.varying * self._centre**2
         full = (longest - self._centre) ** 2 + (self.varying - 1) * self._centre**2
@@ -158,7 +170,7 @@ class OwnMoments(Posed):
         played = jnp.arange(self.arms) == jnp.argmax(finite(jnp.asarray(record.weight)))
         u = self.levered(z)
         blocks = [played[:, None] * one[None, :] for one in (y * u, self.weight * u)]
-        pooled = self.balance * svec(z[:, None] * z[None, :])
+        pooled = self.balance * svec(z[:, None] * z[None, :])[: self._pool_size]
         return jnp.concatenate([*(block.ravel() for block in blocks), pooled])
 
     def levered(self, z: Array) -> Array:
@@ -171,24 +183,26 @@ class OwnMoments(Posed):
     def split(self, total: Array) -> OwnSums:
         """The sums, each in its own unit, from a total."""
         cut, shape = self.arms * self.dim, (self.arms, self.dim)
+        pool = total[2 * cut :] if self.pooled else jnp.zeros(svec_size(self.varying))
         return OwnSums(
             moments=total[:cut].reshape(shape),
             features=total[cut : 2 * cut].reshape(shape) / self.weight,
-            squares=smat(total[2 * cut :], self.varying) / self.balance,
+            squares=smat(pool, self.varying) / self.balance,
         )
 
     @property
     def _two_arms(self) -> float:
         """The greatest squared distance of statistics of different arms."""
         blocks = (self._largest_reward**2 + self.weight**2) * (self.lever**2 + self.norm**2)
-        return 2 * blocks + 2 * self.balance**2 * self.norm**4
+        return 2 * blocks + 2 * self.pool**2 * self.norm**4
 
     def _same_arm(self, reward: float, other: float) -> float:
         """The same of one arm's statistics with these centred rewards."""
-        longest, square = self.norm**2, self.balance**2
+        longest, square = self.norm**2, self.pool**2
         pull = reward * other + self.weight**2
         # The inner product t of the two contexts adds -2 square t² - 2 pull t.
-        t = min(max(-pull / (2 * square), -longest), longest)
+        top = -pull / (2 * square) if square else -math.copysign(math.inf, pull)
+        t = min(max(top, -longest), longest)
         apart = self.lever**2 * (reward - other) ** 2
         lengths = (reward**2 + other**2 + 2 * self.weight**2) * longest + 2 * square * longest**2
         return apart + lengths - 2 * square * t**2 - 2 * pull * t
@@ -201,4 +215,4 @@ class OwnMoments(Posed):
     @property
     def _centre(self) -> float:
         """The multiple of the identity that the second moment is measured from."""
-        return self.balance * self.norm**2 / max(2, self.varying)
+        return self.pool * self.norm**2 / max(2, self.varying)

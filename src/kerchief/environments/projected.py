@@ -16,7 +16,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Arms, Clock, Environment, Singles, Tree
+from kerchief.core.contracts import Arms, Clock, Environment, Opposes, Reacts, Singles, Tree
+from kerchief.core.errors import InvalidValue
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.core.projections import projected, projection_of
@@ -59,6 +60,11 @@ class Projected:
         Raises:
             InvalidValue: they are no fewer, or this world's features cannot be projected.
         """
+        if isinstance(world, Opposes | Reacts):
+            raise InvalidValue(
+                "this world watches the bandit, and a bandit with short features is another one; "
+                "leave the projection out, or choose other contexts"
+            )
         kind: Any = _SinglesProjected if isinstance(world, Singles) else cls
         made: Self = kind(world=world, projection=projection_of(world.problem(1), onto))
         return made

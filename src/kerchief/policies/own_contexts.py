@@ -1,5 +1,7 @@
 """Which contexts each arm met: the posted policy, played on contexts like the released ones.
 
+Or on public ones, where there are some.
+
 Simulated users draw from public random numbers that never change, so whoever follows the same
 releases gets the same numbers.
 """
@@ -8,17 +10,25 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from numpy.typing import ArrayLike, NDArray
 
+from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
 from kerchief.core.linalg import inverse, lower_root
 from kerchief.core.own_moments import OwnMoments, OwnSums
+from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 
-__all__ = ["OwnBeliefs", "contexts", "corrected", "met"]
+__all__ = ["OwnBeliefs", "corrected", "met", "public_contexts", "simulated"]
 
+# Features are float32.
+_ROUNDING = 1e-6
 _USERS, _DRAWS = 512, 8
 """Simulated users, and how often each of them plays."""
+_MOST_PUBLIC = 4096
 _LEAST, _FLOOR = 1e-3, 0.02
 """Of the mean variance of a feature: its share of the greatest; of the variance in a direction."""
 
@@ -31,8 +41,31 @@ class OwnBeliefs:
     sample: Array
 
 
-def contexts(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> tuple[Array, Array]:
-    """Mean and root of the covariance of contexts, drawn to 0 and to a ball by known noise.
+def public_contexts(problem: Problem, rows: ArrayLike) -> NDArray[np.float64]:
+    """The features that vary, of public contexts.
+
+    Raises:
+        InvalidValue: they do not keep the problem's bounds, or are too many.
+    """
+    given = validate.real_array("public contexts", rows)
+    if given.ndim != 2 or given.shape[1] != problem.dim or not 0 < len(given) <= _MOST_PUBLIC:
+        raise InvalidValue(
+            f"public contexts have shape {given.shape}; give 1 to {_MOST_PUBLIC} rows of "
+            f"{problem.dim} features: a sample of those that there are"
+        )
+    if not np.linalg.norm(given, axis=1).max() <= problem.norm * (1 + _ROUNDING):
+        raise InvalidValue(f"a public context is longer than norm, {problem.norm:g}; shorten it")
+    if not problem.constant:
+        return given
+    if not np.allclose(given[:, -1], problem.constant):
+        raise InvalidValue(
+            f"the last feature of a public context is not the constant, {problem.constant:g}"
+        )
+    return given[:, :-1]
+
+
+def simulated(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> Array:
+    """Contexts of users who might have come, one per row: normal, with the released moments.
 
     Args:
         query: that was answered.
@@ -40,6 +73,12 @@ def contexts(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> tu
         count: how many these are.
         noise: deviation of the noise on each coordinate of the total.
     """
+    mean, root = _moments(query, sums, count, noise)
+    return mean + _normals(query.varying) @ root.T
+
+
+def _moments(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> tuple[Array, Array]:
+    """Mean and root of the covariance of contexts, drawn to 0 and to a ball by known noise."""
     dim, most = query.varying, query.norm**2 / query.varying
     total = sums.features.sum(0)[:dim]
     error = (noise / query.weight) ** 2 * dim * query.arms
@@ -52,12 +91,12 @@ def contexts(query: OwnMoments, sums: OwnSums, count: Array, noise: Array) -> tu
     return mean, axes * jnp.sqrt(jnp.maximum(values, _FLOOR * level))
 
 
-def met(query: OwnMoments, beliefs: OwnBeliefs, first: Array, mean: Array, root: Array) -> Array:
+def met(query: OwnMoments, beliefs: OwnBeliefs, first: Array, seen: Array) -> Array:
     """By arm, the expected u uᵀ of one user who plays by these beliefs, or at random if `first`."""
-    users = query.levered(mean + _normals(query.varying) @ root.T)
+    users = query.levered(seen)
     plays = jnp.where(first, 1 / query.arms, _plays(beliefs, users))
     grams: Array = jax.lax.map(lambda played: (users * played[:, None]).T @ users, plays)
-    return grams / _USERS
+    return grams / len(seen)
 
 
 def corrected(
@@ -107,12 +146,12 @@ def _normals(dim: int) -> Array:
 
 def _plays(beliefs: OwnBeliefs, users: Array) -> Array:
     """How often each user plays each arm, one row per arm."""
-    arms = beliefs.estimate.shape[0]
+    arms, count = beliefs.estimate.shape[0], len(users)
     scores = beliefs.estimate @ users.T
     widths = jax.lax.map(lambda root: jnp.sqrt(((users @ root) ** 2).sum(-1)), beliefs.sample)
 
     def drawn(number: Array, plays: Array) -> Array:
-        normals = _stream(number + 1).normal(arms * _USERS).reshape(arms, _USERS)
+        normals = _stream(number + 1).normal(arms * count).reshape(arms, count)
         best = jnp.argmax(scores + widths * normals, axis=0)
         return plays + (jnp.arange(arms)[:, None] == best)
 

@@ -20,7 +20,9 @@ from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core.batches import ends_now, spanning
 from kerchief.core.contracts import Arms, Clock, Example, Outlook, Policy, Release, Tree
@@ -33,7 +35,13 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default, positive
 from kerchief.policies.ellipsoid import posted
 from kerchief.policies.own_beliefs import around, believed, information
-from kerchief.policies.own_contexts import OwnBeliefs, contexts, corrected, met
+from kerchief.policies.own_contexts import (
+    OwnBeliefs,
+    corrected,
+    met,
+    public_contexts,
+    simulated,
+)
 from kerchief.policies.registry import POLICIES, Mode, register
 
 __all__ = ["Learned", "OwnSampling"]
@@ -76,6 +84,7 @@ class OwnSampling(Policy):
         spread: deviation of arms' mean rewards around each other, in ranges of rewards.
         drift: how far off a simulated mean of features may be, in deviations of these.
         radius: bound on the norm of an arm's parameter.
+        public: contexts that are public, one per row; None where they are learned from users.
 
     >>> problem = Problem(dim=3, arms=4, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100,
     ...     constant=0.5, own=3)
@@ -90,6 +99,7 @@ class OwnSampling(Policy):
     spread: float | Array
     drift: float | Array
     radius: float | Array
+    public: Array | NDArray[np.float64] | None = None
 
     @classmethod
     def of(
@@ -100,11 +110,16 @@ class OwnSampling(Policy):
         epsilon: float = 1.0,
         delta: float = 0.0,
         exploration: float | None = None,
+        public: ArrayLike | None = None,
     ) -> Self:
-        """Build it from public facts alone; in theory exploration is 1."""
+        """Build it from public facts alone; in theory exploration is 1.
+
+        With public contexts, of people like the users and none of them, users are not asked what
+        contexts are like.
+        """
         _check(problem)
         batches, readings = _times(problem.horizon, problem.arms, epsilon)
-        asked = OwnMoments.of(problem)
+        asked = OwnMoments.of(problem, pooled=public is None)
         return cls(
             query=dataclasses.replace(asked, batches=batches, readings=readings),
             constant=problem.constant,
@@ -112,6 +127,7 @@ class OwnSampling(Policy):
             spread=0.07,
             drift=0.1,
             radius=problem.radius,
+            public=None if public is None else public_contexts(problem, public),
         )
 
     @property
@@ -178,8 +194,12 @@ class OwnSampling(Policy):
     def _learned(self, state: Learned, release: Release) -> Learned:
         """After a release: of a cohort with noise of its own, or of a total with shared noise."""
         sums, level = self.query.split(release.total), self._level(release)
-        found = contexts(self.query, sums, release.count, release.noise)
-        one = met(self.query, state.beliefs, state.count == 0, *found)
+        seen = (
+            simulated(self.query, sums, release.count, release.noise)
+            if self.public is None
+            else jnp.asarray(self.public, jnp.float64)
+        )
+        one = met(self.query, state.beliefs, state.count == 0, seen)
         new = one * (release.count - state.count)
         gram = state.gram + new
         before = state.noise**2 if state.separate else 0.0
@@ -207,7 +227,7 @@ class OwnSampling(Policy):
             total=release.total,
             count=release.count,
             noise=release.noise,
-            beliefs=self._beliefs(told, evidence, coming, around(self.query, found[0])),
+            beliefs=self._beliefs(told, evidence, coming, around(self.query, seen.mean(0))),
             separate=state.separate,
         )
 

@@ -488,7 +488,7 @@ def _own(policy: OwnSampling, problem: AnyProblem) -> OwnModels:
         offset=query.offset,
         lever=query.lever,
         weight=query.weight,
-        balance=query.balance,
+        balance=query.pool,
     )
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DOCS = Path(__file__).parents[1] / "docs"
 
 
@@ -23,5 +25,6 @@ def test_a_bandit_in_one_process_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "85 of 2000 users" in told(program, folder)
 
 
+@pytest.mark.nightly
 def test_three_processes_exchange_bytes() -> None:
     assert told(str(DOCS / "three_processes.py")) == "the model has learned from 85 users\n"

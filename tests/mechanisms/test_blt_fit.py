@@ -69,7 +69,7 @@ def test_closed_form_is_the_long_sum(horizon: int, buffers: int) -> None:
     assert worst(factor, horizon) == pytest.approx(factor.column_norm * long, rel=1e-11)
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 6, 20, 77, 500, 4000, 300_000, 10_000_000])
+@pytest.mark.parametrize("horizon", [1, 3, 77, 10_000_000])
 @pytest.mark.parametrize("buffers", [2, 6])
 def test_every_part_is_positive(horizon: int, buffers: int) -> None:
     factor = fit(horizon, buffers)
@@ -79,8 +79,12 @@ def test_every_part_is_positive(horizon: int, buffers: int) -> None:
     assert sum(factor.weights) + factor.base == pytest.approx(1.0, rel=1e-12)
 
 
+LONGER = [(20_000, 4.2189), (1_000_000, 5.4640)]
+
+
 @pytest.mark.parametrize(
-    ("horizon", "limit"), [(1000, 3.2652), (20_000, 4.2189), (1_000_000, 5.4640)]
+    ("horizon", "limit"),
+    [(1000, 3.2652), *(pytest.param(*one, marks=pytest.mark.nightly) for one in LONGER)],
 )
 def test_more_buffers_come_closer_to_the_square_root(horizon: int, limit: float) -> None:
     found = [worst(fit(horizon, buffers), horizon) for buffers in range(2, 7)]

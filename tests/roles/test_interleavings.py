@@ -30,7 +30,9 @@ NIGHT = {
 }
 
 
-@pytest.mark.parametrize("trust", ["shuffle", "late", "joint", "central"])
+@pytest.mark.parametrize(
+    "trust", ["shuffle", "late", "joint", pytest.param("central", marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize(
     "bound",
     [

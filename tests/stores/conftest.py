@@ -35,7 +35,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return _address(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty store that outlives its process."""
     return _address(request.param, request, tmp_path)

@@ -19,6 +19,9 @@ from kerchief.stores.store import Store
 from kerchief.stores.witness import FileWitness
 from kerchief_wire.errors import StoreFailed
 
+LENT = pytest.mark.parametrize(
+    "name", ["transaction", pytest.param("_lend", marks=pytest.mark.nightly)]
+)
 _EXIT = contextlib._GeneratorContextManager.__exit__.__code__
 
 
@@ -48,7 +51,7 @@ def _cut_short(store: Store, name: str) -> None:
         take(at, names(0, 0))
 
 
-@pytest.mark.parametrize("name", ["transaction", "_lend"])
+@LENT
 def test_whoever_comes_next_waits_for_what_was_left_open(store: Store, name: str) -> None:
     done = threading.Event()
 
@@ -75,7 +78,7 @@ def test_whoever_comes_next_waits_for_what_was_left_open(store: Store, name: str
     assert audit(store) == set(names(1, 0))
 
 
-@pytest.mark.parametrize("name", ["transaction", "_lend"])
+@LENT
 def test_no_thread_is_shut_out_by_what_another_closes(store: Store, name: str) -> None:
     kept: list[BaseException] = []
     one_generator = type(store).__name__ == "MemoryStore"

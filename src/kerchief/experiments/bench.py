@@ -45,6 +45,10 @@ _PLAYERS = (
     ("linucb", "central"),
     ("glm", "none"),
     ("glm", "joint"),
+    ("sampling", "none"),
+    ("sampling", "local"),
+    ("sampling", "joint"),
+    ("sampling", "shuffle"),
 )
 _DIM = 5
 _HORIZON = 10_000

@@ -46,7 +46,7 @@ def test_a_table_has_two_more_columns(phased: list[Result]) -> None:
 
 def test_side_by_side_they_come_last(phased: list[Result]) -> None:
     table = side_by_side(PLAN, phased)
-    assert table.headings[-2:] == ("population: numbers sent", "population: bits sent")
+    assert table.headings[-2:] == ("numbers sent", "bits sent")
     assert [line[-2:] for line in table.lines][:2] == [("0", "0"), ("7", "700")]
     assert len(side_by_side(PLAIN, fake(PLAIN)).headings) == 3
 

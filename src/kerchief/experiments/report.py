@@ -161,7 +161,8 @@ def side_by_side(plan: Plan, rows: Sequence[Result]) -> SideBySide:
     printed = {key.world for key in plan.printed()}
     headings = [f"{world} (printed)" if world in printed else world for world in worlds]
     phased = [world for world in worlds if any(r.communication for r in rows if r.world == world)]
-    headings += [f"{world}: {word}" for world in phased for word in SENT.values()]
+    where = {world: f"{world}: " if len(worlds) > 1 else "" for world in phased}
+    headings += [f"{where[world]}{word}" for world in phased for word in SENT.values()]
     lines = []
     for one, found in by_player.items():
         worst = max(found.values(), key=lambda row: row.spent or (0.0, 0.0))

@@ -105,7 +105,7 @@ class Population:
         >>> Population.covering(dim=2, cover=0.2).count
         32
         """
-        count = len(cover_of_sphere(validate.whole("dim", dim, high=64), cover))
+        count = len(cover_of_sphere(dim, cover))
         made = cls.of(dim=dim, arms=count, clients=clients, radius=radius, spread=spread)
         return dataclasses.replace(made, cover=cover)
 
@@ -156,7 +156,6 @@ class Population:
         return best - means
 
 
-@lru_cache(maxsize=16)
 def cover_of_sphere(dim: int, distance: float) -> NDArray[np.float64]:
     """Points of the unit sphere, one per row: no other is farther than this from the nearest.
 
@@ -171,7 +170,12 @@ def cover_of_sphere(dim: int, distance: float) -> NDArray[np.float64]:
     >>> cover_of_sphere(1, 0.5).tolist()
     [[-1.0], [1.0]]
     """
-    validate.between("cover", distance, 1e-6, 1.0, closed=True)
+    dim = validate.whole("dim", dim, high=64)
+    return _cover(dim, validate.between("cover", distance, 1e-6, 1.0, closed=True))
+
+
+@lru_cache(maxsize=16)
+def _cover(dim: int, distance: float) -> NDArray[np.float64]:
     near = distance * math.sqrt(1 - distance**2 / 4)
     width = 2 * near / math.sqrt(dim)
     reach = math.floor((1 + near) / width)
@@ -185,7 +189,9 @@ def cover_of_sphere(dim: int, distance: float) -> NDArray[np.float64]:
     lengths = np.linalg.norm(grid, axis=1)
     kept = (lengths >= 1 - near) & (lengths <= 1 + near) & (lengths > 0)
     points = grid[kept] / lengths[kept, None]
-    return np.unique(np.round(points, 12), axis=0)
+    cover: NDArray[np.float64] = np.unique(np.round(points, 12), axis=0)
+    cover.flags.writeable = False
+    return cover
 
 
 def _successes(chance: Array, trials: Array, uniform: Array) -> Array:

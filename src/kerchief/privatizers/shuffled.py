@@ -22,6 +22,7 @@ from kerchief.core.contracts import BoundedSum, Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import between
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial, deviation
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.privacy.vector_sum import scalar_sum, vector_sum
@@ -88,7 +89,9 @@ class ShuffledSums(CohortSums):
             else vector_sum(users=users, size=query.size, **terms)
             for users in schedule.sizes
         ]
-        longest = query.sensitivity if norm is None else norm
+        longest = between(
+            "norm", query.sensitivity if norm is None else norm, 1e-9, 1e9, closed=True
+        )
         step = 2.0 ** math.floor(math.log2(2 * longest / max(one.levels for one in proved)))
         scale = math.ceil(max(one.std for one in proved) * longest / step)
         noise = Binomial(

@@ -23,11 +23,11 @@ EPSILONS = (1.0, 5.0, 10.0, 20.0)
 def alike(ones: Sequence[Row], others: Sequence[Row]) -> Claim:
     """Central and shuffle trust differ by little."""
     return all_of(
-        "central and shuffle trust cost the same at each epsilon, within a fifth",
+        "central and shuffle trust cost the same at each epsilon, within a quarter",
         [
             claim
             for one, other in zip(ones, others, strict=True)
-            for claim in (one.below(other, times=1.2), other.below(one, times=1.2))
+            for claim in (one.below(other, times=1.25), other.below(one, times=1.25))
         ],
     )
 
@@ -123,7 +123,7 @@ def _figure(
                 local,
                 times=1 / 2,
             ),
-            dpe(DPE).below(dpe(PUBLISHED), times=0.2),
+            dpe(DPE).below(dpe(PUBLISHED), times=0.25),
         ),
     )
 

@@ -182,8 +182,8 @@ enter(
         falling(BY_CENTRAL[:2], quick=True),
         falling(BY_LOCAL),
         all_of(
-            "from epsilon 1 on, central and shuffle trust cost at most a quarter of the regret",
-            [row.below(PARENT, times=1.25) for row in (*BY_CENTRAL[1:], *BY_SHUFFLE[1:])],
+            "from epsilon 1 on, central and shuffle trust cost at most a third of the regret",
+            [row.below(PARENT, times=4 / 3) for row in (*BY_CENTRAL[1:], *BY_SHUFFLE[1:])],
         ),
         alike(BY_CENTRAL, BY_SHUFFLE),
         all_below(

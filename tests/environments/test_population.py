@@ -15,7 +15,12 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import REWARD, WORLD, Stream
-from kerchief.environments.population import EXACT, Population, PopulationTruth
+from kerchief.environments.population import (
+    EXACT,
+    Population,
+    PopulationTruth,
+    cover_of_sphere,
+)
 
 ROOT = Stream.of(seed=3, replicate=0)
 CLIENTS = 40_000
@@ -132,3 +137,39 @@ def test_public_facts() -> None:
         0.8,
         50,
     )
+
+
+@pytest.mark.parametrize(("dim", "distance"), [(1, 0.5), (2, 0.05), (2, 1.0), (3, 0.2), (4, 0.5)])
+def test_no_point_of_the_sphere_is_far_from_the_cover(dim: int, distance: float) -> None:
+    """Remark 3.1 of the paper, with no more points than its (3/distance)^dim."""
+    points = cover_of_sphere(dim, distance)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1)
+    assert len(np.unique(points, axis=0)) == len(points) <= (3 / distance) ** dim
+    some = np.random.default_rng(1).normal(size=(2000, dim))
+    some /= np.linalg.norm(some, axis=1, keepdims=True)
+    assert np.sqrt(np.maximum(2 - 2 * (some @ points.T).max(1), 0)).max() <= distance
+
+
+def test_a_continuum_loses_what_its_cover_lacks() -> None:
+    """Regret is against the best of all points: for each action, half its squared distance."""
+    world = Population.covering(dim=3, cover=0.4, radius=0.5)
+    truth = world.init(ROOT.at(WORLD))
+    assert truth.features.shape == (world.count, 3) == (world.problem(10).arms, 3)
+    losses = np.asarray(world.losses(truth), np.float64)
+    away = np.asarray(truth.features) - np.asarray(truth.parameter) / 0.5
+    np.testing.assert_allclose(losses, 0.5 * (away**2).sum(1) / 2, atol=1e-6)
+    assert 0 < losses.min() <= 0.5 * 0.4**2 / 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cover": 0.0}, "cover is 0"),
+        ({"cover": 1.5}, "cover is 1.5"),
+        ({"dim": 8, "cover": 0.1}, "fewer dimensions"),
+        ({"dim": 0}, "dim is 0"),
+    ],
+)
+def test_a_cover_that_cannot_be_is_refused(change: dict[str, float], words: str) -> None:
+    with pytest.raises(InvalidValue, match=words):
+        Population.covering(**change)  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.policies import POLICIES
 from kerchief.policies.phased.elimination import Elimination
+from kerchief.privacy.vector_sum import scalar_sum, vector_sum
 from kerchief.privatizers import SHUFFLES
 
 
@@ -244,8 +245,8 @@ def test_a_yardstick_has_parents_too() -> None:
     )
 
 
-def _protected(policy: str, **words: Any) -> Any:
-    who = player(policy, epsilon=1.0, **words)
+def _protected(policy: str, epsilon: float = 1.0, **words: Any) -> Any:
+    who = player(policy, epsilon=epsilon, **words)
     problem = Population.of(dim=2, arms=5, clients=2000).problem(2000)
     return who.arrange(problem, who.promise(1e-5, 2000)).privatizers[ANSWERS]
 
@@ -260,12 +261,42 @@ def test_phases_are_protected_by_the_noise_that_was_named() -> None:
     assert type(paper) is Gaussian
 
 
-@pytest.mark.parametrize("word", [word for word in SHUFFLES if word != "best"])
+@pytest.mark.parametrize("word", [word for word in SHUFFLES if word not in ("best", "theorem")])
 def test_phases_are_not_shuffled_by_the_size_of_a_cohort(word: str) -> None:
     with pytest.raises(InvalidValue, match=f"shuffling is '{word}'.*leave it at 'best'"):
         _protected("pe", trust="shuffle", mechanism=word)
     with pytest.raises(UnknownName, match=f"no randomizer is called '{word}'"):
         player("pe", trust="local", epsilon=1.0, mechanism=word)
+
+
+def test_phases_are_shuffled_with_the_coins_that_were_published() -> None:
+    """Equations 22 and 60 of the paper, for vectors of norm 1 and for single numbers.
+
+    Coins hardly depend on the size of a phase: by less than a part in fifty here.
+    """
+    for name, proved in (
+        ("dpe@paper", vector_sum(users=148, size=4, epsilon=1.0, delta=1e-5)),
+        ("pe@paper", scalar_sum(users=900, epsilon=1.0, delta=1e-5)),
+    ):
+        made = _protected(name, trust="shuffle", mechanism="theorem")
+        (noise,) = made.noises
+        assert float(noise.std) == pytest.approx(proved.std, rel=0.02)
+        assert float(noise.step) <= 2 / proved.levels
+    with pytest.raises(InvalidValue, match=r"epsilon is 15\.0; it must lie in \(0\.0, 15\.0\)"):
+        _protected("dpe", 15.0, trust="shuffle", mechanism="theorem")
+
+
+def test_a_curator_may_add_laplace_noise() -> None:
+    """One number moves by 2, and 2d of them by 2√(2d) in the sum of absolute values."""
+    for name, moved in (("pe", 2.0), ("dpe", 2 * math.sqrt(4))):
+        (noise,) = _protected(name, trust="central", mechanism="laplace").noises
+        assert type(noise) is Laplace
+        assert float(noise.std) == pytest.approx(math.sqrt(2) * moved)
+    asked = Comparison(policies=("pe",), trusts=("central",), curator="laplace", epsilons=(1.0,))
+    assert "--curator laplace" in asked.command()
+    assert asked.cells()[-1].label() == "pe central, laplace ε=1"
+    with pytest.raises(InvalidValue, match="no row has central trust"):
+        Comparison(policies=("pe",), trusts=("local",), curator="laplace")
 
 
 def test_long_histories_play_in_smaller_chunks() -> None:

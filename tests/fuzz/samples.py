@@ -139,6 +139,7 @@ _WORDS = {
     "continual": ("best", "tree", "doubling"),
     "shuffling": ("best", "theorem"),
     "randomizer": ("best", "gaussian", "laplace", "one-bit"),
+    "curator": ("best", "laplace"),
 }
 
 SAMPLES: Mapping[str, tuple[Any, ...]] = {
@@ -160,6 +161,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "budget": (_PROMISE, Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)),
     "buffers": (2, 4),
     "capacity": (1, 3),
+    "cover": (0.5, 0.3),
     "center": (0.0, 0.5),
     "channel": (_CLEAR,),
     "checked": (_PROMISE,),
@@ -348,6 +350,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "continual": ("best", "tree"),
         "shuffling": ("best",),
         "randomizer": ("best", "gaussian"),
+        "curator": ("best",),
         "trusts": (("local",), ("none",), ("central", "local"), ("joint", "local")),
     },
     "experiments.players:player": {"policy": ("linucb", "tsallis")},

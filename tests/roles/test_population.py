@@ -29,6 +29,7 @@ from kerchief.privatizers.protect import Protection, protect
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.books import Books
 from kerchief.roles.deployment import Deployment, deploy, deployed
+from kerchief.roles.desks import desks_of
 from kerchief.roles.learner import Learner
 from kerchief.roles.middle import Middle
 from kerchief.roles.population import PopulationLearner
@@ -37,6 +38,7 @@ from kerchief.simulation.phases import PhaseScene, begin, phases_of, play
 from kerchief.stores import Store
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief_device import Device, Pending, Place
+from kerchief_wire import noise as wire
 from kerchief_wire.errors import Fenced, Refused
 from kerchief_wire.model import Model, Numbers, Status
 from kerchief_wire.report import Release, Report
@@ -232,6 +234,22 @@ def test_groups_have_equal_sizes_on_surviving_actions_whatever_the_design() -> N
     x = ACTIONS[np.ravel(asked.atoms)]
     exact = np.linalg.inv((x.T * np.ravel(asked.plays)) @ x)
     np.testing.assert_allclose(asked.inverse, exact, rtol=1e-9)
+
+
+def test_a_curator_draws_laplace_noise_in_the_units_of_reports() -> None:
+    """Pure: its own epsilon, of the sum of a group, whatever delta is."""
+    one = task_for("pe", "central", mechanism="laplace")
+    (desk,) = desks_of(one)
+    noise: Any = one.privatizers[ANSWERS]
+    (exact,) = noise.noises
+    assert isinstance(desk.wire, wire.Statistic)
+    assert desk.wire.grid_bits == exact.grid_bits
+    drawn, _ = desk.draw(np.zeros((4000, 1), np.int64), desk.open(), 0, random.Random(5).randbytes)
+    assert (drawn / 2.0**exact.grid_bits).std() == pytest.approx(2**0.5 * 2 / 8.0, rel=0.1)
+    assert np.abs(drawn).max() > 4 * drawn.std()  # longer tails than normal ones
+    assert exact.event().epsilon == pytest.approx(8.0, rel=1e-6)
+    assert exact.event().epsilon <= 8.0
+    assert deployed(Task.read(one.task.data)).task == one.task
 
 
 # Restarts.

@@ -300,3 +300,25 @@ def test_bad_sizes_are_refused(change: dict[str, NDArray[Any] | int]) -> None:
     (name,) = change
     with pytest.raises(InvalidValue, match=f"{name} is"):
         run("uniform", "none", **change)
+
+
+@pytest.mark.parametrize(
+    ("trust", "word", "name"),
+    [("shuffle", "theorem", "dpe"), ("central", "laplace", "pe"), ("shuffle", "theorem", "pe")],
+)
+def test_noise_of_a_word_is_drawn_and_paid_for(trust: str, word: str, name: str) -> None:
+    """Its mean squares are those that the release states, and no more is spent than was asked.
+
+    The published coins of equation 22 cost less than a hundredth of what they are meant to keep.
+    """
+    one, guarantee = policy(name), promise(trust, epsilon=1.0, delta=1e-5)
+    made = protect(one, Protection(guarantee=guarantee, mechanism=word), horizon=HORIZON)
+    quiet = made[ANSWERS].with_noise(lambda noise: dataclasses.replace(noise, std=0.0))
+    first = phases_of(one, made)[:1]
+    noisy, exact = (walk(one, {ANSWERS: kept}, first)[-1] for kept in (made[ANSWERS], quiet))
+    asked = np.asarray(noisy.last.count) > 0
+    drawn = np.asarray(noisy.last.total - exact.last.total)[asked]
+    share = (drawn / np.asarray(noisy.last.noise)[asked][:, None]) ** 2
+    assert share.mean() == pytest.approx(1, abs=5 * share.std() / math.sqrt(share.size))
+    found = run(name, trust, privatizers=made, ledger=MemoryLedger(guarantee), replicates=2)
+    assert 0 < found.spent.epsilon <= (0.01 if (name, word) == ("dpe", "theorem") else 1.0)

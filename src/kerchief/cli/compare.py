@@ -16,9 +16,9 @@ from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.outputs import Outputs
-from kerchief.experiments.results import HEADINGS
+from kerchief.experiments.results import headings_of
 from kerchief.privacy.guarantee import Trust
-from kerchief.privatizers.registry import CONTINUALS, RANDOMIZERS, SHUFFLES
+from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHUFFLES
 
 __all__ = ["compare"]
 
@@ -68,6 +68,11 @@ __all__ = ["compare"]
     "What devices do to their reports, for rows of local trust.",
     metavar=words(RANDOMIZERS),
 )
+@options.option(
+    "--curator",
+    "What a curator adds to the totals of batches, for rows of central trust.",
+    metavar=words(CURATORS),
+)
 @options.pairs("--number", "numbers", help="A parameter of the policies, such as exploration=0.5.")
 @options.option("--epsilon", "Privacy asked for.", field="epsilons", type=float)
 @options.delta
@@ -98,9 +103,11 @@ def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
 def _print(outputs: Outputs) -> None:
     """Tables, promises and files."""
     for world, group in itertools.groupby(outputs.finished, key=lambda row: row.world):
-        texts = [row.texts() for row in group]
-        caption = outputs.plan.caption(world)
-        print_table(HEADINGS, texts, title=caption, columns="llrRrrRRRR")
+        rows = list(group)
+        headings, caption = headings_of(rows), outputs.plan.caption(world)
+        texts = [row.texts() for row in rows]
+        columns = "llrRrr".ljust(len(headings), "R")
+        print_table(headings, texts, title=caption, columns=columns)
     if outputs.plan.note():
         print_wrapped(outputs.plan.note())
     print_promises(outputs)

@@ -6,23 +6,32 @@ client knows after a phase is the average of its rewards on each action that was
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import math
+from functools import lru_cache
 from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.special import ndtr
+from numpy.typing import NDArray
 
 from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import PopulationProblem
 from kerchief.core.random import WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments.contexts import on_sphere
 
-__all__ = ["EXACT", "Population", "PopulationTruth"]
+__all__ = ["EXACT", "Population", "PopulationTruth", "cover_of_sphere"]
 
 EXACT = 16
 """Averages of at most so many rewards are drawn from their exact law."""
+
+# The most points of a grid that are looked at for a cover.
+_GRID = 2**22
 
 
 @struct
@@ -45,12 +54,16 @@ class Population:
         spread: standard deviation of ξ in every direction; 0 where all clients are alike.
         fixed: seed of one set of actions and one parameter for all replicates; None for others in
             each.
+        cover: above 0, any point of the unit sphere may be played, and the actions are a cover of
+            it: no point is farther from its nearest action than this. Regret is that against the
+            best point of the whole sphere.
     """
 
     dim: int = static()
     count: int = static()
     clients: int = static()
     fixed: int | None = static()
+    cover: float = static(default=0.0)
     radius: float | Array
     spread: float | Array
 
@@ -77,6 +90,25 @@ class Population:
             spread=validate.between("spread", spread, 0.0, 1e9, closed=True),
         )
 
+    @classmethod
+    def covering(
+        cls,
+        *,
+        dim: int = 3,
+        cover: float = 0.3,
+        clients: int = 100_000,
+        radius: float = 1.0,
+        spread: float = 0.1,
+    ) -> Self:
+        """A population whose actions are all points of the unit sphere, by a cover.
+
+        >>> Population.covering(dim=2, cover=0.2).count
+        32
+        """
+        count = len(cover_of_sphere(dim, cover))
+        made = cls.of(dim=dim, arms=count, clients=clients, radius=radius, spread=spread)
+        return dataclasses.replace(made, cover=cover)
+
     def problem(self, horizon: int) -> PopulationProblem:
         """The public facts."""
         return PopulationProblem(
@@ -96,7 +128,9 @@ class Population:
         at = stream if self.fixed is None else Stream.of(seed=self.fixed, replicate=0).at(WORLD)
         return PopulationTruth(
             parameter=on_sphere(at.split(0), 1, self.dim)[0] * jnp.float32(self.radius),
-            features=on_sphere(at.split(1), self.count, self.dim),
+            features=jnp.asarray(cover_of_sphere(self.dim, self.cover), jnp.float32)
+            if self.cover
+            else on_sphere(at.split(1), self.count, self.dim),
         )
 
     def averages(
@@ -118,7 +152,46 @@ class Population:
     def losses(self, world: PopulationTruth) -> Array:
         """Expected reward lost by each action against the best; for the recorder only."""
         means = world.features.astype(jnp.float64) @ world.parameter.astype(jnp.float64)
-        return means.max() - means
+        best = jnp.maximum(means.max(), jnp.float64(self.radius)) if self.cover else means.max()
+        return best - means
+
+
+def cover_of_sphere(dim: int, distance: float) -> NDArray[np.float64]:
+    """Points of the unit sphere, one per row: no other is farther than this from the nearest.
+
+    Every u of the sphere has a point g of a grid of width 2r/√d within r. The angle between the two
+    is at most arcsin r, so g/|g| is at most 2 sin(arcsin(r)/2) from u: r is such that this is the
+    distance. The best action of a linear reward then lacks at most distance²/2 of the largest one
+    per unit of the parameter's norm.
+
+    Raises:
+        InvalidValue: the distance is not above 0 and at most 1, or takes too many points.
+
+    >>> cover_of_sphere(1, 0.5).tolist()
+    [[-1.0], [1.0]]
+    """
+    dim = validate.whole("dim", dim, high=64)
+    return _cover(dim, validate.between("cover", distance, 1e-6, 1.0, closed=True))
+
+
+@lru_cache(maxsize=16)
+def _cover(dim: int, distance: float) -> NDArray[np.float64]:
+    near = distance * math.sqrt(1 - distance**2 / 4)
+    width = 2 * near / math.sqrt(dim)
+    reach = math.floor((1 + near) / width)
+    if dim * math.log(2 * reach + 1) > math.log(_GRID):
+        raise InvalidValue(
+            f"cover is {distance}, which takes more points in {dim} dimensions than we look at; "
+            "take a larger distance, or fewer dimensions"
+        )
+    line = width * np.arange(-reach, reach + 1)
+    grid = np.array(list(itertools.product(line, repeat=dim)))
+    lengths = np.linalg.norm(grid, axis=1)
+    kept = (lengths >= 1 - near) & (lengths <= 1 + near) & (lengths > 0)
+    points = grid[kept] / lengths[kept, None]
+    cover: NDArray[np.float64] = np.unique(np.round(points, 12), axis=0)
+    cover.flags.writeable = False
+    return cover
 
 
 def _successes(chance: Array, trials: Array, uniform: Array) -> Array:

@@ -96,6 +96,12 @@ _enter(
     partial(Population.of, dim=5, arms=20),
     "one public action reaches everyone, and a few clients are asked",
 )
+_enter(
+    PopulationProblem,
+    "continuum",
+    Population.covering,
+    "the same, where every point of the unit sphere is an action: a cover of it is played",
+)
 for _name, _kind, _summary in (
     ("chance", ChanceArms, "arms whose losses are coins, one of them better by a gap"),
     ("counted", CountedArms, "the same, and every user who is asked costs one"),

@@ -53,7 +53,8 @@ class Comparison(Plan):
     >>> Comparison(env="linear", policies=("dpe",))
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: env is 'linear'; policy 'dpe' plays in population
+    kerchief_wire.errors.InvalidValue: env is 'linear'; policy 'dpe' plays in population, \
+continuum
     """
 
     env: str | None = None
@@ -71,6 +72,7 @@ class Comparison(Plan):
     continual: str = BEST
     shuffling: str = BEST
     randomizer: str = BEST
+    curator: str = BEST
     numbers: tuple[tuple[str, float], ...] = ()
     epsilons: tuple[float, ...] = (0.2, 1.0, 10.0)
     delta: float = 1e-5

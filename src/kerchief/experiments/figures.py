@@ -1,6 +1,7 @@
 """The picture of a plan: what privacy costs, over time, over epsilon, and from world to world.
 
-One row of panels per world, and one more where worlds have a number. Colours are Okabe and Ito's,
+One row of panels per world, and one more where worlds have a number. Populations have a panel of
+regret against what clients sent. Colours are Okabe and Ito's,
 which colour-blind readers can tell apart, and some of Tol's; a colour is a (player, trust), a dash
 pattern is an epsilon. A few lines are named where they end; more have a legend beside their row.
 """
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from kerchief.experiments.extras import require
 from kerchief.experiments.labels import MOST_NAMED, Dashes, End, Sample, name_ends, outside_legend
 from kerchief.experiments.plan import Layout, Panel, Plan
-from kerchief.experiments.players import YARDSTICKS, Cell
+from kerchief.experiments.players import YARDSTICKS, Cell, Player
 from kerchief.experiments.results import Result
 
 if TYPE_CHECKING:
@@ -117,19 +118,20 @@ def draw(plan: Plan, finished: Sequence[Result]) -> Figure:
 
     layout, pen = plan.layout(), _Pen.of(finished)
     kinds = list(dict.fromkeys(one.cell.world for one in finished)) if layout.panels else []
+    sent = any(sum(one.communication.values()) for one in finished)
+    panels = [_PANELS[panel] for panel in layout.panels] + [_SENT] * sent
     entries = max(len(pen.samples(_of(finished, kind))) for kind in (*kinds, None))
     height = max(3.4, 0.22 * entries)
     levels = len(kinds) + (layout.axis is not None)
-    figure = Figure(figsize=(11, height * levels), layout="constrained")
+    figure = Figure(figsize=(14 if sent else 11, height * levels), layout="constrained")
     bands = list(np.atleast_1d(np.asarray(figure.subfigures(levels, 1), dtype=object)))
     if layout.axis is not None:
         _over_worlds(bands.pop(0).subplots(), finished, layout, pen)
     for band, kind in zip(bands, kinds, strict=True):
-        widths = [1.35 if panel == "rounds" else 1.0 for panel in layout.panels]
+        widths = [1.35 if over is _over_rounds else 1.0 for over, _ in panels]
         axes = band.subplots(1, len(widths), squeeze=False, sharey="row", width_ratios=widths)
         cells = _of(finished, kind)
-        for one, panel in zip(axes[0], layout.panels, strict=True):
-            over, words = _PANELS[panel]
+        for one, (over, words) in zip(axes[0], panels, strict=True):
             over(one, cells, pen)
             one.set_title(f"{plan.caption(kind)}: {words}", loc="left", fontsize=10)
         if len(cells) > MOST_NAMED:
@@ -175,6 +177,29 @@ def _over_epsilon(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
     _log_axis(axes, "ε asked for", dict(zip(shown, _spaced(shown), strict=True)))
     axes.set_xlim(shown[0] / margin, shown[-1] * margin)
     _finish(axes, cells, ends, named=len(cells) <= MOST_NAMED)
+
+
+def _over_bits(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
+    """Players that differ in their numbers alone are joined: what is sent follows from these."""
+    told = [one for one in cells if one.communication.get("bits")]
+    told.sort(key=lambda one: one.communication["bits"])
+    for alike in dict.fromkeys(map(_without_numbers, told)):
+        points = [one for one in told if _without_numbers(one) == alike]
+        places = [one.communication["bits"] for one in points]
+        regrets = [one.regret.mean for one in points]
+        axes.plot(places, regrets, color=_GREY, linewidth=0.8)
+        for place, one in zip(places, points, strict=True):
+            _points(axes, [place], [one], color=pen.style(one.cell)[0])
+    for one in cells:
+        if not one.communication.get("bits"):
+            colour, dashes = pen.style(one.cell)
+            axes.axhline(one.regret.mean, color=colour, linestyle=dashes, linewidth=1.1)
+    axes.set(xscale="log", xlabel="bits sent")
+    _finish(axes, cells, [_end(one, pen) for one in cells], named=len(cells) <= MOST_NAMED)
+
+
+def _without_numbers(one: Result) -> Player:
+    return dataclasses.replace(one.cell.player, numbers=())
 
 
 def _spaced(epsilons: Sequence[float]) -> list[str]:
@@ -269,7 +294,9 @@ def _errors(one: Result) -> NDArray[np.float64]:
 
 
 # How a panel is drawn, and what its title says.
-_PANELS: Mapping[Panel, tuple[Callable[[Axes, Sequence[Result], _Pen], None], str]] = {
+_Drawn: TypeAlias = tuple[Callable[["Axes", Sequence[Result], _Pen], None], str]
+_PANELS: Mapping[Panel, _Drawn] = {
     "rounds": (_over_rounds, "over time (short dash: 95th percentile)"),
     "epsilon": (_over_epsilon, "the price of ε (dash: 95th percentile)"),
 }
+_SENT: _Drawn = (_over_bits, "and what clients sent")

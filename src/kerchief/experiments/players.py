@@ -21,7 +21,12 @@ __all__ = ["FLAGS", "YARDSTICKS", "Cell", "Key", "Player", "ladder", "player"]
 YARDSTICKS = ("uniform", "greedy", "single-arm")
 """Policies that play without protection, asked for or not, in every plan whose worlds they fit."""
 
-FLAGS = {Trust.JOINT: "continual", Trust.SHUFFLE: "shuffling", Trust.LOCAL: "randomizer"}
+FLAGS = {
+    Trust.JOINT: "continual",
+    Trust.SHUFFLE: "shuffling",
+    Trust.LOCAL: "randomizer",
+    Trust.CENTRAL: "curator",
+}
 """Which flag says the word for a trust's noise."""
 
 

@@ -11,7 +11,7 @@ from importlib import resources
 from kerchief.experiments.extras import require
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell, Player
-from kerchief.experiments.results import HEADINGS, Result, amount
+from kerchief.experiments.results import SENT, Result, amount, headings_of
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
 
@@ -46,7 +46,7 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
         plan=plan,
         finished=finished,
         headlines=headlines(plan, finished),
-        headings=HEADINGS,
+        headings_of=headings_of,
         minor=_MINOR,
         tables=_by_world(plan, finished),
         beside=side_by_side(plan, finished),
@@ -150,17 +150,25 @@ class SideBySide:
 
 
 def side_by_side(plan: Plan, rows: Sequence[Result]) -> SideBySide:
-    """Arrange rows by player and world; what was spent is that of the worst world."""
+    """Arrange rows by player and world; what was spent is that of the worst world.
+
+    For populations, what clients sent follows, world by world.
+    """
     worlds = list(dict.fromkeys(row.world for row in rows))
     by_player: dict[Player, dict[str, Result]] = {}
     for row in rows:
         by_player.setdefault(row.cell.player, {})[row.world] = row
     printed = {key.world for key in plan.printed()}
     headings = [f"{world} (printed)" if world in printed else world for world in worlds]
+    phased = [world for world in worlds if any(r.communication for r in rows if r.world == world)]
+    where = {world: f"{world}: " if len(worlds) > 1 else "" for world in phased}
+    headings += [f"{where[world]}{word}" for world in phased for word in SENT.values()]
     lines = []
     for one, found in by_player.items():
         worst = max(found.values(), key=lambda row: row.spent or (0.0, 0.0))
-        lines.append((one.label(), worst.bill(), *(_text(plan, found.get(w)) for w in worlds)))
+        sent = [text for world in phased for text in _sent(found.get(world))]
+        regrets = (_text(plan, found.get(world)) for world in worlds)
+        lines.append((one.label(), worst.bill(), *regrets, *sent))
     return SideBySide(headings=("", "spent ε, δ", *headings), lines=tuple(lines))
 
 
@@ -169,6 +177,10 @@ def _text(plan: Plan, row: Result | None) -> str:
         return "-"
     printed = plan.printed().get(row.cell.key)
     return row.regret.text() + ("" if printed is None else f" ({amount(printed)})")
+
+
+def _sent(row: Result | None) -> tuple[str, ...]:
+    return ("-",) * len(SENT) if row is None else row.sent()
 
 
 def _cut(texts: tuple[str, ...], start: int, worlds: int) -> tuple[str, ...]:

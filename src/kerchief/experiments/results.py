@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 from kerchief.experiments.players import FLAGS, Cell
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["HEADINGS", "Result", "Spread", "amount"]
+__all__ = ["HEADINGS", "SENT", "Result", "Spread", "amount", "headings_of"]
 
 HEADINGS = (
     *("policy", "trust", "ε", "δ", "spent ε, δ", "regret ± s.e."),
     *("p95", "% stuck", "% uniform", "µs"),
 )
+# How many of them are about what was asked for and lost: what clients sent comes next.
+_REGRET = 6
+SENT = {"reals": "numbers sent", "bits": "bits sent"}
+"""Further headings for populations: what clients sent in all."""
 
 # The share of uniform play's losses above which a run is stuck.
 _STUCK = 0.1
@@ -160,7 +164,7 @@ class Result:
         }
 
     def texts(self) -> tuple[str, ...]:
-        """The row under `HEADINGS`."""
+        """The row under `headings_of` the table."""
         asked = self.cell.asked or ()
         return (
             self.cell.player.name,
@@ -168,15 +172,26 @@ class Result:
             *([f"{one:.4g}" for one in asked] or ("-", "-")),
             self.bill(),
             self.regret.text(),
+            *self.sent(),
             amount(self.regret.p95),
             _percent(self.regret.stuck),
             _percent(self.regret.uniform_share),
             f"{self.microseconds:.3g}",
         )
 
+    def sent(self) -> tuple[str, ...]:
+        """What clients sent, under `SENT`; nothing where users meet the bandit one by one."""
+        return tuple(f"{self.communication[kind]:.4g}" for kind in SENT if self.communication)
+
     def bill(self) -> str:
         """What was charged, in a few letters."""
         return "not private" if self.spent is None else "{:.4g}, {:.2g}".format(*self.spent)
+
+
+def headings_of(rows: Sequence[Result]) -> tuple[str, ...]:
+    """What stands above the texts of these rows, which are of one world."""
+    sent = SENT.values() if any(row.communication for row in rows) else ()
+    return (*HEADINGS[:_REGRET], *sent, *HEADINGS[_REGRET:])
 
 
 def _percent(share: float | None) -> str:

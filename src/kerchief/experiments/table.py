@@ -10,7 +10,7 @@ import numpy as np
 
 from kerchief.experiments.extras import require
 from kerchief.experiments.plan import Plan
-from kerchief.experiments.results import Result
+from kerchief.experiments.results import SENT, Result
 from kerchief.experiments.versions import versions
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["long_form", "parquet"]
 
 # What of a row as JSON stands in every line of a cell.
-_PLAYER = ("policy", "mode", "numbers", "trust", "continual", "shuffling", "randomizer")
+_PLAYER = ("policy", "mode", "numbers", "trust", "continual", "shuffling", "randomizer", "curator")
 _CELL = ("contexts", *_PLAYER, "epsilon", "delta")
 
 
@@ -34,10 +34,11 @@ def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
     """Every recorded number, one per row.
 
     Columns: the cell (contexts, policy, mode, numbers replaced, trust, continual, shuffling,
-    randomizer, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for "no
-    bound"), replicate, round, regret (cumulative), its final median, 95th percentile, maximum and
-    share of stuck runs (`regret_median` and so on), microseconds, the other parameters in the words
-    of the command line, device, and one `version_...` per library.
+    randomizer, curator, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for
+    "no bound"), replicate, round, regret (cumulative), its final median, 95th percentile, maximum
+    and share of stuck runs (`regret_median` and so on), `reals_sent` and `bits_sent` by clients on
+    average (null where there are no phases), microseconds, the other parameters in the words of the
+    command line, device, and one `version_...` per library.
     """
     require("table")
     import polars as pl
@@ -81,6 +82,7 @@ def _facts(one: Result) -> dict[str, object]:
         "regret_p95": one.regret.p95,
         "regret_max": one.regret.max,
         "regret_stuck": one.regret.stuck,
+        **{f"{kind}_sent": one.communication.get(kind) for kind in SENT},
         "microseconds": one.microseconds,
         "device": one.device,
     }

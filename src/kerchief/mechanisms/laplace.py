@@ -121,10 +121,15 @@ class ExactLaplace(OnGrid):
     def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
         """The vector, on the grid, plus noise; what is not finite counts as 0."""
         steps = self._to_grid(vector)
-        noise = sample_discrete_laplace(self.scale, self.dimension, randomness=stream or os.urandom)
-        total = np.clip(steps + noise, -2 * _LARGEST, 2 * _LARGEST)
+        total = np.clip(steps + self.draw(stream)[0], -2 * _LARGEST, 2 * _LARGEST)
         written: Floats = total.astype(np.float64) * self.grid
         return written
+
+    def draw(self, stream: Randomness | None = None, rows: int = 1) -> NDArray[np.int64]:
+        """The noise of so many `add`s, in grid steps: one row each."""
+        size, source = rows * self.dimension, stream or os.urandom
+        drawn = sample_discrete_laplace(self.scale, size, randomness=source)
+        return drawn.reshape(rows, self.dimension)
 
     def event(self) -> events.RandomizedResponse:
         """What one `add` costs."""

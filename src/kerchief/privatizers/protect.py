@@ -22,7 +22,6 @@ from kerchief.privatizers.randomizers import BEST, RANDOMIZERS, randomize
 from kerchief.privatizers.registry import (
     CONTINUALS,
     MECHANISMS_OF,
-    SHUFFLES,
     TRUSTS,
     PrivatizerEntry,
     reports,
@@ -133,7 +132,7 @@ def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[st
     guarantee, word, queries = protection.guarantee, protection.mechanism, policy.queries
     if protection.trust is Trust.LOCAL:
         return _randomized(queries, guarantee, word)
-    if protection.trust is Trust.SHUFFLE and (promised := SHUFFLES[word].promised) is not None:
+    if (promised := getattr(MECHANISMS_OF[protection.trust][word], "promised", None)) is not None:
         name, query = _only_sum(queries, word)
         return {name: _relying(promised(query, guarantee, horizon), guarantee)}
     entry = CONTINUALS[word] if protection.trust is Trust.JOINT else TRUSTS[protection.trust]
@@ -215,15 +214,45 @@ def _phases(policy: PhasePolicy, protection: Protection) -> Mapping[str, Privati
             "trust is 'joint', which releases every prefix total, and phases ask for one total "
             "each; choose trust 'central'"
         )
-    if protection.trust is Trust.SHUFFLE and protection.mechanism != BEST:
+    if protection.trust is Trust.SHUFFLE and protection.mechanism not in (BEST, "theorem"):
         raise InvalidValue(
             f"shuffling is {protection.mechanism!r}, whose noise depends on the size of every "
             f"cohort, and phases are only known once the noise is; leave it at {BEST!r}"
         )
-    ((name, privatizer),) = _answers(policy, protection, policy.problem.clients).items()
+    build = _theorem_by_phases if protection.mechanism == "theorem" else _answers_by_phases
+    name, privatizer = build(policy, protection)
     phases = policy.phases(partial(mean_noise, privatizer))
     ends = tuple(itertools.accumulate(int(phase.clients) for phase in phases))
     return {name: privatizer.with_schedule(At(ends=ends))} if ends else {}
+
+
+def _answers_by_phases(policy: PhasePolicy, protection: Protection) -> tuple[str, Privatizer]:
+    ((name, privatizer),) = _answers(policy, protection, policy.problem.clients).items()
+    return name, privatizer
+
+
+def _theorem_by_phases(policy: PhasePolicy, protection: Protection) -> tuple[str, Privatizer]:
+    """The published coins for all sizes that a phase has.
+
+    Phases depend on the noise and these coins, by a little, on the sizes of the phases: sizes are
+    taken in until none is new. Answers are in a ball around 0, whose radius is what the theorem
+    calls the norm.
+    """
+    guarantee, sizes = protection.guarantee, {2}
+    name, query = _only_sum(policy.queries, protection.mechanism)
+    while True:
+        made = ShuffledSums.by_theorem(
+            query,
+            epsilon=guarantee.epsilon,
+            delta=guarantee.delta,
+            schedule=At(ends=tuple(itertools.accumulate(sorted(sizes)))),
+            norm=query.radius,
+        )
+        privatizer = _relying(made, guarantee)
+        found = {int(phase.clients) for phase in policy.phases(partial(mean_noise, privatizer))}
+        if found <= sizes:
+            return name, privatizer
+        sizes |= found
 
 
 def _only_sum(queries: Mapping[str, Query], word: str) -> tuple[str, BoundedSum]:
@@ -231,8 +260,8 @@ def _only_sum(queries: Mapping[str, Query], word: str) -> tuple[str, BoundedSum]
     (name, query), *others = queries.items()
     if others or isinstance(query, BoundedLoss):
         raise InvalidValue(
-            f"shuffling {word!r} answers one sum, and the policy asks for {list(queries)}; "
-            f"leave shuffling at {BEST!r}"
+            f"{word!r} answers one sum, and the policy asks for {list(queries)}; "
+            f"leave it at {BEST!r}"
         )
     return name, query
 

@@ -32,6 +32,7 @@ from kerchief.privatizers.sums import CohortSums
 __all__ = [
     "BEST",
     "CONTINUALS",
+    "CURATORS",
     "MECHANISMS_OF",
     "RANDOMIZERS",
     "SHUFFLES",
@@ -72,6 +73,8 @@ CONTINUALS: Registry[PrivatizerEntry] = Registry("continual noise")
 """What joint trust may add to prefix totals, by the word of `--continual`."""
 SHUFFLES: Registry[PrivatizerEntry] = Registry("shuffle protocol")
 """What devices may add to shuffled reports, by the word of `--shuffling`."""
+CURATORS: Registry[PrivatizerEntry] = Registry("noise on totals of batches")
+"""What central trust may add to the total of a batch, by the word of `--curator`."""
 
 
 def _none(query: BoundedSum, noise_multiplier: float, horizon: int) -> CohortSums:
@@ -238,14 +241,33 @@ for _word, _bits_each, _told in (
         unfit="its certificate is about sums",
     )
 
+
+def _pure(query: BoundedSum, promise: Guarantee, horizon: int) -> CohortSums:
+    """Laplace noise once on the total of each batch: pure, whatever delta is."""
+    make = RANDOMIZERS["laplace"].pure
+    assert make is not None
+    noise = make(query, promise.epsilon)
+    schedule = cohorts(query, horizon)
+    return CohortSums(query=query, schedule=schedule, device=None, aggregator=noise)
+
+
+CURATORS.add(BEST, TRUSTS[Trust.CENTRAL])
+_enter(
+    CURATORS,
+    "laplace",
+    _central,
+    "Laplace noise once on the sum of each batch of users, for any delta",
+    promised=_pure,
+    unfit="its noise is for sums",
+)
+
 MECHANISMS_OF: Mapping[Trust, Registry[Any]] = {
     Trust.NONE: Registry("noise without protection"),
     Trust.LOCAL: RANDOMIZERS,
     Trust.SHUFFLE: SHUFFLES,
     Trust.JOINT: CONTINUALS,
-    Trust.CENTRAL: Registry("noise on totals of batches"),
+    Trust.CENTRAL: CURATORS,
 }
 """Which words a trust has for its noise, each with its own flag on the command line."""
 
-for _trust in (Trust.NONE, Trust.CENTRAL):
-    MECHANISMS_OF[_trust].add(BEST, TRUSTS[_trust])
+MECHANISMS_OF[Trust.NONE].add(BEST, TRUSTS[Trust.NONE])

@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 import math
 import os
+from typing import Any
 
 import numpy as np
 from jax import Array
@@ -21,9 +22,10 @@ from kerchief.core.contracts import BoundedSum, Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.core.validate import between
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial, deviation
 from kerchief.mechanisms.mechanism import Vector
-from kerchief.privacy.vector_sum import vector_sum
+from kerchief.privacy.vector_sum import scalar_sum, vector_sum
 from kerchief.privatizers.schedule import At
 from kerchief.privatizers.sums import CohortSums
 
@@ -56,24 +58,45 @@ class ShuffledSums(CohortSums):
 
     @classmethod
     def by_theorem(
-        cls, query: BoundedSum, *, epsilon: float, delta: float, schedule: At
+        cls,
+        query: BoundedSum,
+        *,
+        epsilon: float,
+        delta: float,
+        schedule: At,
+        norm: float | None = None,
     ) -> ShuffledSums:
         """The same protocol with the published constants, hundreds of times as noisy.
 
-        What the ledger then shows as spent is what these coins really cost, which is far less.
+        What the ledger then shows as spent is what these coins really cost, which is far less. All
+        cohorts get the coins of the noisiest and the grid of the finest.
+
+        Args:
+            query: what is summed.
+            epsilon: as the theorem takes it.
+            delta: likewise.
+            schedule: the cohorts.
+            norm: no vector is longer; by default the sensitivity, as a record of zeros is written
+                as zeros.
 
         Raises:
             InvalidValue: ε or δ is outside the theorem's range, or a cohort is too small for it.
         """
-        noises = []
-        for users in schedule.sizes:
-            proved = vector_sum(users=users, size=query.size, epsilon=epsilon, delta=delta)
-            # Vectors of norm at most the sensitivity, since a record of zeros is written as zeros.
-            step = 2.0 ** math.floor(math.log2(2 * query.sensitivity / proved.levels))
-            scale = math.ceil(proved.std * query.sensitivity / step)
-            noises.append((scale * step, step))
-        std, step = max(noises)
-        noise = Binomial(std=std, step=step, sensitivity=query.sensitivity, dimension=query.size)
+        terms: Any = {"epsilon": epsilon, "delta": delta}
+        proved = [
+            scalar_sum(users=users, **terms)
+            if query.size == 1
+            else vector_sum(users=users, size=query.size, **terms)
+            for users in schedule.sizes
+        ]
+        longest = between(
+            "norm", query.sensitivity if norm is None else norm, 1e-9, 1e9, closed=True
+        )
+        step = 2.0 ** math.floor(math.log2(2 * longest / max(one.levels for one in proved)))
+        scale = math.ceil(max(one.std for one in proved) * longest / step)
+        noise = Binomial(
+            std=scale * step, step=step, sensitivity=query.sensitivity, dimension=query.size
+        )
         return cls(query=query, schedule=schedule, device=None, aggregator=noise)
 
     @property

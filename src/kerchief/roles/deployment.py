@@ -526,7 +526,7 @@ def _noise(
     assert isinstance(privatizer, CohortSums)
     if privatizer.device is not None:
         return _randomized(privatizer.device, query)
-    if isinstance(privatizer.aggregator, ExactGaussian):
+    if isinstance(privatizer.aggregator, ExactGaussian | ExactLaplace):
         return _statistic(query, privatizer.aggregator.grid_bits)
     return _statistic(query, _finest(query, horizon))
 

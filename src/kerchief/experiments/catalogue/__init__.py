@@ -9,6 +9,7 @@ from kerchief.experiments.catalogue import (
     local,
     main_paper,
     population,
+    population_variants,
     rates,
     sblb,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "local",
     "main_paper",
     "population",
+    "population_variants",
     "rates",
     "sblb",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import pytest
 from jax import Array
 
 from kerchief.checks import check
-from kerchief.core.contracts import Arms, Clock, Singles
+from kerchief.core.contracts import Clock, Singles
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
 from kerchief.environments import GLMEnvironment, OwnModels, Population, make_environment
@@ -40,15 +39,13 @@ def test_a_projected_world_keeps_the_laws_of_worlds() -> None:
     assert check(SHORT).kept
 
 
-def test_a_world_that_watches_the_bandit_is_not_projected() -> None:
-    class Watched(GLMEnvironment):
-        def opposed(
-            self, world: Any, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
-        ) -> Arms:
-            return self.arms(world, clock, stream)
+def test_a_world_that_follows_the_bandit_is_not_projected() -> None:
+    class Following(GLMEnvironment):
+        def reacted(self, world: Any, action: Array, clock: Clock) -> Any:
+            return world
 
-    with pytest.raises(InvalidValue, match="watches the bandit"):
-        Projected.of(world=Watched(**vars(WORLD)), onto=8)
+    with pytest.raises(InvalidValue, match="follows the bandit"):
+        Projected.of(world=Following(**vars(WORLD)), onto=8)
 
 
 def test_arms_with_models_of_their_own_keep_their_constant() -> None:

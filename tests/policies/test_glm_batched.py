@@ -180,6 +180,24 @@ def test_survivors_are_drawn_by_design_and_the_last_users_take_the_best() -> Non
     assert int(bandit.act(loose, shown, clock(100), stream(0))) == 1
 
 
+def test_a_learned_design_plays_what_the_last_matrix_knows_least() -> None:
+    """One for all users, as the arms of one user say nothing of what others bring."""
+    shown = arms((1.0, 0.0), (0.0, 0.9), (0.9, 0.1), (-1.0, 0.0))
+    # In the last matrix the second direction is known a hundred times worse.
+    shape = jnp.stack([jnp.diag(jnp.array([0.01, 1.0], jnp.float32))] * 3)
+    loose = model(width=jnp.array([9.0, 9.0, 9.0], jnp.float32), shape=shape)
+
+    def played(bandit: Batched, posted: Model) -> Any:
+        act = jax.jit(jax.vmap(lambda i: bandit.act(posted, shown, clock(50), stream(i))))
+        return np.bincount(act(jnp.arange(400, dtype=jnp.uint32)), minlength=4)
+
+    assert played(policy(learned=1.0), loose)[1] > 380
+    assert 150 < played(policy(), loose)[1] < 250
+    # Before the first matrix there is nothing to learn from.
+    fresh = dataclasses.replace(loose, known=jnp.int32(0))
+    np.testing.assert_array_equal(played(policy(learned=1.0), fresh), played(policy(), fresh))
+
+
 def stream(replicate: Any) -> Stream:
     return Stream.of(seed=1, replicate=replicate).at(POLICY)
 

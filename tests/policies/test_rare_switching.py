@@ -73,6 +73,15 @@ def test_volume_counts_all_directions_together() -> None:
     assert due(policy, shown(policy, state, np.diag([0.9, 0.1])), NOW)["fit"]
 
 
+def test_a_direction_grows_by_noise_alone_where_the_volume_waits() -> None:
+    """The one wants a fit as soon as some direction looks long, though another looks negative."""
+    shaken = np.diag([5.0, -3.0])
+    for growth, wanted in (("direction", True), ("volume", False)):
+        policy = bandit(ridge=1.0, factor=2.0, steepest=1.0, growth=growth)
+        state = shown(policy, begun(policy, noisy=True), shaken)
+        assert bool(due(policy, state, NOW)["fit"]) is wanted
+
+
 def test_the_anchor_is_a_copy_of_its_day() -> None:
     """The matrix of the last fit does not follow the matrix of today."""
     policy = bandit(ridge=1.0, factor=2.0, steepest=1.0)

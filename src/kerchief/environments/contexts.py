@@ -21,6 +21,7 @@ __all__ = [
     "Ball",
     "Contexts",
     "Fixed",
+    "Hostile",
     "Intercept",
     "Mixed",
     "Orthant",
@@ -81,11 +82,13 @@ class Contexts:
         dim: length of a feature vector.
         count: the most arms in a round.
         constant: the value of a coordinate that all arms share, or 0.
+        candidates: sets of arms that an adversary may choose from, who reads the posted model.
     """
 
     dim: int = static()
     count: int = static()
     constant: ClassVar[float] = 0.0
+    candidates: ClassVar[int] = 1
 
     @property
     def rounds(self) -> int:
@@ -206,6 +209,18 @@ class Starved(Contexts):
         points = in_ball(stream, self.count, self.dim)
         open_round = (clock.round % 64) == 63
         return points.at[:, -1].multiply(jnp.where(open_round, 1.0, 0.0).astype(points.dtype))
+
+
+@CONTEXTS.entry("hostile")
+@struct
+class Hostile(Ball):
+    """An adversary that reads the posted model: of 16 sets, the one where its choice loses most.
+
+    Each is drawn from the unit ball. What a bandit knows badly is asked again and again, and what
+    it knows well hardly ever.
+    """
+
+    candidates: ClassVar[int] = 16
 
 
 @CONTEXTS.entry("skewed")

@@ -7,6 +7,7 @@ with privacy or without; `loss_of` measures it.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -60,12 +61,13 @@ class Projected:
         Raises:
             InvalidValue: they are no fewer, or this world's features cannot be projected.
         """
-        if isinstance(world, Opposes | Reacts):
+        if isinstance(world, Reacts):
             raise InvalidValue(
-                "this world watches the bandit, and a bandit with short features is another one; "
-                "leave the projection out, or choose other contexts"
+                "this world follows the bandit's actions, and its truth is not projected; leave "
+                "the projection out"
             )
         kind: Any = _SinglesProjected if isinstance(world, Singles) else cls
+        kind = _OpposingProjected if isinstance(world, Opposes) else kind
         made: Self = kind(world=world, projection=projection_of(world.problem(1), onto))
         return made
 
@@ -79,7 +81,9 @@ class Projected:
 
     def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
         """This round's arms, projected."""
-        arms = self.world.arms(world, clock, stream)
+        return self._seen(self.world.arms(world, clock, stream))
+
+    def _seen(self, arms: Arms) -> Arms:
         short = self.projection.apply(arms.features, jnp)
         return _Seen(features=short, allowed=arms.allowed, whole=arms.features)
 
@@ -100,6 +104,19 @@ class _SinglesProjected(Projected):
         """Its number; for yardsticks only."""
         assert isinstance(self.world, Singles)
         return self.world.single(world)
+
+
+@struct
+class _OpposingProjected(Projected):
+    """A projected world with an adversary, who knows what the bandit sees."""
+
+    def opposed(
+        self, world: Tree, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
+    ) -> Arms:
+        """The arms that the adversary offers, projected."""
+        assert isinstance(self.world, Opposes)
+        offered = self.world.opposed(world, clock, stream, lambda arms: choose(self._seen(arms)))
+        return self._seen(offered)
 
 
 def _whole(arms: Arms) -> Arms:

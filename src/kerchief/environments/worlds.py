@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -111,7 +111,8 @@ class GLMEnvironment:
         most = low + _MOST_TRIALS if noise == "binomial" else _MOST_REWARD
         what = f"the greatest {noise} reward of a {link} world with radius {radius:g}"
         validate.between(what, high, low, most, closed=True)
-        return cls(
+        kind: Any = _Opposing if contexts.candidates > 1 else cls
+        made: Self = kind(
             contexts=contexts,
             radius=radius,
             low=low,
@@ -121,6 +122,7 @@ class GLMEnvironment:
             link=link,
             noise=noise,
         )
+        return made
 
     def problem(self, horizon: int) -> Problem:
         """The public facts; a recorded world refuses to be longer than its record."""
@@ -171,6 +173,26 @@ class GLMEnvironment:
     def _means(self, world: GLMTruth, features: Array) -> Array:
         """Expected rewards of feature vectors."""
         return link_named(self.link).mean((features * world.parameter).sum(-1))
+
+
+@struct
+class _Opposing(GLMEnvironment):
+    """A world with an adversary, who knows the truth and what the posted model would choose."""
+
+    def opposed(
+        self, world: GLMTruth, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
+    ) -> Arms:
+        """Of several sets of arms, the one in which the model's choice loses most."""
+
+        def consider(part: Array) -> tuple[Arms, Array]:
+            arms = self.arms(world, clock, stream.split(part))
+            return arms, self.regret(world, arms, choose(arms), clock)
+
+        # Parts up to 3 are those of the mask, which all sets share.
+        parts = 4 + jnp.arange(self.contexts.candidates, dtype=jnp.uint32)
+        considered, lost = jax.vmap(consider)(parts)
+        worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(lost)], considered)
+        return worst
 
 
 def make_environment(

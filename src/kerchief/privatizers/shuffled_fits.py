@@ -86,7 +86,8 @@ class ShuffledFits(Fits):
             return self
         raise InvalidValue(
             f"a shuffled fit asks every device {self.query.minimizer.steps} times, and the devices "
-            f"of a deployment answer once; choose a policy that asks for sums alone, such as glm"
+            f"of a deployment answer once; choose a policy that asks for sums alone, such as "
+            f"'glm-batched-sums'"
         )
 
     def with_schedule(self, schedule: Schedule) -> Self:

@@ -414,7 +414,8 @@ def _exact(name: str, policy: AnyPolicy, privatizer: Privatizer) -> Privatizer:
     ):
         raise InvalidValue(
             f"{name!r} is a fit to the records of many users, which somebody would have to keep "
-            "between two releases; choose a policy that asks for sums alone, such as 'glm'"
+            "between two releases; choose a policy that asks for sums alone, such as 'glm', or "
+            "'glm-batched-sums' for batches behind a shuffler"
         )
     return privatizer.exact()
 

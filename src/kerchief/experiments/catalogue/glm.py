@@ -8,7 +8,7 @@ from functools import partial
 from kerchief.core.links import link_named
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.catalogue.worlds import by_contexts, by_number, names
-from kerchief.experiments.claims import all_below, all_of, at, falling, rows
+from kerchief.experiments.claims import Claim, Results, Row, all_below, all_of, at, falling, rows
 from kerchief.experiments.experiment import Setting, Size, enter
 from kerchief.experiments.players import ladder, player
 from kerchief.simulation.run import AnyEnvironment
@@ -17,9 +17,8 @@ __all__ = ["OURS"]
 
 OURS = LOW, MIDDLE, HIGH = ladder("glm", "joint", (0.2, 1.0, 4.0))
 FITS = ladder("glm-rare", "joint", (1.0, 4.0))
-EXPLORING, LINEAR = (
-    player(name, trust="joint", epsilon=4.0) for name in ("glm-rare-explore", "linucb")
-)
+EXPLORERS = ladder("glm-rare-explore", "joint", (1.0, 4.0))
+EXPLORING, LINEAR = EXPLORERS[1], player("linucb", trust="joint", epsilon=4.0)
 
 
 def _probit(radius: float) -> AnyEnvironment:
@@ -27,7 +26,9 @@ def _probit(radius: float) -> AnyEnvironment:
 
 
 # Table 2's family of worlds, drawn anew in each replicate, at a delta below 1/horizon.
-TREE = player("glm", trust="joint", epsilon=4.0, mechanism="tree")
+TREE, ENDLESS = (
+    player("glm", trust="joint", epsilon=4.0, mechanism=word) for word in ("tree", "doubling")
+)
 FRESH = by_number("S", (2.0, 2.5, 3.0), _probit)
 
 enter(
@@ -35,33 +36,53 @@ enter(
     title="Jointly private GLM bandits in fresh worlds",
     summary="probit rewards, d=3, K=20: a new parameter and new arms in each replicate",
     source="the setting of Sarmasarkar 2026, Section 8",
+    sizes="the paper's d=3, K=20, T=5000 and S; 200 runs in place of 10, each with a parameter of "
+    "its own; delta is 1e-5, where the paper's 0.02 would allow publishing a hundred users",
+    claimed="Algorithm 2 loses 430 to 750 at epsilon 4 to 8, and some more at lower epsilon; an "
+    "unknown horizon costs a constant factor (Remark 1.1)",
+    holds="sums alone lose about 32 at epsilon 4 and 85 at epsilon 1, fits on private triggers "
+    "about 50 and 145, at a delta 2000 times smaller; without a horizon sums lose a tenth more",
     settings=FRESH,
-    players=(*OURS, TREE, *FITS, EXPLORING, LINEAR),
+    players=(*OURS, TREE, ENDLESS, *FITS, EXPLORING, LINEAR),
     full=Size(horizon=5000, replicates=200),
-    quick=Size(horizon=800, replicates=8, settings=("S=2",), players=(HIGH,)),
+    quick=Size(horizon=800, replicates=16, settings=("S=2",), players=(LOW, HIGH)),
     claims=(
-        at(HIGH, "S=2").at_most(45),
-        at(MIDDLE, "S=2").at_most(120),
         all_of(
-            "at epsilon 0.2 it is far from uniform play in every world",
-            [row.below_uniform(times=0.5) for row in rows([LOW], *names(FRESH))],
+            "sums alone: at most 45 at epsilon 4 and 120 at epsilon 1",
+            [at(HIGH, "S=2").at_most(45), at(MIDDLE, "S=2").at_most(120)],
         ),
         all_of(
-            "fits on private triggers: at most 75 at epsilon 4 and 190 at epsilon 1",
-            [at(FITS[1], "S=2").at_most(75), at(FITS[0], "S=2").at_most(190)],
+            "fits on private triggers: at most 75 at epsilon 4 and 190 at epsilon 1, and more "
+            "than sums alone in every world",
+            [
+                at(FITS[1], "S=2").at_most(75),
+                at(FITS[0], "S=2").at_most(190),
+                *(at(HIGH, world).below(at(FITS[1], world)) for world in names(FRESH)),
+            ],
         ),
-        all_below(
-            "sums alone lose less than fits in every world",
-            rows([HIGH], *names(FRESH)),
-            rows([FITS[1]], *names(FRESH)),
+        all_of(
+            "everywhere regret falls as epsilon grows, and is below half of uniform play at 0.2",
+            [
+                *(falling(rows(OURS, world)) for world in names(FRESH)),
+                *(row.below_uniform(times=0.5) for row in rows([LOW], *names(FRESH))),
+            ],
         ),
-        all_below(
-            "noise that is correlated over time loses less than a tree's",
-            rows([HIGH], *names(FRESH)),
-            rows([TREE], *names(FRESH)),
+        all_of(
+            "noise that is correlated over time loses less than a tree's, and without a horizon "
+            "at most a quarter more than with one",
+            [
+                one
+                for world in names(FRESH)
+                for one in (
+                    at(HIGH, world).below(at(TREE, world)),
+                    at(ENDLESS, world).below(at(HIGH, world), times=1.25),
+                )
+            ],
         ),
-        *(falling(rows(OURS, world)) for world in names(FRESH)),
         at(HIGH, "S=2").below_uniform(times=0.12, quick=True),
+        at(LOW, "S=2").below_uniform(times=0.75, quick=True),
+        falling(rows((LOW, HIGH), "S=2"), quick=True),
+        at(HIGH, "S=2").p95_at_most(70, quick=True),
     ),
 )
 
@@ -71,20 +92,148 @@ enter(
     title="Jointly private GLM bandits on a fixed arm set",
     summary="probit rewards, d=3: the same 20 arms for every user of a replicate",
     source="the setting of Sarmasarkar 2026, Section 8, without fresh contexts",
+    sizes="the paper's d=3, K=20, T=5000, S=2, with one arm set per run, which it does not play",
+    claimed="nothing for this case beyond Theorem 6.2, which holds for any contexts",
+    holds="optimism on sums alone learns a fixed arm set too, with heavier tails; fits lose more",
     settings=by_contexts("fixed", link="probit", dim=3, arms=20, radius=2.0),
     players=(*OURS, FITS[1], EXPLORING, LINEAR, player("rs-glincb")),
     full=Size(horizon=5000, replicates=200),
-    quick=Size(horizon=800, replicates=8, players=(HIGH,)),
+    quick=Size(horizon=800, replicates=16, players=(LOW, HIGH)),
     claims=(
-        at(HIGH, "fixed").at_most(75),
-        at(MIDDLE, "fixed").at_most(150),
         all_of(
-            "far from uniform play at every epsilon",
-            [row.below_uniform(times=0.5) for row in rows(OURS, "fixed")],
+            "at most 75 at epsilon 4 and 150 at epsilon 1",
+            [at(HIGH, "fixed").at_most(75), at(MIDDLE, "fixed").at_most(150)],
         ),
         at(HIGH, "fixed").below(at(FITS[1], "fixed")),
         falling(rows(OURS, "fixed")),
-        at(HIGH, "fixed").below_uniform(times=0.12, quick=True),
+        at(HIGH, "fixed").below_uniform(times=0.15, quick=True),
+        at(LOW, "fixed").below_uniform(times=0.85, quick=True),
+        falling(rows((LOW, HIGH), "fixed"), quick=True),
+    ),
+)
+
+# Algorithm 2 at home: contexts that an adversary chooses, blindly or with the posted model in hand.
+SAMPLED = ladder("sampling", "joint", (1.0, 4.0))
+PROVED = player("glm-rare-explore", trust="joint", epsilon=4.0, mode="theory")
+FREE, GREEDY, UNIFORM = player("glm"), player("greedy"), player("uniform")
+BLIND, SEEING = "starved", "hostile"
+
+enter(
+    name="adversarial-contexts",
+    title="Algorithm 2 at home: contexts by an adversary",
+    summary="probit rewards, d=3, K=20: one direction starved, or sets that the model loses in",
+    source="Sarmasarkar 2026, Section 6 and Theorem 6.2; no experiment with adversaries is printed",
+    sizes="d, K, S and T of Section 8; contexts are `starved` (a direction is seen in one round of "
+    "64) and `hostile` (of 16 sets the one in which the posted model's choice loses most)",
+    claimed="regret of order √T for any contexts, without assumptions on their spectrum",
+    holds="no world here makes it linear. An adversary that reads the model costs four to five "
+    "times what redrawn arms cost; sums alone lose half of what fits lose, and sampling least at "
+    "epsilon 1. Criterion I, which more than doubles regret on redrawn arms, costs nothing there "
+    "at epsilon 4, and a quarter at epsilon 1; widths of the theorem explore to the end",
+    settings=by_contexts(BLIND, SEEING, link="probit", dim=3, arms=20, radius=2.0),
+    players=(MIDDLE, HIGH, *FITS, *EXPLORERS, *SAMPLED, LINEAR, PROVED, player("rs-glincb")),
+    full=Size(horizon=5000, replicates=100),
+    quick=Size(horizon=600, replicates=24, players=(HIGH, FITS[1])),
+    claims=(
+        all_of(
+            "against the adversary that reads the model sums lose at most 190 at epsilon 4 and 500 "
+            "at epsilon 1, where sampling loses less than optimism",
+            [
+                at(HIGH, SEEING).at_most(190),
+                at(MIDDLE, SEEING).at_most(500),
+                at(SAMPLED[0], SEEING).below(at(MIDDLE, SEEING)),
+            ],
+        ),
+        all_of(
+            "without privacy greedy play loses more than twice what optimism loses there, and "
+            "widths of the theorem, with privacy, half of what uniform play loses at least",
+            [
+                at(FREE, SEEING).below(at(GREEDY, SEEING), times=0.5),
+                at(UNIFORM, SEEING).below(at(PROVED, SEEING), times=2.0),
+            ],
+        ),
+        all_below(
+            "fits, between which the model stands still, lose more than sums alone",
+            [at(HIGH, BLIND), at(HIGH, SEEING), at(MIDDLE, SEEING)],
+            [at(FITS[1], BLIND), at(FITS[1], SEEING), at(FITS[0], SEEING)],
+        ),
+        all_of(
+            "at epsilon 4 Criterion I doubles regret on starved contexts, and costs at most a "
+            "fifth against the adversary that reads the model",
+            [
+                at(FITS[1], BLIND).below(at(EXPLORING, BLIND), times=0.5),
+                at(EXPLORING, SEEING).below(at(FITS[1], SEEING), times=1.2),
+            ],
+        ),
+        at(HIGH, SEEING).below_uniform(times=0.22, quick=True),
+        at(HIGH, BLIND).below_uniform(times=0.12, quick=True),
+        at(HIGH, SEEING).below(at(FITS[1], SEEING), quick=True),
+        at(HIGH, BLIND).below(at(HIGH, SEEING), times=0.4, quick=True),
+    ),
+)
+
+# When to fit again: a direction that has grown, or the volume, which noise makes non-monotone.
+WAYS = DIRECTION, VOLUME = tuple(
+    player(name, trust="joint", epsilon=1.0, factor=2.0) for name in ("glm-rare", "glm-rare-volume")
+)
+BARE = tuple(
+    player(name, trust="joint", epsilon=1.0, factor=2.0, damping=0.0)
+    for name in ("glm-rare", "glm-rare-volume")
+)
+
+
+def _fits(row: Row, least: float, most: float, *, quick: bool = False) -> Claim:
+    """How many fits a bandit made, on average."""
+
+    def test(results: Results) -> tuple[bool, str]:
+        found = results[row].releases["fit"]
+        return least <= found <= most, f"{found:.2f} fits"
+
+    sentence = f"{row}: {least:g} to {most:g} fits"
+    return Claim(sentence=sentence, needs=(row,), test=test, quick=quick)
+
+
+enter(
+    name="switching-rules",
+    title="When to switch: directional growth against volume",
+    summary="probit rewards, d=3, K=20, S=2, epsilon 1: with the ridge that noise needs, and bare",
+    source="Sarmasarkar 2026, Lemma P.4, Remark P.5 and Appendix P.1; no experiment is printed",
+    sizes="d, K, S and T of Section 8, the paper's factor 2, and at most 12 fits, all paid for",
+    claimed="the volume of a noisy matrix is not monotone, so switching by it has no bound on the "
+    "number of switches; directional growth has one, and switches no more often",
+    holds="with a ridge as large as the noise, directional growth switches less often (Remark P.5) "
+    "and neither loses less. Without one the opposite of Appendix P.1 is seen: noise alone makes "
+    "some direction grow, and the directional rule has spent its fits within some rounds, while "
+    "the volume rule waits for a positive matrix and loses a tenth",
+    settings=by_contexts("ball", "fixed", link="probit", dim=3, arms=20, radius=2.0),
+    players=(*WAYS, *BARE),
+    full=Size(horizon=5000, replicates=100),
+    quick=Size(horizon=800, replicates=32, settings=("ball",), players=(*WAYS, *BARE)),
+    claims=(
+        all_of(
+            "with the ridge that noise needs neither loses a quarter more on redrawn arms",
+            [
+                at(DIRECTION, "ball").below(at(VOLUME, "ball"), times=1.25),
+                at(VOLUME, "ball").below(at(DIRECTION, "ball"), times=1.25),
+            ],
+        ),
+        all_of(
+            "directional growth makes fewer fits: 4 to 5.5 against 6 to 8",
+            [_fits(at(DIRECTION, "ball"), 4, 5.5), _fits(at(VOLUME, "ball"), 6, 8)],
+        ),
+        all_below(
+            "without it the directional rule loses three times what the volume rule loses",
+            rows(BARE[1:], "ball", "fixed"),
+            rows(BARE[:1], "ball", "fixed"),
+            times=0.33,
+        ),
+        at(BARE[1], "ball").below(at(BARE[0], "ball"), times=0.9, quick=True),
+        _fits(at(BARE[0], "ball"), 9, 12, quick=True),
+        all_of(
+            "with the ridge both are far from uniform play",
+            [row.below_uniform(times=0.6) for row in rows(WAYS, "ball")],
+            quick=True,
+        ),
     ),
 )
 
@@ -100,24 +249,39 @@ enter(
     title="Regret against epsilon under joint trust",
     summary="sums, fits and a linear model at six epsilons, logistic rewards, d=5",
     source="Sarmasarkar 2026, Appendix B, at a delta that protects someone",
+    sizes="d=5, K=20, S=3.5 as in Figure 1(a); T=5000 in place of 15000, so that six epsilons of "
+    "three bandits play in minutes; delta is 1e-5 in place of 0.02, and fixed arms are added",
+    claimed="regret falls as epsilon grows, towards that of the non-private parent",
+    holds="it does, for sums and for fits, on redrawn and on fixed arms; sums lose less than fits",
     settings=(
         Setting(name="redrawn", make=LOGISTIC),
         Setting(name="fixed", make=partial(LOGISTIC, contexts="fixed")),
     ),
     players=(*SUMS_BY, *FITS_BY, *LINEAR_BY),
     full=Size(horizon=5000, replicates=200),
-    quick=Size(horizon=600, replicates=8, settings=("redrawn",), players=(SUMS_BY[5],)),
+    quick=Size(horizon=600, replicates=16, settings=("redrawn",), players=(SUMS_BY[0], SUMS_BY[5])),
     claims=(
-        *(falling(rows(SUMS_BY, world)) for world in ("redrawn", "fixed")),
+        all_of(
+            "regret falls at each step of epsilon, on redrawn and on fixed arms",
+            [falling(rows(SUMS_BY, world)) for world in ("redrawn", "fixed")],
+        ),
         all_below(
             "sums alone lose less than fits at every epsilon, on redrawn arms",
             rows(SUMS_BY, "redrawn"),
             rows(FITS_BY, "redrawn"),
         ),
-        at(SUMS_BY[2], "redrawn").at_most(190),
-        at(SUMS_BY[4], "redrawn").at_most(75),
-        at(SUMS_BY[4], "fixed").at_most(110),
+        all_of(
+            "sums at epsilon 1: at most 190 on redrawn arms; at epsilon 4 at most 75, and 110 on "
+            "fixed ones",
+            [
+                at(SUMS_BY[2], "redrawn").at_most(190),
+                at(SUMS_BY[4], "redrawn").at_most(75),
+                at(SUMS_BY[4], "fixed").at_most(110),
+            ],
+        ),
         at(SUMS_BY[5], "redrawn").below_uniform(times=0.18, quick=True),
+        at(SUMS_BY[0], "redrawn").below_uniform(times=0.95, quick=True),
+        falling(rows((SUMS_BY[0], SUMS_BY[5]), "redrawn"), quick=True),
     ),
 )
 
@@ -131,33 +295,57 @@ FLATTER = by_number(
 UCB, GLOC, RS = OTHERS = tuple(
     player(name, mode="theory") for name in ("glm-ucb", "gloc", "rs-glincb")
 )
+PRIVATE = (HIGH, FITS[1], EXPLORING)
 
 enter(
     name="kappa-sweep",
     title="Regret against κ",
-    summary="theory widths with a factor κ become uniform play; the others do not",
+    summary="private bandits beside non-private ones at theory widths, which κ widens",
     source="Sarmasarkar 2026, Section 8; Sawarni et al. 2024",
+    sizes="d=3, K=20, T=5000 as in Section 8; S from 1 to 4, so κ from 4 to 7500, where the paper "
+    "stops at 222; delta is 1e-5",
+    claimed="methods with a factor κ degrade sharply, Algorithm 2 and RS-GLinCB do not",
+    holds="at S=4 GLM-UCB and GLOC are uniform play, as is RS-GLinCB at published widths, whose "
+    "Criterion I never rests; sums alone and Algorithm 2 without Criterion I do not degrade, and "
+    "with it, in units of the noisy matrix, regret grows by a third",
     settings=FLATTER,
-    players=(HIGH, *OTHERS),
+    players=(*PRIVATE, *OTHERS),
     full=Size(horizon=5000, replicates=50),
-    quick=Size(horizon=400, replicates=8, settings=("S=4",), players=(HIGH,)),
+    quick=Size(horizon=400, replicates=16, settings=("S=1", "S=4"), players=(HIGH,)),
     claims=(
-        at(UCB, "S=1").below(at(UCB, "S=4"), times=0.8),
-        at(GLOC, "S=1").below(at(GLOC, "S=4"), times=0.8),
         all_of(
-            "the private bandit does not degrade: a flatter world costs at most a quarter more",
+            "at S=4 GLM-UCB loses three times what it loses at S=1, RS-GLinCB seven times and GLOC "
+            "ten times",
             [
-                at(HIGH, flatter).below(at(HIGH, world), times=1.25)
+                at(one, "S=1").below(at(one, "S=4"), times=times)
+                for one, times in ((UCB, 0.33), (RS, 0.14), (GLOC, 0.1))
+            ],
+        ),
+        all_of(
+            "private bandits do not: a flatter world costs at most a quarter more, and with "
+            "Criterion I at most half",
+            [
+                at(one, flatter).below(at(one, world), times=1.5 if one is EXPLORING else 1.25)
+                for one in PRIVATE
                 for world, flatter in itertools.combinations(names(FLATTER), 2)
             ],
         ),
-        at(HIGH, "S=1").at_most(60),
-        at(HIGH, "S=4").at_most(40),
         all_of(
-            "the private bandit loses less than each non-private one at theory widths",
-            [at(HIGH, row.world).below(row) for row in rows(OTHERS, *names(FLATTER))],
+            "each private bandit loses less than each non-private one at theory widths",
+            [
+                at(one, row.world).below(row)
+                for one in PRIVATE
+                for row in rows(OTHERS, *names(FLATTER))
+            ],
+        ),
+        all_of(
+            "sums alone: at most 60 at S=1 and 40 at S=4",
+            [at(HIGH, "S=1").at_most(60), at(HIGH, "S=4").at_most(40)],
         ),
         at(HIGH, "S=4").below_uniform(times=0.12, quick=True),
+        at(HIGH, "S=1").below_uniform(times=0.3, quick=True),
+        at(HIGH, "S=4").below(at(HIGH, "S=1"), times=1.4, quick=True),
+        at(HIGH, "S=4").p95_at_most(60, quick=True),
     ),
     panels=(),
     axis="κ",
@@ -166,39 +354,75 @@ enter(
 # Algorithm 1 under shuffle trust: a design over what earlier batches leave, beside plain sums.
 PARENT = player("glm-batched")
 STRICT, LOOSE = ladder("glm-batched", "shuffle", (1.0, 4.0))
+LEARNED = player("glm-batched", trust="shuffle", epsilon=1.0, learned=0.5)
+ONCE = ONCE_STRICT, ONCE_LOOSE = ladder("glm-batched-sums", "shuffle", (1.0, 4.0))
 PAPER = player("glm-batched@paper", trust="shuffle", epsilon=4.0)
 SHUFFLED = player("glm", trust="shuffle", epsilon=1.0)
 
 enter(
     name="shuffle-glm",
     title="Shuffle private GLM bandits: fits to batches, and sums alone",
-    summary="probit rewards, d=3, K=20, S=2: Algorithm 1, its parent, and glm",
+    summary="Algorithm 1, its parent, its design on sums alone, and glm, also under joint trust",
     source="Sarmasarkar 2026, Algorithms 1 and 7; no experiment with them is printed",
+    sizes="the paper plays no experiment with Algorithm 1; d=3, K=20, S=2 as in Section 8, T=20000 "
+    "so that five batches have room, delta 1e-4",
+    claimed="regret of order d√(dT/ε), a factor √(d/ε) above the non-private rate, of which √d is "
+    "for a design per user in place of a learned one",
+    holds="at epsilon 4 privacy costs a few percent. A share of the design learned from released "
+    "matrices changes nothing at d=3. On sums alone, which a real shuffler can serve, the same "
+    "design loses a tenth less on redrawn arms and about as much on fixed ones",
     settings=by_contexts("ball", "fixed", link="probit", dim=3, arms=20, radius=2.0),
-    players=(STRICT, LOOSE, PAPER, SHUFFLED, MIDDLE, player("b-glincb")),
+    players=(STRICT, LOOSE, LEARNED, *ONCE, PAPER, SHUFFLED, MIDDLE, player("b-glincb")),
     delta=1e-4,
     full=Size(horizon=20_000, replicates=100),
-    quick=Size(horizon=2000, replicates=12, settings=("ball",), players=(PARENT, LOOSE)),
+    quick=Size(horizon=2000, replicates=48, settings=("ball",), players=(PARENT, LOOSE, *ONCE)),
     claims=(
-        at(STRICT, "ball").at_most(310),
-        at(STRICT, "fixed").at_most(340),
-        at(LOOSE, "ball").at_most(220),
-        falling(rows((STRICT, LOOSE), "ball")),
-        at(PARENT, "ball").below(at(STRICT, "ball")),
-        at(LOOSE, "ball").below(at(PARENT, "ball"), times=1.25),
-        at(LOOSE, "fixed").at_most(260),
-        # Redrawn arms explore by themselves, so optimism needs no design there.
-        at(SHUFFLED, "ball").below(at(STRICT, "ball")),
-        at(MIDDLE, "ball").below(at(SHUFFLED, "ball")),
-        all_below(
-            "plain noisy descent loses more than two steps in a released metric",
-            rows([LOOSE], "ball", "fixed"),
-            rows([PAPER], "ball", "fixed"),
+        all_of(
+            "Algorithm 1 at epsilon 1: at most 250 on redrawn and 340 on fixed arms, and more than "
+            "its non-private parent; at epsilon 4 at most 200 and 260",
+            [
+                at(STRICT, "ball").at_most(250),
+                at(STRICT, "fixed").at_most(340),
+                at(LOOSE, "ball").at_most(200),
+                at(LOOSE, "fixed").at_most(260),
+                at(PARENT, "ball").below(at(STRICT, "ball")),
+            ],
         ),
         all_of(
-            "far from uniform play",
-            [row.below_uniform(times=0.06) for row in rows([STRICT], "ball", "fixed")],
+            "its design on sums alone loses less on redrawn arms at each epsilon; on fixed ones "
+            "at most 340 at epsilon 1 and 220 at epsilon 4",
+            [
+                at(ONCE_STRICT, "ball").below(at(STRICT, "ball")),
+                at(ONCE_LOOSE, "ball").below(at(LOOSE, "ball")),
+                at(ONCE_STRICT, "fixed").at_most(340),
+                at(ONCE_LOOSE, "fixed").at_most(220),
+            ],
         ),
-        at(LOOSE, "ball").below_uniform(times=0.3, quick=True),
+        all_of(
+            "on redrawn arms a learned design loses within a tenth of the user's own",
+            [
+                at(LEARNED, "ball").below(at(STRICT, "ball"), times=1.1),
+                at(STRICT, "ball").below(at(LEARNED, "ball"), times=1.1),
+            ],
+        ),
+        all_of(
+            # Redrawn arms explore by themselves, so optimism needs no design there.
+            "on redrawn arms glm loses less than Algorithm 1, and under joint trust less again",
+            [
+                at(SHUFFLED, "ball").below(at(STRICT, "ball")),
+                at(MIDDLE, "ball").below(at(SHUFFLED, "ball")),
+            ],
+        ),
+        all_below(
+            "plain noisy descent loses three times what two steps in a released metric do",
+            rows([LOOSE], "ball", "fixed"),
+            rows([PAPER], "ball", "fixed"),
+            times=0.33,
+        ),
+        at(LOOSE, "ball").below_uniform(times=0.14, quick=True),
+        at(ONCE_STRICT, "ball").below_uniform(times=0.14, quick=True),
+        at(ONCE_LOOSE, "ball").below(at(LOOSE, "ball"), quick=True),
+        at(LOOSE, "ball").below(at(PARENT, "ball"), times=1.15, quick=True),
+        falling(rows(ONCE, "ball"), quick=True),
     ),
 )

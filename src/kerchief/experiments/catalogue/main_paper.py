@@ -22,6 +22,9 @@ RS, GLOC, UCB, ECOLOG = (
 
 PAPER = ladder("glm@paper", "joint", (4.0, 6.0, 8.0))
 OURS = ladder("glm", "joint", (4.0, 6.0, 8.0))
+FITS, EXPLORING = (
+    player(name, trust="joint", epsilon=4.0) for name in ("glm-rare", "glm-rare-explore")
+)
 BESIDE = (player("rs-glincb"), GLOC, UCB, player("linucb"))
 TABLE = by_number("S", (2.0, 2.5, 3.0), lambda radius: table_two(radius=radius))
 WORLDS = names(TABLE)
@@ -38,48 +41,58 @@ PRINTED: dict[Key, float] = {
     for world, regret in zip(WORLDS, regrets, strict=True)
 }
 
+_PAIRS = [
+    (ours, at(paper, world)) for ours, paper in zip(OURS, PAPER, strict=True) for world in WORLDS
+]
+
 enter(
     name="table-two",
     title="Table 2 of the main paper, in its own world",
-    summary="the paper's jointly private GLM bandit, ours, and the bandits beside them",
+    summary="the paper's private rule, Algorithm 2, sums alone; non-private bandits beside them",
     source="Sarmasarkar 2026, Table 2",
+    sizes="the paper's own: probit, d=3, K=20, T=5000, delta 0.02, its parameter and its arms; 200 "
+    "runs in place of 10. A delta of 0.02 protects nobody (see `fresh-worlds` for a real one)",
+    claimed="Private-GLM loses 425 to 744 and is stable as κ grows, unlike GLM-UCB and GLOC; the "
+    "gap to RS-GLinCB narrows as epsilon grows",
+    holds="the printed figures are reached with noise that is enough, within 15 %, and are due to "
+    "a ridge of hundreds, not to privacy: Algorithm 2 with private triggers loses a seventh of "
+    "them at the same promise, sums alone less than a tenth",
     settings=TABLE,
-    players=(*PAPER, *OURS, player("glm-rare", trust="joint", epsilon=4.0), RS, *BESIDE),
+    players=(*PAPER, *OURS, FITS, EXPLORING, RS, *BESIDE),
     delta=0.02,
     full=Size(horizon=5000, replicates=200),
-    quick=Size(horizon=600, replicates=8, settings=("S=2",), players=(PAPER[0], OURS[0])),
+    quick=Size(horizon=600, replicates=8, settings=("S=2",), players=(PAPER[0], OURS[0], OURS[2])),
     claims=(
-        *(
-            all_of(
-                f"{one.label()}: within 15 % of the paper in all three worlds",
-                [row.within(PRINTED[row], share=0.15) for row in rows([one], *WORLDS)],
-            )
-            for one in PAPER
+        all_of(
+            "the paper's rule: within 15 % of the paper at each epsilon in all three worlds",
+            [row.within(PRINTED[row], share=0.15) for row in rows(PAPER, *WORLDS)],
         ),
         all_of(
-            "GLOC within 5 % and GLM-UCB within 2 % of the paper in all three worlds",
+            "GLOC within 5 % and GLM-UCB within 2 % of the paper in all three worlds; RS-GLinCB, "
+            "which averages two estimates there, no more",
             [
-                row.within(PRINTED[row], share=share)
-                for one, share in ((GLOC, 0.05), (UCB, 0.02))
-                for row in rows([one], *WORLDS)
+                *(row.within(PRINTED[row], share=0.05) for row in rows([GLOC], *WORLDS)),
+                *(row.within(PRINTED[row], share=0.02) for row in rows([UCB], *WORLDS)),
+                *(row.at_most(PRINTED[row]) for row in rows([RS], *WORLDS)),
             ],
         ),
         all_of(
-            "RS-GLinCB loses no more than the paper's, which averages two estimates",
-            [row.at_most(PRINTED[row]) for row in rows([RS], *WORLDS)],
-        ),
-        all_below(
-            "ours loses less than a tenth of what the paper's rule loses, at equal promise",
-            rows(OURS, *WORLDS),
-            rows(PAPER, *WORLDS),
-            times=0.1,
+            "at equal promise sums alone lose less than a tenth of what the paper's rule loses, "
+            "Algorithm 2 at epsilon 4 less than a seventh, and with Criterion I less than a third",
+            [
+                *(at(ours, row.world).below(row, times=0.1) for ours, row in _PAIRS),
+                *(at(FITS, w).below(at(PAPER[0], w), times=1 / 7) for w in WORLDS),
+                *(at(EXPLORING, w).below(at(PAPER[0], w), times=1 / 3) for w in WORLDS),
+            ],
         ),
         all_of(
             "ours at epsilon 4: at most 45 in all three worlds",
             [row.at_most(45) for row in rows(OURS[:1], *WORLDS)],
         ),
-        at(OURS[0], "S=2").below(at(PAPER[0], "S=2"), times=0.6, quick=True),
+        at(OURS[0], "S=2").below(at(PAPER[0], "S=2"), times=0.15, quick=True),
         at(OURS[0], "S=2").below_uniform(times=0.12, quick=True),
+        at(OURS[0], "S=2").p95_at_most(80, quick=True),
+        at(PAPER[0], "S=2").at_least(200, quick=True),
     ),
     printed=PRINTED,
     panels=("rounds",),
@@ -96,34 +109,60 @@ def _figure(
     """
     world = f"{link} S={radius:g}"
     make = partial(table_two, radius=radius, dim=5, horizon=horizon, link=link)
-    ours, paper = (ladder(name, "joint", (1.0, 2.0, 4.0, 8.0)) for name in ("glm", "glm@paper"))
-    others = (RS, GLOC, beside)
+    ours, paper, fits, exploring = (
+        ladder(name, "joint", (1.0, 2.0, 4.0, 8.0))
+        for name in ("glm", "glm@paper", "glm-rare", "glm-rare-explore")
+    )
+    others, rs = (RS, GLOC, beside), at(RS, world)
     enter(
         name=f"figure-one-{part}",
         title=f"Figure 1({part}) of the main paper, in its own world",
-        summary=f"regret against epsilon and rounds: {link} rewards, d=5, K=20",
+        summary=f"private and non-private bandits by epsilon and round: {link} rewards, d=5, K=20",
         source="Sarmasarkar 2026, Appendix B",
+        sizes=f"the paper's own: d=5, K=20, T={horizon}, S={radius:g}, delta 0.02, its parameter "
+        "and its arms; 20 runs in place of 10",
+        claimed="at epsilon 1 some degradation, at epsilon 8 nearly the regret of RS-GLinCB, which "
+        "is not private",
+        holds="Algorithm 2 with private triggers loses less than half of RS-GLinCB at published "
+        "widths at every epsilon, and with Criterion I less than all of it; sums alone lose least",
         settings=(Setting(name=world, make=make),),
-        players=(*ours, *paper, *others),
+        players=(*ours, *fits, *exploring, *paper, *others),
         delta=0.02,
         full=Size(horizon=horizon, replicates=20),
-        quick=Size(horizon=600, replicates=8, players=(ours[3],)),
+        quick=Size(horizon=600, replicates=8, players=(ours[0], ours[3])),
         claims=(
             all_below(
-                "ours loses less than a fifth of what the paper's rule loses, at each epsilon",
+                "sums alone lose less than a fifth of what the paper's rule loses, at each epsilon",
                 rows(ours, world),
                 rows(paper, world),
                 times=0.2,
             ),
-            falling(rows((ours[0], ours[3]), world)),
-            at(ours[0], world).at_most(most[0]),
-            at(ours[3], world).at_most(most[1]),
-            falling(rows(paper, world)),
             all_of(
-                "ours at epsilon 1 loses less than non-private bandits at theory widths",
-                [at(ours[0], world).below(row) for row in rows(others, world)],
+                "from epsilon 1 to 8 regret falls: of sums, of Algorithm 2 with and without "
+                "Criterion I, and at each step of the paper's rule",
+                [
+                    *(falling(rows((one[0], one[3]), world)) for one in (ours, fits, exploring)),
+                    falling(rows(paper, world)),
+                ],
+            ),
+            all_of(
+                f"sums alone: at most {most[0]:g} at epsilon 1 and {most[1]:g} at epsilon 8",
+                [at(ours[0], world).at_most(most[0]), at(ours[3], world).at_most(most[1])],
+            ),
+            all_of(
+                "beside bandits without privacy at theory widths: Algorithm 2 loses less than half "
+                "of RS-GLinCB at each epsilon, with Criterion I less than three quarters from "
+                "epsilon 2 on, and sums at epsilon 1 less than any",
+                [
+                    *(row.below(rs, times=0.5) for row in rows(fits, world)),
+                    *(row.below(rs, times=0.75) for row in rows(exploring[1:], world)),
+                    *(at(ours[0], world).below(row) for row in rows(others, world)),
+                ],
             ),
             at(ours[3], world).below_uniform(times=0.17, quick=True),
+            at(ours[0], world).below_uniform(times=0.5, quick=True),
+            falling(rows((ours[0], ours[3]), world), quick=True),
+            at(ours[3], world).p95_at_most(90, quick=True),
         ),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kerchief.policies.glm import batched as batched
 from kerchief.policies.glm import batched_paper as batched_paper
+from kerchief.policies.glm import batched_sums as batched_sums
 from kerchief.policies.glm import ecolog as ecolog
 from kerchief.policies.glm import gloc as gloc
 from kerchief.policies.glm import greedy_descent as greedy_descent

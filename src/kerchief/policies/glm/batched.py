@@ -32,7 +32,7 @@ from kerchief.core.contracts import (
     Start,
     Tree,
 )
-from kerchief.core.design import near_optimal
+from kerchief.core.design import Design, near_optimal
 from kerchief.core.linalg import floored, inverse
 from kerchief.core.links import link_named
 from kerchief.core.losses import GLMLoss
@@ -107,6 +107,7 @@ class Batched(Batchwise):
         exploration: multiplier of every width; 0 keeps the arm that seems best.
         rough: how much wider the first set is, whose weights know nothing of the parameter.
         doubt: how much less an arm weighs that the first set knows badly: an exponent.
+        learned: how much of the design is one for all users, learned from the last batch's matrix.
         confidence: theory mode: the failure probability ζ.
     """
 
@@ -123,6 +124,7 @@ class Batched(Batchwise):
     exploration: float | Array
     rough: float | Array
     doubt: float | Array
+    learned: float | Array
     confidence: float | Array
     mode: Mode = static()
 
@@ -243,7 +245,7 @@ class Batched(Batchwise):
 
         def explore() -> Array:
             scaled = jnp.sqrt(self._weights(model, arms.features))[:, None] * arms.features
-            return near_optimal(scaled, kept).draw(stream)
+            return self._mixed(near_optimal(scaled, kept), model, scaled, kept).draw(stream)
 
         def settle() -> Array:
             score = arms.features @ _latest(model.estimate, model.known)
@@ -268,6 +270,15 @@ class Batched(Batchwise):
         unsure = jnp.minimum(2 * largest_score, model.width[0] * lengths(x, model.shape[0]))
         known = jnp.exp(-self.doubt * jnp.where(model.known > 0, unsure, 0))
         return jnp.clip(known * link_named(self.loss.link).slope(score) / self.steepest, 0, 1)
+
+    def _mixed(self, design: Design, model: Model, scaled: Array, kept: Array) -> Design:
+        """A user's own design, mixed with that for all: arms that the last matrix knows least."""
+        last = jnp.maximum(model.known - 1, 0)
+        spread = jnp.maximum(lengths(scaled, jnp.asarray(model.shape)[last]) ** 2, _LEAST)
+        sharp = jnp.where(kept, (spread / spread.max()) ** math.log(spread.size), 0)
+        learned = jnp.where(model.known > 0, self.learned, 0)
+        weights = (1 - learned) * design.weights + learned * sharp / sharp.sum()
+        return dataclasses.replace(design, weights=weights)
 
     def _extra(self, state: State) -> Array:
         """What the noise of each matrix adds to its ridge: a public number."""
@@ -325,6 +336,7 @@ def _latest(estimates: Array, known: Array) -> Array:
 
 
 _FAILURE = 0.05
+_LEAST = 1e-30
 _PLAIN_STEPS = 50
 # Chosen on the seeds of tuning, never on those of a report.
 _GROWTH, _STEPS, _FIRST, _IMPORTANCE = 2.5, 2, 100, 2.0
@@ -336,6 +348,7 @@ _TUNED = {
     "exploration": 0.9,
     "rough": 1.0,
     "doubt": 0.0,
+    "learned": 0.0,
 }
 
 
@@ -362,6 +375,7 @@ def _theory(problem: Problem, batches: int) -> dict[str, float]:
         "exploration": 1.0,
         "rough": math.sqrt(level * link.kappa(largest_score)),
         "doubt": link.self_concordance(largest_score),
+        "learned": 0.0,
     }
 
 

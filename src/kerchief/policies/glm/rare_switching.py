@@ -135,7 +135,12 @@ class RarelySwitching(Policy):
 
     @classmethod
     def of(
-        cls, problem: Problem, *, mode: Mode = "tuned", explore: bool = False
+        cls,
+        problem: Problem,
+        *,
+        mode: Mode = "tuned",
+        explore: bool = False,
+        growth: Growth = "direction",
     ) -> RarelySwitching:
         """Build the private bandit from public facts alone, with Criterion I on or off."""
         link, dim = link_named(problem.link), problem.dim
@@ -153,7 +158,7 @@ class RarelySwitching(Policy):
             warm=dataclasses.replace(loss, fits=max(1, loss.fits // 2)) if explore else None,
             radius=problem.radius,
             steepest=link.steepest(problem.radius * problem.norm),
-            growth="direction",
+            growth=growth,
             weighing="slope",
             **constants,
         )
@@ -351,13 +356,23 @@ def _theory(problem: Problem, failure: float = 0.05) -> dict[str, float]:
 _register = partial(
     register,
     kind=RarelySwitching,
-    source="Sarmasarkar 2026, Algorithm 2, repaired",
     trusts=("none", "joint"),
     home="probit",
 )
-_register("glm-rare", summary="few private fits, made when the released matrix has grown")
+_register(
+    "glm-rare",
+    summary="few private fits, made when the released matrix has grown",
+    source="Sarmasarkar 2026, Algorithm 2, repaired",
+)
 _register(
     "glm-rare-explore",
     make=partial(RarelySwitching.of, explore=True),
     summary="glm-rare with Criterion I: users whose arms are badly known explore",
+    source="Sarmasarkar 2026, Algorithm 2, repaired",
+)
+_register(
+    "glm-rare-volume",
+    make=partial(RarelySwitching.of, growth="volume"),
+    summary="glm-rare that refits when the volume of the released matrix has grown",
+    source="Sarmasarkar 2026, Appendix P.1: the rule that it warns of",
 )

@@ -25,7 +25,7 @@ from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
-from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of
+from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of, head_start
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["State", "TwoPoint"]
@@ -73,11 +73,8 @@ class TwoPoint(OnDomain):
         cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel
     ) -> Self:
         """Steps for strongly convex losses that know the noise: 1 / (α(t + t₀))."""
-        domain, curve = domain_of(problem), positive("convexity", problem.convexity)
-        noisy = _length(problem, channel) / (curve * domain.outer)
-        # t₀(T + t₀) = (d v / αR)² T: the least bound on regret.
-        half = problem.horizon / 2
-        first = math.sqrt(half**2 + noisy**2 * problem.horizon) - half
+        curve = positive("convexity", problem.convexity)
+        first = head_start(problem, _length(problem, channel))
         return cls(problem=problem, radius=_radius(problem), firmness=curve * first, growth=curve)
 
     @classmethod

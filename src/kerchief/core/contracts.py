@@ -32,9 +32,11 @@ __all__ = [
     "Judges",
     "Knows",
     "Minimizer",
+    "Opposes",
     "Outlook",
     "Policy",
     "Query",
+    "Reacts",
     "Recommends",
     "Release",
     "Released",
@@ -332,6 +334,27 @@ class Environment(Protocol):
 
     def regret(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
         """What an action loses on average against the best; for the recorder only."""
+
+
+@runtime_checkable
+class Opposes(Protocol):
+    """A world whose adversary reads the posted model before it says what a user may choose from."""
+
+    def opposed(
+        self, world: Tree, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
+    ) -> Arms:
+        """The arms of this round's user; called in place of `arms`, and within the same bounds.
+
+        `choose` is what the bandit would play for given arms, by the coins of this very round.
+        """
+
+
+@runtime_checkable
+class Reacts(Protocol):
+    """A world whose adversary sees the actions taken so far, and moves the truth by them."""
+
+    def reacted(self, world: Tree, action: Array, clock: Clock) -> Tree:
+        """The truth after this round, in which the action met the truth as it was."""
 
 
 @runtime_checkable

@@ -15,7 +15,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Environment, Judges, Knows, Policy, Recommends, Singles, Tree
+from kerchief.core.contracts import (
+    Arms,
+    Environment,
+    Judges,
+    Knows,
+    Opposes,
+    Policy,
+    Reacts,
+    Recommends,
+    Singles,
+    Tree,
+)
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
@@ -87,13 +98,25 @@ def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapp
     """One round of one replicate; also which releases its learner wants on demand."""
     world, root, bandit = scene.environment, scene.root(carry), scene.bandit
     clock, going = bandit.clock(carry, round), bandit.going(carry)
-    arms = world.arms(carry.world, clock, root.at(ARMS, round=round))
+    arms = _arms(scene, carry, round)
     action = bandit.act(carry, arms, round, root)
     reward = world.reward(carry.world, arms, action, clock, root.at(REWARD, round=round))
     lost = world.regret(carry.world, arms, action, clock)
     carry = bandit.learn(carry, arms, action, reward, round, root)
+    if isinstance(world, Reacts):
+        reacted = world.reacted(carry.world, action, clock)
+        carry = dataclasses.replace(carry, world=reacted)
     regret = carry.regret + (lost if going is True else jnp.where(going, lost, 0))
     return dataclasses.replace(carry, regret=regret), bandit.wishes(carry, round)
+
+
+def _arms(scene: Scene, carry: Replicate, round: Array) -> Arms:
+    """What this round's user may choose from; an adversary reads the posted model first."""
+    world, root, bandit = scene.environment, scene.root(carry), scene.bandit
+    clock, at = bandit.clock(carry, round), root.at(ARMS, round=round)
+    if not isinstance(world, Opposes):
+        return world.arms(carry.world, clock, at)
+    return world.opposed(carry.world, clock, at, lambda arms: bandit.act(carry, arms, round, root))
 
 
 @jax.jit

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from kerchief import Guarantee, Protection, Trust, make_environment
 from kerchief.core.precision import double_precision
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
+from kerchief.environments.worlds import GLMTruth
 from kerchief.roles.arrange import arrange
 from kerchief.roles.round import Carry, Round
 
@@ -37,7 +38,10 @@ def eigenvalues(*, contexts: str, arms: int, rounds: int, runs: int, seed: int) 
     made = arrange("linucb", world.problem(rounds), Protection(guarantee=promise))
     bandit = Round(policy=made.policy, privatizers=made.privatizers)  # type: ignore[arg-type]
 
-    def play(run: Array, truth: Array, carry: Carry, round: Array) -> tuple[Carry, Array]:
+    def begun(run: Array) -> GLMTruth:
+        return world.init(Stream.of(seed=seed, replicate=run).at(WORLD))
+
+    def play(run: Array, truth: GLMTruth, carry: Carry, round: Array) -> tuple[Carry, Array]:
         root, clock = Stream.of(seed=seed, replicate=run), bandit.clock(carry, round)
         shown = world.arms(truth, clock, root.at(ARMS, round=round))
         action = bandit.act(carry, shown, round, root)
@@ -47,8 +51,7 @@ def eigenvalues(*, contexts: str, arms: int, rounds: int, runs: int, seed: int) 
     @jax.jit
     def played() -> tuple[Array, Array]:
         each = jnp.arange(runs, dtype=jnp.uint32)
-        roots = jax.vmap(lambda run: world.init(Stream.of(seed=seed, replicate=run).at(WORLD)))
-        truths = roots(each)
+        truths: GLMTruth = jax.vmap(begun)(each)
         carry = jax.vmap(lambda _: bandit.begin())(each)
 
         def turn(carry: Carry, round: Array) -> tuple[Carry, Array]:

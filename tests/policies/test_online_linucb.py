@@ -216,7 +216,7 @@ def test_the_literal_anytime_version_forgets_and_is_told_anew() -> None:
     np.testing.assert_array_equal(np.asarray(point), np.zeros(2))
     for users, state in ((2, seen[0]), (8, seen[6])):
         alone = online_paper.PrintedLinUCB.promised(
-            dataclasses.replace(PROBLEM, horizon=users), 10.0, 0.1, threshold=users**-0.25
+            dataclasses.replace(PROBLEM, horizon=users), 10.0, 0.1
         )
         fresh = alone.publish(alone.init({"pair": Outlook(noisy=True)}))
         assert float(policy.publish(state).width) == pytest.approx(float(fresh.width), rel=1e-6)

@@ -79,7 +79,7 @@ class ContextFree(Policy):
         return losses[0]
 
     def learn(self, state: Tree, action: Array, memo: Tree, report: Array, round: Array) -> Tree:
-        """Learner: take in the report, an array of length 1. Draws nothing.
+        """Learner: take in the report, an array as long as the query says. Draws nothing.
 
         Answers come in any order: the round counts them, and says nothing of when was asked.
         """

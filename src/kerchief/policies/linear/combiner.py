@@ -250,7 +250,7 @@ class PrintedCombiner(Combiner):
         bar, *guesses = constants.eigenvalues
         first = PrintedAnytime.promised(problem, epsilon, delta, least=bar, power=0.125)
         others = (
-            PrintedLinUCB.promised(problem, epsilon, delta, least=guess, threshold=bar)
+            PrintedLinUCB.promised(problem, epsilon, delta, least=guess, power=0.125)
             for guess in guesses
         )
         return cls(

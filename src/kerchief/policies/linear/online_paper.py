@@ -16,6 +16,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
@@ -112,19 +113,18 @@ class PrintedLinUCB(OnlineLinUCB):
         *,
         mode: Mode = "theory",
         least: float | None = None,
-        threshold: float | None = None,
+        power: float = 0.25,
     ) -> PrintedLinUCB:
         """The rule for a promise, or for none; there is nothing to tune.
 
-        `least` is the least eigenvalue of E x xᵀ, by default 1/d. Not above the threshold, by
-        default T^(-1/4), x gets extra noise of that variance.
+        `least` is the least eigenvalue of E x xᵀ, by default 1/d. Not above the threshold T^(-k),
+        x gets extra noise of that variance; `power` is k.
         """
         horizon, radius = problem.horizon, problem.radius
         epsilon = between("epsilon", epsilon, 1e-9, math.inf, closed=True)
         delta = between("delta", delta, 1e-300, 1.0)
         low = between("least", 1 / problem.dim if least is None else least, 1e-9, 1e9, closed=True)
-        bar = horizon**-0.25 if threshold is None else threshold
-        between("threshold", bar, 0.0, 1e9, closed=True)
+        bar = horizon ** -between("power", power, 0.0, 1.0, closed=True)
         std = 2 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
         return cls(
             query=Pair(dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high),
@@ -179,15 +179,10 @@ class PrintedAnytime(PrintedLinUCB):
         least: float | None = None,
         power: float = 0.25,
     ) -> PrintedAnytime:
-        """The rule for a promise, or for none; `power` is k, and `least` as in Algorithm 1."""
-        between("power", power, 0.0, 1.0, closed=True)
+        """The rule for a promise, or for none; numbers as in Algorithm 1."""
         parts = [
             PrintedLinUCB.promised(
-                dataclasses.replace(problem, horizon=2**m),
-                epsilon,
-                delta,
-                least=least,
-                threshold=2.0 ** (-m * power),
+                dataclasses.replace(problem, horizon=2**m), epsilon, delta, least=least, power=power
             )
             for m in range(problem.horizon.bit_length())
         ]
@@ -215,7 +210,7 @@ class PrintedAnytime(PrintedLinUCB):
     def _now(self, state: State) -> PrintedAnytime:
         """With the constants of the present epoch."""
         epoch = jnp.round(jnp.log2(state.learner.length)).astype(jnp.int32)
-        told = {name: jnp.array(each)[epoch] for name, each in self.epochs.items()}
+        told: Any = {name: jnp.array(each)[epoch] for name, each in self.epochs.items()}
         return dataclasses.replace(self, **told)
 
     def _steps(self, state: State) -> Array:

@@ -38,15 +38,17 @@ def test_over_a_period_the_best_point_is_the_best_fixed_one() -> None:
     assert float(world.regret(truth, NOBODY, aside[None], clock(10))) < 0
 
 
-def test_a_question_beyond_the_best_point_raises_all_losses() -> None:
+def test_a_question_further_out_than_the_last_raises_all_losses() -> None:
     world = Reacting.of(domain=Ball(dim=2), swing=0.7, noise=0.2)
     assert isinstance(world, Reacts)
     truth = world.init(ROOT.at(WORLD))
-    beyond, short = (truth.best + side * 0.1 * truth.slope for side in (1, -1))
-    raised = world.reacted(truth, beyond[None], clock(0))
+    far, near = (truth.best + side * 0.1 * truth.slope for side in (1, -1))
+    raised = world.reacted(truth, far[None], clock(0))
     assert float(raised.level) == pytest.approx(0.7)
-    assert float(world.reacted(raised, short[None], clock(1)).level) == 0
-    points, at = jnp.stack([beyond, short]), ROOT.at(REWARD, round=1)
+    lowered = world.reacted(raised, near[None], clock(1))
+    assert float(lowered.level) == 0
+    assert float(world.reacted(lowered, far[None], clock(2)).level) == pytest.approx(0.7)
+    points, at = jnp.stack([far, near]), ROOT.at(REWARD, round=1)
     losses = [world.reward(one, NOBODY, points, clock(1), at) for one in (truth, raised)]
     np.testing.assert_allclose(losses[1] - losses[0], [0.7, 0.7])
     lost = [float(world.regret(one, NOBODY, points, clock(1))) for one in (truth, raised)]

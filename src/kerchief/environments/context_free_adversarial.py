@@ -76,18 +76,19 @@ class Drifting(Quadratic):
 
 @struct
 class Stirred(BestPoint):
-    """The truth, and by how much all losses are higher now."""
+    """The truth, by how much all losses are higher now, and where the last questions lay."""
 
     level: Array
+    last: Array
 
 
 @struct
 class Reacting(Quadratic):
-    """All losses rise by the swing after a question that lay beyond the best point.
+    """All losses rise by the swing after a question that lay further out than the one before.
 
-    "Beyond" is on the far side of it, as seen from the center. What a point loses above the best
-    one never changes, so the best point is the best fixed one whatever was asked; but who compares
-    losses of different rounds compares what the questions before them did.
+    "Out" is from the center towards the best point. What a point loses above the best one never
+    changes, so the best point is the best fixed one whatever was asked; but who compares losses of
+    different rounds compares what the questions before them did.
     """
 
     swing: float | Array
@@ -107,14 +108,16 @@ class Reacting(Quadratic):
 
     def init(self, stream: Stream) -> Stirred:
         """Draw the best point; nothing was asked yet."""
-        return Stirred(**vars(super().init(stream)), level=jnp.float64(0))
+        center = self.domain.center()
+        return Stirred(**vars(super().init(stream)), level=jnp.float64(0), last=center)
 
     def loss(self, world: BestPoint, point: Array, own: Array) -> Array:
-        """½|x - a|², and what the last question did."""
+        """½|x - a|², and what the last two questions did."""
         assert isinstance(world, Stirred)
         return super().loss(world, point, own) + world.level
 
     def reacted(self, world: Stirred, action: Array, clock: Clock) -> Stirred:
         """Rise or fall, by where the questions of this round lay."""
-        beyond = (action.mean(0) - world.best) @ world.slope > 0
-        return dataclasses.replace(world, level=jnp.where(beyond, self.swing, 0.0))
+        here = action.mean(0)
+        further = (here - world.last) @ world.slope > 0
+        return dataclasses.replace(world, level=jnp.where(further, self.swing, 0.0), last=here)

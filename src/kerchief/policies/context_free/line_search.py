@@ -93,7 +93,7 @@ class LineSearch(OnDomain):
             )
         if mode == "theory":
             channel.need_light("line-search")
-        usual = 4.0 if mode == "theory" else 0.1
+        usual = 4.0 if mode == "theory" else 0.03
         chosen = or_default("patience", patience, usual)
         return cls(problem=problem, spread=channel.spread, patience=chosen)
 

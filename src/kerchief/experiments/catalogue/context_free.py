@@ -35,8 +35,9 @@ enter(
     claimed="With Tsallis-INF on normal noise the regret is √T/ε against an adversary and "
     "Σ log T log(1/δ)/(Δε²) where losses are chance, at once; KL-UCB has finer bounds for chance.",
     holds="Both rates hold with one randomized bit per user, for any delta: a bit is a loss. "
-    "Normal noise costs at least twice as much, and no theorem covers its negative losses. KL-UCB "
-    "is as good as Tsallis-INF where losses are chance; like UCB it is lost against the adversary.",
+    "Normal noise costs at least twice as much, and no theorem covers its negative losses. Where "
+    "losses are chance KL-UCB loses a quarter more than Tsallis-INF at epsilon 1 (821 against 659, "
+    "32 runs, seed 1000); against the adversary it loses five times as much, as UCB does.",
     settings=(
         Setting(name=CHANCE, make=partial(ChanceArms.of, arms=10, gap=0.2)),
         Setting(name=ADVERSARY, make=partial(Alternating.of, arms=10, gap=0.2)),
@@ -170,7 +171,6 @@ enter(
             "2d questions lose less than two, in every dimension",
             rows(EVERY_WAY, *SPACES),
             rows(AWARE, *SPACES),
-            times=0.95,
         ),
         falling(rows(AWARE, "d=5"), quick=True),
         all_of(

@@ -152,9 +152,9 @@ enter(
             "every private row stays below uniform play",
             [row.below_uniform() for row in rows((*OPTIMISM, *DESIGN), "intercept", "fixed")],
         ),
-        falling(rows(OPTIMISM, "intercept"), quick=True),
-        at(OPTIMISM[0], "intercept").below_uniform(times=0.8, quick=True),
-        at(OPTIMISM[1], "intercept").below_uniform(times=0.4, quick=True),
+        falling(rows(OPTIMISM, "intercept"), errors=2.0, quick=True),
+        at(OPTIMISM[2], "intercept").below(at(OPTIMISM[0], "intercept"), times=0.4, quick=True),
+        at(OPTIMISM[1], "intercept").below_uniform(times=0.8, quick=True),
         at(OPTIMISM[2], "intercept").below_uniform(times=0.2, quick=True),
     ),
 )

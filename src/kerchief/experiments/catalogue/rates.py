@@ -47,7 +47,7 @@ _enter(
     settings=by_rounds(ROUNDS, make_environment, link="logistic", dim=3, arms=20),
     players=(GREEDY, SUMS, DESCENT),
     full=Size(horizon=2000, replicates=100),
-    quick=Size(horizon=2000, replicates=16, settings=SHORT, players=(GREEDY, SUMS)),
+    quick=Size(horizon=2000, replicates=32, settings=SHORT, players=(GREEDY, SUMS)),
     claims=(
         # The proved rates bound from above: rewards and arms that vary are kinder than that.
         no_steeper(rows([GREEDY], *WORLDS), 0.43),
@@ -59,10 +59,10 @@ _enter(
         at(CLEAR, LAST).below(at(GREEDY, LAST), times=0.7),
         at(GREEDY, LAST).below(at(SUMS, LAST), times=0.8),
         at(GREEDY, SECOND).at_most(300, quick=True),
-        no_steeper(rows([GREEDY], *SHORT), 0.5, quick=True),
-        at(GREEDY, SECOND).below(at(SUMS, SECOND), quick=True),
+        no_steeper(rows([GREEDY], *SHORT), 0.6, quick=True),
+        at(GREEDY, SECOND).below(at(SUMS, SECOND), errors=2.0, quick=True),
         at(SUMS, SECOND).below_uniform(times=0.12, quick=True),
-        at(GREEDY, FIRST).below_uniform(times=0.15, quick=True),
+        at(GREEDY, FIRST).below_uniform(times=0.2, quick=True),
     ),
 )
 _enter(

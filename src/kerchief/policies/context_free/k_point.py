@@ -17,6 +17,7 @@ from jax import Array
 
 from kerchief.core.channel import Channel
 from kerchief.core.contracts import Outlook, Tree
+from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.queries import UnitBall
 from kerchief.core.random import Stream
@@ -65,9 +66,11 @@ class KPoint(OnDomain):
         There are so many questions, an even number; 2d unless it is given.
         """
         domain, steepest = domain_of(problem), problem.lipschitz
-        pairs = domain.rank
-        if questions is not None:
-            pairs = whole("questions", questions, low=2, high=2 * domain.rank) // 2
+        most = 2 * domain.rank
+        asked = most if questions is None else whole("questions", questions, low=2, high=most)
+        if asked % 2:
+            raise InvalidValue(f"questions is {asked}; they come in pairs: ask one more or less")
+        pairs = asked // 2
         noise = max(float(channel.spread) ** 2 - 1, 0.0)
         length = steepest * math.sqrt(domain.rank / pairs + domain.rank**2 / pairs * noise)
         return cls(

@@ -20,6 +20,7 @@ from kerchief.environments.context_free_convex import CONVEX, ConvexWorld, Quadr
 DOMAINS: dict[str, Domain] = {
     "quadratic": Simplex(dim=3),
     "absolute": Ball(dim=3, radius=2.0),
+    "kinked": Ball(dim=3),
     "linear": Box(dim=3, half=0.5),
 }
 COUNT = 8_000

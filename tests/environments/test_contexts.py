@@ -31,6 +31,7 @@ from kerchief.environments.contexts import (
     in_ball,
     on_sphere,
 )
+from kerchief.environments.fixed_intercept import FixedIntercept
 
 ERROR = 1e-6
 ROOT = Stream.of(seed=31, replicate=4)
@@ -124,8 +125,9 @@ def test_every_source_keeps_its_word(name: str) -> None:
         assert (np.abs(arms - source.constant).min(-1) < 1e-6).all()
 
 
-def test_the_intercept() -> None:
-    source = Intercept(dim=3, count=50)
+@pytest.mark.parametrize("kind", [Intercept, FixedIntercept])
+def test_the_intercept(kind: type[Intercept]) -> None:
+    source = kind(dim=3, count=50)
     parameter, arms = (np.asarray(part) for part in shown(source))
     assert source.constant == pytest.approx(math.sqrt(0.5))
     for points in (arms, parameter):
@@ -137,8 +139,9 @@ def test_the_intercept() -> None:
 
 
 def test_fresh_arms_change_and_fixed_arms_stay() -> None:
-    _, fixed = shown(Fixed(dim=3, count=50))
-    assert (fixed == fixed[0]).all()
+    for kind in (Fixed, FixedIntercept):
+        _, fixed = shown(kind(dim=3, count=50))
+        assert (fixed == fixed[0]).all()
     _, fresh = shown(Ball(dim=3, count=50))
     assert (fresh[1:] != fresh[:-1]).all()
     _, mixed = shown(Mixed(dim=3, count=50))

@@ -6,6 +6,7 @@ that neither knows makes `test_every_public_constructor_is_a_target` fail and na
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -98,6 +99,7 @@ _SMOOTH = ContextFreeProblem(
     smoothness=1.0,
     convexity=1.0,
 )
+_LINE = dataclasses.replace(_SMOOTH, domain=Ball(dim=1))
 _CLEAR = Channel.clear(low=0.0, high=1.0)
 _STEPS = PreconditionedSteps(steps=2, radius=1.0)
 _SUMS = (
@@ -216,7 +218,9 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "offset": (0.0, 0.5),
     "once": (True, False),
     "patience": (None, 0.01),
+    "period": (1000, 2),
     "policies": (("linucb",), ("linucb", "greedy")),
+    "power": (0.25, 0.125),
     "printed": (True, False),
     "privatizer": (_REPORTS,),
     "problem": (_PROBLEM, _LOGISTIC),
@@ -246,6 +250,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "switching": (True, False),
     "tail": (1e-9,),
     "taxicab": (2.0,),
+    "swing": (0.5, 0.0),
     "threshold": (None, 0.5),
     "ticks": (5,),
     "trust": ("local", "none", "shuffle", "joint", "central"),
@@ -378,6 +383,9 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "policies.glm.greedy_descent:GreedyDescent.of": {"problem": (_LOGISTIC,)},
     "policies.linear.pairs:ReleasedTotal.nothing": {"query": (_SUMS[2],)},
     "policies.phased.elimination:Elimination.of": {"clients": (0, 10)},
+    "policies.context_free.k_point:KPoint.of": {"problem": (_SMOOTH,), "questions": (None, 2)},
+    "policies.context_free.line_search:LineSearch.of": {"problem": (_LINE,)},
+    "policies.context_free.one_point:OnePoint.curved": {"problem": (_SMOOTH,)},
     "policies.context_free.barrier:Barrier.smooth": {"problem": (_SMOOTH,)},
     "policies.context_free.barrier:Barrier.strong": {"problem": (_SMOOTH,)},
     "privacy.composition:discrete_gaussian_noise_multiplier": {"count": (1, 2)},

@@ -53,6 +53,32 @@ def test_radius_and_step_are_those_of_the_least_bound() -> None:
         assert bound(0.2 * wide, 0.4 / 900 * fast) > best
 
 
+def test_falling_steps_are_those_of_the_least_bound_for_curved_losses() -> None:
+    problem = ContextFreeProblem(
+        horizon=10_000, low=0.0, high=4.0, domain=Ball(dim=3), lipschitz=2.0, convexity=0.5
+    )
+    made = OnePoint.curved(problem, channel=Channel(low=None, high=None, spread=0.1))
+    # d v = 0.3, (2 + R/r) G = 6, α = 0.5: ρ³ = 0.09 ln T / 30000.
+    radius = (0.09 * math.log(10_000) / 30_000) ** (1 / 3)
+    assert made.radius == pytest.approx(radius)
+    assert made.growth == 0.5
+
+    def bound(first: float) -> float:
+        square: float = 0.09 / radius**2
+        return 0.25 * first + square * math.log1p(10_000 / first)
+
+    first = 1 / float(made.step) / 0.5
+    assert bound(first) < min(bound(0.9 * first), bound(1.1 * first))
+    state = made.init({})
+    after = made.learn(state, jnp.zeros((1, 3)), jnp.eye(3)[0], jnp.array([2.1]), jnp.int32(9))
+    step = 1 / (0.5 * first + 0.5 * 10)
+    np.testing.assert_allclose(after.point, [-step * 3 / radius * 0.1, 0, 0], rtol=1e-9)
+    with pytest.raises(InvalidValue, match="convexity"):
+        OnePoint.curved(
+            Absolute.of(domain=Ball(dim=2)).problem(9), channel=Channel.clear(low=0.0, high=1.0)
+        )
+
+
 def test_a_short_game_keeps_the_sphere_in_the_set() -> None:
     problem = ContextFreeProblem(horizon=2, low=0.0, high=1.0, domain=Simplex(dim=4), lipschitz=0.1)
     made = OnePoint.of(problem, channel=Channel(low=None, high=None, spread=50.0))
@@ -119,7 +145,7 @@ def test_without_noise_it_is_descent_on_the_sphere() -> None:
         reports.append(loss)
 
 
-@pytest.mark.parametrize("name", ["one-point", "two-point", "two-point-strong"])
+@pytest.mark.parametrize("name", ["one-point", "one-point-curved", "two-point", "two-point-strong"])
 @pytest.mark.parametrize("domain", [Simplex(dim=3), Ball(dim=2, radius=0.5)], ids=str)
 def test_whatever_is_reported_all_questions_lie_in_the_set(name: str, domain: Domain) -> None:
     world = Quadratic.of(domain=domain)

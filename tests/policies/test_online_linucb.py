@@ -204,6 +204,24 @@ def test_the_printed_constants() -> None:
     assert online_paper.PrintedLinUCB.promised(PROBLEM, 10.0, 0.1, least=0.1).ridge == 500**-0.25
 
 
+def test_the_literal_anytime_version_forgets_and_is_told_anew() -> None:
+    """Users 1 | 2, 3 | 4 to 7: sums are those of an epoch, constants those of 2^m users."""
+    policy = online_paper.PrintedAnytime.promised(PROBLEM, 10.0, 0.1)
+    seen = [played(policy, 0.0, 3, rounds) for rounds in range(1, 8)]
+    traces = [float(jnp.trace(state.gram)) for state in seen]
+    # Every report has length one.
+    np.testing.assert_allclose(traces, [0, 1, 0, 1, 2, 3, 0], atol=1e-12)
+    assert [float(state.learner.length) for state in seen] == [2, 2, 4, 4, 4, 4, 8]
+    point = policy.learner.point(seen[2].learner)
+    np.testing.assert_array_equal(np.asarray(point), np.zeros(2))
+    for users, state in ((2, seen[0]), (8, seen[6])):
+        alone = online_paper.PrintedLinUCB.promised(
+            dataclasses.replace(PROBLEM, horizon=users), 10.0, 0.1
+        )
+        fresh = alone.publish(alone.init({"pair": Outlook(noisy=True)}))
+        assert float(policy.publish(state).width) == pytest.approx(float(fresh.width), rel=1e-6)
+
+
 def test_the_printed_noise_is_too_little() -> None:
     table = {
         (0.1, 2.0): (0.0, 0.479, 26.95),

@@ -185,6 +185,8 @@ def small_home(word: str) -> AnyEnvironment:
         return OwnModels.of(dim=3, arms=3)
     if kind.problem is not ContextFreeProblem:
         return make_environment(link=word, dim=2, arms=5, fewest=3)
+    if word == "line":
+        return ENVIRONMENTS[word].make()  # type: ignore[no-any-return]
     if kind.actions == "domain":
         return Quadratic.of(domain=Ball(dim=2))
     return (CountedArms if word == "counted" else ChanceArms).of(arms=4, gap=0.4)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.checks.case import SEED, Case, by_reports
+from kerchief.checks.case import SEED, Case, by_reports, policy_of
 from kerchief.checks.domains import first_action
 from kerchief.checks.errors import expect, law, refused
 from kerchief.checks.leakage import charged_multiplier
@@ -42,7 +42,12 @@ _FACTORS = (1.0, 3 / 2, 2 / 3)
 _CAUGHT = [True, False, False]
 
 
-@law(when=by_reports)
+def _one_number(case: Case) -> bool:
+    """Whether it hears one number of each user: all that a device can be asked for."""
+    return by_reports(case) and all(one.size == 1 for one in policy_of(case).queries.values())
+
+
+@law(when=_one_number)
 def deployed_parties_agree_with_the_simulation(case: Case) -> None:
     """A server learns as the simulated one; a device's exact reports have the law charged for them.
 

@@ -218,7 +218,8 @@ def _expect_proposals_inside(case: Case) -> None:
     if low is None or high is None:
         low, high = center - 4 * float(channel.spread), center + 4 * float(channel.spread)
     for word, ends in (("least", (low,)), ("greatest", (high,)), ("alternating", (low, high))):
-        reports = np.resize(np.array(ends, np.float64), case.size.segment)
+        reports = np.resize(np.array(ends, np.float64), (case.size.segment, 1))
+        reports = np.tile(reports, query.size)
         actions, named = _driven(made.policy, jnp.asarray(reports))
         for what, action in (("a proposal", actions), ("an answer", named)):
             outside = _outside(case, np.asarray(action))
@@ -234,7 +235,7 @@ def _driven(policy: Any, reports: Array) -> tuple[Array, Array]:
         at = Stream.of(seed=SEED, replicate=0).at(POLICY, round=round)
         action = policy.propose(state, round, at)
         memo = policy.memo(state, action, round)
-        after = policy.learn(state, action, memo, report[None], round)
+        after = policy.learn(state, action, memo, report, round)
         return after, (action, policy.recommend(after))
 
     rounds = jnp.arange(reports.shape[0], dtype=jnp.int32)

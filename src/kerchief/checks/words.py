@@ -118,7 +118,7 @@ def _expect_word(case: Case, name: str, privatizer: Privatizer) -> None:
     if isinstance(privatizer.query, BoundedLoss) and kinds:
         kinds = (Gaussian, Binomial)
     # Of single numbers one bit is the best.
-    if case.feedback == "reports" and word == BEST and kinds:
+    if case.feedback == "reports" and privatizer.query.size == 1 and word == BEST and kinds:
         kinds = (OneBit,)
     # Noise of prefixes goes by the factor that mixes its seeds.
     named_by = [one.factor if isinstance(one, ContinualNoise) else one for one in privatizer.noises]

@@ -199,9 +199,13 @@ class Epoch:
 
 @struct
 class Doubling:
-    """Begins a learner anew, from where it is, after 1, 2, 4, ... steps: no horizon is needed."""
+    """Begins a learner anew after 1, 2, 4, ... steps: no horizon is needed.
+
+    It begins from where it is, or from zero where it is `forgetful`.
+    """
 
     learner: Learner
+    forgetful: bool = static(default=False)
 
     def begin(self, point: Array, length: Array | float) -> Epoch:
         """The first epoch, of one step; how many steps there will be does not matter."""
@@ -216,7 +220,8 @@ class Doubling:
         """One step; the last of an epoch begins the next, which is twice as long."""
         inner = self.learner.step(state.inner, gradient, curvature)
         length, over = 2 * state.length, state.left == 1
-        fresh = self.learner.begin(self.learner.point(inner), length)
+        here = self.learner.point(inner)
+        fresh = self.learner.begin(jnp.zeros_like(here) if self.forgetful else here, length)
         return Epoch(
             inner=jax.tree.map(lambda new, old: jnp.where(over, new, old), fresh, inner),
             length=jnp.where(over, length, state.length),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms, Switching
 from kerchief.environments.context_free_convex import CONVEX
 from kerchief.environments.contexts import CONTEXTS
+from kerchief.environments.fixed_intercept import FixedIntercept
 from kerchief.environments.own import Labelled, OwnModels
 from kerchief.environments.population import Population
 from kerchief.environments.ranges import RANGED_CONSTANT, RANGED_NORM, ranged
@@ -20,6 +21,7 @@ __all__ = [
     "Alternating",
     "ChanceArms",
     "CountedArms",
+    "FixedIntercept",
     "GLMEnvironment",
     "Labelled",
     "OwnModels",

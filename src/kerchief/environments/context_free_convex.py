@@ -5,6 +5,7 @@ Losses are float64: a learner may divide the difference of two of them by a smal
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Self
 
 import jax
@@ -19,7 +20,7 @@ from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import static, struct
 
-__all__ = ["CONVEX", "Absolute", "BestPoint", "ConvexWorld", "Linear", "Quadratic"]
+__all__ = ["CONVEX", "Absolute", "BestPoint", "ConvexWorld", "Kinked", "Linear", "Quadratic"]
 
 
 @struct
@@ -154,6 +155,27 @@ class Absolute(ConvexWorld):
         """|x - x*|."""
         distance: Array = jnp.linalg.norm(point - world.best)
         return distance
+
+
+@CONVEX.entry("kinked")
+@struct
+class Kinked(Absolute):
+    """The same, and half the squared distance from the best point: curved, but with a kink."""
+
+    def problem(self, horizon: int) -> ContextFreeProblem:
+        """The public facts: strongly convex, and not smooth."""
+        flat = super().problem(horizon)
+        return dataclasses.replace(
+            flat,
+            high=flat.high + self.far**2 / 2,
+            lipschitz=flat.lipschitz + self.far,
+            convexity=1.0,
+        )
+
+    def excess(self, world: BestPoint, point: Array) -> Array:
+        """|x - x*| + ½|x - x*|²."""
+        distance = super().excess(world, point)
+        return distance + distance**2 / 2
 
 
 @CONVEX.entry("linear")

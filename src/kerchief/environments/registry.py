@@ -15,7 +15,8 @@ from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationPro
 from kerchief.core.registry import Registry
 from kerchief.core.validate import whole
 from kerchief.environments.context_free import Alternating, ChanceArms, CountedArms, Switching
-from kerchief.environments.context_free_convex import CONVEX, ConvexWorld
+from kerchief.environments.context_free_adversarial import Drifting, Reacting
+from kerchief.environments.context_free_convex import CONVEX, Absolute, ConvexWorld
 from kerchief.environments.own import OwnModels
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
@@ -69,6 +70,35 @@ def _convex(
     return kind.of(domain=shape, away=away, noise=noise)
 
 
+def _drifting(
+    *,
+    domain: str = "ball",
+    dim: int = 5,
+    away: float | None = None,
+    noise: float = 0.5,
+    swing: float = 0.5,
+    period: int = 1000,
+) -> ConvexWorld:
+    shape = DOMAINS[domain](dim=whole("dim", dim, high=64))
+    return Drifting.of(domain=shape, away=away, noise=noise, swing=swing, period=period)
+
+
+def _reacting(
+    *,
+    domain: str = "ball",
+    dim: int = 5,
+    away: float | None = None,
+    noise: float = 0.5,
+    swing: float = 0.5,
+) -> ConvexWorld:
+    shape = DOMAINS[domain](dim=whole("dim", dim, high=64))
+    return Reacting.of(domain=shape, away=away, noise=noise, swing=swing)
+
+
+def _line(*, away: float | None = None, noise: float = 0.5) -> ConvexWorld:
+    return _convex(Absolute, dim=1, away=away, noise=noise)
+
+
 def _enter(
     problem: type[AnyProblem],
     name: str,
@@ -113,3 +143,9 @@ for _name, _loss in CONVEX.items():
     _word = f"{_name}-loss" if _name in LINKS else _name
     _summary = f"{_name} losses on a convex set"
     _enter(ContextFreeProblem, _word, partial(_convex, _loss), _summary, actions="domain")
+for _name, _make, _summary in (
+    ("line", _line, "absolute losses on a line"),
+    ("drifting", _drifting, "an adversary whose quadratic losses swing to and fro"),
+    ("reacting", _reacting, "an adversary whose quadratic losses rise after some questions"),
+):
+    _enter(ContextFreeProblem, _name, _make, _summary, actions="domain")

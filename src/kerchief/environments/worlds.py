@@ -216,7 +216,7 @@ def make_environment(
     kerchief_wire.errors.InvalidValue: dim is 0; it must be at least 1 and at most 512
     """
     make = CONTEXTS[contexts]
-    dim = validate.whole("dim", dim, low=2 if contexts == "intercept" else 1, high=512)
+    dim = validate.whole("dim", dim, low=2 if make.constant else 1, high=512)
     arms = validate.whole("arms", arms, high=2**24)
     source = make(dim=dim, count=arms)
     return GLMEnvironment.of(

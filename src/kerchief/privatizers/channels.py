@@ -9,6 +9,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.one_bit import OneBit
+from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.sums import CohortSums
 
@@ -16,7 +17,7 @@ __all__ = ["channel_of"]
 
 
 def channel_of(privatizer: Privatizer) -> Channel:
-    """What is public about the reports of one number: their bounds, and how far they spread.
+    """What is public about single reports: their bounds, and how far each number spreads.
 
     The spread holds for every law of losses within the query's bounds: half the interval for what
     the loss itself does (Hoeffding), and beside it what the device's noise does.
@@ -40,7 +41,7 @@ def channel_of(privatizer: Privatizer) -> Channel:
             return Channel(low=low, high=high, spread=device.subgaussian)
         case Gaussian():
             return Channel(low=None, high=None, spread=(half**2 + device.std**2) ** 0.5)
-        case Laplace():
+        case Laplace() | PrivUnitG():
             spread = (half**2 + device.std**2) ** 0.5
             return Channel(low=None, high=None, spread=spread, heavy=True)
     raise InvalidValue(

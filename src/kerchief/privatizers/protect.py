@@ -181,14 +181,15 @@ def _single_reports(
     """Reports that are heard one by one, and never added up.
 
     One bit is the least noisy for numbers that spread over their interval, and the only noise with
-    bounds, which many of these bandits need: it is the best here.
+    bounds, which many of these bandits need: it is the best here, where a report is one number.
     """
     if protection.trust not in (Trust.NONE, Trust.LOCAL):
         raise InvalidValue(
             f"trust is {protection.trust.value!r}, and this bandit learns from single reports, not "
             "from sums; choose trust 'local' or 'none'"
         )
-    if protection.trust is Trust.LOCAL and protection.mechanism == BEST:
+    single = all(query.size == 1 for query in policy.queries.values())
+    if protection.trust is Trust.LOCAL and protection.mechanism == BEST and single:
         protection = dataclasses.replace(protection, mechanism="one-bit")
     made = _answers(policy, protection, horizon)
     return {name: _heard_alone(privatizer) for name, privatizer in made.items()}

@@ -28,23 +28,37 @@ enter(
     title="Linear bandits under local trust",
     summary="reports of products and of pairs, with normal noise and the best randomizer",
     source="the arms of the TMLR submission on LDP linear bandits; Zheng et al. 2020, Algorithm 5",
+    sizes="Zheng et al. print no experiment; arms, dimension, rounds and epsilons are those of the "
+    "TMLR submission's figure, at a delta of 1e-5.",
+    claimed="With high probability the regret of Algorithm 5 is (dT)^(3/4)/ε up to logarithms "
+    "(Theorem 8), whatever the contexts.",
+    holds="With the printed width, which has a factor d ln T too much, it loses what uniform play "
+    "loses (9415 in 20000 rounds) at epsilon 10 too. With tuned widths and the best randomizer it "
+    "loses less than an eighth of that there, and about two thirds at epsilon 0.2.",
     settings=by_contexts(*WORLDS, dim=5, arms=100),
     players=(*NORMAL, *BEST, *PAIRS, WIDE),
     full=Size(horizon=20_000, replicates=100),
-    quick=Size(horizon=2000, replicates=16, settings=("intercept",), players=(PAIRS[2],)),
+    quick=Size(
+        horizon=2000,
+        replicates=16,
+        settings=("intercept",),
+        players=(*PAIRS[1:], BEST[2], WIDE),
+    ),
     claims=(
-        *each_at_most(rows(BEST, "intercept"), (8000, 4500, 1200), errors=1.0),
-        at(PAIRS[2], "intercept").at_most(400),
-        *(falling(rows(group, "intercept")) for group in (NORMAL, BEST, PAIRS)),
+        all_of(
+            "the best randomizer and pairs stay within these bounds",
+            [
+                *each_at_most(rows(BEST, "intercept"), (8000, 4500, 1200), errors=1.0),
+                at(PAIRS[2], "intercept").at_most(400),
+            ],
+        ),
+        *(falling(rows(group, "intercept")) for group in (NORMAL, BEST)),
         all_below(
             "the best randomizer loses less than normal noise, at epsilon 1 and 10",
             rows(BEST[1:], "intercept"),
             rows(NORMAL[1:], "intercept"),
             errors=2.0,
         ),
-        at(PAIRS[2], "intercept").below(at(BEST[2], "intercept"), times=0.6),
-        # With the printed width nothing is learned, at the largest epsilon either.
-        at(UNIFORM, "intercept").below(at(WIDE, "intercept"), times=1.25),
         all_of(
             "nobody does worse than uniform play, up to errors",
             [
@@ -52,6 +66,11 @@ enter(
                 for row in rows((*NORMAL, *BEST, *PAIRS), *WORLDS)
             ],
         ),
+        falling(rows(PAIRS[1:], "intercept"), quick=True),
+        at(PAIRS[2], "intercept").below(at(BEST[2], "intercept"), times=0.75, quick=True),
+        # With the printed width nothing is learned, at the largest epsilon either.
+        at(UNIFORM, "intercept").below(at(WIDE, "intercept"), times=1.25, quick=True),
+        at(BEST[2], "intercept").below_uniform(times=0.8, quick=True),
         at(PAIRS[2], "intercept").below_uniform(times=0.2, quick=True),
     ),
 )
@@ -59,24 +78,33 @@ enter(
 # Online-to-confidence LinUCB: the figure's setting, with what its printed noise really spends.
 #
 # The printed noise protects features and rewards one by one. For the pair it is what Gaussian noise
-# is at another, larger ε: so playing at that ε shows what the printed noise gives, and the ledger
-# what it costs. Everything else plays at equal, really spent guarantees.
-DELTA = 0.1
+# is at another ε: so playing at that ε shows what the printed noise gives, and the ledger what it
+# costs. Everything else plays at equal, really spent guarantees.
+DELTA, FIGURE = 0.1, ("intercept", "fixed-intercept")
 ONLINE, MALER, COMBINER = (
     ladder(name, "local", EPSILONS) for name in ("online-linucb", "online-linucb-maler", "combiner")
 )
-JOINT = ladder("linucb", "joint", EPSILONS)
+SHUFFLE, JOINT = (ladder("linucb", trust, EPSILONS) for trust in ("shuffle", "joint"))
 GAUSSIAN = player("online-linucb", trust="local", epsilon=10.0, mechanism="gaussian")
-ANYTIME, AS_PRINTED = (
+ANYTIME = player("online-linucb-anytime", trust="local", epsilon=10.0)
+AS_PRINTED = tuple(
     player(name, trust="local", epsilon=10.0)
-    for name in ("online-linucb-anytime", "online-linucb@paper")
+    for name in ("online-linucb@paper", "online-linucb-anytime@paper", "combiner@paper")
 )
 # What the noise printed for epsilon 1 and 10 really spends, for rewards in [0, 1]; that for 0.2 is
 # so large that nothing is spent beyond delta.
 REALLY = tuple(printed_epsilon(nominal, DELTA, 1.0) for nominal in (1.0, 10.0))
-PRINTED = ladder("online-linucb", "local", REALLY, mechanism="gaussian")
-LDP = (*ONLINE, GAUSSIAN, *MALER, ANYTIME, *COMBINER, *PAIRS, *BEST, AS_PRINTED)
-PRIVATE = (*LDP, *JOINT, *PRINTED)
+PRINTED = ladder("online-linucb-maler", "local", REALLY, mechanism="gaussian")
+# The figure's other curves, with the widths of their theorems.
+LDP_WIDE, SDP_WIDE, JDP_WIDE = (
+    tuple(
+        player("linucb", trust=trust, epsilon=epsilon, mode="theory", mechanism=word)
+        for epsilon in (1.0, 10.0)
+    )
+    for trust, word in (("local", "gaussian"), ("shuffle", None), ("joint", None))
+)
+LDP = (*ONLINE, GAUSSIAN, *MALER, ANYTIME, *COMBINER, *PAIRS, *BEST, *AS_PRINTED)
+PRIVATE = (*LDP, *SHUFFLE, *JOINT, *PRINTED, *LDP_WIDE, *SDP_WIDE, *JDP_WIDE)
 PARENTS = tuple(
     player(name, mode=mode) for name in ("online-linucb", "linucb") for mode in ("tuned", "theory")
 )
@@ -84,26 +112,84 @@ PARENTS = tuple(
 enter(
     name="online-linucb",
     title="Online-to-confidence LinUCB under local trust",
-    summary="what the printed noise gives and really spends, and all at equal guarantees",
+    summary="the figure's five curves at unequal guarantees as printed, and all at equal ones; "
+    "trusts differ, so equal epsilons do not protect alike",
     source="the TMLR submission on LDP linear bandits, Figure 1",
-    settings=by_contexts(*WORLDS, dim=5, arms=100),
+    sizes="100 arms, d = 5, 20000 rounds, Bernoulli rewards and epsilons of 0.2, 1 and 10 are the "
+    "paper's; its 50 trials are 100 here. It prints neither delta, for which 0.1 is taken, nor "
+    "widths, nor whether arms are redrawn: both are played.",
+    claimed="Online LinUCB loses much less than locally, shuffled and jointly private LinUCB at "
+    "epsilon 1 and 10, and less than the local one at 0.2; gradient descent does as well as Maler.",
+    holds="At epsilon 10 the printed noise really spends 17.9, and with it Maler loses less than "
+    "all others with the widths of their theorems: the figure's last panel. Its noise for 1 spends "
+    "0.28 and learns nothing. At equal guarantees it beats the local baseline at epsilon 10 "
+    "(376 against 743 on fixed arms, 12 runs), loses to it at 1, and to joint trust always. "
+    "Maler and descent are alike.",
+    settings=by_contexts(*FIGURE, dim=5, arms=100),
     players=PRIVATE,
     delta=DELTA,
     full=Size(horizon=20_000, replicates=100, players=(*PARENTS, *PRIVATE)),
-    quick=Size(horizon=2000, replicates=16, settings=("intercept",), players=(ONLINE[2],)),
+    quick=Size(
+        horizon=2000,
+        replicates=16,
+        settings=("fixed-intercept",),
+        players=(ONLINE[2], PAIRS[2], BEST[2], *JOINT, *JDP_WIDE),
+    ),
     claims=(
-        at(GAUSSIAN, "intercept").at_most(1416),
-        *(at(one[2], "intercept").at_most(700) for one in (ONLINE, MALER, COMBINER, PAIRS)),
-        at(PAIRS[2], "intercept").below(at(ONLINE[2], "intercept")),
-        at(JOINT[2], "intercept").below(at(GAUSSIAN, "intercept"), times=0.5),
-        *(falling(rows(group, "intercept"), errors=2.0) for group in (ONLINE, JOINT)),
+        all_of(
+            "as printed, at its really spent 17.9, it loses less than 0.7 of what the others "
+            "with published widths do at 10",
+            [
+                at(PRINTED[1], world).below(at(other[1], world), times=0.7)
+                for world in FIGURE
+                for other in (LDP_WIDE, SDP_WIDE, JDP_WIDE)
+            ],
+        ),
         all_below(
-            "with the paper's constants it does not learn",
-            rows([UNIFORM], *WORLDS),
-            rows([AS_PRINTED], *WORLDS),
+            "as printed for epsilon 1 it loses more than joint trust with published widths",
+            rows(JDP_WIDE[:1], *FIGURE),
+            rows(PRINTED[:1], *FIGURE),
+            times=0.8,
+        ),
+        all_of(
+            "at epsilon 10 and equal guarantees it loses less than the local baseline",
+            [
+                at(one[2], world).below(at(BEST[2], world), times=0.75)
+                for world in FIGURE
+                for one in (ONLINE, MALER)
+            ],
+        ),
+        all_below(
+            "at epsilon 1 and equal guarantees it loses more than the local baseline",
+            rows(BEST[1:2], *FIGURE),
+            rows(ONLINE[1:2], *FIGURE),
+        ),
+        all_of(
+            "Maler and descent are within a factor of 1.8 of each other at epsilon 10",
+            [
+                at(one[2], world).below(at(other[2], world), times=1.8)
+                for world in FIGURE
+                for one, other in ((ONLINE, MALER), (MALER, ONLINE))
+            ],
+        ),
+        all_below(
+            "the printed constants of Algorithms 1, 2 and 9 learn nothing",
+            [at(UNIFORM, world) for world in FIGURE for _ in AS_PRINTED],
+            rows(AS_PRINTED, *FIGURE),
             times=1.5,
         ),
-        at(ONLINE[2], "intercept").below_uniform(times=0.4, quick=True),
+        falling(rows(ONLINE, "intercept"), errors=2.0),
+        at(JOINT[2], "fixed-intercept").below(
+            at(ONLINE[2], "fixed-intercept"), times=0.9, quick=True
+        ),
+        at(PAIRS[2], "fixed-intercept").below(
+            at(BEST[2], "fixed-intercept"), times=0.8, quick=True
+        ),
+        at(ONLINE[2], "fixed-intercept").below(at(JDP_WIDE[1], "fixed-intercept"), quick=True),
+        falling(rows(JOINT, "fixed-intercept"), errors=2.0, quick=True),
+        falling(rows((JDP_WIDE[1], JOINT[2]), "fixed-intercept"), quick=True),
+        at(ONLINE[2], "fixed-intercept").below_uniform(times=0.45, quick=True),
+        at(JDP_WIDE[0], "fixed-intercept").below_uniform(times=0.95, quick=True),
     ),
 )
 
@@ -120,6 +206,11 @@ enter(
     title="Generalized linear bandits under local trust",
     summary="logistic rewards: one short report per user, sums, and gradient descent",
     source="Zheng et al. 2020, Algorithm 3; Han et al. 2021",
+    sizes="Zheng et al. print no experiment: 20 arms, d of 3 and 5 and 20000 rounds are ours.",
+    claimed="The regret of Algorithm 3 is (dT)^(3/4)/ε up to logarithms (Theorem 10).",
+    holds="As published it loses at least three times what the repaired ones lose at epsilon 10, "
+    "where its three reports do not even keep the promise for small C. Short reports "
+    "of gradients are best where contexts vary, and worse than sums on fixed arms.",
     settings=(
         Setting(name="d=3", make=partial(LOGISTIC, dim=3)),
         Setting(name="d=5", make=partial(LOGISTIC, dim=5)),
@@ -127,21 +218,25 @@ enter(
     ),
     players=(*GREEDY, *SUMS, *DESCENT, PAPER),
     full=Size(horizon=20_000, replicates=100),
-    quick=Size(horizon=2000, replicates=16, settings=("d=3",), players=(GREEDY[2],)),
+    quick=Size(horizon=2000, replicates=16, settings=("d=3",), players=(*GREEDY, *SUMS)),
     claims=(
-        # Half of what was asked for.
-        *(
-            row.at_most(most / 2)
-            for world, bounds in ASKED.items()
-            for row, most in zip(rows(GREEDY, world), bounds, strict=True)
+        all_of(
+            "short reports lose less than half of what a first implementation lost",
+            [
+                row.at_most(most / 2)
+                for world, bounds in ASKED.items()
+                for row, most in zip(rows(GREEDY, world), bounds, strict=True)
+            ],
         ),
-        *(falling(rows(group, "d=3")) for group in GLM),
+        falling(rows(DESCENT, "d=3")),
         all_of(
             "as published it loses at least three times as much, at epsilon 10",
             [at(one[2], "d=3").below(at(PAPER, "d=3"), times=1 / 3) for one in GLM],
         ),
         # A report of gradients alone rests on contexts that vary.
         at(SUMS[2], "fixed, d=3").below(at(GREEDY[2], "fixed, d=3")),
+        *(falling(rows(group, "d=3"), quick=True) for group in (GREEDY, SUMS)),
+        at(GREEDY[1], "d=3").below(at(SUMS[1], "d=3"), quick=True),
         at(GREEDY[2], "d=3").below_uniform(times=0.15, quick=True),
     ),
 )

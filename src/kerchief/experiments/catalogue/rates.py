@@ -6,10 +6,10 @@ from functools import partial
 
 from kerchief.core.convex import Ball
 from kerchief.environments.context_free import ChanceArms
-from kerchief.environments.context_free_convex import Absolute, Quadratic
+from kerchief.environments.context_free_convex import Absolute, Kinked, Quadratic
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.catalogue.worlds import by_rounds
-from kerchief.experiments.claims import at, falling, no_steeper, rows, slope
+from kerchief.experiments.claims import all_of, at, falling, no_steeper, rows, slope
 from kerchief.experiments.experiment import Size, enter
 from kerchief.experiments.players import player
 
@@ -18,46 +18,75 @@ __all__ = ["ROUNDS"]
 ROUNDS = (2000, 20_000, 200_000)
 WORLDS = FIRST, SECOND, LAST = tuple(f"T={rounds}" for rounds in ROUNDS)
 
+SHORT = (FIRST, SECOND)
+
 # Every picture here shows regret against rounds.
-_enter = partial(enter, panels=(), axis="rounds")
+_enter = partial(
+    enter,
+    panels=(),
+    axis="rounds",
+    sizes="The paper prints no experiment: worlds and rounds are ours.",
+)
 
 # Contexts, logistic and linear.
 GREEDY, SUMS, DESCENT = (
     player(name, trust="local", epsilon=4.0) for name in ("glm-greedy", "glm", "glm-descent")
 )
-LINUCB = player("linucb", trust="local", epsilon=10.0)
+CLEAR = player("glm-greedy")
+LINUCB, FREE = player("linucb", trust="local", epsilon=10.0), player("linucb")
 
 _enter(
     name="context-rates",
     title="Contexts under local trust: how regret grows",
-    summary="logistic rewards and arms that vary: the square root of rounds, not its cube",
-    source="Han et al. 2021; the T^(3/4) of Zheng et al. 2020 for any contexts",
+    summary="logistic rewards and arms that vary: less than the root of rounds, beside no noise",
+    source="Zheng et al. 2020, Theorem 10; Han et al. 2021",
+    claimed="T^(3/4) for any contexts (Zheng et al.), conjectured to be the best; √T for contexts "
+    "that vary enough (Han et al.).",
+    holds="Where contexts vary the exponents at epsilon 4 are about 0.39 for short reports and for "
+    "descent and 0.49 for sums, beside 0.24 without noise (12 runs, seed 1000).",
     settings=by_rounds(ROUNDS, make_environment, link="logistic", dim=3, arms=20),
     players=(GREEDY, SUMS, DESCENT),
-    full=Size(horizon=2000, replicates=32),
-    quick=Size(horizon=2000, replicates=8, settings=(FIRST,), players=(GREEDY,)),
+    full=Size(horizon=2000, replicates=100),
+    quick=Size(horizon=2000, replicates=32, settings=SHORT, players=(GREEDY, SUMS)),
     claims=(
         # The proved rates bound from above: rewards and arms that vary are kinder than that.
-        no_steeper(rows([GREEDY], *WORLDS), 0.5),
-        no_steeper(rows([SUMS], *WORLDS), 0.5),
-        no_steeper(rows([DESCENT], *WORLDS), 0.75),
-        at(GREEDY, SECOND).at_most(300),
-        at(GREEDY, LAST).below(at(SUMS, LAST)),
-        at(GREEDY, FIRST).below_uniform(times=0.15, quick=True),
+        no_steeper(rows([GREEDY], *WORLDS), 0.43),
+        all_of(
+            "with sums and descent it grows no faster than the root of rounds",
+            [no_steeper(rows([SUMS], *WORLDS), 0.52), no_steeper(rows([DESCENT], *WORLDS), 0.47)],
+        ),
+        no_steeper(rows([CLEAR], *WORLDS), 0.27),
+        at(CLEAR, LAST).below(at(GREEDY, LAST), times=0.7),
+        at(GREEDY, LAST).below(at(SUMS, LAST), times=0.8),
+        at(GREEDY, SECOND).at_most(300, quick=True),
+        no_steeper(rows([GREEDY], *SHORT), 0.6, quick=True),
+        at(GREEDY, SECOND).below(at(SUMS, SECOND), errors=2.0, quick=True),
+        at(SUMS, SECOND).below_uniform(times=0.12, quick=True),
+        at(GREEDY, FIRST).below_uniform(times=0.2, quick=True),
     ),
 )
 _enter(
     name="linear-rates",
     title="Linear contexts under local trust: how regret grows",
-    summary="LinUCB at epsilon 10 on arms that vary, beside the proved T^(3/4)",
+    summary="LinUCB at epsilon 10 on arms that vary, beside no noise and the proved T^(3/4)",
     source="Zheng et al. 2020, Theorem 8",
+    claimed="T^(3/4) for any contexts, conjectured to be the best; LinUCB without noise has √T.",
+    holds="On arms that vary the exponent is about 0.28 at epsilon 10 and about 0.15 without "
+    "noise (16 runs, seed 1000): both are below what is proved, and noise costs an eighth of an "
+    "exponent, not a quarter.",
     settings=by_rounds(ROUNDS, make_environment, dim=3, arms=20),
     players=(LINUCB,),
-    full=Size(horizon=2000, replicates=32),
-    quick=Size(horizon=2000, replicates=8, settings=(FIRST,), players=(LINUCB,)),
+    full=Size(horizon=2000, replicates=200),
+    quick=Size(horizon=2000, replicates=32, settings=SHORT, players=(FREE, LINUCB)),
     claims=(
-        no_steeper(rows([LINUCB], *WORLDS), 0.75),
-        at(LINUCB, SECOND).at_most(1200),
+        # Arms that vary explore by themselves: far below the proved exponent, and above no noise's.
+        no_steeper(rows([LINUCB], *WORLDS), 0.35),
+        no_steeper(rows([FREE], *WORLDS), 0.2),
+        at(FREE, LAST).below(at(LINUCB, LAST), times=0.4),
+        at(LINUCB, LAST).at_most(350),
+        no_steeper(rows([LINUCB], *SHORT), 0.5, quick=True),
+        at(FREE, SECOND).below(at(LINUCB, SECOND), times=0.65, quick=True),
+        at(LINUCB, SECOND).below_uniform(times=0.02, quick=True),
         at(LINUCB, FIRST).below_uniform(times=0.12, quick=True),
     ),
 )
@@ -70,39 +99,55 @@ _enter(
     title="Arms under local trust: how regret grows",
     summary="Tsallis-INF at epsilon 4, losses by chance: log T and not its root",
     source="Zheng et al. 2020, Theorem 11",
+    claimed="Σ log T log(1/δ)/(Δε²) where losses are chance.",
+    holds="Regret grows by less than 2.2 times from decade to decade, where √T would be 3.2 times; "
+    "with one bit no log(1/δ) is paid.",
     settings=by_rounds((4000, 40_000, 400_000), ChanceArms.of, arms=10, gap=0.2),
     players=(TSALLIS,),
     full=Size(horizon=4000, replicates=100),
-    quick=Size(horizon=4000, replicates=8, settings=("T=4000",), players=(TSALLIS,)),
+    quick=Size(horizon=4000, replicates=24, settings=("T=4000", "T=40000"), players=(TSALLIS,)),
     claims=(
-        at(TSALLIS, "T=40000").below(at(TSALLIS, "T=4000"), times=2.2),
         at(TSALLIS, "T=400000").below(at(TSALLIS, "T=40000"), times=2.2),
         at(TSALLIS, "T=400000").at_most(450),
+        at(TSALLIS, "T=40000").below(at(TSALLIS, "T=4000"), times=2.2, quick=True),
         at(TSALLIS, "T=4000").below_uniform(times=0.4, quick=True),
     ),
 )
 
 # Convex losses, with and without curvature.
 ONE, TWO = (player(name, trust="local", epsilon=4.0) for name in ("one-point", "two-point"))
-SMOOTH, STRONG, TWO_STRONG = (
+SMOOTH, STRONG, TWO_STRONG, CURVED, SEARCH = (
     player(name, trust="local", epsilon=4.0)
-    for name in ("one-point-smooth", "one-point-strong", "two-point-strong")
+    for name in (
+        "one-point-smooth",
+        "one-point-strong",
+        "two-point-strong",
+        "one-point-curved",
+        "line-search",
+    )
 )
 
 _enter(
     name="convex-rates",
     title="Convex losses under local trust: how regret grows",
     summary="one question and two questions per user, losses without curvature",
-    source="Zheng et al. 2020, Theorems 3 and 6",
+    source="Zheng et al. 2020, Theorems 3 and 6, Table 1",
+    claimed="T^(3/4)/ε with one question per user, √T/ε² with two.",
+    holds="Both exponents are seen within 0.07, with one bit per user for any delta, and both "
+    "bounds are proved with 1/ε.",
     settings=by_rounds(ROUNDS, Absolute.of, domain=Ball(dim=2)),
     players=(ONE, TWO),
     full=Size(horizon=2000, replicates=100),
-    quick=Size(horizon=2000, replicates=16, settings=(FIRST,)),
+    quick=Size(horizon=2000, replicates=24, settings=SHORT, players=(ONE, TWO)),
     claims=(
         slope(rows([ONE], *WORLDS), 0.75),
         slope(rows([TWO], *WORLDS), 0.5),
-        at(ONE, LAST).at_most(15_000),
-        at(TWO, LAST).at_most(1500),
+        all_of(
+            "both keep these bounds",
+            [at(ONE, LAST).at_most(15_000), at(TWO, LAST).at_most(1500)],
+        ),
+        no_steeper(rows([TWO], *SHORT), 0.6, quick=True),
+        at(TWO, SECOND).below(at(ONE, SECOND), times=0.4, quick=True),
         at(TWO, FIRST).below_uniform(times=0.12, quick=True),
     ),
 )
@@ -110,20 +155,73 @@ _enter(
     name="smooth-rates",
     title="Smooth losses under local trust: how regret grows",
     summary="one question and two questions per user, losses with curvature",
-    source="Zheng et al. 2020, Corollary 4 and Theorem 6",
+    source="Zheng et al. 2020, Corollary 4 and Theorem 6, Table 1",
+    claimed="T^(2/3)/ε for smooth losses and √T/ε for smooth and strongly convex ones with one "
+    "question per user, log T/ε² for strongly convex ones with two.",
+    holds="Both exponents are seen within 0.07, and from 20000 to 200000 rounds two questions lose "
+    "less than 1.7 times more.",
     settings=by_rounds(ROUNDS, Quadratic.of, domain=Ball(dim=2)),
     players=(SMOOTH, STRONG, TWO_STRONG),
     full=Size(horizon=2000, replicates=100),
-    quick=Size(horizon=2000, replicates=16, settings=(FIRST,)),
+    quick=Size(horizon=2000, replicates=16, settings=SHORT, players=(SMOOTH, STRONG, TWO_STRONG)),
     claims=(
         slope(rows([SMOOTH], *WORLDS), 2 / 3),
         slope(rows([STRONG], *WORLDS), 0.5),
         # log T has no slope.
         at(TWO_STRONG, LAST).below(at(TWO_STRONG, SECOND), times=1.7),
-        falling(rows((SMOOTH, STRONG, TWO_STRONG), LAST)),
-        at(SMOOTH, LAST).at_most(6000),
-        at(STRONG, LAST).at_most(2000),
-        at(TWO_STRONG, LAST).at_most(200),
+        all_of(
+            "all keep these bounds",
+            [
+                at(SMOOTH, LAST).at_most(6000),
+                at(STRONG, LAST).at_most(2000),
+                at(TWO_STRONG, LAST).at_most(200),
+            ],
+        ),
+        falling(rows((SMOOTH, STRONG, TWO_STRONG), SECOND), quick=True),
+        no_steeper(rows([SMOOTH], *SHORT), 0.7, quick=True),
+        no_steeper(rows([STRONG], *SHORT), 0.6, quick=True),
         at(TWO_STRONG, FIRST).below_uniform(times=0.1, quick=True),
+    ),
+)
+_enter(
+    name="curved-rates",
+    title="Strongly convex losses with kinks under local trust: how regret grows",
+    summary="one question per user, curvature but no smoothness: T^(2/3), beside no noise",
+    source="Zheng et al. 2020, Table 1; Agarwal, Dekel, Xiao 2010",
+    claimed="T^(2/3)/ε for strongly convex losses with one question per user.",
+    holds="The exponent is 0.675 ± 0.006 at epsilon 4 and 0.689 ± 0.001 without noise, and that of "
+    "the method for any convex losses is 0.72 there (48 runs, seed 1000).",
+    settings=by_rounds(ROUNDS, Kinked.of, domain=Ball(dim=2)),
+    players=(CURVED, ONE),
+    full=Size(horizon=2000, replicates=100),
+    quick=Size(horizon=2000, replicates=24, settings=SHORT, players=(CURVED, ONE)),
+    claims=(
+        slope(rows([CURVED], *WORLDS), 2 / 3),
+        slope(rows([player("one-point-curved")], *WORLDS), 2 / 3),
+        at(CURVED, LAST).below(at(ONE, LAST), times=0.95),
+        no_steeper(rows([CURVED], *SHORT), 0.7, quick=True),
+        at(CURVED, SECOND).below_uniform(times=0.15, quick=True),
+        at(CURVED, FIRST).below_uniform(times=0.3, quick=True),
+    ),
+)
+_enter(
+    name="line-rates",
+    title="Stochastic convex losses on a line under local trust: how regret grows",
+    summary="an interval that shrinks beside descent: √T up to logarithms, and T^(3/4)",
+    source="Zheng et al. 2020, Corollary 4; Agarwal et al. 2011",
+    claimed="√T/ε for stochastic losses, where any convex losses have T^(3/4)/ε.",
+    holds="The interval's exponent is 0.60 ± 0.01, with the bound's two logarithms in it, and "
+    "that of descent is 0.74 (48 runs, seed 1000).",
+    settings=by_rounds(ROUNDS, Absolute.of, domain=Ball(dim=1)),
+    players=(SEARCH, ONE),
+    full=Size(horizon=2000, replicates=100),
+    quick=Size(horizon=2000, replicates=24, settings=SHORT, players=(SEARCH, ONE)),
+    claims=(
+        slope(rows([SEARCH], *WORLDS), 0.6),
+        slope(rows([ONE], *WORLDS), 0.75),
+        at(SEARCH, LAST).below(at(ONE, LAST), times=0.7),
+        no_steeper(rows([SEARCH], *SHORT), 0.68, quick=True),
+        at(SEARCH, SECOND).below_uniform(times=0.12, quick=True),
+        at(SEARCH, FIRST).below_uniform(times=0.3, quick=True),
     ),
 )

@@ -7,6 +7,7 @@ Algorithm 1 of K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differential
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -22,7 +23,17 @@ from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
-__all__ = ["LOSS", "Armed", "ContextFree", "Counting", "Counts", "OnDomain", "arms_of", "domain_of"]
+__all__ = [
+    "LOSS",
+    "Armed",
+    "ContextFree",
+    "Counting",
+    "Counts",
+    "OnDomain",
+    "arms_of",
+    "domain_of",
+    "head_start",
+]
 
 LOSS = "loss"
 """The name of the one query."""
@@ -68,7 +79,7 @@ class ContextFree(Policy):
         return losses[0]
 
     def learn(self, state: Tree, action: Array, memo: Tree, report: Array, round: Array) -> Tree:
-        """Learner: take in the report, an array of length 1. Draws nothing.
+        """Learner: take in the report, an array as long as the query says. Draws nothing.
 
         Answers come in any order: the round counts them, and says nothing of when was asked.
         """
@@ -170,3 +181,12 @@ def domain_of(problem: ContextFreeProblem) -> Domain:
             "convex set; choose a problem with a domain, or a bandit for arms such as ucb"
         )
     return problem.domain
+
+
+def head_start(problem: ContextFreeProblem, length: float) -> float:
+    """With steps 1/(α(t + t₀)) and gradients so long, the t₀ that makes the bound on regret least.
+
+    It solves t₀(T + t₀) = (length / αR)² T (`two_point.md`).
+    """
+    noisy, half = length / (problem.convexity * domain_of(problem).outer), problem.horizon / 2
+    return math.sqrt(half**2 + noisy**2 * problem.horizon) - half

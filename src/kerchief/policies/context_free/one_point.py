@@ -2,13 +2,16 @@
 
 A. Flaxman, A. Kalai, H. McMahan, "Online convex optimization in the bandit setting" (2005), as the
 black box of K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differentially private
-(contextual) bandits learning" (2020), Algorithm 1 and Theorem 3. Proof: `one_point.md`.
+(contextual) bandits learning" (2020), Algorithm 1 and Theorem 3. For strongly convex losses with
+the falling steps of A. Agarwal, O. Dekel, L. Xiao, "Optimal algorithms for online convex
+optimization with multi-point bandit feedback" (2010), section 2. Proof: `one_point.md`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Self
 
 import jax.numpy as jnp
@@ -19,7 +22,8 @@ from kerchief.core.contracts import Outlook, Tree
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
-from kerchief.policies.context_free.base import OnDomain, domain_of
+from kerchief.core.validate import positive
+from kerchief.policies.context_free.base import OnDomain, domain_of, head_start
 from kerchief.policies.registry import Mode, register
 
 __all__ = ["OnePoint", "State"]
@@ -37,12 +41,15 @@ class State:
 class OnePoint(OnDomain):
     """Gradient descent on rank/radius · (report - mean) · direction.
 
+    Round t, from 1, steps by 1/(1/`step` + `growth` t) against it.
+
     The mean of the reports so far, kept within the bounds of losses, is taken off: directions have
     mean 0 and do not know it, so this changes no expectation, and it makes the estimates shorter.
 
     Attributes:
         radius: how far from the point the question lies.
-        step: the length of a step, a unit of gradient.
+        step: the length of a first step, a unit of gradient.
+        growth: by how much its inverse grows with every round: the losses' strong convexity, or 0.
 
     >>> from kerchief.core.convex import Ball
     >>> problem = ContextFreeProblem(horizon=10_000, low=-1.0, high=1.0, domain=Ball(dim=3),
@@ -53,6 +60,7 @@ class OnePoint(OnDomain):
 
     radius: float | Array
     step: float | Array
+    growth: float | Array = 0.0
 
     @classmethod
     def of(cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel) -> Self:
@@ -64,6 +72,20 @@ class OnePoint(OnDomain):
         radius = min(radius, domain.inner / 2)
         step = domain.outer * radius / (length * math.sqrt(problem.horizon))
         return cls(problem=problem, radius=radius, step=step)
+
+    @classmethod
+    def curved(
+        cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel
+    ) -> Self:
+        """For strongly convex losses: the radius is (d² v² log T / (α (2 + R/r) G T))^⅓."""
+        domain, curve = domain_of(problem), positive("convexity", problem.convexity)
+        length = domain.rank * float(channel.spread)
+        bias = (2 + domain.outer / domain.inner) * problem.lipschitz
+        logs = max(math.log(problem.horizon), 1.0)
+        radius = (length**2 * logs / (curve * bias * problem.horizon)) ** (1 / 3)
+        radius = min(radius, domain.inner / 2)
+        first = curve * head_start(problem, length / radius)
+        return cls(problem=problem, radius=radius, step=1 / first, growth=curve)
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Begin at the center, and expect a loss at the midpoint."""
@@ -82,8 +104,9 @@ class OnePoint(OnDomain):
         """One step, and back into the set, as far inside as the questions need."""
         gradient = self.domain.rank / self.radius * (report[0] - state.mean) * memo
         share = 1 - self.radius / self.domain.inner
+        step = 1 / (1 / self.step + self.growth * (round + 1.0))
         return State(
-            point=self.domain.project(state.point - self.step * gradient, share),
+            point=self.domain.project(state.point - step * gradient, share),
             mean=taken_in(self.problem, state.mean, report[0], round),
         )
 
@@ -93,11 +116,17 @@ def taken_in(problem: ContextFreeProblem, mean: Array, report: Array, round: Arr
     return jnp.clip(mean + (report - mean) / (round + 2), problem.low, problem.high)
 
 
-register(
+_register = partial(register, kind=OnePoint, actions="domain")
+_register(
     "one-point",
-    OnePoint,
     summary="convex losses: descent on losses from a small sphere, T^(3/4)",
     source="Flaxman, Kalai, McMahan 2005; Zheng et al. 2020, Algorithm 1",
-    actions="domain",
     home="quadratic",
+)
+_register(
+    "one-point-curved",
+    heard=OnePoint.curved,
+    summary="strongly convex losses with kinks: the same with falling steps, T^(2/3)",
+    source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, Algorithm 1, Table 1",
+    home="kinked",
 )

@@ -25,10 +25,10 @@ from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import positive
-from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of
+from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of, head_start
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["State", "TwoPoint"]
+__all__ = ["State", "TwoPoint", "asked_around"]
 
 
 @struct
@@ -66,31 +66,30 @@ class TwoPoint(OnDomain):
         """Steps for convex losses that know the noise: R / (d v √T)."""
         domain = domain_of(problem)
         firmness = math.sqrt(problem.horizon) * _length(problem, channel) / domain.outer
-        return cls(problem=problem, radius=_radius(problem), firmness=firmness, growth=0.0)
+        return cls(problem=problem, radius=asked_around(problem), firmness=firmness, growth=0.0)
 
     @classmethod
     def strong(
         cls, problem: ContextFreeProblem, *, mode: Mode = "theory", channel: Channel
     ) -> Self:
         """Steps for strongly convex losses that know the noise: 1 / (α(t + t₀))."""
-        domain, curve = domain_of(problem), positive("convexity", problem.convexity)
-        noisy = _length(problem, channel) / (curve * domain.outer)
-        # t₀(T + t₀) = (d v / αR)² T: the least bound on regret.
-        half = problem.horizon / 2
-        first = math.sqrt(half**2 + noisy**2 * problem.horizon) - half
-        return cls(problem=problem, radius=_radius(problem), firmness=curve * first, growth=curve)
+        curve = positive("convexity", problem.convexity)
+        first = head_start(problem, _length(problem, channel))
+        return cls(
+            problem=problem, radius=asked_around(problem), firmness=curve * first, growth=curve
+        )
 
     @classmethod
     def paper(cls, problem: ContextFreeProblem, *, mode: Mode = "theory") -> Self:
         """The paper's steps for convex losses, whatever the noise: 1 / √T."""
         firmness = math.sqrt(problem.horizon)
-        return cls(problem=problem, radius=_radius(problem), firmness=firmness, growth=0.0)
+        return cls(problem=problem, radius=asked_around(problem), firmness=firmness, growth=0.0)
 
     @classmethod
     def strong_paper(cls, problem: ContextFreeProblem, *, mode: Mode = "theory") -> Self:
         """The paper's steps for strongly convex losses, whatever the noise: 1 / (αt)."""
         curve = positive("convexity", problem.convexity)
-        return cls(problem=problem, radius=_radius(problem), firmness=0.0, growth=curve)
+        return cls(problem=problem, radius=asked_around(problem), firmness=0.0, growth=curve)
 
     @property
     def queries(self) -> Mapping[str, Loss]:
@@ -120,7 +119,7 @@ class TwoPoint(OnDomain):
         return State(point=self.domain.project(state.point - step * gradient, share))
 
 
-def _radius(problem: ContextFreeProblem) -> float:
+def asked_around(problem: ContextFreeProblem) -> float:
     """Log T / T of the inner radius: so small that it costs O(log T) in all."""
     return domain_of(problem).inner * max(math.log(problem.horizon), 1.0) / problem.horizon
 

@@ -29,7 +29,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import between
 from kerchief.policies.linear.online import OnlineLinUCB
-from kerchief.policies.linear.online_paper import PrintedLinUCB
+from kerchief.policies.linear.online_paper import PrintedAnytime, PrintedLinUCB
 from kerchief.policies.linear.pairs import PairLinUCB, ReleasedTotal
 from kerchief.policies.refresh import Patient
 from kerchief.policies.registry import Mode, register
@@ -247,15 +247,14 @@ class PrintedCombiner(Combiner):
         """The rule for a promise: Algorithm 9 and several of Algorithm 1, with their guesses."""
         between("epsilon", epsilon, 1e-9, 1e9, closed=True)
         constants = printed_constants(problem.horizon, problem.dim, epsilon)
-        bar = constants.eigenvalues[0]
-        learners = tuple(
-            PrintedLinUCB.promised(
-                problem, epsilon, delta, least=guess, threshold=bar, anytime=guess == bar
-            )
-            for guess in constants.eigenvalues
+        bar, *guesses = constants.eigenvalues
+        first = PrintedAnytime.promised(problem, epsilon, delta, least=bar, power=0.125)
+        others = (
+            PrintedLinUCB.promised(problem, epsilon, delta, least=guess, power=0.125)
+            for guess in guesses
         )
         return cls(
-            learners=learners,
+            learners=(first, *others),
             spread=1.0,
             caution=1.7,
             slowness=0.0,

@@ -3,6 +3,7 @@
 "Improved rate for Locally Differentially Private Linear Bandits" (TMLR submission): Algorithm 1
 with Maler as in its appendix, the gradient bound G of Corollary C.1, and the width √(M + K) of
 Lemma 3.3, with M and the sum of ‖θ_t - θ*‖² bounded as in Theorem C.2. Hidden constants are 1.
+Algorithm 9 begins it anew, with all its constants, after 1, 2, 4, ... users, and forgets the rest.
 
 Not taken over is the noise, which is too little for the pair (`privacy.printed` says how much), and
 the extra noise ζ on x where the least eigenvalue is taken for small: a ridge in the loss has the
@@ -11,20 +12,25 @@ same mean gradient. That eigenvalue must be known; by default it is the greatest
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 
+from kerchief.core.contracts import Release
 from kerchief.core.online import Doubling, Maler, grid_size
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import Problem
 from kerchief.core.struct import struct
 from kerchief.core.validate import between
-from kerchief.policies.linear.online import OnlineLinUCB, State
+from kerchief.policies.linear.online import Model, OnlineLinUCB, State
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["PrintedLinUCB", "printed_gradient_bound", "printed_square"]
+__all__ = ["PrintedAnytime", "PrintedLinUCB", "printed_gradient_bound", "printed_square"]
 
 _FAILURE = 0.01
 # No bonus is ever so large.
@@ -65,6 +71,19 @@ def printed_square(
     return regret, square
 
 
+def _printed(
+    *, std: float, least: float, threshold: float, radius: float, horizon: int
+) -> dict[str, float]:
+    """What Algorithm 1 is told for so many users: Δ², G, M, the bound on Σ ‖θ_t - θ*‖², ln(T/α)."""
+    extra = threshold if least <= threshold else 0.0
+    steepest = printed_gradient_bound(std=std, perturbation=extra, radius=radius, horizon=horizon)
+    regret, square = printed_square(
+        steepest=steepest, convexity=2 * (least + extra), radius=radius, horizon=horizon
+    )
+    log = math.log(horizon / _FAILURE)
+    return {"ridge": extra, "steepest": steepest, "regret": regret, "square": square, "log": log}
+
+
 @struct
 class PrintedLinUCB(OnlineLinUCB):
     """`OnlineLinUCB` with the printed G and the printed width.
@@ -94,47 +113,32 @@ class PrintedLinUCB(OnlineLinUCB):
         *,
         mode: Mode = "theory",
         least: float | None = None,
-        threshold: float | None = None,
-        anytime: bool = False,
+        power: float = 0.25,
     ) -> PrintedLinUCB:
         """The rule for a promise, or for none; there is nothing to tune.
 
-        `least` is the least eigenvalue of E x xᵀ, by default 1/d. Not above the threshold, by
-        default T^(-1/4), x gets extra noise of that variance. With `anytime` the learner begins
-        anew in epochs that double, as in Algorithm 9.
+        `least` is the least eigenvalue of E x xᵀ, by default 1/d. Not above the threshold T^(-k),
+        x gets extra noise of that variance; `power` is k.
         """
         horizon, radius = problem.horizon, problem.radius
         epsilon = between("epsilon", epsilon, 1e-9, math.inf, closed=True)
         delta = between("delta", delta, 1e-300, 1.0)
         low = between("least", 1 / problem.dim if least is None else least, 1e-9, 1e9, closed=True)
-        bar = horizon**-0.25 if threshold is None else threshold
-        between("threshold", bar, 0.0, 1e9, closed=True)
-        extra = bar if low <= bar else 0.0
+        bar = horizon ** -between("power", power, 0.0, 1.0, closed=True)
         std = 2 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-        steepest = printed_gradient_bound(
-            std=std, perturbation=extra, radius=radius, horizon=horizon
-        )
-        regret, square = printed_square(
-            steepest=steepest, convexity=2 * (low + extra), radius=radius, horizon=horizon
-        )
-        maler = Maler(radius=radius, newton=0.5, rates=grid_size(horizon))
         return cls(
             query=Pair(dim=problem.dim, norm=problem.norm, low=problem.low, high=problem.high),
-            learner=Doubling(learner=maler) if anytime else maler,
+            learner=Maler(radius=radius, newton=0.5, rates=grid_size(horizon)),
             radius=radius,
             regularizer=1.0,
-            ridge=extra,
             exploration=1.0,
             ceiling=_NO_CEILING,
             patience=0.01,
             length=float(horizon),
             mode="theory",
-            steepest=steepest,
-            regret=regret,
-            square=square,
             spread=(problem.high - problem.low) / 2,
             scale=math.sqrt(math.log(1 / delta)) / epsilon,
-            log=math.log(horizon / _FAILURE),
+            **_printed(std=std, least=low, threshold=bar, radius=radius, horizon=horizon),
         )
 
     def _curvature(self, variance: Array) -> Array:
@@ -144,20 +148,96 @@ class PrintedLinUCB(OnlineLinUCB):
     def _width(self, state: State) -> Array:
         """√(M + K) of Lemma 3.3; in K, `ridge` is Δ² and γ is 1."""
         noise = self.spread + self.radius * (self.scale + jnp.sqrt(self.ridge))
-        count = state.seen.count + 1.0
+        count = self._steps(state) + 1.0
         drift = self.radius * self.ridge * self.log * jnp.sqrt(count * self.square)
         spill = (self.scale**2 + self.ridge) * self.log * self.square
         return jnp.sqrt(self.regret + drift + noise**2 * self.log + spill)
 
+    def _steps(self, state: State) -> Array:
+        """How many reports this learner has learnt from."""
+        steps: Array = state.learner.steps
+        return steps
 
-register(
+
+@struct
+class PrintedAnytime(PrintedLinUCB):
+    """Algorithm 9: Algorithm 1 for 1, 2, 4, ... users, each time with its constants and from zero.
+
+    In epoch m the threshold is (2^m)^(-k). `epochs` has each constant of each epoch.
+    """
+
+    epochs: Mapping[str, tuple[float | Array, ...]]
+
+    @classmethod
+    def promised(
+        cls,
+        problem: Problem,
+        epsilon: float = math.inf,
+        delta: float = 0.1,
+        *,
+        mode: Mode = "theory",
+        least: float | None = None,
+        power: float = 0.25,
+    ) -> PrintedAnytime:
+        """The rule for a promise, or for none; numbers as in Algorithm 1."""
+        parts = [
+            PrintedLinUCB.promised(
+                dataclasses.replace(problem, horizon=2**m), epsilon, delta, least=least, power=power
+            )
+            for m in range(problem.horizon.bit_length())
+        ]
+        last = vars(parts[-1])
+        return cls(
+            **last | {"learner": Doubling(learner=last["learner"], forgetful=True)},
+            epochs={name: tuple(getattr(one, name) for one in parts) for name in _TOLD},
+        )
+
+    def update(self, state: State, name: str, release: Release) -> State:
+        """Learn as in this epoch; its last user leaves nothing behind."""
+        after = PrintedLinUCB.update(self._now(state), state, name, release)
+        kept = after.learner.length == state.learner.length
+        return dataclasses.replace(
+            after,
+            gram=kept * after.gram,
+            moment=kept * after.moment,
+            distance=kept * after.distance,
+        )
+
+    def publish(self, state: State) -> Model:
+        """The ellipsoid of this epoch."""
+        return PrintedLinUCB.publish(self._now(state), state)
+
+    def _now(self, state: State) -> PrintedAnytime:
+        """With the constants of the present epoch."""
+        epoch = jnp.round(jnp.log2(state.learner.length)).astype(jnp.int32)
+        told: Any = {name: jnp.array(each)[epoch] for name, each in self.epochs.items()}
+        return dataclasses.replace(self, **told)
+
+    def _steps(self, state: State) -> Array:
+        steps: Array = state.learner.inner.steps
+        return steps
+
+
+_TOLD = ("ridge", "steepest", "regret", "square", "log")
+_SOURCE = "Improved rate for Locally Differentially Private Linear Bandits, Algorithm"
+_register = partial(
+    register,
+    trusts=("none", "local"),
+    home=None,
+    noises={"local": "gaussian"},
+    deployable=False,
+)
+_register(
     "online-linucb@paper",
     PrintedLinUCB,
     summary="online LinUCB with the paper's widths and bounds, and noise that is enough",
-    source="Improved rate for Locally Differentially Private Linear Bandits, Algorithm 1",
-    trusts=("none", "local"),
-    home=None,
+    source=f"{_SOURCE} 1",
     promised=PrintedLinUCB.promised,
-    noises={"local": "gaussian"},
-    deployable=False,
+)
+_register(
+    "online-linucb-anytime@paper",
+    PrintedAnytime,
+    summary="the same, begun anew with all its constants in epochs that double",
+    source=f"{_SOURCE} 9",
+    promised=PrintedAnytime.promised,
 )

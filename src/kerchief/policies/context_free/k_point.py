@@ -1,0 +1,123 @@
+"""Convex losses with K questions per user: the protected slopes along K/2 directions at once.
+
+K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differentially private (contextual) bandits
+learning" (2020), section 3.2, which treats two questions and says that more are alike; A. Agarwal,
+O. Dekel, L. Xiao (2010), section 3. Slopes along directions at right angles are together no longer
+than the gradient, so all of them cost what one does. Proof: `k_point.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.channel import Channel
+from kerchief.core.contracts import Outlook, Tree
+from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import ContextFreeProblem
+from kerchief.core.queries import UnitBall
+from kerchief.core.random import Stream
+from kerchief.core.struct import static, struct
+from kerchief.core.validate import whole
+from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of
+from kerchief.policies.context_free.two_point import State, asked_around
+from kerchief.policies.registry import Mode, register
+
+__all__ = ["KPoint"]
+
+
+@struct
+class KPoint(OnDomain):
+    """Gradient descent on protected slopes in random directions at right angles.
+
+    A step is 1/`firmness` against rank / pairs · Σ slope · direction.
+
+    Attributes:
+        radius: how far from the point all questions lie.
+        firmness: the inverse of a step.
+        pairs: half the number of questions.
+
+    >>> from kerchief.core.convex import Ball
+    >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=2.0, domain=Ball(dim=4),
+    ...                              lipschitz=2.0)
+    >>> KPoint.of(problem, channel=Channel.clear(low=-1.0, high=1.0)).firmness     # √T G / R
+    20.0
+    """
+
+    radius: float | Array
+    firmness: float | Array
+    pairs: int = static()
+
+    @classmethod
+    def of(
+        cls,
+        problem: ContextFreeProblem,
+        *,
+        mode: Mode = "theory",
+        channel: Channel,
+        questions: int | None = None,
+    ) -> Self:
+        """Steps that know the noise: R / (√T v), where v² is G² d/m and (G d s)²/m for the noise.
+
+        There are so many questions, an even number; 2d unless it is given.
+        """
+        domain, steepest = domain_of(problem), problem.lipschitz
+        most = 2 * domain.rank
+        asked = most if questions is None else whole("questions", questions, low=2, high=most)
+        if asked % 2:
+            raise InvalidValue(f"questions is {asked}; they come in pairs: ask one more or less")
+        pairs = asked // 2
+        noise = max(float(channel.spread) ** 2 - 1, 0.0)
+        length = steepest * math.sqrt(domain.rank / pairs + domain.rank**2 / pairs * noise)
+        return cls(
+            problem=problem,
+            radius=asked_around(problem),
+            firmness=math.sqrt(problem.horizon) * length / domain.outer,
+            pairs=pairs,
+        )
+
+    @property
+    def queries(self) -> Mapping[str, Any]:
+        """All slopes, in units of the Lipschitz bound: together they are no longer than 1."""
+        return {LOSS: UnitBall(size=self.pairs)}
+
+    def init(self, outlook: Mapping[str, Outlook]) -> State:
+        """Begin at the center."""
+        return State(point=self.domain.center())
+
+    def propose(self, state: State, round: Array, stream: Stream) -> Array:
+        """Points on opposite sides, along directions at right angles."""
+        rank = self.domain.rank
+        drawn = stream.normal(rank * self.pairs).reshape(rank, self.pairs).astype(jnp.float64)
+        # Columns of the orthogonal factor; floats that draw no such basis get some other one.
+        across = jnp.linalg.qr(drawn)[0]
+        aside = self.radius * (self.domain.basis() @ across).T
+        return jnp.concatenate([state.point + aside, state.point - aside])
+
+    def answer(self, action: Array, losses: Array) -> Array:
+        """The slopes, in float64, in units of the bound."""
+        losses = losses.astype(jnp.float64)
+        apart = losses[: self.pairs] - losses[self.pairs :]
+        return apart / (2 * self.radius * self.problem.lipschitz)
+
+    def learn(self, state: State, action: Array, memo: Tree, report: Array, round: Array) -> State:
+        """One step, and back into the set, as far inside as the questions need."""
+        directions = (action[: self.pairs] - action[self.pairs :]) / (2 * self.radius)
+        scale = self.domain.rank / self.pairs * self.problem.lipschitz
+        share = 1 - self.radius / self.domain.inner
+        moved = state.point - scale / self.firmness * (report @ directions)
+        return State(point=self.domain.project(moved, share))
+
+
+register(
+    "k-point",
+    KPoint,
+    summary="convex losses: descent on protected slopes in all directions, √T",
+    source="Agarwal, Dekel, Xiao 2010; Zheng et al. 2020, section 3.2",
+    actions="domain",
+    home="quadratic",
+)

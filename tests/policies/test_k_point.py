@@ -1,0 +1,95 @@
+"""K questions a user: directions, estimates, steps by hand, and what more questions are worth."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from kerchief.core.channel import Channel
+from kerchief.core.contracts import Arms, Clock
+from kerchief.core.convex import Ball, Simplex
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import POLICY, REWARD, WORLD, Stream
+from kerchief.environments.context_free_convex import Linear, Quadratic
+from kerchief.policies.context_free.base import LOSS
+from kerchief.policies.context_free.k_point import KPoint
+from kerchief.policies.context_free.two_point import TwoPoint
+from kerchief.privacy import Guarantee, Trust
+from kerchief.privatizers import Protection
+from kerchief.roles.arrange import arrange
+
+CLEAR = Channel.clear(low=-1.0, high=1.0)
+
+
+@pytest.mark.parametrize("questions", [2, 4, None])
+def test_directions_are_at_right_angles_and_questions_in_the_set(questions: int | None) -> None:
+    world = Quadratic.of(domain=Simplex(dim=4))
+    policy = KPoint.of(world.problem(100), channel=CLEAR, questions=questions)
+    state = policy.init({})
+    action = np.asarray(
+        policy.propose(state, jnp.int32(0), Stream.of(seed=2, replicate=0).at(POLICY))
+    )
+    pairs = 3 if questions is None else questions // 2
+    assert action.shape == (2 * pairs, 4)
+    np.testing.assert_allclose(action.sum(axis=1), 1)
+    assert (action >= 0).all()
+    across = (action[:pairs] - action[pairs:]) / (2 * float(policy.radius))
+    np.testing.assert_allclose(across @ across.T, np.eye(pairs), atol=1e-9)
+
+
+@pytest.mark.parametrize("questions", [2, 4])
+def test_estimates_are_right_on_average(questions: int) -> None:
+    world = Linear.of(domain=Ball(dim=3), noise=0.0)
+    policy = KPoint.of(world.problem(10_000), channel=CLEAR, questions=questions)
+    truth, state = world.init(Stream.of(seed=1, replicate=0).at(WORLD)), policy.init({})
+    count, round = 8000, jnp.int32(5)
+
+    @jax.jit
+    @jax.vmap
+    def estimate(replicate: Array) -> Array:
+        root = Stream.of(seed=7, replicate=replicate)
+        action = policy.propose(state, round, root.at(POLICY))
+        clock = Clock(round=round, since={})
+        losses = world.reward(truth, Arms.none(), action, clock, root.at(REWARD))
+        report = policy.queries[LOSS].encode(policy.answer(action, losses))
+        after = policy.learn(state, action, (), report, round)
+        return (state.point - after.point) * policy.firmness
+
+    found = np.asarray(estimate(jnp.arange(count, dtype=jnp.uint32)))
+    error = (found.mean(0) - np.asarray(truth.slope)) / (found.std(0) / math.sqrt(count))
+    assert np.abs(error).max() < 5
+    # Its mean square is d/m times that of the gradient.
+    assert (found**2).sum(1).mean() == pytest.approx(6 / questions, rel=0.05)
+
+
+def test_steps_know_noise_and_questions() -> None:
+    """T = 10000, G = 2, d = 4: √(T (d/m G² + d²/m G² σ²)), and two questions are two-point's."""
+    world = Quadratic.of(domain=Ball(dim=4))
+    problem = world.problem(10_000)
+    noisy = Channel(low=None, high=None, spread=math.sqrt(1 + 9))
+    for questions, square in ((2, 4 * 4 + 16 * 4 * 9), (8, 4 + 4 * 4 * 9)):
+        made = KPoint.of(problem, channel=noisy, questions=questions)
+        assert made.firmness == pytest.approx(100 * math.sqrt(square))
+    two = TwoPoint.of(problem, channel=Channel(low=None, high=None, spread=math.sqrt(4 + 36)))
+    made = KPoint.of(problem, channel=noisy, questions=2)
+    assert (made.firmness, made.radius) == pytest.approx((two.firmness, two.radius))
+    for wrong in (3, 10):
+        with pytest.raises(InvalidValue, match=f"questions is {wrong}"):
+            KPoint.of(problem, channel=CLEAR, questions=wrong)
+
+
+def test_all_slopes_cost_what_one_does() -> None:
+    """At one promise the normal noise on each slope, in units of the bound, is the same."""
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
+    problem = Quadratic.of(domain=Ball(dim=4)).problem(50)
+    protection = Protection(guarantee=promise, mechanism="gaussian")
+    one, all_of = (
+        arrange(name, problem, protection).privatizers[LOSS].noises[0]
+        for name in ("two-point", "k-point")
+    )
+    assert float(one.std) / problem.lipschitz == pytest.approx(float(all_of.std))

@@ -245,9 +245,9 @@ class SBLB(Batchwise, Coded):
 class Mended(Coded, LinUCB):
     """LinUCB on batches that grow: what is left of the algorithm of Garcelon et al. 2022, repaired.
 
-    Batches grow by a factor of 2.5. The first, in which nothing is known, has a twenty-fifth of all
-    users, and more where epsilon is small: (d + 2)/(10 ε) times that, up to a fifth of all. With a
-    `length` they are equal.
+    Batches grow by a factor of 2.5. The first, in which nothing is known, has √(32 T) users, and
+    more where epsilon is small: (d + 2)/(10 ε) times that, up to a fifth of all. With a `length`
+    they are equal.
     """
 
     @classmethod
@@ -263,7 +263,7 @@ class Mended(Coded, LinUCB):
         epsilon = positive("epsilon", epsilon, infinite=True)
         made = LinUCB.of(problem, mode=mode, exploration=exploration)
         longer = min(5.0, max(1.0, (problem.dim + 2) / (10 * epsilon)))
-        first = max(100, int(problem.horizon / 25 * longer))
+        first = max(100, int(min(math.sqrt(32 * problem.horizon) * longer, problem.horizon / 5)))
         batches = growing(problem.horizon, first=first, growth=2.5)
         query = dataclasses.replace(made.query, batches=batches)
         own = {"query": query, "damping": 1.0, "horizon": problem.horizon}
@@ -296,6 +296,5 @@ for _name, _algorithm, _switching, _when in (
         trusts=("none", "shuffle"),
         home=None,
         promised=partial(SBLB.of, switching=_switching),
-        noises={"shuffle": "bit"},
         deployable=False,
     )

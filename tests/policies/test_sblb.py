@@ -18,9 +18,11 @@ from kerchief.core.problems import Problem
 from kerchief.policies.ellipsoid import lengths
 from kerchief.policies.linear.sblb import SBLB, batch_length, corollary_keep, printed_keep
 from kerchief.privacy import Guarantee, Trust
-from kerchief.privacy.randomized_bits import KEEP_UNIT, paper_local_epsilon
+from kerchief.privacy.randomized_bits import KEEP_UNIT, local_keep, paper_local_epsilon
 from kerchief.privatizers import Protection
 from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.deployment import deploy, deployed
+from kerchief_wire.noise import KEEP_UNITS, Bits
 
 DELTA = 1e-5
 
@@ -170,6 +172,18 @@ def test_equal_batches_of_a_length_and_a_promise_for_each_report() -> None:
     assert 0.99 < sums_of(chosen).views(DELTA)["device wire"].epsilon <= 1.0
     assert sums_of(free).views(DELTA)["device wire"].epsilon > 1.0
     assert query_of(made("sblb", facts(100), 1.0, length=300)).batches == (100,)
+
+
+def test_a_task_has_the_same_box_and_both_promises() -> None:
+    promise = Guarantee(epsilon=1.0, delta=DELTA, trust=Trust.SHUFFLE, rounds=600)
+    chosen = {"length": 300, "local": 1.0}
+    task = deploy(
+        policy="sblb", problem=facts(600), guarantee=promise, mechanism="bit", numbers=chosen
+    ).task
+    (noise,) = task.noise
+    keep = local_keep(1.0, bits=1, dimension=5, taxicab=1 + math.sqrt(2) + 1 / math.sqrt(2))
+    assert noise == Bits(size=5, bits=1, bound=1.0, keep=(round(keep * KEEP_UNITS),) * 2)
+    assert deployed(task).task == task
 
 
 @pytest.mark.parametrize(

@@ -128,9 +128,12 @@ enter(
             ],
         ),
         at(BY_LENGTH[1], WORLD).below(at(BY_LENGTH[0], WORLD)),
-        at(BY_LENGTH[1], WORLD).below_uniform(times=0.4, quick=True),
-        at(BY_LENGTH[1], WORLD).below(at(BIT, WORLD), times=0.7, quick=True),
-        at(BYTE, WORLD).below(at(BIT, WORLD), times=0.8, quick=True),
+        at(BY_LENGTH[1], WORLD).below(at(BIT, WORLD), times=0.6),
+        *(row.below_uniform(times=0.35, quick=True) for row in rows((BY_LENGTH[1], BYTE), WORLD)),
+        *(
+            row.below(at(BIT, WORLD), times=0.9, quick=True)
+            for row in rows((BY_LENGTH[1], BYTE), WORLD)
+        ),
     ),
     panels=("rounds",),
 )
@@ -202,7 +205,7 @@ enter(
         told(Key(COROLLARIES[1], WORLD), low=10 / (27 * ROUNDS**0.25), high=0.05),
         at(BITS, WORLD).below_uniform(times=0.5, quick=True),
         at(BITS, WORLD).below(at(COROLLARIES[1], WORLD), times=0.4, quick=True),
-        at(UNIFORM, WORLD).below(at(COROLLARIES[1], WORLD), times=1.5, quick=True),
+        at(UNIFORM, WORLD).below(at(COROLLARIES[1], WORLD), times=1.7, quick=True),
     ),
     panels=("rounds",),
 )

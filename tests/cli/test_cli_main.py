@@ -113,6 +113,18 @@ def test_calibrate_fits_a_terminal(call: Call, flags: tuple[object, ...], used: 
     assert ("refused" in table) == ("--trust" not in flags)
 
 
+def test_calibrate_shows_what_each_onlooker_is_promised(call: Call) -> None:
+    flags = ("--trust", "shuffle", "--dim", 2, "--horizon", 300, "--local-epsilon", 2)
+    lines = call("calibrate", *flags).stdout.splitlines()
+    assert max(map(len, lines[:-1])) <= 80
+    (row,) = [line.split() for line in lines if line.split()[:1] == ["bit"] and len(line) < 60]
+    assert float(row[1]) == pytest.approx(2.0, rel=0.01)
+    assert float(row[2]) == float(row[3]) < 0.5
+    refused = call("calibrate", "--local-epsilon", 2)
+    assert refused.exit_code == 2
+    assert "choose shuffling 'bit'" in refused.stderr
+
+
 def test_calibrate_warns_of_noise_that_cannot_be_deployed(call: Call) -> None:
     flags = ("--trust", "shuffle", "--epsilon", 0.005, "--horizon", 60, "--dim", 8)
     result = call("calibrate", "--delta", 1e-6, *flags)

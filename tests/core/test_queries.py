@@ -329,6 +329,22 @@ def test_no_statistic_leaves_the_ball_and_one_is_at_its_edge(query: Any) -> None
         assert moved.max() > query.radius * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("query", BALLS)
+def test_no_number_leaves_the_box_and_one_is_at_its_edge(query: Any) -> None:
+    edge = np.eye(query.dim)[0] * query.norm
+    even = np.full(query.dim, query.norm / math.sqrt(query.dim))
+    given: Any = [(x, y) for x in (edge, even) for y in (-9.0, 9.0)]
+    weight = jnp.eye(getattr(query, "groups", 1))[0]
+    corners = np.abs(
+        [query.encode(Example(features=jnp.asarray(x), reward=y, weight=weight)) for x, y in given]
+    ).reshape(len(given), query.size)
+    assert np.abs(_spread(query)).max() <= query.largest * (1 + 1e-9)
+    assert corners.max() == pytest.approx(query.largest)
+    if isinstance(query, Regression):
+        assert np.abs(_spread(query)).sum(1).max() <= query.absolute * (1 + 1e-9)
+        assert corners.sum(1).max() == pytest.approx(query.absolute)
+
+
 def test_the_middle_lowers_the_reach() -> None:
     query = Regression(dim=5, norm=1.0, low=-0.5, high=0.5)
     assert query.radius == pytest.approx(math.sqrt(0.8 + 0.25))

@@ -274,3 +274,35 @@ def test_the_noise_of_totals_that_are_read_rarely_is_that_of_so_many_readings(wo
     stated: Any = asked.protected(word)
     worst = max(float(stated.noise_after(jnp.int32(40), jnp.int32(n))) for n in (1, 2, 3))
     assert asked.std(word) == pytest.approx(worst)
+
+
+def test_each_onlooker_of_shuffled_reports_is_promised_something() -> None:
+    """Coins say nothing about one report; bits say less the more there are, and sums all alike."""
+    answer = calibrate(epsilon=1.0, delta=1e-5, trust="shuffle", horizon=400, dim=2)
+    views = {one.name: one for one in answer.views}
+    assert list(views) == ["best", "theorem", "bits", "byte", "bit"]
+    assert views["best"].wire is None
+    wires = [views[word].wire or 0.0 for word in ("bit", "byte", "bits")]
+    assert 1.0 < wires[0] < wires[1] < wires[2]
+    for one in views.values():
+        assert 0.97 <= one.sums == one.models <= 1.0
+    assert json.loads(json.dumps(answer.to_dict()))["views"][0]["wire"] is None
+    assert calibrate(epsilon=1.0, delta=1e-5, trust="joint", horizon=400).views == ()
+
+
+def test_a_promise_for_one_report_is_kept_beside_that_of_the_sums() -> None:
+    answer = calibrate(epsilon=1.0, delta=1e-5, trust="shuffle", horizon=400, dim=2, local=1.0)
+    views = {one.name: one for one in answer.views}
+    assert list(views) == ["bits", "byte", "bit"]
+    assert all(0.99 <= (one.wire or 0.0) <= 1.0 for one in views.values())
+    assert (answer.word, answer.kind) == ("bit", "Response")
+    # The worst of all cohorts, as the ledger charges it.
+    assert answer.twin.epsilon == pytest.approx(views["bit"].sums)
+    assert views["bit"].sums < 0.3
+    assert all(one.std is not None or "only bits" in one.note for one in answer.alternatives)
+
+
+@pytest.mark.parametrize("trust", ["local", "joint", "central"])
+def test_other_trusts_have_no_promise_for_one_shuffled_report(trust: str) -> None:
+    with pytest.raises(KerchiefError, match="only bits behind a shuffler"):
+        calibrate(epsilon=1.0, delta=1e-5, trust=trust, horizon=100, local=1.0)

@@ -3,78 +3,63 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from kerchief.environments import make_environment
-from kerchief.experiments.catalogue.sblb import LENGTH, LOCAL, REGRET, WIRES, Paced, paced
-from kerchief.experiments.players import player
-from kerchief.policies.linear.sblb import Mended
-from kerchief.privacy import Guarantee, Trust
-from kerchief.privacy.randomized_bits import (
-    RandomizedBits,
-    batch_length,
-    bits_epsilon,
-    local_epsilon,
-    local_keep,
-)
-from kerchief.privatizers import At, BitSums
+from kerchief.experiments.catalogue.sblb import COROLLARIES, LOCAL, REGRET, told
+from kerchief.experiments.players import Key, Player, player
+from kerchief.privacy import Trust
 
 HORIZON, DELTA = 20_000, 1e-5
 PROBLEM = make_environment(contexts="orthant", dim=2, arms=10).problem(HORIZON)
 
 
-def made(one: Paced) -> Mended:
-    policy = one.arrange(PROBLEM, one.promise(DELTA, HORIZON)).policy
-    assert isinstance(policy, Mended)
-    return policy
-
-
-def batches(one: Paced) -> tuple[int, ...]:
-    return made(one).query.batches
+def sums(one: Player) -> Any:
+    return one.arrange(PROBLEM, one.promise(DELTA, HORIZON)).privatizers["moments"]
 
 
 def test_equal_batches_of_the_length_that_was_named() -> None:
-    one = paced(300, epsilon=1.0, mechanism="bit")
-    assert batches(one) == tuple(range(300, HORIZON + 1, 300))
-    assert one.label() == "sblb length=300 shuffle, bit ε=1"
-    assert one.parents() == player("sblb", trust="shuffle", epsilon=1.0).parents()
-    other = paced(301, epsilon=1.0, mechanism="bit")
-    assert one != other
-    assert len({one, other}) == 2
+    assert sums(REGRET).ends == tuple(range(250, HORIZON + 1, 250))
+    assert REGRET.label() == "sblb length=250 shuffle, bit ε=1"
+    assert REGRET.parents() == player("sblb", trust="shuffle", epsilon=1.0).parents()
 
 
-@pytest.mark.parametrize(("one", "model"), [(LOCAL[0], 0.048), (LOCAL[1], 0.478), (REGRET, 1.0)])
-def test_a_setting_makes_three_promises(one: Paced, model: float) -> None:
+@pytest.mark.parametrize(
+    ("one", "wire", "model"),
+    [
+        (LOCAL[0], 1.0, 0.074),
+        (LOCAL[1], 5.0, 0.49),
+        (REGRET, 7.6, 1.0),
+        (COROLLARIES[0], 0.65, 0.037),
+        (COROLLARIES[1], 0.72, 0.041),
+    ],
+)
+def test_a_setting_makes_three_promises(one: Player, wire: float, model: float) -> None:
     """To the device's wire, of the shuffler's output and of the model; all nearly used up."""
-    promise = Guarantee(epsilon=one.epsilon, delta=DELTA, trust=Trust.SHUFFLE)
-    sums = BitSums.of(made(one).query, promise=promise, schedule=At(ends=(LENGTH,)), bits=1)
-    views = sums.views(DELTA)
-    assert one.epsilon == model
-    assert 0.97 * WIRES[one] <= views["device wire"].epsilon <= WIRES[one]
+    views = sums(one).views(DELTA)
+    assert views["device wire"].trust is Trust.LOCAL
+    assert 0.97 * wire <= views["device wire"].epsilon <= wire
     assert views["device wire"].delta == 0
     for view in ("shuffler output", "published model"):
         assert 0.97 * model <= views[view].epsilon <= model
 
 
-@pytest.mark.parametrize(("one", "wire"), [(LOCAL[0], 1.0), (LOCAL[1], 5.0)])
-def test_the_sums_promise_what_the_wire_makes_of_them(one: Paced, wire: float) -> None:
-    """Tuned for the wire: the keep parameter is the largest that keeps its promise."""
-    keep = local_keep(wire, bits=1, dimension=5, taxicab=math.sqrt(5))
-    event = RandomizedBits(
-        users=LENGTH, bits=1, keep=keep, sensitivity=1.0, dimension=5, tail=DELTA / 64
-    )
-    assert one.epsilon == pytest.approx(bits_epsilon(event, DELTA), rel=0.015)
+def test_the_table_promises_more_than_is_true_of_one_corollary_and_less_of_the_other() -> None:
+    """Joint epsilons: of corollary 7, ε₀^(3/2)/T^(1/4); of corollary 8, at most 1/(27 T^(1/4))."""
+    first, second = (sums(one).views(DELTA)["published model"].epsilon for one in COROLLARIES)
+    assert first < HORIZON**-0.25
+    assert second > 10 / (27 * HORIZON**0.25)
+    assert COROLLARIES[0].epsilon == pytest.approx(math.sqrt(math.e - 1))
 
 
-def test_the_papers_own_settings_need_longer_batches_than_there_are_rounds() -> None:
-    """Corollary 8 at its largest epsilon, and Corollary 7 at a local epsilon of 1."""
-    epsilon = 1 / (27 * HORIZON**0.25)
-    keep = epsilon ** (2 / 3) * HORIZON ** (1 / 6)
-    assert keep == pytest.approx(1 / 9)
-    assert batch_length(epsilon, DELTA, horizon=HORIZON, dim=2, keep=keep) > HORIZON
-    told = local_epsilon(keep, bits=1, dimension=5, taxicab=math.sqrt(2) + 1.5)
-    assert told < 5 * math.log((1 + keep) / (1 - keep)) < 6 * 4 * keep
-    small = math.tanh(1 / (2 * 5))
-    found = batch_length(math.sqrt(math.e - 1), DELTA, horizon=HORIZON, dim=2, keep=small)
-    assert found > HORIZON
+def test_a_claim_about_what_is_told_can_fail() -> None:
+    class Row:
+        spent = (0.5, DELTA)
+
+    key = Key(REGRET, "d=2")
+    results: Any = {key: Row()}
+    assert told(key, low=0.4, high=0.6).test(results) == (True, "0.5")
+    assert not told(key, low=0.6, high=0.7).test(results)[0]
+    assert not told(key, low=0.1, high=0.4).test(results)[0]

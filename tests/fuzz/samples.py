@@ -208,6 +208,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "ledger": (MemoryLedger(_PROMISE),),
     "limit": (3,),
     "lipschitz": (2.0,),
+    "local": (math.inf, 2.0),
     "mean": (0.5,),
     "mechanism": (None, "best", "gaussian"),
     "minimizer": (_STEPS, GradientDescent(steps=3, radius=1.0, clip=1.0)),

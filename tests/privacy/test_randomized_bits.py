@@ -18,7 +18,6 @@ from kerchief.privacy.curves import ORDERS, RenyiCurve
 from kerchief.privacy.randomized_bits import (
     KEEP_UNIT,
     RandomizedBits,
-    batch_length,
     bits_epsilon,
     bits_keep,
     bits_renyi,
@@ -412,40 +411,3 @@ class TestDescription:
         }
         with pytest.raises(InvalidValue, match=name):
             RandomizedBits(**{**good, name: value})  # type: ignore[arg-type]
-
-
-# The paper's own batch length.
-
-
-class TestBatchLength:
-    @pytest.mark.parametrize("epsilon", [0.001, 0.2, 1.0, 5.0])
-    def test_as_printed_it_does_not_depend_on_epsilon(self, epsilon: float) -> None:
-        length = batch_length(epsilon, 1e-5, horizon=20_000, dim=2, keep=1 / 9, printed=True)
-        assert length == 371
-
-    @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
-    @pytest.mark.parametrize("dim", [2, 5])
-    def test_corrected_it_is_longer_than_the_horizon(self, epsilon: float, dim: int) -> None:
-        assert batch_length(epsilon, 1e-5, horizon=20_000, dim=dim, keep=1 / 9) > 20_000
-
-    @pytest.mark.parametrize(
-        ("epsilon", "dim", "expected"), [(0.2, 2, 3.9e6), (1.0, 2, 8.1e5), (5.0, 5, 6.5e5)]
-    )
-    def test_known_values(self, epsilon: float, dim: int, expected: float) -> None:
-        length = batch_length(epsilon, 1e-5, horizon=20_000, dim=dim, keep=0.1)
-        assert length == pytest.approx(expected, rel=0.02)
-
-    @pytest.mark.parametrize("keep", [0.01, 0.1, 0.6])
-    def test_is_the_first_length_that_the_derivation_allows(self, keep: float) -> None:
-        """(1 − q)² ≤ u² q, where q is the chance of a coin less a deviation."""
-        horizon, delta, dim, epsilon = 20_000, 1e-5, 2, 1.0
-        length = batch_length(epsilon, delta, horizon=horizon, dim=dim, keep=keep)
-
-        def allowed(size: int) -> bool:
-            q = 1 - keep - math.sqrt(2 * math.log(2 * horizon / delta) / size)
-            u = epsilon * size / (32 * dim * (dim + 3) * math.log(8 * horizon / delta))
-            u /= math.sqrt(2 * horizon * math.log(2 * horizon / delta))
-            return q > 0 and (1 - q) ** 2 <= u * u * q
-
-        assert allowed(length)
-        assert not allowed(length - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -19,6 +20,7 @@ from kerchief.environments import make_environment
 from kerchief.mechanisms.randomized_bits import ExactResponse
 from kerchief.policies import POLICIES
 from kerchief.privacy import Guarantee, MemoryLedger, Trust, epsilon_at
+from kerchief.privacy.randomized_bits import KEEP_UNIT, local_epsilon
 from kerchief.privatizers import At, BitSums, Protection, ShuffledSums, protect
 
 QUERY = Regression(dim=2, norm=1.0, low=0.0, high=1.0)
@@ -39,6 +41,71 @@ def test_every_batch_keeps_the_promise_by_its_own_certificate(sums: BitSums) -> 
     ledger = MemoryLedger(PROMISE)
     ledger.charge_all(charges)
     assert ledger.spent().epsilon == max(spent)
+
+
+@pytest.mark.parametrize(("users", "deviation"), [(250, 19.8), (400, 23.3)])
+def test_numbers_are_coded_in_a_tight_box(users: int, deviation: float) -> None:
+    """In [-1, 1], and not in [-2.1, 2.1]: with one bit the noise of rounding is half as large."""
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.SHUFFLE)
+    one = BitSums.of(QUERY, promise=promise, schedule=At(ends=(users,)), bits=1)
+    (batch,) = one.batches
+    assert batch.bound == 1.0
+    assert batch.std == pytest.approx(deviation, rel=0.005)
+    (charge,) = one.charges(users)
+    event: Any = charge.event
+    assert event.sensitivity == QUERY.sensitivity
+    assert epsilon_at([event], 1e-5) <= 1.0
+
+
+def test_a_box_holds_every_statistic_of_queries_that_name_none() -> None:
+    class Shifted:
+        size, sensitivity, center, radius = 2, 1.0, np.array([3.0, -4.0]), 0.5
+        importance, batches, readings = 1.0, (), ()
+        encode: Any = None
+
+    query: Any = Shifted()
+    made = BitSums.of(query, promise=PROMISE, schedule=At(ends=(100,)), bits=1)
+    assert made.batches[0].bound == 4.5
+    # The most that a statistic's absolute values can add up to, in boxes.
+    most = math.sqrt(2) * 5.5 / 4.5
+    wire = local_epsilon(made.batches[0].keep, bits=1, dimension=2, taxicab=most)
+    assert made.views(1e-5)["device wire"].epsilon == wire
+
+
+@pytest.mark.parametrize("bits", [1, 8])
+@pytest.mark.parametrize("local", [0.5, 2.0])
+def test_a_report_and_the_sums_keep_a_promise_each(bits: int, local: float) -> None:
+    query = dataclasses.replace(QUERY, local=local)
+    schedule = At(ends=(100, 500))
+    made = BitSums.of(query, promise=PROMISE, schedule=schedule, bits=bits)
+    views = made.views(1e-5)
+    assert 0.99 * local <= views["device wire"].epsilon <= local
+    assert views["shuffler output"].epsilon < PROMISE.epsilon
+    assert len({one.keep for one in made.batches}) == 1
+    assert made.exact().batches == made.batches
+
+
+def test_a_local_promise_is_never_less_noise_than_the_sums_need() -> None:
+    loose, free = (
+        BitSums.of(query, promise=PROMISE, schedule=At(ends=(100,)), bits=1).batches
+        for query in (dataclasses.replace(QUERY, local=50.0), QUERY)
+    )
+    assert loose == free
+
+
+def test_no_chance_to_keep_a_bit_exceeds_what_is_asked_for() -> None:
+    query = dataclasses.replace(QUERY, keep=1 / 9)
+    (one,) = BitSums.of(query, promise=PROMISE, schedule=At(ends=(100,)), bits=1).batches
+    assert 1 / 9 - KEEP_UNIT < one.keep <= 1 / 9
+
+
+@pytest.mark.parametrize(("trust", "word"), [("shuffle", "best"), ("joint", "best")])
+def test_noise_without_a_promise_for_one_report_is_refused(trust: str, word: str) -> None:
+    policy = POLICIES["linucb"].build(make_environment(dim=2, arms=3).problem(300), "tuned")
+    asked = dataclasses.replace(policy, query=dataclasses.replace(policy.query, local=1.0))
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
+    with pytest.raises(InvalidValue, match="choose shuffling 'bit'"):
+        protect(asked, Protection(guarantee=promise, mechanism=word), horizon=300)
 
 
 def test_three_onlookers_get_three_promises(sums: BitSums) -> None:

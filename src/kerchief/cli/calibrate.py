@@ -11,7 +11,7 @@ from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table
 from kerchief.experiments.calibrate import Noise, Twin
 from kerchief.experiments.calibrate import calibrate as find
-from kerchief.experiments.ways import Alternative
+from kerchief.experiments.ways import Alternative, View
 from kerchief.privacy.guarantee import delta_warnings
 
 __all__ = ["calibrate"]
@@ -36,6 +36,12 @@ __all__ = ["calibrate"]
     type=float,
     help="How far one user can move the statistic.  [default: exact, for LinUCB's (x xᵀ, y x)]",
 )
+@click.option(
+    "--local-epsilon",
+    "local",
+    type=float,
+    help="What one report may tell by itself, under shuffle trust: then reports are bits.",
+)
 @options.json_output
 def calibrate(*, delta: float, horizon: int, as_json: bool, **asked: Any) -> None:
     """Show the noise that a guarantee needs.
@@ -54,6 +60,9 @@ def calibrate(*, delta: float, horizon: int, as_json: bool, **asked: Any) -> Non
     print_table(("the noise", ""), _facts(noise), columns="lr")
     headings = ("the same promise by", "std", "factor", "")
     print_table(headings, [_texts(one) for one in noise.alternatives], columns="lrrl")
+    if noise.views:
+        headings = ("promised to who sees", "a: a report", "b: the sums", "c: the models")
+        print_table(headings, [_seen(one) for one in noise.views], columns="lrrr")
     click.echo(noise.guarantee.sentence())
 
 
@@ -89,3 +98,8 @@ def _texts(one: Alternative) -> tuple[str, str, str, str]:
         return one.name, "-", "refused", one.note
     name = f"{one.name} (used)" if one.used else one.name
     return name, f"{one.std:.5g}", f"{one.factor:.2f}x", one.note
+
+
+def _seen(one: View) -> tuple[str, str, str, str]:
+    wire = "no promise" if one.wire is None else f"{one.wire:.4g}"
+    return one.name, wire, f"{one.sums:.4g}", f"{one.models:.4g}"

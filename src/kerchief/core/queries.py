@@ -15,7 +15,7 @@ from kerchief.core.contracts import Example
 from kerchief.core.linalg import smat, svec, svec_size
 from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
-from kerchief.core.validate import at_least, usual, whole
+from kerchief.core.validate import at_least, between, positive, usual, whole
 
 __all__ = ["Gram", "Loss", "Posed", "Regression", "UnitBall", "clip_features", "finite"]
 
@@ -48,15 +48,22 @@ class Posed:
         importance: the part of the privacy budget, relative to the policy's other queries.
         batches: how many users have come when each batch ends; none where any times will do.
         readings: how many have come when each running total is wanted; none for after every user.
+        local: the most epsilon that one report may tell whoever reads it on its way, where reports
+            are bits; noise that promises nothing of the kind is refused.
+        keep: the largest chance with which a bit is kept, where reports are bits.
     """
 
     importance: float = 1.0
     batches: tuple[int, ...] = ()
     readings: tuple[int, ...] = ()
+    local: float = math.inf
+    keep: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the bounds."""
         usual(self)
+        positive("local", self.local, infinite=True)
+        between("keep", self.keep, 1e-6, 1.0, closed=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,6 +130,25 @@ class Regression(Posed):
             math.sqrt(size + self.dim / stretch**2) * self._diameter(stretch)
             for stretch in (2 ** (power / 8) for power in range(-32, 33))
         )
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a number of a statistic, exactly: at x = L e₁.
+
+        >>> Regression(dim=5, norm=2.0, low=0.0, high=3.0).largest
+        6.0
+        """
+        return self.norm * max(self.balance * self.norm, self._largest_reward)
+
+    @property
+    def absolute(self) -> float:
+        """The largest sum of absolute values of a statistic, exactly: at x = L (1, ..., 1)/√d.
+
+        >>> round(Regression(dim=2, norm=1.0, low=0.0, high=1.0).absolute, 3)
+        3.121
+        """
+        matrix = self.balance * self.norm**2 * (1 + (self.dim - 1) / math.sqrt(2))
+        return matrix + self._largest_reward * self.norm * math.sqrt(self.dim)
 
     @property
     def center(self) -> NDArray[np.float64]:
@@ -213,6 +239,11 @@ class Gram(Posed):
         2.0
         """
         return math.sqrt(2) * self.norm**2
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a number of a statistic, exactly: at x = L e₁."""
+        return self.norm**2
 
     @property
     def center(self) -> NDArray[np.float64]:

@@ -13,9 +13,12 @@ __all__ = ["static", "struct"]
 T = TypeVar("T")
 
 
-def static(**options: Any) -> Any:
-    """Declare a field that is part of the structure (a shape, a mode), never traced."""
-    return dataclasses.field(metadata={"static": True}, **options)
+def static(*, number: bool = False, **options: Any) -> Any:
+    """Declare a field that is part of the structure (a shape, a mode), never traced.
+
+    A `number` can be chosen by its name, as those that are traced can.
+    """
+    return dataclasses.field(metadata={"static": True, "number": number}, **options)
 
 
 @dataclass_transform(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +15,14 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.experiments.asked import Asked, Ball, Query, Sums, last_noise, own_noise
-from kerchief.experiments.ways import Alternative, gaussian_multiplier, other_ways, tried
+from kerchief.experiments.ways import (
+    Alternative,
+    View,
+    gaussian_multiplier,
+    other_ways,
+    tried,
+    view_of,
+)
 from kerchief.mechanisms.binomial import ExactBinomial
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
@@ -65,6 +74,7 @@ class Noise:
             cohort's under shuffle trust), or under joint trust of the worst prefix.
         total_std: standard deviation of the noise in the last total of a run.
         alternatives: every mechanism of the trust, the one used marked; then other ways.
+        views: under shuffle trust, what each word promises against each onlooker.
     """
 
     guarantee: Guarantee
@@ -79,6 +89,7 @@ class Noise:
     total_std: float
     twin: Twin
     alternatives: tuple[Alternative, ...]
+    views: tuple[View, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """The answer as JSON."""
@@ -99,6 +110,7 @@ def calibrate(
     radius: float | None = None,
     horizon: int = 10_000,
     sensitivity: float | None = None,
+    local: float = math.inf,
 ) -> Noise:
     """Find the noise for LinUCB's statistic (x xᵀ, y x), or for any statistic of known sensitivity.
 
@@ -108,6 +120,9 @@ def calibrate(
     `env`, a word of `ENVIRONMENTS` whose users bring contexts, is the world that bounds x and y;
     its own length of x and norm of the parameter are taken unless they are given. A sensitivity is
     in place of the one of (x xᵀ, y x), for a vector of as many numbers.
+
+    `local` is the most epsilon that one report may tell by itself, under shuffle trust: reports are
+    then one bit per number, and both promises are kept.
 
     >>> answer = calibrate(epsilon=1.0, delta=1e-5)
     >>> answer.word, round(answer.std, 4)
@@ -119,9 +134,10 @@ def calibrate(
     validate.whole("horizon", horizon, high=validate.MOST_ROUNDS)
     promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon)
     query = _query(_problem(env, horizon, dim=dim, radius=radius), sensitivity)
-    asked = Asked(query=query, promise=promise, horizon=horizon)
-    used = asked.protected()
-    std, event = own_noise(used, horizon), used.noises[0].event()
+    plain = Asked(query=query, promise=promise, horizon=horizon)
+    asked = dataclasses.replace(plain, query=dataclasses.replace(query, local=local))
+    used = asked.protected(_usual(asked))
+    std, event = own_noise(used, horizon), None if math.isfinite(local) else used.noises[0].event()
     cohort = _one_cohort(asked, used)
     word, words = _words(cohort, std)
     return Noise(
@@ -132,13 +148,38 @@ def calibrate(
         size=query.size,
         # After any rounding to a grid.
         noise_multiplier=event.noise_multiplier if isinstance(event, Gaussian | Binomial) else None,
-        gaussian_noise_multiplier=gaussian_multiplier(asked),
+        gaussian_noise_multiplier=gaussian_multiplier(plain),
         std=std,
         releases=used.schedule.capacity(horizon),
         total_std=last_noise(used, horizon),
         twin=_twin(used, promise, horizon),
-        alternatives=(*words, *other_ways(cohort, std)),
+        # None of the other ways has a promise for one report.
+        alternatives=(*words, *(() if math.isfinite(local) else other_ways(cohort, std))),
+        views=tuple(_views(asked, used)),
     )
+
+
+def _usual(asked: Asked) -> str:
+    """The word that is used: bits, where one report is to have a promise of its own."""
+    coded = asked.promise.trust is Trust.SHUFFLE and math.isfinite(asked.query.local)
+    return "bit" if coded else BEST
+
+
+def _views(asked: Asked, used: Sums) -> Iterator[View]:
+    """What the words of shuffle trust promise against each onlooker, in the worst cohort.
+
+    The largest tells most by one report. Where reports have a promise of their own, the sums of the
+    smallest tell most; else those of all tell as much as was asked for.
+    """
+    if asked.promise.trust is not Trust.SHUFFLE:
+        return
+    assert isinstance(used.schedule, At)
+    least, most = min(used.schedule.sizes), max(used.schedule.sizes)
+    ends = (least, least + most) if math.isfinite(asked.query.local) else (most,)
+    cohorts = dataclasses.replace(asked.query, batches=ends)
+    shown = dataclasses.replace(asked, query=cohorts, horizon=ends[-1])
+    found = (view_of(word, shown) for word in MECHANISMS_OF[Trust.SHUFFLE])
+    yield from (one for one in found if one is not None)
 
 
 def _problem(env: str, horizon: int, **options: Any) -> Problem:
@@ -179,7 +220,7 @@ def _words(asked: Asked, used: float) -> tuple[str, tuple[Alternative, ...]]:
         word: tried(word, partial(asked.std, word), used, note=entry.summary)
         for word, entry in MECHANISMS_OF[asked.promise.trust].items()
     }
-    found = next((word for word in rows if word != BEST and rows[word].std == used), BEST)
+    found = next((word for word in rows if word != BEST and rows[word].std == used), _usual(asked))
     if found != BEST:
         del rows[BEST]
     marked = (dataclasses.replace(row, used=word == found) for word, row in rows.items())

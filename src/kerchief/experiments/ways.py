@@ -19,9 +19,10 @@ from kerchief.privacy.calibration import (
 )
 from kerchief.privacy.events import Gaussian
 from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.registry import BEST
 
-__all__ = ["Alternative", "gaussian_multiplier", "other_ways", "tried"]
+__all__ = ["Alternative", "View", "gaussian_multiplier", "other_ways", "tried", "view_of"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,36 @@ class Alternative:
     factor: float | None
     note: str
     used: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class View:
+    """What a shuffle protocol promises, as epsilons, against each of three onlookers.
+
+    Attributes:
+        wire: whoever reads one user's report on its way to the shuffler: a local promise without
+            delta, or None where there is none.
+        sums: whoever sees all that leaves the shuffler.
+        models: whoever reads the posted models, which are made from those sums.
+    """
+
+    name: str
+    wire: float | None
+    sums: float
+    models: float
+
+
+def view_of(word: str, asked: Asked) -> View | None:
+    """The promises of one word of shuffle trust; None where it is refused."""
+    promise = asked.promise
+    try:
+        made = asked.protected(word)
+    except InvalidValue:
+        return None
+    if not isinstance(made, BitSums):
+        return View(name=word, wire=None, sums=promise.epsilon, models=promise.epsilon)
+    wire, sums, models = (one.epsilon for one in made.views(promise.delta).values())
+    return View(name=word, wire=wire, sums=sums, models=models)
 
 
 def tried(

@@ -30,10 +30,10 @@ __all__ = [
     "GRID",
     "KEEP_UNIT",
     "RandomizedBits",
-    "batch_length",
     "bits_epsilon",
     "bits_keep",
     "bits_renyi",
+    "bits_tail",
     "local_epsilon",
     "local_keep",
     "paper_local_epsilon",
@@ -140,12 +140,17 @@ def bits_keep(
     return _kept(epsilon, delta, users, bits, sensitivity, dimension)
 
 
+def bits_tail(delta: float) -> float:
+    """The part of δ that pays for rare sums, where a keep parameter is searched for or given."""
+    return between("delta", delta, 0.0, 1.0) * _TAIL_PART
+
+
 # A search takes seconds, and batches of one size ask for it again and again.
 @lru_cache(maxsize=256)
 def _kept(
     epsilon: float, delta: float, users: int, bits: int, sensitivity: float, dimension: int
 ) -> RandomizedBits:
-    tail = delta * _TAIL_PART
+    tail = bits_tail(delta)
 
     def tried(odds: float) -> RandomizedBits:
         units = math.floor(math.sqrt(odds / (1 + odds)) / KEEP_UNIT)
@@ -210,40 +215,6 @@ def local_keep(epsilon: float, *, bits: int, dimension: int, taxicab: float) -> 
             f"epsilon is {epsilon}; no keep parameter is small enough for it: ask for a larger one"
         )
     return (first - 1) * KEEP_UNIT
-
-
-def batch_length(
-    epsilon: float,
-    delta: float,
-    *,
-    horizon: int,
-    dim: int,
-    keep: float,
-    bits: int = 1,
-    printed: bool = False,
-) -> int:
-    """Return the batch length that the paper's theorem 5 asks for, by its equation (3).
-
-    It is kept to show what it costs: `randomized_bits.md`, section 5, says why no such length is
-    needed. `delta` is the paper's δ₀, and `keep` one less its p. As `printed`, the equation has
-    1 − 2p where its derivation has 2 − 2p.
-    """
-    epsilon = positive("epsilon", epsilon)
-    delta = between("delta", delta, 0.0, 1.0)
-    total = whole("bits", bits) * whole("horizon", horizon)
-    lie = 1 - between("keep", keep, 0.0, 1.0)
-    scale = 32 * whole("dim", dim) * (dim + 3) * math.log(8 * total / delta)
-    scale *= math.sqrt(2 * horizon * math.log(2 * horizon / delta))
-
-    def long_enough(length: int) -> bool:
-        square = (epsilon * length / scale) ** 2
-        # √((2+u²)² − 4) − u², without the cancellation.
-        gain = 4 * square / (math.sqrt(square * square + 4 * square) + square)
-        asked = (1 if printed else 2) - 2 * lie
-        asked += 2 * math.sqrt(2 * math.log(2 * total / delta) / length)
-        return gain >= asked and length * lie >= 14 * math.log(8 * total / delta)
-
-    return least_whole(long_enough)
 
 
 def _told(keep: float, bits: int, dimension: int, half: float) -> float:

@@ -26,7 +26,15 @@ from kerchief.core.struct import static, struct
 from kerchief.mechanisms.mechanism import Vector
 from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.privacy.guarantee import Guarantee, Trust
-from kerchief.privacy.randomized_bits import RandomizedBits, bits_epsilon, bits_keep, local_epsilon
+from kerchief.privacy.randomized_bits import (
+    KEEP_UNIT,
+    RandomizedBits,
+    bits_epsilon,
+    bits_keep,
+    bits_tail,
+    local_epsilon,
+    local_keep,
+)
 from kerchief.privacy.receipts import Charge
 from kerchief.privatizers.schedule import At, Schedule
 from kerchief.privatizers.sums import CohortSums, Tally
@@ -80,22 +88,24 @@ class BitSums(CohortSums):
         """Find the least noise with which each batch, of so many bits a number, keeps the promise.
 
         It is about whoever sees the shuffler's output; only the bits of its honest part count.
+        What one report may tell by itself is kept as well, where the query says (`local`).
 
         Raises:
             InvalidValue: no response keeps the promise.
         """
-        sizes = schedule.sizes
-        facts: Any = {"bits": bits, "sensitivity": 1.0, "dimension": query.size}
+        sizes, box = schedule.sizes, _box(query)
+        most = _most_kept(query, bits)
         found = {
-            users: bits_keep(promise.epsilon, promise.delta, users=counted, **facts)
-            for users, counted in {size: promise.counted(size) for size in sizes}.items()
+            users: _response(promise, most, users=users, **_coded(query, bits))
+            for users in {promise.counted(size) for size in sizes}
         }
+        batches = [found[promise.counted(size)] for size in sizes]
         noise = Response(
-            keep=jnp.asarray([found[users].keep for users in sizes]),
-            tail=found[sizes[0]].tail,
+            keep=jnp.asarray([one.keep for one in batches]),
+            tail=batches[0].tail,
             users=jnp.asarray(sizes),
             bits=bits,
-            bound=query.sensitivity,
+            bound=box,
             sensitivity=query.sensitivity,
             dimension=query.size,
         )
@@ -162,12 +172,8 @@ class BitSums(CohortSums):
         The device's wire: a local promise, from its own bits alone. The shuffler's output, and
         the models made from it: the promise of the sums of a batch.
         """
-        # A statistic of norm at most the bound has a sum of absolute values within its root.
-        taxicab = math.sqrt(self.query.size)
-        alone = max(
-            local_epsilon(one.keep, bits=one.bits, dimension=one.dimension, taxicab=taxicab)
-            for one in self.batches
-        )
+        keep = max(one.keep for one in self.batches)
+        alone = local_epsilon(keep, **_alone(self.query, self.batches[0].bits))
         together = max(bits_epsilon(event, delta) for event in self._events)
         return {
             "device wire": Guarantee(epsilon=alone, delta=0.0, trust=Trust.LOCAL),
@@ -201,3 +207,46 @@ class BitSums(CohortSums):
             return np.sqrt((stds**2).cumsum()[releases - 1])  # type: ignore[no-any-return]
         assert isinstance(self.aggregator, Response)
         return jnp.sqrt(jnp.cumsum(jnp.asarray(self.aggregator.std) ** 2)[releases - 1])
+
+
+def _box(query: BoundedSum) -> float:
+    """No number of a statistic is larger in absolute value: all are coded in one box.
+
+    Boxes of a size of their own would stretch the diameter by what they shrink: see `bits.md`.
+    """
+    farthest = float(np.abs(np.asarray(query.center)).max()) + query.radius
+    return float(getattr(query, "largest", farthest))
+
+
+def _coded(query: BoundedSum, bits: int) -> dict[str, Any]:
+    """What the certificate of a batch is about, in units of the box."""
+    return {
+        "bits": bits,
+        "sensitivity": query.sensitivity / _box(query),
+        "dimension": query.size,
+    }
+
+
+def _alone(query: BoundedSum, bits: int) -> dict[str, Any]:
+    """What the promise of one report is about: the largest sum of absolute values, in boxes."""
+    center = np.broadcast_to(np.asarray(query.center, np.float64), query.size)
+    longest = float(np.linalg.norm(center)) + query.radius
+    absolute = float(getattr(query, "absolute", math.sqrt(query.size) * longest))
+    return {"bits": bits, "dimension": query.size, "taxicab": absolute / _box(query)}
+
+
+def _most_kept(query: BoundedSum, bits: int) -> float:
+    """The largest keep parameter that the query's own wishes allow."""
+    keep, local = float(getattr(query, "keep", 1.0)), float(getattr(query, "local", math.inf))
+    units = math.floor(keep / KEEP_UNIT) * KEEP_UNIT
+    return units if math.isinf(local) else min(units, local_keep(local, **_alone(query, bits)))
+
+
+def _response(promise: Guarantee, most: float, *, users: int, **coded: Any) -> RandomizedBits:
+    """The least noise that keeps the promise, with a keep parameter of at most so much."""
+    if most < 1:
+        event = RandomizedBits(users=users, keep=most, tail=bits_tail(promise.delta), **coded)
+        if bits_epsilon(event, promise.delta) <= promise.epsilon:
+            return event
+    found = bits_keep(promise.epsilon, promise.delta, users=users, **coded)
+    return dataclasses.replace(found, keep=min(found.keep, most))

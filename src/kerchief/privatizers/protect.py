@@ -108,6 +108,7 @@ def protect(policy: Asking, protection: Protection, *, horizon: int) -> Mapping[
     whole("horizon", horizon, high=MOST_ROUNDS)
     if not policy.queries:
         return {}
+    _check_local(policy.queries, protection)
     match policy.feedback:
         case "phases":
             assert isinstance(policy, PhasePolicy)
@@ -125,6 +126,17 @@ def mean_noise(privatizer: Privatizer, clients: int) -> float:
         for noise in (privatizer.device, privatizer.aggregator)
     )
     return math.hypot(device * math.sqrt(clients), aggregator) / clients
+
+
+def _check_local(queries: Mapping[str, Query], protection: Protection) -> None:
+    """Refuse a promise about single reports where no noise would keep it."""
+    local = min(float(getattr(query, "local", math.inf)) for query in queries.values())
+    coded = protection.trust is Trust.SHUFFLE and protection.mechanism in ("bits", "byte", "bit")
+    if not coded and protection.trust is not Trust.NONE and math.isfinite(local):
+        raise InvalidValue(
+            f"local is {local}, a promise about one report that only bits behind a shuffler keep; "
+            "choose shuffling 'bit', 'byte' or 'bits' under shuffle trust, or leave it out"
+        )
 
 
 def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[str, Privatizer]:

@@ -86,7 +86,11 @@ def _replaced(policy: AnyPolicy, numbers: Mapping[str, float]) -> AnyPolicy:
     if not numbers:
         return policy
     made: Any = policy
-    fields = {one.name for one in dataclasses.fields(made) if not one.metadata.get("static")}
+    fields = {
+        one.name
+        for one in dataclasses.fields(made)
+        if one.metadata.get("number", not one.metadata.get("static"))
+    }
     for name, number in numbers.items():
         if name not in fields:
             raise InvalidValue(

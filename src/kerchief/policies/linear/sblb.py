@@ -8,10 +8,12 @@ uniform play at every horizon that we can run. Repaired, it is `sblb`. Proof not
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,17 +25,105 @@ from kerchief.core.linalg import floored_inverse, log_det
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import positive, whole
-from kerchief.policies.ellipsoid import Model, Optimist, posted
+from kerchief.core.validate import at_least, between, positive, whole
+from kerchief.policies.ellipsoid import Model, Optimist, posted, shifted
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["SBLB", "Mended"]
+__all__ = ["SBLB", "Coded", "Mended", "batch_length", "corollary_keep", "printed_keep"]
 
-# The batch length of the paper's condition as printed, at T = 20000 and δ = 1e-5, for every ε.
-_PRINTED = 371
 _MOST_BATCHES = 2**20
+
+
+def printed_keep(local: float, *, dim: int, bits: int = 1) -> float:
+    """Return 1 − p of algorithm 1, the chance with which a bit is kept, from its input ε₀.
+
+    >>> round(printed_keep(1.0, dim=2), 4)
+    0.0997
+    """
+    return math.tanh(positive("local", local) / (whole("bits", bits) * dim * (dim + 3)))
+
+
+def corollary_keep(epsilon: float, horizon: int) -> float:
+    """Return 1 − p = ε^(2/3) T^(1/6) of corollary 8, for one bit.
+
+    Its condition is ε ≤ 1/(27 T^(1/4)), at the end of which this is 1/9. From ε = T^(-1/4) on it
+    would be no probability. Beyond the condition it stays at 1/9.
+
+    >>> corollary_keep(1.0, 20_000) == 1 / 9, round(corollary_keep(0.001, 20_000), 4)
+    (True, 0.0521)
+    """
+    return min(math.pow(positive("epsilon", epsilon), 2 / 3) * math.pow(horizon, 1 / 6), 1 / 9)
+
+
+def batch_length(
+    epsilon: float,
+    delta: float,
+    *,
+    horizon: int,
+    dim: int,
+    keep: float,
+    bits: int = 1,
+    printed: bool = False,
+) -> int:
+    """Return the batch length that the paper's theorem 5 asks for, by its equation (3).
+
+    No such length is needed for privacy (`privacy/randomized_bits.md`, section 5). `delta` is the
+    paper's δ₀, and `keep` one less its p. As `printed`, the equation has 1 − 2p where its
+    derivation has 2 − 2p.
+
+    >>> batch_length(1.0, 1e-5, horizon=20_000, dim=2, keep=1 / 9, printed=True)
+    371
+    """
+    epsilon = positive("epsilon", epsilon)
+    delta = between("delta", delta, 0.0, 1.0)
+    total = whole("bits", bits) * whole("horizon", horizon)
+    lie = 1 - between("keep", keep, 0.0, 1.0)
+    scale = 32 * whole("dim", dim) * (dim + 3) * math.log(8 * total / delta)
+    scale *= math.sqrt(2 * horizon * math.log(2 * horizon / delta))
+
+    def long_enough(length: int) -> bool:
+        square = (epsilon * length / scale) ** 2
+        # √((2+u²)² − 4) − u², without the cancellation.
+        gain = 4 * square / (math.sqrt(square * square + 4 * square) + square)
+        asked = (1 if printed else 2) - 2 * lie
+        asked += 2 * math.sqrt(2 * math.log(2 * total / delta) / length)
+        return gain >= asked and length * lie >= 14 * math.log(8 * total / delta)
+
+    lengths = range(1, 2**62)
+    return lengths[bisect.bisect_left(lengths, True, key=long_enough)]
+
+
+@struct
+class Coded(Optimist):
+    """A bandit that may choose what a report of bits tells, and how many are summed up.
+
+    Attributes:
+        horizon: number of users.
+        length: users per batch; 0 for the bandit's own batches.
+        local: ε₀, the most that one report may tell whoever reads it on its way to the shuffler.
+    """
+
+    query: Regression = static()
+    horizon: int = static()
+    length: float = static(number=True, default=0)
+    local: float = static(number=True, default=math.inf)
+
+    @property
+    def queries(self) -> Mapping[str, Regression]:
+        """One: a running total, in the batches and with the promises that were chosen."""
+        facts: dict[str, Any] = {} if math.isinf(self.local) else {"local": self.local}
+        if self.length:
+            facts["batches"] = _equal(self.horizon, self.length)
+        return {self.question: dataclasses.replace(self.query, **facts)}
+
+
+def _equal(horizon: int, length: float) -> tuple[int, ...]:
+    """Where batches of one length end; one that is longer than the horizon ends with it."""
+    length = whole("length", int(min(at_least("length", length, 1.0), horizon)))
+    whole("horizon", horizon, high=length * _MOST_BATCHES)
+    return tuple(range(length, horizon + 1, length))
 
 
 @struct
@@ -47,10 +137,14 @@ class Held:
 
 
 @struct
-class SBLB(Batchwise, Optimist):
-    """Optimism with the constants of Garcelon et al. 2022; sums come halved, as they code them.
+class SBLB(Batchwise, Coded):
+    """Optimism with the constants of Garcelon et al. 2022; sums come as they code them.
+
+    What is coded is x xᵀ/(2L²) and r x/(2L). So the matrix and the vector are those of features x/L
+    and of the parameter Lθ, whose norm is at most LS; the model is posted in units of x again.
 
     Attributes:
+        promise: ε and δ₀ of the shuffler's output.
         radius: bound S on the norm of the parameter.
         spread: sub-Gaussian constant of the rewards.
         regularizer: λ.
@@ -59,7 +153,7 @@ class SBLB(Batchwise, Optimist):
         confidence: δ of the widths.
     """
 
-    query: Regression = static()
+    promise: tuple[float, float] = static()
     radius: float | Array
     spread: float | Array
     regularizer: float | Array
@@ -67,20 +161,43 @@ class SBLB(Batchwise, Optimist):
     confidence: float | Array
 
     @classmethod
-    def of(cls, problem: Problem, *, mode: Mode = "theory", switching: bool) -> SBLB:
-        """Build it from public facts alone; there is nothing to tune."""
-        length = min(_PRINTED, whole("horizon", problem.horizon, high=_PRINTED * _MOST_BATCHES))
-        query = dataclasses.replace(
-            Regression.of(problem), batches=tuple(range(length, problem.horizon + 1, length))
-        )
-        return cls(
+    def of(
+        cls,
+        problem: Problem,
+        *,
+        mode: Mode = "theory",
+        switching: bool,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+    ) -> SBLB:
+        """Build it from public facts alone; without a promise it has the batches of ε = 1."""
+        query = Regression.of(problem)
+        made = cls(
             query=query,
-            radius=problem.radius,
+            horizon=problem.horizon,
+            promise=(epsilon, delta),
+            radius=shifted(query, problem, "theory"),
             spread=(problem.high - problem.low) / 2,
             regularizer=problem.horizon**0.5,
             growth=0.5 if switching else -1.0,
             confidence=0.05,
         )
+        return dataclasses.replace(made, query=made.queries[cls.question])
+
+    @property
+    def queries(self) -> Mapping[str, Regression]:
+        """One: with p from ε₀ or else from corollary 8, and batches by equation (3) at that p."""
+        (epsilon, delta), dim = self.promise, self.query.dim
+        chosen = math.isfinite(self.local)
+        keep = (
+            printed_keep(self.local, dim=dim) if chosen else corollary_keep(epsilon, self.horizon)
+        )
+        length = self.length or batch_length(
+            epsilon, delta, horizon=self.horizon, dim=dim, keep=keep, printed=True
+        )
+        batches = _equal(self.horizon, length)
+        query = dataclasses.replace(self.query, batches=batches, keep=keep, local=self.local)
+        return {self.question: query}
 
     def init(self, outlook: Mapping[str, Outlook]) -> Held:
         """Before any user: the regularizer alone."""
@@ -94,34 +211,43 @@ class SBLB(Batchwise, Optimist):
         """Hold the new sums if their determinant has grown enough."""
         gram, moment = self.query.split(release.total)
         ridge, width = self._widths(release.count, release.noise)
-        dim = self.query.dim
-        matrix = gram / 2 + 2 * ridge * jnp.eye(dim)
+        dim, norm = self.query.dim, self.query.norm
+        matrix = gram / (2 * norm**2) + 2 * ridge * jnp.eye(dim)
+        vector = moment / (2 * norm)
         grown = log_det(matrix) >= jnp.log1p(self.growth) + log_det(state.matrix)
-        new = Held(matrix=matrix, vector=moment / 2, width=width, floor=0.1 * ridge)
+        new = Held(matrix=matrix, vector=vector, width=width, floor=0.1 * ridge)
         held: Held = jax.tree.map(partial(jnp.where, grown | (self.growth < 0)), new, state)
         return held
 
     def publish(self, state: Held) -> Model:
         """The estimate; eigenvalues are floored, as noise may make some negative."""
         inverted = floored_inverse(state.matrix, state.floor)
-        return posted(Model(estimate=inverted @ state.vector, inverse=inverted, width=state.width))
+        estimate, width = inverted @ state.vector, state.width
+        norm = self.query.norm
+        return posted(Model(estimate=estimate / norm, inverse=inverted, width=width / norm))
 
     def _widths(self, count: Array, noise: Array) -> tuple[Array, Array]:
-        """Equations (8) and (7), with the noise that a release states in place of √t/((1−p)√m)."""
+        """Equations (8) and (7), with the noise that a release states in place of √t/((1−p)√m).
+
+        They are for features within 1: so the noise of the matrix is divided by L² and that of the
+        vector by L, and S becomes LS (`sblb.md`).
+        """
+        dim, norm = self.query.dim, self.query.norm
         log = jnp.log(2 * count / self.confidence)
-        ridge = jnp.sqrt(8 * log) * (jnp.sqrt(1.0 * count) + 2 * noise) + self.regularizer
-        dim = self.query.dim
+        ridge = jnp.sqrt(8 * log) * (jnp.sqrt(1.0 * count) + 2 * noise / norm**2) + self.regularizer
         sampling = self.spread * jnp.sqrt(8 * log + dim * jnp.log(3 + count / ridge))
-        shaken = 2 * noise * jnp.sqrt(log) + 8 / 3 * log + jnp.sqrt(8 * count * log)
-        return ridge, sampling + self.radius * jnp.sqrt(3 * ridge) + dim / jnp.sqrt(ridge) * shaken
+        shaken = 2 * noise / norm * jnp.sqrt(log) + 8 / 3 * log + jnp.sqrt(8 * count * log)
+        bias = norm * self.radius * jnp.sqrt(3 * ridge)
+        return ridge, sampling + bias + dim / jnp.sqrt(ridge) * shaken
 
 
 @struct
-class Mended(LinUCB):
+class Mended(Coded, LinUCB):
     """LinUCB on batches that grow: what is left of the algorithm of Garcelon et al. 2022, repaired.
 
-    Batches grow by a factor of 2.5. The first, in which nothing is known, has a twenty-fifth of all
-    users, and more where epsilon is small: (d + 2)/(10 ε) times that, up to a fifth of all.
+    Batches grow by a factor of 2.5. The first, in which nothing is known, has √(32 T) users, and
+    more where epsilon is small: (d + 2)/(10 ε) times that, up to a fifth of all. With a `length`
+    they are equal.
     """
 
     @classmethod
@@ -137,10 +263,11 @@ class Mended(LinUCB):
         epsilon = positive("epsilon", epsilon, infinite=True)
         made = LinUCB.of(problem, mode=mode, exploration=exploration)
         longer = min(5.0, max(1.0, (problem.dim + 2) / (10 * epsilon)))
-        first = max(100, int(problem.horizon / 25 * longer))
+        first = max(100, int(min(math.sqrt(32 * problem.horizon) * longer, problem.horizon / 5)))
         batches = growing(problem.horizon, first=first, growth=2.5)
         query = dataclasses.replace(made.query, batches=batches)
-        return cls(**(vars(made) | {"query": query, "damping": 1.0}))
+        own = {"query": query, "damping": 1.0, "horizon": problem.horizon}
+        return cls(**(vars(made) | own))
 
 
 def _promised(
@@ -164,10 +291,10 @@ for _name, _algorithm, _switching, _when in (
     register(
         _name,
         SBLB,
-        partial(SBLB.of, switching=_switching),
         summary=f"LinUCB with the paper's widths and batches, and a new model {_when}",
         source=f"Garcelon et al. 2022, Algorithm {_algorithm}",
         trusts=("none", "shuffle"),
         home=None,
+        promised=partial(SBLB.of, switching=_switching),
         deployable=False,
     )

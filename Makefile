@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: compare test lint bench nightly fuzz proofs index lock clean
+.PHONY: compare test lint bench nightly fuzz proofs pages index lock clean
 
 compare: $(READY)  ## the main job: policies x trust x epsilon, with a table, a picture and a report
 	$(BIN)/kerchief compare
@@ -29,6 +29,9 @@ fuzz: $(READY)  ## a million hostile inputs to everything that strangers can rea
 
 proofs: $(READY)  ## write the page that says where every promise is proved
 	$(BIN)/python -c 'from kerchief.experiments.proofs import page; print(page(), end="")' > docs/proofs.md
+
+pages: proofs  ## the same, and the page of the catalogue
+	$(BIN)/python -c 'from kerchief.experiments.catalogue.page import page; print(page(), end="")' > docs/experiments.md
 
 index: $(READY)  ## write down what `kerchief --help` and `kerchief list` show
 	$(BIN)/python -m kerchief.cli.make_index

@@ -1,0 +1,51 @@
+"""The page of the catalogue: what each experiment plays, what its paper claims, and what holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.experiment import Experiment
+
+__all__ = ["page"]
+
+_PREFACE = """\
+# Experiments
+
+Made by `make pages`. `kerchief reproduce NAME` plays one and judges its claims; with `--quick` it
+plays the small size and judges the claims that are marked so. Beside the players named here stand
+uniform and greedy play and, at full size, each player's non-private parent. That no private row
+spends more than was asked for is always claimed. Where every construction of the papers is:
+[generalized linear](papers/generalized_linear.md), [shuffle-batched](papers/shuffle_batched.md),
+[phased elimination](papers/phased_elimination.md), [locally private](papers/locally_private.md),
+[online confidence](papers/online_confidence.md).
+"""
+
+
+def page() -> str:
+    """The page of the documentation."""
+    return "\n".join([_PREFACE, *(_section(one) for _, one in EXPERIMENTS.items())])
+
+
+def _section(one: Experiment) -> str:
+    return "\n".join(_lines(one)) + "\n"
+
+
+def _lines(one: Experiment) -> Iterator[str]:
+    players = ", ".join(f"`{name}`" for name in dict.fromkeys(p.policy for p in one.players))
+    worlds = ", ".join(setting.name for setting in one.settings)
+    yield f"## {one.name}"
+    yield f"\n{one.title}: {one.summary}. From {one.source}.\n"
+    yield f"- Players: {players}; worlds: {worlds}; delta {one.delta:g}."
+    yield f"- Size: {_size(one, quick=False)}; quick: {_size(one, quick=True)}."
+    yield f"- The paper's parameters: {one.sizes.rstrip('.')}."
+    yield f"- What the paper claims: {one.claimed.rstrip('.')}."
+    yield f"- What holds at a true guarantee: {one.holds.rstrip('.')}."
+    yield "\n| claim | judged at quick size |\n|---|---|"
+    for claim in one.claims:
+        yield f"| {claim.sentence} | {'yes' if claim.quick else 'no'} |"
+
+
+def _size(one: Experiment, *, quick: bool) -> str:
+    size = one.size(quick=quick)
+    return f"{size.horizon} rounds, {size.replicates} replicates"

@@ -1,0 +1,79 @@
+"""Pages about the papers: every target is there, and every experiment says what it stands for."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kerchief.experiments.catalogue import EXPERIMENTS
+from kerchief.experiments.catalogue.page import page
+from kerchief.experiments.listing import LISTINGS
+
+ROOT = Path(__file__).parents[2]
+PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))
+HEAD = ("printed", "here", "file", "experiment", "remark")
+NAMES = {row["name"] for _, listing in LISTINGS.items() for row in listing()}
+
+
+def rows(paper: Path) -> Iterator[dict[str, str]]:
+    """The rows of a page's one table, by column."""
+    lines = [one for one in paper.read_text("utf-8").splitlines() if one.startswith("|")]
+    cells = [[cell.strip() for cell in one.strip("|").split(" | ")] for one in lines]
+    assert tuple(cells[0]) == HEAD
+    for row in cells[2:]:
+        assert len(row) == len(HEAD), row
+        yield dict(zip(HEAD, row, strict=True))
+
+
+def quoted(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def known(name: str) -> bool:
+    """A registered name, perhaps with its options behind it, or a name of the library in full."""
+    if name.split(" ")[0] in NAMES:
+        return True
+    try:
+        pkgutil.resolve_name(name if name.startswith("kerchief.") else f"kerchief.{name}")
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return True
+
+
+def test_there_is_a_page_for_each_paper() -> None:
+    assert len(PAPERS) == 5
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda one: one.stem)
+def test_every_target_of_a_table_is_there(paper: Path) -> None:
+    table = list(rows(paper))
+    assert len(table) >= 10
+    for row in table:
+        assert all(known(name) for name in quoted(row["here"])), row
+        assert all((ROOT / path).exists() for path in quoted(row["file"])), row
+        assert all(name in EXPERIMENTS for name in quoted(row["experiment"])), row
+        missing = not all(quoted(row[column]) for column in ("here", "file", "experiment"))
+        assert not missing or len(row["remark"]) > 20, row
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_every_experiment_says_what_its_paper_says_and_what_holds(name: str) -> None:
+    one = EXPERIMENTS[name]
+    for fact in (one.sizes, one.claimed, one.holds):
+        assert len(fact) > 30, fact
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_half_of_the_claims_are_judged_at_quick_size(name: str) -> None:
+    claims = EXPERIMENTS[name].claims
+    # That no row spends more than was asked for is one more, and judged at any size.
+    assert 2 * (1 + sum(claim.quick for claim in claims)) >= 1 + len(claims)
+
+
+def test_the_page_of_the_catalogue_is_fresh() -> None:
+    written = (ROOT / "docs" / "experiments.md").read_text("utf-8")
+    assert written == page(), "docs/experiments.md is stale; run `make pages`"

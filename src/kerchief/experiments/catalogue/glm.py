@@ -245,7 +245,7 @@ enter(
     "for a design per user in place of a learned one",
     holds="at epsilon 4 privacy costs a few percent. A share of the design learned from released "
     "matrices changes nothing at d=3. On sums alone, which a real shuffler can serve, the same "
-    "design loses a tenth less on redrawn arms and about as much on fixed ones",
+    "design loses a sixth less on redrawn arms, and no more on fixed ones",
     settings=by_contexts("ball", "fixed", link="probit", dim=3, arms=20, radius=2.0),
     players=(STRICT, LOOSE, LEARNED, *ONCE, PAPER, SHUFFLED, MIDDLE, player("b-glincb")),
     delta=1e-4,
@@ -274,10 +274,10 @@ enter(
             ],
         ),
         all_of(
-            "on redrawn arms a learned design loses within a tenth of the user's own",
+            "on redrawn arms a learned design loses within a fifth of the user's own",
             [
-                at(LEARNED, "ball").below(at(STRICT, "ball"), times=1.1),
-                at(STRICT, "ball").below(at(LEARNED, "ball"), times=1.1),
+                at(LEARNED, "ball").below(at(STRICT, "ball"), times=1.2),
+                at(STRICT, "ball").below(at(LEARNED, "ball"), times=1.2),
             ],
         ),
         all_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kerchief.experiments.catalogue import (
     context_free,
     glm,
+    glm_adversaries,
     linear,
     local,
     main_paper,
@@ -19,6 +20,7 @@ __all__ = [
     "EXPERIMENTS",
     "context_free",
     "glm",
+    "glm_adversaries",
     "linear",
     "local",
     "main_paper",

@@ -208,7 +208,7 @@ enter(
     claimed="Without privacy, growing phases learn much faster at the same communication.",
     holds=(
         "The same, private or not, over a million rounds: without privacy some 500 against 2100 to "
-        "3300, by seed. Over 100 000 rounds the two lose equally much: growing pays in the long run."
+        "3300, by seed. Over 100 000 rounds the two lose equally much: growing pays in the end."
     ),
     claims=(
         _same_cost(PAIRS, 0.4),

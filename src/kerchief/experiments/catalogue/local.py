@@ -152,17 +152,24 @@ enter(
             times=0.8,
         ),
         all_of(
-            "at epsilon 10 and equal guarantees it loses less than the local baseline",
+            "at epsilon 10 and equal guarantees it loses less than the local baseline, and on "
+            "fixed arms less than the shuffled one",
             [
-                at(one[2], world).below(at(BEST[2], world), times=0.75)
-                for world in FIGURE
-                for one in (ONLINE, MALER)
+                *(
+                    at(one[2], world).below(at(BEST[2], world), times=0.75)
+                    for world in FIGURE
+                    for one in (ONLINE, MALER)
+                ),
+                at(ONLINE[2], "fixed-intercept").below(at(SHUFFLE[2], "fixed-intercept")),
             ],
         ),
-        all_below(
-            "at epsilon 1 and equal guarantees it loses more than the local baseline",
-            rows(BEST[1:2], *FIGURE),
-            rows(ONLINE[1:2], *FIGURE),
+        all_of(
+            "at epsilon 1 and equal guarantees it loses more than every baseline",
+            [
+                at(other[1], world).below(at(ONLINE[1], world))
+                for world in FIGURE
+                for other in (BEST, SHUFFLE, JOINT)
+            ],
         ),
         all_of(
             "Maler and descent are within a factor of 1.8 of each other at epsilon 10",

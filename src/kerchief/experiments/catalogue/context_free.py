@@ -62,7 +62,7 @@ enter(
             times=0.5,
         ),
         *(falling(rows(TSALLIS, world), quick=True) for world in WORLDS),
-        at(KL, CHANCE).below(at(TSALLIS[1], CHANCE), times=1.5, quick=True),
+        at(KL, CHANCE).below(at(TSALLIS[1], CHANCE), times=1.8, quick=True),
         at(KL, CHANCE).below_uniform(times=0.85, quick=True),
         at(TSALLIS[2], CHANCE).below_uniform(times=0.4, quick=True),
     ),

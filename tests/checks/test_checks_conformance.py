@@ -193,7 +193,10 @@ def test_contextual_worlds(world: WorldCase) -> None:
     [
         "chance",
         "population",
-        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("alternating", "quadratic")),
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in ("alternating", "quadratic", "drifting", "reacting", "line")
+        ),
     ],
 )
 def test_worlds_of_other_kinds(name: str) -> None:

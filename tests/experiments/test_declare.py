@@ -324,8 +324,8 @@ def test_contexts_are_refused_where_a_world_has_none(word: str) -> None:
     ("policy", "world", "worlds"),
     [
         ("ecolog", "linear", "logistic"),
-        ("one-point-smooth", "absolute", "quadratic"),
-        ("two-point-strong", "linear-loss", "quadratic"),
+        ("one-point-smooth", "absolute", "quadratic, drifting, reacting"),
+        ("two-point-strong", "linear-loss", "quadratic, kinked, drifting, reacting"),
         ("best", "population", "linear, logistic, probit, poisson, own"),
     ],
 )

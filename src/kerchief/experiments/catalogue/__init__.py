@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kerchief.experiments.catalogue import (
     context_free,
+    convex,
     glm,
     glm_adversaries,
     linear,
@@ -19,6 +20,7 @@ from kerchief.experiments.experiment import EXPERIMENTS
 __all__ = [
     "EXPERIMENTS",
     "context_free",
+    "convex",
     "glm",
     "glm_adversaries",
     "linear",

@@ -210,7 +210,7 @@ _enter(
     summary="an interval that shrinks beside descent: √T up to logarithms, and T^(3/4)",
     source="Zheng et al. 2020, Corollary 4; Agarwal et al. 2011",
     claimed="√T/ε for stochastic losses, where any convex losses have T^(3/4)/ε.",
-    holds="The interval's exponent is 0.60 ± 0.01, with the bound's two logarithms in it, and "
+    holds="The interval's exponent is 0.60 ± 0.01, with the bound's logarithm in it, and "
     "that of descent is 0.74 (48 runs, seed 1000).",
     settings=by_rounds(ROUNDS, Absolute.of, domain=Ball(dim=1)),
     players=(SEARCH, ONE),

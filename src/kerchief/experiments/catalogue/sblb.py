@@ -57,8 +57,8 @@ enter(
     quick=Size(horizon=2500, replicates=64, settings=(WORLD,), players=(MANY[1], COINS[1], *PAPER)),
     claims=(
         all_of(
-            "with 64 bits, d=2 and 5, epsilon 0.2, 1 and 5: at most 700, 225, 190, 1500, 400, 285",
-            each_at_most(rows(MANY, *WORLDS), (700, 225, 190, 1500, 400, 285)),
+            "with 64 bits, d=2 and 5, epsilon 0.2, 1 and 5: at most 700, 225, 190, 1300, 380, 225",
+            each_at_most(rows(MANY, *WORLDS), (700, 225, 190, 1300, 380, 225)),
         ),
         all_of(
             "regret falls with epsilon, for 64 bits", [falling(rows(MANY, one)) for one in WORLDS]

@@ -48,29 +48,32 @@ enter(
     sizes="The paper has no experiment: T, d and K were chosen here. What is published plays at "
     "p = 8/9 of corollary 8, so that it spends 0.04 where an epsilon of 1 was asked for.",
     claimed="Algorithm 1 reaches T^(2/3) and Algorithm 4 T^(3/4).",
-    holds="HOLDS",
+    holds="Neither does: at p = 8/9, as without any noise, both lose about as much as uniform play "
+    "(3430 and 3320 of 3570 at d = 2). Repaired, 64 bits lose 180 at epsilon 1, one bit 670, and "
+    "coins 180.",
     settings=SETTINGS,
     players=(*MANY, *FEW, *ONE, *COINS, *PAPER),
     full=Size(horizon=20_000, replicates=200),
-    quick=Size(horizon=2500, replicates=16, settings=("d=2",), players=(MANY[2], COINS[2], *PAPER)),
+    quick=Size(horizon=2500, replicates=64, settings=(WORLD,), players=(MANY[1], COINS[1], *PAPER)),
     claims=(
         all_of(
-            "with 64 bits, d=2 and 5, epsilon 0.2, 1 and 5: at most 700, 250, 215, 1500, 400, 285",
-            each_at_most(rows(MANY, *WORLDS), (700, 250, 215, 1500, 400, 285)),
+            "with 64 bits, d=2 and 5, epsilon 0.2, 1 and 5: at most 700, 225, 190, 1300, 380, 225",
+            each_at_most(rows(MANY, *WORLDS), (700, 225, 190, 1300, 380, 225)),
         ),
         all_of(
             "regret falls with epsilon, for 64 bits", [falling(rows(MANY, one)) for one in WORLDS]
         ),
         all_below(
-            "more bits lose less at epsilon 1 and 5",
+            "64 bits lose less than 0.6 of what one bit loses, at epsilon 1 and 5",
             rows(MANY[1:], *WORLDS),
             rows(ONE[1:], *WORLDS),
+            times=0.6,
         ),
         all_below(
             "coins lose no more than bits, up to errors",
             rows(COINS[1:], *WORLDS),
             rows(MANY[1:], *WORLDS),
-            times=1.25,
+            times=1.2,
         ),
         all_of(
             "with the paper's widths it loses more than half of what uniform play loses",
@@ -78,12 +81,12 @@ enter(
             quick=True,
         ),
         all_of(
-            "at the same epsilon the repaired one loses less than a third of what is published",
-            [at(MANY[2], WORLD).below(row, times=1 / 3) for row in rows(PAPER, WORLD)],
+            "asked for the same epsilon, the repaired one loses less than 0.4 of what is published",
+            [at(COINS[1], WORLD).below(row, times=0.4) for row in rows(PAPER, WORLD)],
             quick=True,
         ),
-        at(MANY[2], WORLD).below_uniform(times=0.22, quick=True),
-        at(COINS[2], WORLD).below_uniform(times=0.22, quick=True),
+        at(MANY[1], WORLD).below_uniform(times=0.35, quick=True),
+        at(COINS[1], WORLD).below_uniform(times=0.35, quick=True),
     ),
 )
 

@@ -125,13 +125,13 @@ enter(
             [
                 *(at(GROWING, WORLD).below(row) for row in rows(BY_LENGTH, WORLD)),
                 *(
-                    row.below(at(BY_LENGTH[3], WORLD), times=0.7)
+                    row.below(at(BY_LENGTH[3], WORLD), times=0.8)
                     for row in rows(BY_LENGTH[:3], WORLD)
                 ),
             ],
         ),
         at(BY_LENGTH[1], WORLD).below(at(BY_LENGTH[0], WORLD)),
-        at(BY_LENGTH[1], WORLD).below(at(BIT, WORLD), times=0.75),
+        at(BY_LENGTH[1], WORLD).below(at(BIT, WORLD), times=0.8),
         *(row.below_uniform(times=0.35, quick=True) for row in rows((BY_LENGTH[1], BYTE), WORLD)),
         *(
             row.below(at(BIT, WORLD), times=0.9, quick=True)

@@ -176,9 +176,9 @@ def constructors() -> dict[str, Callable[..., Any]]:
     rooms = {name: getattr(room, "__all__", ()) for name, room in _rooms()}
     offered = {id(getattr(room, name)) for _, room in _rooms() for name in rooms[room.__name__]}
     for module in _modules():
-        for name in getattr(module, "__all__", ()):
-            thing, where = getattr(module, name), _short(module.__name__)
-            if getattr(thing, "__module__", None) != module.__name__:
+        for name, thing in list(vars(module).items()):
+            where = _short(module.__name__)
+            if name.startswith("_") or getattr(thing, "__module__", None) != module.__name__:
                 continue
             if inspect.isclass(thing):
                 found |= {f"{where}:{what}": make for what, make in _makers(thing)}

@@ -17,18 +17,6 @@ from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 
-__all__ = [
-    "Beliefs",
-    "Ellipsoid",
-    "act",
-    "act_on_a_guess",
-    "beliefs",
-    "ellipsoid",
-    "first_best",
-    "guess",
-    "read_array",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Ellipsoid:

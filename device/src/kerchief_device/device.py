@@ -31,8 +31,6 @@ from kerchief_wire.noise import Floats
 from kerchief_wire.report import Report
 from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
 
-__all__ = ["Decision", "Device", "Features"]
-
 Features: TypeAlias = Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | NDArray[Any]
 """Rows of numbers, one for each arm, or such rows by the arms' names."""
 

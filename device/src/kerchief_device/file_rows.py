@@ -12,8 +12,6 @@ from typing import Any
 
 from kerchief_device.rows import Cost, Row, T
 
-__all__ = ["FileRows"]
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS models (name BLOB PRIMARY KEY, data BLOB NOT NULL)
     STRICT, WITHOUT ROWID;

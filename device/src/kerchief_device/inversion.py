@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from kerchief_device.source import Randomness, drawn
 
-__all__ = ["Inversion", "Weights", "blocks", "coins"]
-
 _BITS = 64
 _GUARD = 64
 # So many decimal digits hold one bit, generously, and rounding of what is computed with them.

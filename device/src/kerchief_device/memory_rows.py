@@ -12,8 +12,6 @@ from kerchief_device.file_rows import FileRows
 from kerchief_device.rows import Cost, Row, T
 from kerchief_wire.errors import StoreFailed
 
-__all__ = ["MemoryRows"]
-
 
 class MemoryRows:
     """Rows for as long as the object lives; a step that fails is taken back, write by write."""

@@ -17,16 +17,6 @@ from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import OwnModels
 
-__all__ = [
-    "OwnBeliefs",
-    "Sampled",
-    "act_on_scores",
-    "encode",
-    "own_sensitivity",
-    "own_size",
-    "pool_size",
-]
-
 _MOST_DIM, _MOST_ARMS = 2**12, 2**24
 
 

@@ -17,8 +17,6 @@ from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import Phased
 
-__all__ = ["Place", "Survey", "averages", "client_id"]
-
 _CLIENT = b"kerchief/1 client\0"
 
 _MOST = 2**12

@@ -27,8 +27,6 @@ from kerchief_wire.model import Model
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
 
-__all__ = ["Answers", "Code", "Optimism", "code_for"]
-
 _MOST_DIM = 2**12
 
 

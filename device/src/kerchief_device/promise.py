@@ -30,8 +30,6 @@ from kerchief_wire.noise import (
 )
 from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Program, Task
 
-__all__ = ["Checked", "check", "sensitivity", "taxicab"]
-
 _GUARD = 2.0**-40
 _MOST_BITS = 512
 _MOST_CANDIDATES = 2**16

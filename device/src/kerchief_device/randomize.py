@@ -39,8 +39,6 @@ from kerchief_wire.noise import (
     Wholes,
 )
 
-__all__ = ["Candidates", "candidates", "heads", "randomize"]
-
 Candidates: TypeAlias = Callable[[int, int, Randomness], Floats]
 """Gives so many independent normal vectors of a size; it never sees a statistic."""
 

@@ -16,8 +16,6 @@ from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import Floats
 from kerchief_wire.task import Answering, Optimist
 
-__all__ = ["LINKS", "Moments", "answer", "encode_loss", "into_ball", "within"]
-
 # Entries above about the root of the largest float are cut to it first, so no square overflows.
 _LIMIT = 2.0**508
 

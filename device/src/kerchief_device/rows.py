@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
-__all__ = ["Cost", "Row", "Rows", "T"]
-
 T = TypeVar("T")
 
 

@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 from kerchief_wire.errors import InvalidValue
 
-__all__ = ["Randomness", "drawn"]
-
 Randomness: TypeAlias = Callable[[int], bytes]
 """Gives n independent uniform bytes when called with n."""
 

@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 
 from kerchief_wire.errors import CodecError
 
-__all__ = ["pack", "read", "read_as", "unpack", "write"]
-
 T = TypeVar("T")
 _MOST = 2**53
 # Far more than any message has, and far less than any reader can follow.

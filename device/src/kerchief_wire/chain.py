@@ -15,8 +15,6 @@ from typing import Any
 from kerchief_wire.canonical import pack, read, read_as, write
 from kerchief_wire.errors import CodecError, Fenced
 
-__all__ = ["KINDS", "ROOT", "Line", "export", "follow", "imported"]
-
 _TAG = b"kerchief/1 chain\0"
 ROOT = bytes(32)
 """What the first line follows."""

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BudgetExceeded",
-    "CapacityExceeded",
-    "CodecError",
-    "Fenced",
-    "InvalidValue",
-    "KerchiefError",
-    "Refused",
-    "StoreFailed",
-]
-
 
 class KerchiefError(Exception):
     """The root: catch this to catch everything that kerchief raises on purpose.

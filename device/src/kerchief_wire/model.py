@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from kerchief_wire.canonical import pack, read_as, write
 from kerchief_wire.errors import CodecError
 
-__all__ = ["Model", "Numbers", "Question", "Status"]
-
 # How many bytes a number of each type has.
 _TYPES = {"<f4": 4, "<f8": 8, "<i4": 4, "<i8": 8, "|b1": 1}
 _MOST_BYTES = 2**28

@@ -15,20 +15,6 @@ from numpy.typing import NDArray
 
 from kerchief_wire.errors import InvalidValue
 
-__all__ = [
-    "KEEP_UNITS",
-    "Bits",
-    "Bounds",
-    "Coins",
-    "Floats",
-    "Noise",
-    "OneBit",
-    "Rounded",
-    "Shortlist",
-    "Statistic",
-    "Wholes",
-]
-
 Wholes: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from kerchief_wire.errors import InvalidValue
 
-__all__ = ["Projection"]
-
 _TAG = b"kerchief/1 projection\0"
 _MOST_DIM = 2**16
 

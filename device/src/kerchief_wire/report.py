@@ -17,8 +17,6 @@ from kerchief_wire.errors import CodecError, Refused
 from kerchief_wire.noise import Wholes
 from kerchief_wire.task import Task
 
-__all__ = ["Release", "Report", "written"]
-
 _PLAIN = 1
 _HEADER = struct.Struct("<4sBBHI32s16s")
 _RELEASE = struct.Struct("<4sIIQQQ32s")

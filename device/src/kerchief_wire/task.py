@@ -19,18 +19,6 @@ from kerchief_wire.errors import CodecError, InvalidValue
 from kerchief_wire.noise import Bits, Bounds, Coins, Noise
 from kerchief_wire.projection import Projection
 
-__all__ = [
-    "Answering",
-    "Library",
-    "Optimist",
-    "OwnModels",
-    "Phased",
-    "Program",
-    "Promise",
-    "Reward",
-    "Task",
-]
-
 _TAG = b"kerchief/1 task\0"
 _TRUSTS = ("none", "local", "shuffle", "joint", "central")
 _KINDS = ("contextual", "context-free", "phased")

@@ -20,8 +20,6 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import between, whole
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["Audit", "Test", "check_runs", "look", "train"]
-
 # Where thresholds are tried, as shares of the scores: densely in the tails.
 _TAIL = np.geomspace(0.002, 0.5, 32)
 _SHARES = np.concatenate([_TAIL, 1 - _TAIL])

@@ -10,8 +10,6 @@ import math
 from kerchief.core.validate import at_least, between, whole
 from kerchief.privacy.external import beta_quantile, binomial_chances
 
-__all__ = ["guess_lower", "likely_above", "one_run_lower"]
-
 
 def likely_above(hits: int, trials: int, *, failure: float) -> float:
     """A number that the chance of a hit exceeds, but for this probability of being wrong.

@@ -30,8 +30,6 @@ from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.fits import Fits
 
-__all__ = ["Telltale", "count_canaries", "one_run"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Telltale:

@@ -15,8 +15,6 @@ from kerchief.core.problems import AnyProblem, ContextFreeProblem, Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
-__all__ = ["Floats", "Losers", "Population", "contribution", "neighbours"]
-
 Floats = NDArray[np.float64]
 
 

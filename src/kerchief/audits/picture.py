@@ -10,8 +10,6 @@ from kerchief.audits.audit import Audit
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import require
 
-__all__ = ["picture"]
-
 
 def picture(audit: Audit) -> bytes:
     """Draw false alarms against misses, as PNG.

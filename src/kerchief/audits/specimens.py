@@ -39,8 +39,6 @@ from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Trust
 from kerchief.privacy.randomized_bits import bits_keep
 
-__all__ = ["SPECIMENS", "Specimen"]
-
 Make: TypeAlias = Callable[[float, float], Any]
 Draw: TypeAlias = Callable[[Any, int, int, int], Floats]
 

@@ -24,8 +24,6 @@ from kerchief.privatizers.protect import Protection
 from kerchief.roles.arrange import arrange
 from kerchief.simulation.run import AnyEnvironment
 
-__all__ = ["HORIZON", "KINDS", "ROUNDS", "RUNS", "Kind", "Subject", "entries", "find"]
-
 HORIZON, ROUNDS = 64, 1024
 """How many users each audited run has, enough for a batch of every bandit here; and how many rounds
 a bandit that goes by phases is built for, enough for two phases of it.

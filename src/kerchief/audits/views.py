@@ -23,8 +23,6 @@ from kerchief.environments.population import Population, PopulationTruth
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.simulation import loop, phases
 
-__all__ = ["Clients", "Tapped", "in_parts", "phased_views", "phases_seen", "round_views"]
-
 # How many runs are mapped over at once: bounds memory, and stays where arithmetic is trusted.
 _TOGETHER = 8000
 

@@ -17,8 +17,6 @@ from kerchief.privatizers import At, Privatizer
 from kerchief.privatizers.billing import pay
 from kerchief.roles.arrange import Arranged
 
-__all__ = ["users_of"]
-
 # How near to what was asked a charge comes: in general, and where it is counted in coins.
 _MILLIONTH, _COINS = 1e-6, 0.03
 

@@ -35,25 +35,6 @@ from kerchief.simulation import loop, phases
 from kerchief.simulation.run import AnyEnvironment, Run, simulate
 from kerchief_device import Device
 
-__all__ = [
-    "BEST",
-    "DELTA",
-    "SEED",
-    "Case",
-    "Played",
-    "asks",
-    "by_reports",
-    "by_rounds",
-    "by_totals",
-    "cases",
-    "other_words",
-    "play",
-    "played",
-    "policy_of",
-    "private",
-    "small_home",
-]
-
 BEST, DELTA, SEED = "best", 1e-5, 20260601
 
 

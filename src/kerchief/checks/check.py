@@ -24,8 +24,6 @@ from kerchief.privatizers import TRUSTS
 from kerchief.privatizers.registry import PrivatizerEntry
 from kerchief.simulation.run import AnyEnvironment
 
-__all__ = ["check"]
-
 _NONE: Mapping[str, str] = {}
 _HOMES: Mapping[Feedback, str] = {"totals": "linear", "reports": "chance", "phases": "population"}
 

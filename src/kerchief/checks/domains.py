@@ -18,23 +18,6 @@ from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Arms, BoundedLoss, Example
 from kerchief.core.random import Stream
 
-__all__ = [
-    "NOWHERE",
-    "Box",
-    "Cube",
-    "answered",
-    "edge",
-    "encoder",
-    "far_points",
-    "farthest",
-    "first_action",
-    "lengths",
-    "many",
-    "widest",
-    "widest_of",
-    "wildest_of",
-]
-
 # What the device sends, or its gradient at a point: one row per record.
 Encode = Callable[[Floats, Floats], Floats]
 

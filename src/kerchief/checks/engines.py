@@ -29,8 +29,6 @@ from kerchief.simulation import loop, phases
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.phases import PhaseReplicate, PhaseScene, phases_of
 
-__all__ = ["begun", "phase_after", "phase_scene"]
-
 # How many rounds are looked at one by one.
 _ROUNDS = 4
 # Among how many clients the two who differ most are searched for.

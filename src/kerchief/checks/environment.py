@@ -28,8 +28,6 @@ from kerchief.environments import CONTEXTS, NOISES, make_environment
 from kerchief.environments.population import Population
 from kerchief.simulation.run import AnyEnvironment
 
-__all__ = ["WorldCase", "environment_cases"]
-
 _ROUNDS, _DRAWS, _ARMS, _FEWEST = 256, 20_000, 4, 2
 # Worlds are drawn in float32.
 _ROUNDING = 1e-6

@@ -17,22 +17,6 @@ import numpy as np
 from kerchief.core.errors import KerchiefError
 from kerchief.core.precision import double_precision
 
-__all__ = [
-    "Broken",
-    "CheckFailed",
-    "Failure",
-    "Law",
-    "Outcome",
-    "Report",
-    "examine",
-    "expect",
-    "expect_frozen",
-    "law",
-    "laws_of",
-    "refused",
-    "same",
-]
-
 S = TypeVar("S")
 
 

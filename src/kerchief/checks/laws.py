@@ -29,8 +29,6 @@ from kerchief.checks.errors import Law
 from kerchief.checks.mechanism import MechanismCase
 from kerchief.checks.protocol import PrivatizerCase
 
-__all__ = ["BANDIT_LAWS", "ENVIRONMENT_LAWS", "MECHANISM_LAWS", "PRIVATIZER_LAWS"]
-
 
 def _laws(*modules: ModuleType) -> tuple[Law[Any], ...]:
     """Every law that these modules define, so that none is forgotten."""

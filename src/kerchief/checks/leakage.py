@@ -15,14 +15,6 @@ from kerchief.privacy import Composed, Event, Repeated
 from kerchief.privacy.composition import leaves
 from kerchief.privacy.receipts import Charge
 
-__all__ = [
-    "bill",
-    "charged_multiplier",
-    "expect_fresh",
-    "expect_noise_as_charged",
-    "rounded_sensitivity",
-]
-
 
 def charged_multiplier(event: Event) -> float:
     """The noise multiplier of the one Gaussian that costs as much as an event made of some.

@@ -29,8 +29,6 @@ from kerchief.roles.arrange import Arranged
 from kerchief.simulation.loop import advance, begin
 from kerchief.simulation.run import Run
 
-__all__ = ["bare", "reach", "silenced", "summed"]
-
 _COPIES, _STEP, _STEPS = 256, 25, 8
 # Whose reports are no sum of statistic and noise.
 _UNSUMMED = (PrivUnitG, Shortlist, OneBit)

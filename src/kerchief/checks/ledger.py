@@ -35,8 +35,6 @@ from kerchief.privacy import (
 )
 from kerchief.privacy.receipts import Charge, read_ledger
 
-__all__ = ["LEDGER_LAWS", "Ledgers"]
-
 _BUDGET = Guarantee(epsilon=2.0, delta=1e-5, trust=Trust.CENTRAL)
 _ALL, _EARLY, _LATE = (Cohort(first=a, last=b) for a, b in ((0, 100), (0, 50), (50, 100)))
 _FULL = Gaussian(noise_multiplier=gaussian_noise_multiplier(2.0, 1e-5))

@@ -20,8 +20,6 @@ from kerchief.checks.statistics import Floats, expect_deviation, fits_squares, n
 from kerchief.core.random import DEVICE, Stream
 from kerchief.privacy import Event, Gaussian, Laplace, NonPrivate, epsilon_at
 
-__all__ = ["MechanismCase"]
-
 _DRAWS, _EXACT, _DELTA = 8192, 2048, 1e-5
 
 

@@ -22,24 +22,6 @@ from kerchief.core.random import AGGREGATOR, ARMS, DEVICE, POLICY, REWARD, WORLD
 from kerchief.privatizers import At, Every, OnDemand, Privatizer
 from kerchief.roles.round import place
 
-__all__ = [
-    "TURNS",
-    "USER",
-    "Hand",
-    "Retold",
-    "Turn",
-    "expect_same_facts",
-    "expect_same_public",
-    "expect_same_times",
-    "hand_of",
-    "kept_turns",
-    "other_data",
-    "read_only",
-    "turns_by_hand",
-    "unchanged",
-    "with_one_other",
-]
-
 TURNS = 8
 # Who is replaced in a run: someone early, so that others come after.
 USER = 2

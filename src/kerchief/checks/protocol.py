@@ -23,22 +23,6 @@ from kerchief.privacy import Guarantee, Trust, gaussian_noise_multiplier
 from kerchief.privatizers import At, Privatizer
 from kerchief.privatizers.registry import PrivatizerEntry
 
-__all__ = [
-    "ENDS",
-    "Noise",
-    "PrivatizerCase",
-    "clock_at",
-    "drawn_noise",
-    "noises_of",
-    "privatizer_cases",
-    "records",
-    "released",
-    "released_by_many",
-    "statistics",
-    "told",
-    "transcript",
-]
-
 COPIES = 30_000
 # As many releases as the privatizer is built for, so that all that was paid for is used.
 ENDS = (1, 2, 3, 4, 5, 6, 8)

@@ -19,8 +19,6 @@ from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privacy import Trust
 from kerchief.privatizers import MECHANISMS_OF, TRUSTS
 
-__all__ = ["check_registry"]
-
 _CONTRACTS = (("act", "record", "update"), ("ask", "answer", "update"))
 
 

@@ -18,24 +18,6 @@ from numpy.typing import NDArray
 
 from kerchief.checks.errors import expect
 
-__all__ = [
-    "ERROR",
-    "Floats",
-    "at_most_as_often",
-    "expect_deviation",
-    "fits_chances",
-    "fits_deviation",
-    "fits_scale",
-    "fits_squares",
-    "hoeffding",
-    "least_draws",
-    "most_deviation",
-    "normal_bound",
-    "normality",
-    "precision_range",
-    "student_bound",
-]
-
 ERROR = 1e-6
 
 Floats = NDArray[np.float64]

@@ -48,8 +48,6 @@ from kerchief.privacy import MemoryLedger
 from kerchief.privatizers import At, Every, OnDemand, Privatizer
 from kerchief.simulation.run import simulate
 
-__all__ = ["refuses", "twin_noise"]
-
 _LIMIT, _ROUNDS = 3, 20
 
 

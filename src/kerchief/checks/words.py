@@ -51,8 +51,6 @@ from kerchief.simulation import loop
 from kerchief.simulation.machine import compiled
 from kerchief.simulation.phases import phases_of
 
-__all__ = ["noise_drawn_is_the_word_printed", "pure_epsilon"]
-
 WORDS: dict[str, dict[str, tuple[type, ...]]] = {
     "none": {BEST: ()},
     "local": {

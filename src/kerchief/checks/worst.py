@@ -41,14 +41,6 @@ from kerchief.privatizers import Privatizer
 from kerchief.simulation import loop
 from kerchief.simulation.machine import compiled
 
-__all__ = [
-    "Found",
-    "Spot",
-    "spots",
-    "worst_user_moves_releases_by_the_sensitivity_at_most",
-    "worst_users",
-]
-
 _ROWS, _CLIMBS, _BRANCHES = 256, 6, 8
 # What float32 may add: models are float32.
 _ROUNDING = 1e-5

@@ -17,8 +17,6 @@ from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import require
 from kerchief.experiments.folder import Folder
 
-__all__ = ["audit"]
-
 # The chance that a bound is wrong: of a single audit, and of each where all are run.
 _FAILURE, _RARE = 0.05, 1e-3
 

@@ -10,8 +10,6 @@ from kerchief.cli.printing import print_json, print_table, progress_bar
 from kerchief.experiments.bench import INTERACTIVE_ARMS, Benchmark, one_core
 from kerchief.experiments.bench import bench as measure
 
-__all__ = ["bench"]
-
 
 @click.command()
 @options.option("--arms", "The most arms in a round.", default=(20, 100), type=int)

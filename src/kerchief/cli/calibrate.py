@@ -14,8 +14,6 @@ from kerchief.experiments.calibrate import calibrate as find
 from kerchief.experiments.ways import Alternative, View
 from kerchief.privacy.guarantee import delta_warnings
 
-__all__ = ["calibrate"]
-
 
 @click.command()
 @options.epsilon

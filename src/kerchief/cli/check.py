@@ -17,8 +17,6 @@ from kerchief.cli.printing import complain, print_json
 from kerchief.core.errors import InvalidValue
 from kerchief.privatizers.registry import TRUSTS
 
-__all__ = ["check"]
-
 
 @click.command()
 @click.argument("name")

@@ -20,8 +20,6 @@ from kerchief.experiments.results import headings_of
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHUFFLES
 
-__all__ = ["compare"]
-
 
 @click.command()
 @options.env

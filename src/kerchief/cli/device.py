@@ -13,8 +13,6 @@ from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import installing
 
-__all__ = ["keep_compiled", "use_device"]
-
 _configure: Callable[[str, object], None] = jax.config.update
 _PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
 

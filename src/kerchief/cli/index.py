@@ -12,8 +12,6 @@ from typing import TypedDict
 
 import click
 
-__all__ = ["COMMANDS", "PATH", "Index", "Line", "command", "read"]
-
 COMMANDS = ("audit", "bench", "calibrate", "check", "compare", "ledger", "list", "reproduce")
 """Each is defined in the module of its name."""
 

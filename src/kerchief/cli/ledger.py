@@ -17,8 +17,6 @@ from kerchief.roles.verify import check_releases, read_chain
 from kerchief.roles.verify import verify as verified
 from kerchief_wire.chain import export as exported
 
-__all__ = ["ledger"]
-
 
 @click.group()
 def ledger() -> None:

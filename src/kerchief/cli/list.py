@@ -8,8 +8,6 @@ from kerchief.cli.index import Line, read
 from kerchief.cli.printing import json_output, print_json, print_table
 from kerchief.core.registry import Registry
 
-__all__ = ["list_"]
-
 # Columns that are for machines: they would not fit a terminal, or say what another one says.
 _ONLY_JSON = {
     "policies": ("source", "parent", "worlds"),

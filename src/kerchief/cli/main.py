@@ -13,8 +13,6 @@ from kerchief.cli.index import command, read
 from kerchief.cli.printing import complain
 from kerchief.core.errors import KerchiefError, WriteFailed
 
-__all__ = ["main"]
-
 
 class _Commands(click.Group):
     """Commands that are imported when they are run.

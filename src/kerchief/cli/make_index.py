@@ -7,8 +7,6 @@ import json
 from kerchief.cli.index import COMMANDS, PATH, Index, command
 from kerchief.experiments.listing import LISTINGS
 
-__all__ = ["made"]
-
 _WHOLE = 10_000  # no sentence is longer
 
 

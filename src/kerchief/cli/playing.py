@@ -16,8 +16,6 @@ from kerchief.experiments.players import Cell
 from kerchief.experiments.report import sentences
 from kerchief.experiments.runner import compare as play
 
-__all__ = ["perform", "print_promises"]
-
 
 def perform(
     plan: Plan,

@@ -16,16 +16,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-__all__ = [
-    "complain",
-    "fits",
-    "json_output",
-    "print_json",
-    "print_table",
-    "print_wrapped",
-    "progress_bar",
-]
-
 # Where nobody says how wide the terminal is, and beyond which lines are hard to read.
 _WIDTH, _WIDEST = 80, 100
 _PLAIN = str.maketrans({"±": "~", "ε": "e", "δ": "d", "µ": "u"})

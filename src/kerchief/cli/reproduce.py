@@ -15,8 +15,6 @@ from kerchief.experiments.claims import Outcome, Verdict
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.report import SideBySide, side_by_side
 
-__all__ = ["reproduce"]
-
 _WORDS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "not judged": "not judged"}
 
 

@@ -10,8 +10,6 @@ from jax import Array
 from kerchief.core.contracts import Clock
 from kerchief.core.validate import MOST_ROUNDS, between, whole
 
-__all__ = ["ends_now", "growing", "spanning"]
-
 
 def growing(horizon: int, *, first: int, growth: float) -> tuple[int, ...]:
     """How many users have come when each batch ends, each end `growth` times the one before.

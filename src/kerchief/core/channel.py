@@ -10,8 +10,6 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between
 
-__all__ = ["Channel"]
-
 
 @struct
 class Channel:

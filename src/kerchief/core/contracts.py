@@ -19,34 +19,6 @@ from kerchief.core.problems import AnyProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 
-__all__ = [
-    "Arms",
-    "BoundedLoss",
-    "BoundedSum",
-    "Clock",
-    "Environment",
-    "Example",
-    "Feedback",
-    "Fitted",
-    "Gradient",
-    "Judges",
-    "Knows",
-    "Minimizer",
-    "Opposes",
-    "Outlook",
-    "Policy",
-    "Query",
-    "Reacts",
-    "Recommends",
-    "Release",
-    "Released",
-    "Separate",
-    "Singles",
-    "Start",
-    "Stops",
-    "Tree",
-]
-
 # States, models, memories, worlds: pytrees whose form only their owner knows.
 Tree: TypeAlias = Any
 

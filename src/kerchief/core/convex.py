@@ -22,8 +22,6 @@ from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.validate import MOST_DIM, usual, whole
 
-__all__ = ["Ball", "Box", "Domain", "Simplex"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Domain(abc.ABC):

@@ -20,8 +20,6 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.core.validate import between, whole
 
-__all__ = ["Design", "enough_steps", "near_optimal"]
-
 TOLERANCE = 1e-5  # of the longest arm: a direction in which no arm reaches further does not count
 _SLACK = 1e-6  # the ascent aims this much lower, so that its own rounding cannot miss the factor
 

@@ -17,18 +17,6 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-__all__ = [
-    "floored",
-    "floored_inverse",
-    "inverse",
-    "log_det",
-    "lower_root",
-    "pivots",
-    "smat",
-    "svec",
-    "svec_size",
-]
-
 _MOST_UNROLLED = 10
 """The largest matrices whose elimination is unrolled."""
 

@@ -15,8 +15,6 @@ from jax.scipy.stats import norm
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.precision import double_precision
 
-__all__ = ["LINKS", "Link", "link_named"]
-
 Curve = Callable[[Array], Array]
 Constant = Callable[[float], float]
 

@@ -13,8 +13,6 @@ from kerchief.core.minimizers import newton
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Posed, clip_features, finite
 
-__all__ = ["GLMLoss"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GLMLoss(Posed):

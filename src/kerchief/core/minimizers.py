@@ -18,8 +18,6 @@ from kerchief.core.contracts import Gradient, Start
 from kerchief.core.linalg import inverse
 from kerchief.core.validate import usual
 
-__all__ = ["GradientDescent", "PreconditionedSteps", "into_ball", "newton", "repeat"]
-
 T = TypeVar("T")
 
 

@@ -21,8 +21,6 @@ from kerchief.core.linalg import inverse
 from kerchief.core.minimizers import into_ball, repeat
 from kerchief.core.struct import static, struct
 
-__all__ = ["Descent", "Doubling", "Learner", "Maler", "grid_size", "nearest"]
-
 # Newton's method in `nearest` doubles the correct digits in each step, and starts close.
 _STEPS = 10
 

@@ -22,8 +22,6 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import Posed, clip_features, finite
 from kerchief.core.validate import between, whole
 
-__all__ = ["OwnMoments", "OwnSums"]
-
 
 class OwnSums(NamedTuple):
     """What a total says.

@@ -19,8 +19,6 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import Posed, clip_features, finite
 from kerchief.core.validate import between, whole
 
-__all__ = ["Pair"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pair(Posed):

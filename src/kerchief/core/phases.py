@@ -16,8 +16,6 @@ from kerchief.core.contracts import BoundedSum, Feedback, Outlook, Release, Tree
 from kerchief.core.problems import PopulationProblem
 from kerchief.core.struct import struct
 
-__all__ = ["ANSWERS", "Asked", "Phase", "PhasePolicy", "learn"]
-
 ANSWERS = "answers"
 """The name of the one query."""
 

@@ -10,8 +10,6 @@ from typing import Any, TypeVar, cast
 
 import jax
 
-__all__ = ["double_precision"]
-
 T = TypeVar("T", bound=Callable[..., Any])
 
 

@@ -15,8 +15,6 @@ from kerchief.core.convex import Domain
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
 
-__all__ = ["AnyProblem", "ContextFreeProblem", "PopulationProblem", "Problem"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:

@@ -9,8 +9,6 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
 from kerchief_wire.projection import Projection
 
-__all__ = ["projected", "projection_of"]
-
 
 def projection_of(problem: AnyProblem, project: int | Projection) -> Projection:
     """The projection of a problem's features, by how many numbers they shall have, or as given.

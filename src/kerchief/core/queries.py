@@ -17,8 +17,6 @@ from kerchief.core.links import link_named
 from kerchief.core.problems import ContextFreeProblem, Problem
 from kerchief.core.validate import at_least, between, positive, usual, whole
 
-__all__ = ["Gram", "Loss", "Posed", "Regression", "UnitBall", "clip_features", "finite"]
-
 
 def finite(value: Array) -> Array:
     """Replace what is not a number, or infinite, by zero: privacy never rests on clean data."""

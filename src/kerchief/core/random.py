@@ -21,19 +21,6 @@ from jax import Array
 from kerchief.core.precision import double_precision
 from kerchief.core.struct import struct
 
-__all__ = [
-    "AGGREGATOR",
-    "ARMS",
-    "DEVICE",
-    "POLICY",
-    "REWARD",
-    "WORLD",
-    "Stream",
-    "normal_pair",
-    "open_unit",
-    "philox",
-]
-
 WORLD, ARMS, REWARD, POLICY, DEVICE, AGGREGATOR = range(6)
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))

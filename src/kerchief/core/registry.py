@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 from kerchief.core.errors import UnknownName
 
-__all__ = ["Registry"]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
-__all__ = ["static", "struct"]
-
 T = TypeVar("T")
 
 

@@ -12,21 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core.errors import InvalidValue
 
-__all__ = [
-    "MOST_DIM",
-    "MOST_ROUNDS",
-    "at_least",
-    "between",
-    "increasing",
-    "one_of",
-    "or_default",
-    "plain",
-    "positive",
-    "real_array",
-    "usual",
-    "whole",
-]
-
 MOST_DIM = 2**12
 """The longest feature vector: its outer product with itself has 2**24 numbers."""
 MOST_ROUNDS = 2**31 - 1

@@ -19,8 +19,6 @@ from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
-__all__ = ["Alternating", "BestArms", "ChanceArms", "CountedArms", "Switching"]
-
 
 @struct
 class BestArms:

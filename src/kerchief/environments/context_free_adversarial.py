@@ -20,8 +20,6 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments.context_free_convex import BestPoint, Quadratic
 
-__all__ = ["Drifting", "Reacting", "Stirred"]
-
 
 @struct
 class Drifting(Quadratic):

@@ -20,8 +20,6 @@ from kerchief.core.random import Stream
 from kerchief.core.registry import Registry
 from kerchief.core.struct import static, struct
 
-__all__ = ["CONVEX", "Absolute", "BestPoint", "ConvexWorld", "Kinked", "Linear", "Quadratic"]
-
 
 @struct
 class BestPoint:

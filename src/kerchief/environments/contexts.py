@@ -16,21 +16,6 @@ from kerchief.core.registry import Registry
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS
 
-__all__ = [
-    "CONTEXTS",
-    "Ball",
-    "Contexts",
-    "Fixed",
-    "Hostile",
-    "Intercept",
-    "Mixed",
-    "Orthant",
-    "Skewed",
-    "Starved",
-    "in_ball",
-    "on_sphere",
-]
-
 
 def in_ball(stream: Stream, count: int, dim: int) -> Array:
     """Points drawn uniformly from the unit ball, by the cheapest exact recipe.

@@ -9,8 +9,6 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments.contexts import CONTEXTS, Intercept
 
-__all__ = ["FixedIntercept"]
-
 
 @CONTEXTS.entry("fixed-intercept")
 @struct

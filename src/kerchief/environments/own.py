@@ -21,8 +21,6 @@ from kerchief.environments.contexts import in_ball, on_sphere
 from kerchief.environments.ranges import RANGED_CONSTANT, RANGED_NORM, ranged
 from kerchief.environments.worlds import NOISES
 
-__all__ = ["Labelled", "OwnModels"]
-
 # Features are float32.
 _ROUNDING = 1e-6
 

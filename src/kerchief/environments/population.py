@@ -25,8 +25,6 @@ from kerchief.core.random import WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief.environments.contexts import on_sphere
 
-__all__ = ["EXACT", "Population", "PopulationTruth", "cover_of_sphere"]
-
 EXACT = 16
 """Averages of at most so many rewards are drawn from their exact law."""
 

@@ -26,8 +26,6 @@ from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.core.struct import static, struct
 from kerchief_wire.projection import Projection
 
-__all__ = ["Projected", "Shortened", "loss_of"]
-
 _RUNS, _MOST_USERS, _MOST_NUMBERS = 4, 2048, 2**24
 
 

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 
-__all__ = ["RANGED_CONSTANT", "RANGED_NORM", "ranged"]
-
 RANGED_CONSTANT = 0.5
 """The last coordinate of every row that `ranged` makes."""
 RANGED_NORM = math.hypot(1.0, RANGED_CONSTANT)

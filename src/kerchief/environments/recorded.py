@@ -19,8 +19,6 @@ from kerchief.core.struct import struct
 from kerchief.environments.contexts import Contexts
 from kerchief.environments.worlds import GLMEnvironment
 
-__all__ = ["Recorded", "table_two"]
-
 # Arms and parameters are float32.
 _ROUNDING = 1e-6
 # Arms are drawn one by one: so many take some seconds.

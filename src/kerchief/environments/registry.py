@@ -21,8 +21,6 @@ from kerchief.environments.own import OwnModels
 from kerchief.environments.population import Population
 from kerchief.environments.worlds import make_environment
 
-__all__ = ["ENVIRONMENTS", "EnvironmentEntry"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EnvironmentEntry:

@@ -18,8 +18,6 @@ from kerchief.core.registry import Registry
 from kerchief.core.struct import static, struct
 from kerchief.environments.contexts import CONTEXTS, Contexts
 
-__all__ = ["NOISES", "GLMEnvironment", "GLMTruth", "make_environment"]
-
 Draw = Callable[[Array, Array, Array, Stream], Array]
 NOISES: Registry[Draw] = Registry("reward noise")
 

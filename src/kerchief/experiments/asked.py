@@ -21,8 +21,6 @@ from kerchief.privatizers.registry import BEST
 from kerchief.privatizers.schedule import At
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["Asked", "Ball", "Query", "Sums", "last_noise", "own_noise"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ball(UnitBall):

@@ -34,8 +34,6 @@ from kerchief.privatizers.protect import Protection
 from kerchief.roles.arrange import arrange
 from kerchief.simulation.loop import Replicate, Scene, advance, begin
 
-__all__ = ["INTERACTIVE_ARMS", "Benchmark", "Case", "bench", "one_core"]
-
 _PLAYERS = (
     ("uniform", "none"),
     ("greedy", "none"),

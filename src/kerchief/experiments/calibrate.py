@@ -34,8 +34,6 @@ from kerchief.privatizers.billing import pay
 from kerchief.privatizers.registry import BEST, MECHANISMS_OF
 from kerchief.privatizers.schedule import At
 
-__all__ = ["Noise", "Twin", "calibrate"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Twin:

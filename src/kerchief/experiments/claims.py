@@ -15,25 +15,6 @@ from typing import Literal, TypeAlias
 from kerchief.experiments.players import Key, Player, player
 from kerchief.experiments.results import Result, amount
 
-__all__ = [
-    "Claim",
-    "Finding",
-    "Outcome",
-    "Results",
-    "Row",
-    "Verdict",
-    "all_below",
-    "all_of",
-    "at",
-    "each_at_most",
-    "falling",
-    "judge",
-    "no_steeper",
-    "paid",
-    "rows",
-    "slope",
-]
-
 Results: TypeAlias = Mapping[Key, Result]
 Outcome: TypeAlias = Literal["holds", "fails", "not judged"]
 Finding: TypeAlias = tuple[bool, str]

@@ -22,8 +22,6 @@ from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import BEST, CONTINUALS, MECHANISMS_OF
 from kerchief.simulation.run import AnyEnvironment
 
-__all__ = ["Comparison", "worlds_of"]
-
 _NAMED = ("dim", "arms", "radius", "fewest", "noise")
 
 

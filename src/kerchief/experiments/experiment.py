@@ -19,8 +19,6 @@ from kerchief.experiments.runner import arranged
 from kerchief.policies import POLICIES
 from kerchief.simulation.run import AnyEnvironment
 
-__all__ = ["EXPERIMENTS", "Experiment", "Reproduction", "Setting", "Size", "enter"]
-
 Declared = ParamSpec("Declared")
 
 

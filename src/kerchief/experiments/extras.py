@@ -11,8 +11,6 @@ from typing import Literal, TypeAlias
 import kerchief
 from kerchief.core.errors import KerchiefError
 
-__all__ = ["NEEDS", "Extra", "installing", "missing", "require"]
-
 Extra: TypeAlias = Literal["table", "picture", "report"]
 
 NEEDS: dict[Extra, tuple[str, ...]] = {

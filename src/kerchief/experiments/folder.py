@@ -13,8 +13,6 @@ from pathlib import Path
 
 from kerchief.core.errors import InvalidValue, WriteFailed
 
-__all__ = ["Folder"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Folder:

@@ -12,8 +12,6 @@ from kerchief.core.problems import Problem
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.roles.bandit import Bandit
 
-__all__ = ["interactive_timer"]
-
 _ROUNDS = 500
 # Models are posted ever more rarely: the first rounds are not typical of a run.
 _WARM_UP = 1500

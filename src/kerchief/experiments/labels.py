@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MOST_NAMED", "Dashes", "End", "Sample", "name_ends", "outside_legend"]
-
 Dashes: TypeAlias = tuple[float, tuple[float, ...]]
 
 MOST_NAMED = 8

@@ -17,8 +17,6 @@ from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privatizers.registry import TRUSTS
 
-__all__ = ["LISTINGS", "Line"]
-
 Line = dict[str, object]
 
 LISTINGS: Registry[Callable[[], list[Line]]] = Registry("listing")

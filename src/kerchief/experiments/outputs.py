@@ -20,8 +20,6 @@ from kerchief.experiments.results import Result
 from kerchief.experiments.table import parquet
 from kerchief.experiments.versions import machine, versions
 
-__all__ = ["Outputs"]
-
 _ROWS = "results.json"
 
 

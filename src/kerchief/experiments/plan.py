@@ -18,8 +18,6 @@ from kerchief.experiments.results import Result
 from kerchief.privacy.guarantee import delta_warnings
 from kerchief.simulation.run import AnyEnvironment
 
-__all__ = ["Layout", "Panel", "Plan"]
-
 Panel: TypeAlias = Literal["rounds", "epsilon"]
 
 

@@ -16,8 +16,6 @@ from kerchief.privatizers.protect import Protection
 from kerchief.privatizers.registry import BEST, MECHANISMS_OF
 from kerchief.roles.arrange import Arranged, arrange
 
-__all__ = ["FLAGS", "YARDSTICKS", "Cell", "Key", "Player", "ladder", "player"]
-
 YARDSTICKS = ("uniform", "greedy", "single-arm")
 """Policies that play without protection, asked for or not, in every plan whose worlds they fit."""
 

@@ -20,8 +20,6 @@ from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.shuffled_fits import ShuffledFits
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["Proof", "page", "proofs"]
-
 Status: TypeAlias = Literal["proved", "certified", "idealized", "for study", "not private"]
 
 # What is proved in the note of something else.

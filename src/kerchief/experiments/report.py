@@ -15,8 +15,6 @@ from kerchief.experiments.results import SENT, Result, amount, headings_of
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["Promise", "SideBySide", "headlines", "promises", "render", "sentences", "side_by_side"]
-
 # Columns of the table that a phone does without.
 _MINOR = ("δ", "spent ε, δ", "% uniform", "µs")
 

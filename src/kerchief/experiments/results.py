@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from kerchief.experiments.players import FLAGS, Cell
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["HEADINGS", "SENT", "Result", "Spread", "amount", "headings_of"]
-
 HEADINGS = (
     *("policy", "trust", "ε", "δ", "spent ε, δ", "regret ± s.e."),
     *("p95", "% stuck", "% uniform", "µs"),

@@ -23,8 +23,6 @@ from kerchief.roles.arrange import Arranged
 from kerchief.simulation.recorder import Progress
 from kerchief.simulation.run import Run, simulate
 
-__all__ = ["MOST_FEATURES", "Watch", "arranged", "compare", "widest"]
-
 MOST_FEATURES = 2**24
 """What one chunk of replicates may hold in arms; a round keeps a handful of such arrays."""
 

@@ -16,8 +16,6 @@ from kerchief.experiments.versions import versions
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["long_form", "parquet"]
-
 # What of a row as JSON stands in every line of a cell.
 _PLAYER = ("policy", "mode", "numbers", "trust", "continual", "shuffling", "randomizer", "curator")
 _CELL = ("contexts", *_PLAYER, "epsilon", "delta")

@@ -11,8 +11,6 @@ import jax
 
 import kerchief
 
-__all__ = ["machine", "versions"]
-
 
 def versions() -> dict[str, str]:
     """Versions of kerchief, Python and what the numbers are computed with.

@@ -22,8 +22,6 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.registry import BEST
 
-__all__ = ["Alternative", "View", "gaussian_multiplier", "other_ways", "tried", "view_of"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Alternative:

@@ -7,8 +7,6 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["play_numpy", "time_numpy"]
-
 
 def play_numpy(features: NDArray[np.float64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     """Decide and learn, round by round, and return the last estimate.

@@ -15,8 +15,6 @@ from kerchief.core.random import Stream
 from kerchief.core.validate import real_array, whole
 from kerchief.mechanisms.mechanism import Floats, Simulated, Vector
 
-__all__ = ["BallReport", "SidedReport", "lifted", "spread_out", "upper_normal"]
-
 
 class BallReport:
     """A randomizer of a device's own report, a point within `radius` of a center."""

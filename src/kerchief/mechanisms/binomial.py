@@ -29,8 +29,6 @@ from kerchief.privacy.binomial import binomial_slack
 from kerchief_device.randomize import heads as toss
 from kerchief_device.samplers import Randomness
 
-__all__ = ["Binomial", "ExactBinomial", "Grid", "deviation", "heads"]
-
 # The grid's sensitivity is at least so many times what rounding adds to it.
 _FINE = 32
 # Coins enough that their law costs next to nothing beyond the Gaussian's.

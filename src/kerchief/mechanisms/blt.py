@@ -19,8 +19,6 @@ from kerchief.core.validate import whole
 from kerchief.mechanisms.blt_fit import Fit, fit, row_norm
 from kerchief.mechanisms.factor import FAR, UNIT, Floats, RoundedFactor
 
-__all__ = ["BLT", "MAX_BUFFERS"]
-
 MAX_BUFFERS = 6
 
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 
-__all__ = ["Fit", "Numbers", "energy", "fit", "fit_of", "modes", "row_norm"]
-
 # Real, or complex where a derivative is carried in the imaginary part.
 Numbers = NDArray[Any]
 

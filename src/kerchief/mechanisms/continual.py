@@ -20,8 +20,6 @@ from kerchief.mechanisms.factor import Factor, OfFactor
 from kerchief.mechanisms.mechanism import Simulated
 from kerchief.privacy import events
 
-__all__ = ["ContinualNoise", "PrefixNoise"]
-
 
 @struct
 class ContinualNoise(OfFactor, Simulated):

@@ -21,8 +21,6 @@ from kerchief.mechanisms.blt_fit import energy, fit, modes
 from kerchief.mechanisms.factor import Factor, Floats
 from kerchief.privacy import events
 
-__all__ = ["BUFFERS", "FIRST", "Doubling", "lengths"]
-
 FIRST = 1024
 """The length of the first epoch, where nothing else is said."""
 

@@ -19,8 +19,6 @@ from kerchief.mechanisms.factor import FAR, Factor, Floats, OfFactor
 from kerchief.mechanisms.mechanism import Mechanism, Vector
 from kerchief.privacy import events
 
-__all__ = ["ExactContinualNoise", "GridNoise"]
-
 # Prefixes stay below half of what a float64 counts exactly; the other half is for the noise.
 _MOST_STEPS = 2**52
 

@@ -21,8 +21,6 @@ from kerchief.mechanisms.mechanism import Floats, Vector
 from kerchief.privacy import events
 from kerchief_device.samplers import MAX_SCALE, Randomness, sample_discrete_gaussian
 
-__all__ = ["ExactGaussian", "OnGrid"]
-
 _MAX_GRID_BITS = 512
 # Pays, many times over, for the slack between the discrete and the continuous curve.
 _MARGIN = 1e-6

@@ -21,8 +21,6 @@ from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy import discrete_slack, events
 from kerchief_device.samplers import MAX_SCALE
 
-__all__ = ["FAR", "UNIT", "Factor", "Floats", "OfFactor", "Part", "RoundedFactor", "finest_grid"]
-
 Floats = NDArray[np.float64]
 
 FAR = 40

@@ -11,8 +11,6 @@ from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.mechanism import Simulated
 from kerchief.privacy import events
 
-__all__ = ["Gaussian"]
-
 
 @struct
 class Gaussian(Simulated):

@@ -23,8 +23,6 @@ from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 from kerchief_device.samplers import Randomness, sample_discrete_laplace
 
-__all__ = ["ExactLaplace", "Laplace"]
-
 # Beyond this many grid steps a coordinate is cut: no statistic is so far out, and no sum overflows.
 _LARGEST = 2**51
 _GUARD = 2.0**-40

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from kerchief.core.errors import InvalidValue
 from kerchief.privacy.events import Event, NonPrivate
 
-__all__ = ["Floats", "Mechanism", "Simulated", "Twinned", "Vector", "exact_twin", "float64_vector"]
-
 # A JAX array in simulation, a NumPy one in deployment.
 Vector: TypeAlias = Any
 Floats: TypeAlias = NDArray[np.float64]

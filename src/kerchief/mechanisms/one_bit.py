@@ -28,8 +28,6 @@ from kerchief.mechanisms.mechanism import Floats, Simulated, float64_vector
 from kerchief.privacy import events
 from kerchief_device.samplers import UNITS, Randomness, word
 
-__all__ = ["ExactOneBit", "OneBit"]
-
 _HALF = UNITS // 2
 # More than all floating-point rounding between epsilon and the coin, and back.
 _GUARD = 2.0**-40

@@ -23,8 +23,6 @@ from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_epsilon, unit_noise
 
-__all__ = ["PrivUnitG"]
-
 
 @struct
 class PrivUnitG(SidedReport):

@@ -31,8 +31,6 @@ from kerchief.privacy import events
 from kerchief.privacy.randomized_bits import GRID, KEEP_UNIT, RandomizedBits
 from kerchief_device.samplers import Randomness, words
 
-__all__ = ["MAX_BITS", "ExactResponse", "Response"]
-
 MAX_BITS = 2**16
 
 _STEPS = round(1 / GRID)

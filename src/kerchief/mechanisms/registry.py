@@ -22,8 +22,6 @@ from kerchief.mechanisms.shortlist import ExactShortlist, Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree
 
-__all__ = ["MECHANISMS", "MechanismEntry"]
-
 
 class _Noise(Protocol):
     idealized: ClassVar[bool]

@@ -30,8 +30,6 @@ from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 from kerchief_device.samplers import UNITS, Randomness, below, word
 
-__all__ = ["ExactShortlist", "Shortlist"]
-
 _FEWEST, _MOST = 2**8, 2**16
 # As many candidates as come so near to the least deviation that there is.
 _NEAR = 1.01

@@ -17,8 +17,6 @@ from jax import Array, lax
 
 from kerchief.mechanisms.factor import FAR, UNIT, Floats, RoundedFactor
 
-__all__ = ["SqrtToeplitz", "coefficients"]
-
 
 @functools.cache
 def coefficients(horizon: int) -> Floats:

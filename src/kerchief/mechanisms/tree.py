@@ -20,8 +20,6 @@ from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.factor import Floats, Part
 from kerchief.privacy import events
 
-__all__ = ["Tree"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tree(Part):

@@ -17,19 +17,6 @@ from kerchief.core.struct import static, struct
 from kerchief.policies.refresh import Patient
 from kerchief.policies.registry import Mode
 
-__all__ = [
-    "Ellipsoid",
-    "Fit",
-    "Model",
-    "Optimist",
-    "State",
-    "Totals",
-    "hopeful",
-    "lengths",
-    "posted",
-    "shifted",
-]
-
 T = TypeVar("T")
 
 

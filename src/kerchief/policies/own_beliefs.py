@@ -14,8 +14,6 @@ from jax import Array
 from kerchief.core.linalg import inverse, lower_root
 from kerchief.core.own_moments import OwnMoments
 
-__all__ = ["VARIANCES", "around", "believed", "information"]
-
 VARIANCES = np.concatenate([[1e-6], np.logspace(-3.5, -0.5, 7)])
 """Of a context's weight, in squared ranges of rewards per norm: the first is no context at all."""
 _BEFOREHAND = np.log(np.maximum(VARIANCES / VARIANCES[1], 1.0)) / 2

@@ -22,8 +22,6 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 
-__all__ = ["OwnBeliefs", "corrected", "met", "public_contexts", "simulated"]
-
 # Features are float32.
 _ROUNDING = 1e-6
 _USERS, _DRAWS = 512, 8

@@ -44,8 +44,6 @@ from kerchief.policies.own_contexts import (
 )
 from kerchief.policies.registry import POLICIES, Mode, register
 
-__all__ = ["Learned", "OwnSampling"]
-
 
 @struct
 class Learned:

@@ -11,8 +11,6 @@ from jax import Array
 from kerchief.core.batches import ends_now
 from kerchief.core.contracts import Clock, Policy, Tree
 
-__all__ = ["Batchwise", "Patient", "ever_rarer"]
-
 
 def ever_rarer(clock: Clock, patience: float | Array) -> Array:
     """Whether a model is posted after this round, as one more user matters ever less.

@@ -15,8 +15,6 @@ from kerchief.core.problems import AnyProblem, ContextFreeProblem, PopulationPro
 from kerchief.core.registry import Registry
 from kerchief.core.validate import one_of
 
-__all__ = ["POLICIES", "AnyPolicy", "Mode", "PolicyEntry", "Terms", "named", "register"]
-
 Mode: TypeAlias = Literal["theory", "tuned"]
 AnyPolicy: TypeAlias = Policy | PhasePolicy
 Factory: TypeAlias = Callable[..., AnyPolicy]

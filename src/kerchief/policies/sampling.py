@@ -38,8 +38,6 @@ from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Beliefs", "GLMSampling", "LinearSampling", "Sampling", "Told"]
-
 _NARROW, _DIVERSE = 0.25, 0.4
 """Shares of the mean eigenvalue: below the first a direction is sampled, above the second not."""
 _RIPE: Mapping[Separate, float] = {"cohorts": 2.0, "users": 5.0}

@@ -22,8 +22,6 @@ from kerchief.policies.own_models import OwnSampling
 from kerchief.policies.phased.elimination import Elimination
 from kerchief.policies.registry import AnyPolicy, Mode, register
 
-__all__ = ["Anywhere", "BestSeen", "SingleArm", "Uniform", "UniformArms", "UniformPopulation"]
-
 
 class AsksNobody(Policy):
     """Play that needs no private data and learns nothing."""

@@ -18,8 +18,6 @@ from kerchief.privacy.bit_sums import binomial_law
 from kerchief.privacy.external import beta_tail
 from kerchief.privacy.search import least_epsilon
 
-__all__ = ["shuffled_delta", "shuffled_epsilon", "unshuffled_epsilon"]
-
 Floats = NDArray[np.float64]
 
 # Outside this range nothing is computed: a report tells next to nothing, or all.

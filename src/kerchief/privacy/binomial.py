@@ -17,8 +17,6 @@ from kerchief.privacy.curves import ORDERS, Renyi
 from kerchief.privacy.discrete_slack import Slack
 from kerchief.privacy.events import Binomial, DiscreteGaussian
 
-__all__ = ["WINDOW", "binomial_renyi", "binomial_slack", "log_ratios"]
-
 WINDOW = 10
 """A: noise beyond A scales is charged as probability, at most 2 exp(-A²/2) a coordinate."""
 

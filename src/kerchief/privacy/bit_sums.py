@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from kerchief.privacy.curves import ORDERS
 
-__all__ = ["binomial_law", "fineness", "others", "shift_costs"]
-
 Floats = NDArray[np.float64]
 
 # Probabilities below exp(-104) = 1e-45 are left out of a binomial law.

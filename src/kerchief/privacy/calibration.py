@@ -15,20 +15,6 @@ from kerchief.core.validate import at_least, between, positive
 from kerchief.privacy.external import erfcx, ndtr
 from kerchief.privacy.search import least, least_epsilon
 
-__all__ = [
-    "bun_steinke_epsilon",
-    "bun_steinke_rho",
-    "classical_gaussian_noise_multiplier",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_noise_multiplier",
-    "pure_rho",
-    "share",
-    "zcdp_delta",
-    "zcdp_epsilon",
-    "zcdp_rho",
-]
-
 _SQRT2 = math.sqrt(2.0)
 
 

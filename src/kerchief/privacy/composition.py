@@ -28,8 +28,6 @@ from kerchief.privacy.external import LossDistribution, dp_events, loss_distribu
 from kerchief.privacy.randomized_bits import RandomizedBits, bits_renyi
 from kerchief.privacy.search import least
 
-__all__ = ["delta_at", "discrete_gaussian_noise_multiplier", "epsilon_at", "leaves", "to_dp_event"]
-
 Counts = frozenset[tuple[Event, int]]
 
 _GAUSSIANS = (kinds.Gaussian, kinds.DiscreteGaussian, kinds.Binomial)

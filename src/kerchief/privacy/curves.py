@@ -16,20 +16,6 @@ from kerchief.privacy.discrete_slack import Slack
 from kerchief.privacy.external import LossDistribution
 from kerchief.privacy.search import least_epsilon
 
-__all__ = [
-    "ORDERS",
-    "Curve",
-    "GaussianCurve",
-    "LossCurve",
-    "PureCurve",
-    "Renyi",
-    "RenyiCurve",
-    "SlackCurve",
-    "ZcdpCurve",
-    "renyi_of_rho",
-    "renyi_sum",
-]
-
 _LEAST_LOSS_DELTA = 1e-10
 
 ORDERS = (

@@ -12,8 +12,6 @@ from kerchief.core.validate import whole
 from kerchief.privacy.events import MOST_SCALE, DiscreteGaussian
 from kerchief.privacy.external import ndtr
 
-__all__ = ["WINDOW", "Slack", "slack"]
-
 WINDOW = 14
 """A: noise beyond A scales is charged to `tail`; Φ(-14) is below 1e-44."""
 

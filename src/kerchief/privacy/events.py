@@ -14,23 +14,6 @@ from typing import Any, ClassVar
 from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
 from kerchief.core.validate import at_least, plain, positive, whole
 
-__all__ = [
-    "MOST_SCALE",
-    "Binomial",
-    "Composed",
-    "DiscreteGaussian",
-    "Event",
-    "Gaussian",
-    "Laplace",
-    "NonPrivate",
-    "Nothing",
-    "RandomizedResponse",
-    "Repeated",
-    "Zcdp",
-    "event_from_dict",
-]
-
-
 _KINDS: dict[str, Callable[..., Event]] = {}
 MOST_SCALE = 2**62
 """The largest scale, dimension and count: what a 64-bit number holds."""

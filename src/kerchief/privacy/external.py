@@ -11,19 +11,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = [
-    "LossDistribution",
-    "beta_quantile",
-    "beta_tail",
-    "binomial_chances",
-    "divergence_accountant",
-    "dp_events",
-    "erfcx",
-    "loss_accountant",
-    "loss_distributions",
-    "ndtr",
-]
-
 _special: Any = importlib.import_module("scipy.special")
 
 

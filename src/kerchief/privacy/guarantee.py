@@ -10,8 +10,6 @@ from enum import StrEnum
 from kerchief.core.errors import CodecError, InvalidValue
 from kerchief.core.validate import at_least, between, one_of, plain, whole
 
-__all__ = ["MOST_EPSILON", "Guarantee", "Trust", "delta_warnings"]
-
 ADJACENCIES = ("replace",)
 MOST_EPSILON = 1e9
 """The largest ε of a promise: far beyond any meaning, and all of it can be paid for."""

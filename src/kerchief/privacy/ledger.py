@@ -11,8 +11,6 @@ from kerchief.privacy.events import Event
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.receipts import Charge, Cohort, Receipt, read_ledger, write_ledger
 
-__all__ = ["Ledger", "MemoryLedger"]
-
 
 class Ledger(Protocol):
     """All receipts of one run, against one budget that holds for each user.

@@ -7,8 +7,6 @@ import math
 from kerchief.core.validate import between, positive
 from kerchief.privacy.calibration import gaussian_epsilon
 
-__all__ = ["printed_epsilon", "printed_std"]
-
 
 def printed_std(epsilon: float, delta: float) -> float:
     """The deviation 2√(2 ln(1.25/δ))/ε that the online bandit's paper adds to x and to y.

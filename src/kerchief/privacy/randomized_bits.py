@@ -26,19 +26,6 @@ from kerchief.privacy.curves import ORDERS, Renyi, RenyiCurve
 from kerchief.privacy.events import Event
 from kerchief.privacy.search import least_whole
 
-__all__ = [
-    "GRID",
-    "KEEP_UNIT",
-    "RandomizedBits",
-    "bits_epsilon",
-    "bits_keep",
-    "bits_renyi",
-    "bits_tail",
-    "local_epsilon",
-    "local_keep",
-    "paper_local_epsilon",
-]
-
 KEEP_UNIT = 2.0**-20
 """Keep parameters are multiples of this, so that the chances of a bit are exact."""
 

@@ -11,8 +11,6 @@ from kerchief.core.validate import MOST_ROUNDS, plain, whole
 from kerchief.privacy.events import Event, Repeated, event_from_dict
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["FORMAT", "Charge", "Cohort", "Receipt", "read_ledger", "write_ledger"]
-
 FORMAT = "kerchief-ledger/1"
 # A task that begins anew has places of its own for each horizon; every reader of JSON knows these.
 _MOST_PLACES = 2**53 - 1

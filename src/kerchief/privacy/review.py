@@ -28,8 +28,6 @@ from kerchief.privacy.receipts import Receipt
 from kerchief.privacy.rules import bills
 from kerchief.privacy.visits import visited
 
-__all__ = ["Opinion", "Review", "review", "second_opinion"]
-
 _EXACT: set[type[Event]] = {Gaussian, Laplace, RandomizedResponse, NonPrivate}
 # The grid of privacy losses, and how far two exact accountants may be apart: the other one rounds
 # losses up, by at most a step of its grid in all for these families, and ours is exact.

@@ -19,8 +19,6 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.receipts import Charge, Cohort, Receipt
 from kerchief.privacy.search import least
 
-__all__ = ["ROUNDING", "admit", "bills", "headroom", "settle", "total", "worst_case"]
-
 ROUNDING = 1e-9
 """A charge is accepted up to ε (1 + 1e-9): the only allowance, for rounding alone. What is
 reported as spent is never rounded down to the budget."""

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from kerchief.core.errors import InvalidValue
 
-__all__ = ["least", "least_epsilon", "least_whole"]
-
 _SMALLEST = 1e-300
 
 

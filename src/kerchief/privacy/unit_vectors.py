@@ -11,8 +11,6 @@ from kerchief.core.validate import at_least, positive
 from kerchief.privacy.external import erfcx
 from kerchief.privacy.search import least
 
-__all__ = ["LARGEST_EPSILON", "unit_epsilon", "unit_noise"]
-
 LARGEST_EPSILON = 30.0
 """Beyond this, no less noise is added: the tails that it would rest on are not simulated well."""
 

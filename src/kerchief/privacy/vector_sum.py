@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import at_least, between, whole
 
-__all__ = ["VectorSum", "scalar_sum", "vector_sum"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class VectorSum:

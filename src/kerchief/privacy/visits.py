@@ -19,8 +19,6 @@ from kerchief.core.validate import whole
 from kerchief.privacy import events
 from kerchief.privacy.events import Event
 
-__all__ = ["visited"]
-
 # Accountants compose so many in seconds, and nobody is promised anything after so many.
 _MOST_VISITS = 10_000
 

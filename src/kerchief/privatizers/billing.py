@@ -13,8 +13,6 @@ from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.shuffled_fits import ShuffledFits
 
-__all__ = ["Receipts", "pay", "settle"]
-
 _SHUFFLED = (ShuffledSums, BitSums, ShuffledFits)
 
 Receipts = Mapping[str, tuple[Receipt, ...]]

@@ -39,8 +39,6 @@ from kerchief.privacy.receipts import Charge
 from kerchief.privatizers.schedule import At, Schedule
 from kerchief.privatizers.sums import CohortSums, Tally
 
-__all__ = ["BitSums"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Deployed:

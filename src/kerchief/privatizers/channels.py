@@ -13,8 +13,6 @@ from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["channel_of"]
-
 
 def channel_of(privatizer: Privatizer) -> Channel:
     """What is public about single reports: their bounds, and how far each number spreads.

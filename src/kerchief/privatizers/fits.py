@@ -30,8 +30,6 @@ from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import OnDemand, Schedule
 
-__all__ = ["Fits", "History"]
-
 
 @struct
 class History:

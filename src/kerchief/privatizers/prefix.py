@@ -29,8 +29,6 @@ from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import Schedule
 from kerchief.privatizers.sums import Tally
 
-__all__ = ["Prefix", "PrefixSums"]
-
 
 @struct
 class Prefix:

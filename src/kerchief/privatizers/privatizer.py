@@ -13,8 +13,6 @@ from kerchief.mechanisms.mechanism import Mechanism, Vector
 from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.schedule import Schedule
 
-__all__ = ["Noise", "Privatizer"]
-
 Noise: TypeAlias = Mechanism | PrefixNoise
 
 

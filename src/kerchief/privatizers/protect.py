@@ -30,8 +30,6 @@ from kerchief.privatizers.schedule import At
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["Protection", "mean_noise", "protect"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Protection:

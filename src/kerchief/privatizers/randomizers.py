@@ -21,8 +21,6 @@ from kerchief.mechanisms.shortlist import Shortlist
 from kerchief.privacy.calibration import gaussian_noise_multiplier, share
 from kerchief.privacy.guarantee import Guarantee
 
-__all__ = ["BEST", "RANDOMIZERS", "Randomizer", "randomize"]
-
 BEST = "best"
 """The word for a trust's default noise."""
 

@@ -12,8 +12,6 @@ from kerchief.core.contracts import Clock
 from kerchief.core.validate import MOST_ROUNDS, increasing, plain, whole
 from kerchief.privacy.receipts import Cohort
 
-__all__ = ["At", "Every", "OnDemand", "Schedule"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Every:

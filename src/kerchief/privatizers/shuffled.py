@@ -29,8 +29,6 @@ from kerchief.privacy.vector_sum import scalar_sum, vector_sum
 from kerchief.privatizers.schedule import At
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["ShuffledSums"]
-
 
 @struct
 class ShuffledSums(CohortSums):

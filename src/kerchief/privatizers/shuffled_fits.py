@@ -33,8 +33,6 @@ from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.fits import Fits, History
 from kerchief.privatizers.schedule import At, Schedule
 
-__all__ = ["ShuffledFits"]
-
 
 @struct
 class ShuffledFits(Fits):

@@ -32,8 +32,6 @@ from kerchief.privacy.receipts import Charge, Cohort
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, Schedule
 
-__all__ = ["CohortSums", "Memory", "Tally"]
-
 
 @struct
 class Tally:

@@ -16,8 +16,6 @@ from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.protect import Protection, protect
 
-__all__ = ["Arranged", "arrange"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arranged:

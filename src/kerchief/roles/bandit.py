@@ -39,8 +39,6 @@ from kerchief_wire.errors import Fenced
 from kerchief_wire.projection import Projection
 from kerchief_wire.task import Library, Task
 
-__all__ = ["Bandit"]
-
 _VISITS = (2, 4, 8)
 # Releases that are read together.
 _AT_ONCE = 1000

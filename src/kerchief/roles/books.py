@@ -19,8 +19,6 @@ from kerchief_wire.chain import Line, follow
 from kerchief_wire.errors import Fenced
 from kerchief_wire.task import Task
 
-__all__ = ["Books", "Drawn", "charged", "opened"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Drawn:

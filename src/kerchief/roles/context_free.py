@@ -21,8 +21,6 @@ from kerchief.privatizers.sums import CohortSums
 from kerchief_wire import canonical
 from kerchief_wire.task import Answering
 
-__all__ = ["answering", "in_losses", "packed", "unit_of", "unpacked"]
-
 # What a task may name: anyone can write one.
 _DOMAINS: dict[str, type[Domain]] = {"ball": Ball, "box": Box, "simplex": Simplex}
 # What noise on one number is measured in.

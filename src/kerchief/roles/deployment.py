@@ -66,8 +66,6 @@ from kerchief_wire.task import (
     Task,
 )
 
-__all__ = ["Deployment", "assembled", "deploy", "deployed", "guarantee_of"]
-
 # What a round is made of, by what the bandit hears.
 _KINDS = {"totals": "contextual", "reports": "context-free", "phases": "phased"}
 # The finest grid of exact sums where no noise decides it.

@@ -21,8 +21,6 @@ from kerchief.roles.deployment import Deployment
 from kerchief_device.samplers import Randomness
 from kerchief_wire import noise as wire
 
-__all__ = ["Desk", "Kept", "desks_of", "hedged", "read_secret", "write_secret"]
-
 Wholes = NDArray[np.int64]
 
 # Running totals whose noise is computed together.

@@ -19,8 +19,6 @@ from kerchief_wire.errors import Fenced
 from kerchief_wire.report import written
 from kerchief_wire.task import Task
 
-__all__ = ["Drawing", "appended"]
-
 Wholes = NDArray[np.int64]
 
 

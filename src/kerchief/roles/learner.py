@@ -25,8 +25,6 @@ from kerchief_wire.model import Model, Numbers
 from kerchief_wire.report import Release
 from kerchief_wire.task import Task
 
-__all__ = ["Follower", "Form", "Learner"]
-
 # Releases that the state takes in together, where no model is posted in between: so many, and
 # of so many numbers, at most.
 _AT_ONCE, _MOST_NUMBERS = 64, 2**16

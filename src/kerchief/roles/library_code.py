@@ -21,8 +21,6 @@ from kerchief.roles.deployment import Deployment
 from kerchief.roles.learner import Form
 from kerchief_wire.model import Model
 
-__all__ = ["LibraryCode"]
-
 
 @double_precision
 class LibraryCode:

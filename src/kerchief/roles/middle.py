@@ -42,8 +42,6 @@ from kerchief_wire.errors import Fenced, InvalidValue, Refused
 from kerchief_wire.model import Status
 from kerchief_wire.report import Report
 
-__all__ = ["Middle"]
-
 
 class Middle(Guarded):
     """Takes reports in and lets releases out, for one task.

@@ -18,8 +18,6 @@ from kerchief.privacy import events
 from kerchief_device.randomize import candidates
 from kerchief_device.samplers import Randomness, sample_discrete_gaussian
 
-__all__ = ["ListedAhead", "Pooled", "pooled"]
-
 _DRAWS = 1 << 14
 _NORMALS = 1 << 17
 _LARGEST_FLOAT_INT = 2**53

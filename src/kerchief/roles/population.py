@@ -28,8 +28,6 @@ from kerchief.roles.desks import desks_of
 from kerchief.roles.learner import Follower
 from kerchief_wire.report import Release
 
-__all__ = ["PopulationLearner"]
-
 # Whoever scales actions in single precision may be a little outside.
 _SLACK = 1 + 1e-6
 

@@ -45,8 +45,6 @@ from kerchief_wire.errors import Fenced, Refused
 from kerchief_wire.model import Numbers, Question
 from kerchief_wire.report import Report
 
-__all__ = ["Answer", "Asker"]
-
 # Releases that are read together.
 _AT_ONCE = 1000
 

@@ -22,8 +22,6 @@ from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, Every, OnDemand
 
-__all__ = ["Carry", "Round", "place"]
-
 T = TypeVar("T")
 C = TypeVar("C", bound="Carry")
 

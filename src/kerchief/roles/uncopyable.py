@@ -6,8 +6,6 @@ from typing import NoReturn, SupportsIndex
 
 from kerchief.core.errors import InvalidValue
 
-__all__ = ["Guarded"]
-
 
 class Guarded:
     """Base of objects that hold users' data or noise: they cannot be copied or pickled.

@@ -15,8 +15,6 @@ from kerchief.roles.deployment import deployed
 from kerchief.stores import open_store
 from kerchief_wire.chain import Line, imported
 
-__all__ = ["Verified", "check_releases", "read_chain", "verify"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verified:

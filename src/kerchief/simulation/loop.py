@@ -32,8 +32,6 @@ from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles import round as roles
 
-__all__ = ["Replicate", "Scene", "advance", "begin", "judge"]
-
 # How many replicates an accelerator serves at once.
 _LANES = 16
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from kerchief.core.precision import double_precision
 
-__all__ = ["compiled", "forget"]
-
 _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
 # A program that plays many kinds of bandits must not keep the code of them all.
 _MOST = 64

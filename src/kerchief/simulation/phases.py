@@ -29,8 +29,6 @@ from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
 from kerchief.simulation.recorder import Played, Recorder
 
-__all__ = ["PhaseReplicate", "PhaseScene", "begin", "phases_of", "play", "play_phases"]
-
 Floats = NDArray[np.float64]
 
 # Clients that are simulated at once, in each replicate.

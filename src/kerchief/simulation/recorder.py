@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from kerchief.simulation.machine import compiled
 
-__all__ = ["Played", "Progress", "Recorded", "Recorder", "ticks_of"]
-
 Progress: TypeAlias = Callable[[str, int], None]
 
 

@@ -31,8 +31,6 @@ from kerchief.simulation.loop import Replicate, Scene, advance, begin, judge
 from kerchief.simulation.phases import phases_of, play_phases
 from kerchief.simulation.recorder import Played, Progress, Recorded, Recorder, ticks_of
 
-__all__ = ["AnyEnvironment", "Run", "simulate"]
-
 AnyEnvironment: TypeAlias = Environment | Population
 """A world that is met round by round, or a population, which is met phase by phase."""
 

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from kerchief_wire.errors import KerchiefError, StoreFailed
 
-__all__ = ["Link", "Values"]
-
 Values: TypeAlias = Sequence[Any]
 
 

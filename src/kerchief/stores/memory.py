@@ -16,8 +16,6 @@ from kerchief.stores.store import Question, Row, Transaction
 from kerchief_wire.chain import ROOT, Line
 from kerchief_wire.errors import InvalidValue, KerchiefError, StoreFailed
 
-__all__ = ["MemoryStore"]
-
 _STATES = ("running", "closed")
 
 

@@ -9,8 +9,6 @@ from kerchief.stores.postgres import PostgresStore
 from kerchief.stores.sqlite import SQLiteStore
 from kerchief.stores.store import Store
 
-__all__ = ["open_store"]
-
 
 def open_store(where: str | Path) -> Store:
     """Open a store: `postgresql://...`, the path of an SQLite file, or `:memory:`.

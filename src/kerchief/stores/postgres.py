@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
-__all__ = ["PostgresStore"]
-
 _CONNECTIONS = 16
 _SETTINGS = (
     "SET lock_timeout = '10s'",

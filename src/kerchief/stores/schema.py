@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from kerchief.stores.link import Link
 from kerchief_wire.errors import StoreFailed
 
-__all__ = ["APPEND_ONLY", "Dialect", "migrate"]
-
 APPEND_ONLY = ("chain", "releases")
 """Tables whose rows are numbered without gaps, and never changed nor deleted."""
 

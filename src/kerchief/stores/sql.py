@@ -14,8 +14,6 @@ from kerchief.stores.store import Question, Row
 from kerchief_wire.chain import ROOT, Line
 from kerchief_wire.errors import InvalidValue, StoreFailed
 
-__all__ = ["SQLReader", "SQLStore", "SQLTransaction"]
-
 _ROW = "config, state, epoch, cohort, releases, length, head, witnessed"
 _QUESTION = "id, round, action, memo, due, state, report"
 

@@ -16,8 +16,6 @@ from kerchief.stores.schema import APPEND_ONLY, Dialect, migrate
 from kerchief.stores.sql import SQLStore
 from kerchief_wire.errors import InvalidValue, KerchiefError, StoreFailed
 
-__all__ = ["SQLiteStore"]
-
 _PATIENCE_S = 10.0
 _AT_ONCE = 512
 # What is sorted, or may have to be taken back, goes into no file of its own: none is overwritten.

@@ -9,8 +9,6 @@ from typing import Protocol
 
 from kerchief_wire.chain import Line
 
-__all__ = ["Question", "Reader", "Row", "Store", "Transaction"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Row:

@@ -18,8 +18,6 @@ from kerchief.stores.store import Store
 from kerchief_wire.canonical import read, write
 from kerchief_wire.errors import CodecError, Fenced, StoreFailed
 
-__all__ = ["FileWitness", "NoWitness", "StoreWitness", "Witness"]
-
 
 class Witness(Protocol):
     """Remembers one head for each task."""

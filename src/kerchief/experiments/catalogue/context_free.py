@@ -9,8 +9,6 @@ from kerchief.experiments.claims import all_below, all_of, at, each_at_most, fal
 from kerchief.experiments.experiment import Setting, Size, enter
 from kerchief.experiments.players import ladder, player
 
-__all__ = ["LIL", "TSALLIS"]
-
 EPSILONS = (0.5, 1.0, 4.0)
 
 # Multi-armed bandits, where losses are chance and where they are not.

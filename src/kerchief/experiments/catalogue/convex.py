@@ -12,8 +12,6 @@ from kerchief.experiments.claims import all_below, all_of, at, each_at_most, fal
 from kerchief.experiments.experiment import Setting, Size, enter
 from kerchief.experiments.players import ladder, player
 
-__all__ = ["ASKERS"]
-
 # Several questions per user: rates in rounds are in `rates.py`, the price of dimension is here.
 BALLS = by_number("d", (2, 5, 20), lambda dim: Quadratic.of(domain=Ball(dim=dim)))
 SPACES = names(BALLS)

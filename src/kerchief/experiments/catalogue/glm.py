@@ -13,8 +13,6 @@ from kerchief.experiments.experiment import Setting, Size, enter
 from kerchief.experiments.players import ladder, player
 from kerchief.simulation.run import AnyEnvironment
 
-__all__ = ["EXPLORERS", "FITS", "LINEAR", "OURS"]
-
 OURS = LOW, MIDDLE, HIGH = ladder("glm", "joint", (0.2, 1.0, 4.0))
 FITS = ladder("glm-rare", "joint", (1.0, 4.0))
 EXPLORERS = ladder("glm-rare-explore", "joint", (1.0, 4.0))

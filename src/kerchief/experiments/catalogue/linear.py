@@ -7,8 +7,6 @@ from kerchief.experiments.claims import all_below, all_of, at, each_at_most, fal
 from kerchief.experiments.experiment import Size, enter
 from kerchief.experiments.players import ladder, player
 
-__all__ = ["JOINT", "OPTIMISM"]
-
 EPSILONS = (0.2, 1.0, 10.0)
 UNIFORM, PARENT = player("uniform"), player("linucb")
 

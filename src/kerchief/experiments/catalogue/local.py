@@ -11,8 +11,6 @@ from kerchief.experiments.experiment import Setting, Size, enter
 from kerchief.experiments.players import ladder, player
 from kerchief.privacy.printed import printed_epsilon
 
-__all__ = ["BEST", "GREEDY", "ONLINE"]
-
 EPSILONS = (0.2, 1.0, 10.0)
 WORLDS = ("intercept", "fixed")
 UNIFORM = player("uniform")

@@ -14,8 +14,6 @@ from kerchief.experiments.claims import all_below, all_of, at, falling, rows
 from kerchief.experiments.experiment import Setting, Size, enter
 from kerchief.experiments.players import Key, Player, ladder, player
 
-__all__ = ["PRINTED"]
-
 RS, GLOC, UCB, ECOLOG = (
     player(name, mode="theory") for name in ("rs-glincb", "gloc", "glm-ucb", "ecolog")
 )

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.experiment import Experiment
 
-__all__ = ["page"]
-
 _PREFACE = """\
 # Experiments
 

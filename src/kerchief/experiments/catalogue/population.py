@@ -14,8 +14,6 @@ from kerchief.experiments.claims import Claim, Results, Row, all_below, all_of, 
 from kerchief.experiments.experiment import Experiment, Setting, Size, enter
 from kerchief.experiments.players import Player, ladder, player
 
-__all__ = ["CENTRAL", "DPE", "PUBLISHED", "TRUSTS", "alike", "dpe"]
-
 TRUSTS = ("central", "shuffle", "local")
 EPSILONS = (1.0, 5.0, 10.0, 20.0)
 

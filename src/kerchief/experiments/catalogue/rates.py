@@ -13,8 +13,6 @@ from kerchief.experiments.claims import all_of, at, falling, no_steeper, rows, s
 from kerchief.experiments.experiment import Size, enter
 from kerchief.experiments.players import player
 
-__all__ = ["ROUNDS"]
-
 ROUNDS = (2000, 20_000, 200_000)
 WORLDS = FIRST, SECOND, LAST = tuple(f"T={rounds}" for rounds in ROUNDS)
 

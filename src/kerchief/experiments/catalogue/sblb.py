@@ -22,8 +22,6 @@ from kerchief.experiments.claims import (
 from kerchief.experiments.experiment import Size, enter
 from kerchief.experiments.players import Key, ladder, player
 
-__all__ = ["COROLLARIES", "LOCAL", "REGRET", "told"]
-
 SETTINGS = by_number(
     "d", (2, 5), lambda dim: make_environment(contexts="orthant", dim=dim, arms=10)
 )

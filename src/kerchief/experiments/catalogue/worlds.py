@@ -10,8 +10,6 @@ from kerchief.environments.worlds import make_environment
 from kerchief.experiments.experiment import Setting
 from kerchief.simulation.run import AnyEnvironment
 
-__all__ = ["by_contexts", "by_number", "by_rounds", "names"]
-
 Number = TypeVar("Number", int, float)
 
 

@@ -31,8 +31,6 @@ from kerchief.policies.context_free.base import OnDomain, domain_of
 from kerchief.policies.context_free.one_point import taken_in
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["NEWTON", "Barrier", "Memo", "State"]
-
 NEWTON = 3
 """Damped Newton steps per round: each starts where the last round ended."""
 

@@ -23,18 +23,6 @@ from kerchief.core.queries import Loss
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 
-__all__ = [
-    "LOSS",
-    "Armed",
-    "ContextFree",
-    "Counting",
-    "Counts",
-    "OnDomain",
-    "arms_of",
-    "domain_of",
-    "head_start",
-]
-
 LOSS = "loss"
 """The name of the one query."""
 

@@ -27,8 +27,6 @@ from kerchief.core.validate import between
 from kerchief.policies.context_free.base import LOSS, Counting, Counts, arms_of
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Halving", "HalvingState", "LilUCB", "Stage"]
-
 
 @struct
 class Stopping(Counting):

@@ -21,8 +21,6 @@ from kerchief.core.struct import struct
 from kerchief.policies.context_free.base import Counting, Counts
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["State", "SuccessiveElimination"]
-
 
 @struct
 class State(Counts):

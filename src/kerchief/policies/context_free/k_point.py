@@ -27,8 +27,6 @@ from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of
 from kerchief.policies.context_free.two_point import State, asked_around
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["KPoint"]
-
 
 @struct
 class KPoint(OnDomain):

@@ -26,8 +26,6 @@ from kerchief.core.validate import or_default
 from kerchief.policies.context_free.base import OnDomain, domain_of
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["LineSearch", "Memo", "State"]
-
 _QUARTERS = np.array([0.25, 0.5, 0.75])
 
 

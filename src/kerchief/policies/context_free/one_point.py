@@ -26,8 +26,6 @@ from kerchief.core.validate import positive
 from kerchief.policies.context_free.base import OnDomain, domain_of, head_start
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["OnePoint", "State"]
-
 
 @struct
 class State:

@@ -24,8 +24,6 @@ from kerchief.core.struct import static, struct
 from kerchief.policies.context_free.base import Armed
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Estimator", "Memo", "State", "Tsallis", "tsallis_weights"]
-
 Estimator: TypeAlias = Literal["reduced-variance", "importance"]
 
 # Enough for 1e-12 with a million arms; four are enough for ten arms.

@@ -28,8 +28,6 @@ from kerchief.core.validate import positive
 from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of, head_start
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["State", "TwoPoint", "asked_around"]
-
 
 @struct
 class State:

@@ -25,8 +25,6 @@ from kerchief.core.validate import or_default
 from kerchief.policies.context_free.base import Counting, Counts
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["KLUCB", "UCB", "coin_divergence", "least_mean"]
-
 
 @struct
 class UCB(Counting):

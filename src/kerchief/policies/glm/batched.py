@@ -48,8 +48,6 @@ from kerchief.policies.glm.radius import Facts, distance, excess
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Batched", "Model", "State", "Told", "survivors"]
-
 
 @struct
 class Told:

@@ -22,8 +22,6 @@ from kerchief.core.problems import Problem
 from kerchief.policies.glm.batched import Batched
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["recursion"]
-
 _STEPS = 50
 
 

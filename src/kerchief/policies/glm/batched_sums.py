@@ -25,8 +25,6 @@ from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["BatchedSums"]
-
 # Chosen on the seeds of tuning, never on those of a report.
 _FIRST, _GROWTH, _EXPLORATION = 100, 2.5, 0.25
 

@@ -43,8 +43,6 @@ from kerchief.policies.ellipsoid import State, Totals
 from kerchief.policies.glm.increments import Increments, Model
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["ECOLog"]
-
 _LOGISTIC = link_named("logistic")
 # With the least ridge that is allowed each step divides the error by six, with the default by 20.
 _STEPS = 8

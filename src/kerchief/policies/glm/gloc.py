@@ -37,8 +37,6 @@ from kerchief.policies.glm import increments
 from kerchief.policies.glm.increments import Increments
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["GLOC", "Model"]
-
 
 @struct
 class Model(increments.Model):

@@ -36,8 +36,6 @@ from kerchief.policies.ellipsoid import Optimist, posted
 from kerchief.policies.glm.increments import ArmSum
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["GreedyDescent", "Model", "State", "Surprises"]
-
 
 class Surprises(ArmSum):
     """The sum of e v over users: a surprise e between -1 and 1 and a direction v, scaled like x."""

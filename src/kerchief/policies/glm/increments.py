@@ -22,8 +22,6 @@ from kerchief.core.struct import struct
 from kerchief.core.validate import MOST_DIM, between, whole
 from kerchief.policies import ellipsoid
 
-__all__ = ["ArmSum", "Increments", "Model"]
-
 
 @struct
 class Model(ellipsoid.Model):

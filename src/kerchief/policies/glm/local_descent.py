@@ -37,8 +37,6 @@ from kerchief.policies import ellipsoid
 from kerchief.policies.ellipsoid import Totals, posted
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Learner", "LocalDescent", "Model", "State"]
-
 Learner: TypeAlias = Literal["descent", "newton"]
 
 

@@ -38,8 +38,6 @@ from kerchief.policies.glm.increments import ArmSum
 from kerchief.policies.glm.local_descent import Model
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["PrintedDescent", "State", "ThreeBlocks", "printed_deviation"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ThreeBlocks(ArmSum):

@@ -29,8 +29,6 @@ from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import Ellipsoid, Model, State, Totals
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["OnlineGLM"]
-
 
 @struct
 class OnlineGLM(Ellipsoid, Totals):

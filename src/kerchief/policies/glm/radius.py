@@ -12,8 +12,6 @@ from jax import Array
 
 from kerchief.core.struct import static, struct
 
-__all__ = ["Facts", "distance", "excess"]
-
 
 @struct
 class Facts:

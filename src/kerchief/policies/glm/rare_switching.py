@@ -45,8 +45,6 @@ from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import Fit, hopeful, lengths, posted
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Anchor", "Model", "RarelySwitching", "State"]
-
 Growth: TypeAlias = Literal["direction", "volume"]
 Weighing: TypeAlias = Literal["slope", "flat"]
 

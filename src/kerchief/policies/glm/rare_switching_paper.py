@@ -43,8 +43,6 @@ from kerchief.core.validate import or_default
 from kerchief.policies.glm.rare_switching import RarelySwitching
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["LongSteps", "ridge_of_the_paper", "rs_glincb"]
-
 _FAILURE = 0.02
 _RIDGE, _FACTOR, _WARM_FACTOR = 0.5, 1.5, 1.1
 

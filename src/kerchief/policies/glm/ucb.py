@@ -46,8 +46,6 @@ from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Fit, lengths, posted
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["GLMUCB", "State"]
-
 _CONFIDENCE = 0.02
 
 

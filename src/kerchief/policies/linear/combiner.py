@@ -34,8 +34,6 @@ from kerchief.policies.linear.pairs import PairLinUCB, ReleasedTotal
 from kerchief.policies.refresh import Patient
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Combiner", "Constants", "Model", "PrintedCombiner", "State", "printed_constants"]
-
 _FAILURE = 0.01
 
 

@@ -24,8 +24,6 @@ from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Elimination"]
-
 
 @struct
 class Elimination(Batchwise, LinUCB):

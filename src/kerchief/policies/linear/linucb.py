@@ -24,8 +24,6 @@ from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Ellipsoid, State, Totals
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["LinUCB", "PaperLinUCB"]
-
 
 @struct
 class LinUCB(Ellipsoid, Totals):

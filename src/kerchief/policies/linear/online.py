@@ -32,8 +32,6 @@ from kerchief.policies.linear.pairs import ReleasedTotal, Report
 from kerchief.policies.refresh import Patient
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Model", "OnlineLinUCB", "State", "descent"]
-
 
 @struct
 class State:

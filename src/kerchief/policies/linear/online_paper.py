@@ -30,8 +30,6 @@ from kerchief.core.validate import between
 from kerchief.policies.linear.online import Model, OnlineLinUCB, State
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["PrintedAnytime", "PrintedLinUCB", "printed_gradient_bound", "printed_square"]
-
 _FAILURE = 0.01
 # No bonus is ever so large.
 _NO_CEILING = 1e30

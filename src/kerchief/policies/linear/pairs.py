@@ -26,8 +26,6 @@ from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Ellipsoid
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["PairLinUCB", "ReleasedTotal", "Report", "State"]
-
 
 @struct
 class Report:

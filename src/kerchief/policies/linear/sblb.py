@@ -31,8 +31,6 @@ from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["SBLB", "Coded", "Mended", "batch_length", "corollary_keep", "printed_keep"]
-
 _MOST_BATCHES = 2**20
 
 

@@ -37,8 +37,6 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import MOST_ROUNDS, or_default, whole
 from kerchief.policies.registry import Mode, register
 
-__all__ = ["Elimination", "Rule", "State"]
-
 Rule: TypeAlias = Literal["exact", "paper"]
 
 # Encoder, decoder, and how many numbers are sent.

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from tests.experiments.fakes import fake
 
+from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.report import promises, render
 
@@ -125,3 +126,12 @@ def test_a_run_that_was_cut_short_lists_the_promises_that_were_played() -> None:
 
 def _warns(one: _Element) -> bool:
     return one.attributes.get("class") == "warning"
+
+
+def test_an_experiment_says_what_its_paper_claims_and_what_holds() -> None:
+    plan = EXPERIMENTS["fixed-arms"].plan(quick=True)
+    shown = " ".join(one.text for one in _Page(render(plan, fake(plan), b"")).all("p"))
+    assert all(
+        fact in shown
+        for fact in (plan.experiment.sizes, plan.experiment.claimed, plan.experiment.holds)
+    )

@@ -110,6 +110,7 @@ def test_the_guarantee_holds_on_nasty_sets(name: str) -> None:
     hold(made(features), features / scale)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("dim", "count", "kind"),
     [

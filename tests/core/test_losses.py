@@ -116,6 +116,7 @@ def test_a_pair_attains_the_sensitivity(link: str) -> None:
     assert float(jnp.linalg.norm(first - second)) == pytest.approx(asked.sensitivity, rel=1e-12)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("link", LINK_NAMES)
 def test_the_minimum_has_no_slope(link: str) -> None:
     asked = loss(link, clip=1e6)

@@ -49,6 +49,7 @@ def expect_binomial(draws: Any, trials: int) -> None:
     assert stats.chisquare(seen, wanted).pvalue > 1e-6
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scale", [3, 6, 40])
 def test_one_draw_has_the_law_of_all_coins(scale: int) -> None:
     one = noise(std=0.5 * scale)

@@ -127,6 +127,7 @@ class TestLaw:
         assert (deviations(noise) == 0).all()
         assert noise.event() == events.NonPrivate()
 
+    @pytest.mark.nightly
     @each
     def test_deviation_is_accepted_at_std_at_and_rejected_beside_it(self, kind: Kind) -> None:
         noise = make(kind, 100)
@@ -309,6 +310,7 @@ class TestBest:
 
 
 class TestUse:
+    @pytest.mark.nightly
     @each
     def test_mapped_over_replicates_inside_a_scan(self, kind: Kind) -> None:
         noise, replicates = make(kind, HORIZON), jnp.arange(4, dtype=jnp.uint32)

@@ -143,6 +143,7 @@ class TestLaw:
 
 
 class TestEstimate:
+    @pytest.mark.nightly
     @pytest.mark.parametrize(
         ("bits", "keep"),
         [
@@ -178,6 +179,7 @@ class TestEstimate:
         assert np.abs(z).max() < Z
         assert totals.var(0) == pytest.approx(variance, rel=0.04)
 
+    @pytest.mark.nightly
     def test_std_is_reached_where_rounding_is_worst(self) -> None:
         noise = response(20, 1, 0.5, 3)
         totals = batch(noise, np.zeros((20, 3)), 40_000)

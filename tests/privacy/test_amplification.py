@@ -107,6 +107,7 @@ def test_covers_binary_response(reports: int, local: float) -> None:
         assert binary(reports, local, part * local) <= bound * (1 + 1e-9) + 1e-15
 
 
+@pytest.mark.nightly
 def test_is_close_to_binary_response() -> None:
     true = least(lambda epsilon: binary(200, 0.5, epsilon) <= 1e-6)
     assert true <= shuffled_epsilon(0.5, 200, 1e-6) <= 1.15 * true

@@ -297,6 +297,7 @@ def test_every_law_of_privatizers(law: Law[PrivatizerCase]) -> None:
     law(protocol())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("law", [noise_has_the_stated_deviation, noise_is_what_was_charged])
 def test_noise_a_third_too_small_is_caught(law: Law[PrivatizerCase]) -> None:
     @dataclasses.dataclass(frozen=True)

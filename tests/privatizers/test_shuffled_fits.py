@@ -260,7 +260,9 @@ def test_other_cohorts_get_their_room() -> None:
 
 
 def test_it_is_not_for_deployment_and_says_why() -> None:
-    with pytest.raises(InvalidValue, match=r"asks every device 2 times, .* such as glm"):
+    with pytest.raises(
+        InvalidValue, match=r"asks every device 2 times, .* such as 'glm-batched-sums'"
+    ):
         fits().exact()
     assert fits().idealized
     assert isinstance(fits().noise, Binomial)

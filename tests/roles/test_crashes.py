@@ -70,9 +70,8 @@ def finish(crowd: Crowd, opening: Opening, place: Place, payloads: tuple[bytes, 
     assert again.model.arrays == crowd.learner.model.arrays
 
 
-@pytest.mark.parametrize(
-    "times", [2, pytest.param(100, marks=pytest.mark.nightly)], ids=["day", "night"]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("times", [100])
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_random_moments(kind: str, place: Place, times: int) -> None:
     (crowd, opening), moments = scene(kind, horizon=100 * times), random.Random(times)

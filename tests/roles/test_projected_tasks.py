@@ -98,7 +98,9 @@ def test_features_are_checked_before_they_are_projected() -> None:
             device.decide(model, wrong)
 
 
-@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize(
+    "trust", [*TRUSTS[:1], *(pytest.param(one, marks=pytest.mark.nightly) for one in TRUSTS[1:])]
+)
 def test_a_bandit_goes_on_after_a_restart(trust: str, tmp_path: Path) -> None:
     with Bandit(problem=FACTS, guarantee=promise(trust), project=6, path=tmp_path / "b") as bandit:
         for visit in range(60):

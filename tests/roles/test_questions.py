@@ -95,6 +95,7 @@ def same(one: Any, other: Any) -> bool:
 # What a proposal remembers.
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("estimator", ["importance", "reduced-variance"])
 @double_precision
 def test_tsallis_is_unbiased_with_eight_questions_open_and_only_with_its_memo(

@@ -176,6 +176,7 @@ def test_it_learns_against_chance_and_against_an_adversary() -> None:
     assert lost("ucb", 4.0, SWINGS) > 1.3 * lost("tsallis", 4.0, SWINGS)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
     [

@@ -154,6 +154,7 @@ def test_the_best_action_is_hardly_ever_dropped() -> None:
     assert dropped(0.5) >= 20
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "trust",
     ["central", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("shuffle", "local"))],
@@ -270,6 +271,7 @@ def test_what_is_sent_is_counted() -> None:
     np.testing.assert_allclose(found.communication["bits"], 64 * sent)
 
 
+@pytest.mark.nightly
 def test_shuffled_answers_are_counted_in_bits() -> None:
     found, privatizers = ran("dpe", "shuffle"), protected(policy(), promise("shuffle"))
     phases = phases_of(policy(), privatizers)

@@ -263,6 +263,7 @@ def size(carry: Any) -> int:
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
 
 
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_horizon() -> None:
     stage = Scene(
         policy=fickle(),

@@ -310,7 +310,7 @@ def worlds_of(name: str) -> tuple[str, ...]:
     """The words of `--env` that a policy plays in.
 
     >>> worlds_of("two-point-strong"), worlds_of("ecolog")
-    (('quadratic',), ('logistic',))
+    (('quadratic', 'kinked', 'drifting', 'reacting'), ('logistic',))
     """
     return tuple(
         word

@@ -21,6 +21,7 @@ from jax import Array
 
 from kerchief.core.batches import growing
 from kerchief.core.contracts import Outlook, Release
+from kerchief.core.errors import InvalidValue
 from kerchief.core.linalg import floored_inverse, log_det
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
@@ -119,7 +120,10 @@ class Coded(Optimist):
 
 def _equal(horizon: int, length: float) -> tuple[int, ...]:
     """Where batches of one length end; one that is longer than the horizon ends with it."""
-    length = whole("length", int(min(at_least("length", length, 1.0), horizon)))
+    shorter = min(at_least("length", length, 1.0), horizon)
+    if shorter % 1:
+        raise InvalidValue(f"length is {length}; a batch has a whole number of users: round it")
+    length = whole("length", int(shorter))
     whole("horizon", horizon, high=length * _MOST_BATCHES)
     return tuple(range(length, horizon + 1, length))
 

@@ -61,6 +61,14 @@ def test_continual_noise_is_for_joint_trust() -> None:
         player("linucb", trust="joint", epsilon=1.0, mechanism="x")
 
 
+@pytest.mark.parametrize("name", [name for name in POLICIES if name.endswith("@paper")])
+def test_a_papers_own_version_has_the_papers_noise_and_is_for_study(name: str) -> None:
+    entry = POLICIES[name]
+    assert not entry.deployable
+    if "local" in entry.trusts:
+        assert player(name, trust="local", epsilon=1.0).mechanism == "gaussian"
+
+
 def test_without_protection_nothing_is_asked() -> None:
     cell = Comparison(trusts=("none",)).cells()[0]
     assert cell.asked is None

@@ -218,6 +218,12 @@ def test_public_contexts_keep_the_bounds(rows: Any, said: str) -> None:
         OwnSampling.of(FACTS, public=rows)
 
 
+def test_public_contexts_are_no_number_that_can_be_chosen_by_name() -> None:
+    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.CENTRAL)
+    with pytest.raises(InvalidValue, match="number is 'public'; OwnSampling has drift"):
+        arrange("own-models", FACTS, Protection(guarantee=promise), numbers={"public": 3.0})
+
+
 def test_cohorts_add_up_what_totals_say_at_once() -> None:
     """Without noise, one cohort or one total of the same users leave the same belief."""
     rng = np.random.default_rng(4)

@@ -97,7 +97,9 @@ class OwnSampling(Policy):
     spread: float | Array
     drift: float | Array
     radius: float | Array
-    public: Array | NDArray[np.float64] | None = None
+    public: Array | NDArray[np.float64] | None = dataclasses.field(
+        default=None, metadata={"number": False}
+    )
 
     @classmethod
     def of(

@@ -37,7 +37,8 @@ class Protection:
 
     Attributes:
         guarantee: the promise.
-        mechanism: a word of `MECHANISMS_OF` the guarantee's trust; by default the least noisy.
+        mechanism: a word of `MECHANISMS_OF` the guarantee's trust; by default the least noisy, but
+            for central trust: normal noise, beside which Laplace noise on few numbers is less.
 
     Raises:
         UnknownName: the trust has no such noise.

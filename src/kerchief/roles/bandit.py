@@ -96,7 +96,7 @@ class Bandit(Guarded):
             guarantee: what is promised to each user.
             mode: for a policy given by name: widths from its theorem, or tuned.
             mechanism: which noise keeps the guarantee, a word of `MECHANISMS_OF` its trust; the
-                default is the least noisy one.
+                default is the least noisy one, and normal noise under central trust.
             numbers: parameters of the policy that are replaced.
             name: what people call the bandit.
             window_s: seconds until a decision that got no reward counts with the default.

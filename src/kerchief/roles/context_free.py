@@ -91,7 +91,10 @@ def in_losses(policy: ContextFree, privatizer: Privatizer) -> CohortSums:
     """
     query: Any = privatizer.query
     if not (isinstance(query, Loss) and isinstance(privatizer, CohortSums)):
-        raise InvalidValue("the bandit asks for no loss; deploy one that does, such as 'ucb'")
+        raise InvalidValue(
+            "the bandit asks for no single loss, and devices answer by one number; deploy one that "
+            "does, such as 'ucb' for arms and 'two-point' for a domain"
+        )
     unit = unit_of(policy)
     if unit == 1:
         return privatizer

@@ -148,12 +148,14 @@ _register(
     heard=TwoPoint.strong,
     summary="strongly convex losses: the same with falling steps, log T",
 )
-_register(
+# With the normal noise of the paper's line 5.
+_printed = partial(_register, noises={"local": "gaussian"}, deployable=False)
+_printed(
     "two-point@paper",
     make=TwoPoint.paper,
     summary="convex losses: the paper's steps, which do not know the noise",
 )
-_register(
+_printed(
     "two-point-strong@paper",
     make=TwoPoint.strong_paper,
     summary="strongly convex losses: the paper's steps, which do not know the noise",

@@ -2,8 +2,9 @@
 
 E. Garcelon, K. Chaudhuri, V. Perchet, M. Pirotta, "Privacy amplification via shuffling for linear
 contextual bandits", ALT 2022, algorithm 1 with equations (7) and (8), and algorithm 4, which posts
-after every batch. Kept to compare with: even without noise these widths lose about as much as
-uniform play at every horizon that we can run. Repaired, it is `sblb`. Proof note: `sblb.md`.
+after every batch. Kept to compare with: on arms without negative coordinates these widths lose
+about as much as uniform play at every horizon that we can run, even without noise. Repaired, it is
+`sblb`. Proof note: `sblb.md`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from jax import Array
 
 from kerchief.core.batches import growing
 from kerchief.core.contracts import Outlook, Release
+from kerchief.core.errors import InvalidValue
 from kerchief.core.linalg import floored_inverse, log_det
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
@@ -119,7 +121,10 @@ class Coded(Optimist):
 
 def _equal(horizon: int, length: float) -> tuple[int, ...]:
     """Where batches of one length end; one that is longer than the horizon ends with it."""
-    length = whole("length", int(min(at_least("length", length, 1.0), horizon)))
+    shorter = min(at_least("length", length, 1.0), horizon)
+    if shorter % 1:
+        raise InvalidValue(f"length is {length}; a batch has a whole number of users: round it")
+    length = whole("length", int(shorter))
     whole("horizon", horizon, high=length * _MOST_BATCHES)
     return tuple(range(length, horizon + 1, length))
 

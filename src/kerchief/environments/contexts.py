@@ -199,7 +199,7 @@ class Starved(Contexts):
 @CONTEXTS.entry("hostile")
 @struct
 class Hostile(Ball):
-    """An adversary that reads the posted model: of 16 sets, the one where its choice loses most.
+    """An adversary that foresees the choice, coins and all: of 16 sets the one that costs most.
 
     Each is drawn from the unit ball. What a bandit knows badly is asked again and again, and what
     it knows well hardly ever.

@@ -106,7 +106,7 @@ def player(
     """Name a player in one line; `best` is the bandit that needs no knowledge of the arms.
 
     Widths are `tuned`, or from the `theory`. The mechanism is a word of the trust's noise; by
-    default the bandit's own, which is the least noisy, or that of the paper for a paper's own
+    default the bandit's own, `best` of its trust, or that of the paper for a paper's own
     version. `numbers` are parameters of the policy that are replaced.
 
     >>> player("linucb", trust="joint", epsilon=1.0, exploration=2.0).numbers

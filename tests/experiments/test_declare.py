@@ -354,3 +354,16 @@ def test_a_mode_that_nobody_has_is_not_played_as_another() -> None:
     facts = Comparison(contexts=("ball",)).environment("ball").problem(100)
     with pytest.raises(InvalidValue, match="mode is 'theoretical'; choose one of theory, tuned"):
         POLICIES["linucb"].build(facts, cast(Any, "theoretical"))
+
+
+def test_pure_privacy_is_played_by_noise_that_keeps_it_and_refused_by_other_noise() -> None:
+    pure: dict[str, Any] = {
+        "policies": ("pe",),
+        "trusts": ("central",),
+        "epsilons": (1.0,),
+        "delta": 0.0,
+    }
+    plan = Comparison(**pure, curator="laplace", horizon=500, replicates=2)
+    assert [cell.guarantee.delta for cell in plan.cells() if cell.asked] == [0.0]
+    with pytest.raises(InvalidValue, match="delta is 0"):
+        Comparison(**pure, horizon=500, replicates=2)

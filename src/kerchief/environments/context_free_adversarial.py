@@ -25,8 +25,9 @@ from kerchief.environments.context_free_convex import BestPoint, Quadratic
 class Drifting(Quadratic):
     """Users' points swing to and fro along a line through the best point, in a wave of the rounds.
 
-    Over whole periods their mean is the best point, which therefore is the best fixed one; in some
-    rounds regret falls below zero. The adversary is oblivious: rounds alone move it.
+    Over whole periods their mean is the best point, which therefore is the best fixed one. Regret
+    is against that point, so it falls below zero in some rounds, and a run that ends within a
+    period may end there. The adversary is oblivious: rounds alone move it.
     """
 
     swing: float | Array

@@ -143,7 +143,11 @@ for _name, _loss in CONVEX.items():
     _enter(ContextFreeProblem, _word, partial(_convex, _loss), _summary, actions="domain")
 for _name, _make, _summary in (
     ("line", _line, "absolute losses on a line"),
-    ("drifting", _drifting, "an adversary whose quadratic losses swing to and fro"),
+    (
+        "drifting",
+        _drifting,
+        "quadratic losses swing to and fro; regret is against the best point of whole periods",
+    ),
     ("reacting", _reacting, "an adversary whose quadratic losses rise after some questions"),
 ):
     _enter(ContextFreeProblem, _name, _make, _summary, actions="domain")

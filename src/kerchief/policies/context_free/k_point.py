@@ -80,7 +80,7 @@ class KPoint(OnDomain):
 
     @property
     def queries(self) -> Mapping[str, Any]:
-        """All slopes, in units of the Lipschitz bound: together they are no longer than 1."""
+        """All slopes, in units of the Lipschitz bound: no longer than 1 together but at kinks."""
         return {LOSS: UnitBall(size=self.pairs)}
 
     def init(self, outlook: Mapping[str, Outlook]) -> State:

@@ -279,7 +279,8 @@ continuum
         validate.whole("horizon", self.horizon, high=longest)
         validate.whole("replicates", self.replicates, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
-        if self.delta != 0:  # pure privacy, which some noises keep
+        # Zero is pure privacy, which some noises keep.
+        if validate.at_least("delta", self.delta, 0.0):
             validate.between("delta", self.delta, 0.0, 1.0)
         for epsilon in self.epsilons:
             validate.positive("epsilon", epsilon)

@@ -14,11 +14,11 @@ import pytest
 from click.testing import Result as Called
 from tests.experiments.fakes import fake_play, fake_result
 
-from kerchief.cli import playing
 from kerchief.cli.printing import print_table
+from kerchief.experiments.parts import arranged
 from kerchief.experiments.players import Cell, player
 from kerchief.experiments.results import HEADINGS, Result
-from kerchief.experiments.runner import arranged, compare
+from kerchief.experiments.runner import Watch, Work
 
 Call = Callable[..., Called]
 SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4, "--epsilon", 1)
@@ -117,12 +117,13 @@ def test_options_and_numbers_reach_the_world_and_the_policy(
     """What is played is what the flags say, and the command is recorded with them."""
     seen: list[tuple[Any, Any]] = []
 
-    def play(plan: Any, **rest: Any) -> Iterator[Result]:
+    def play(work: Work, watch: Watch) -> Iterator[Result]:
+        plan: Any = work.plan
         cell, world = plan.cells()[-1], plan.environment(plan.world)
         seen.append((world.problem(plan.horizon), arranged(cell, world.problem(plan.horizon))))
         yield from ()
 
-    monkeypatch.setattr(playing, "play", play)
+    monkeypatch.setattr(Work, "results", play)
     call("compare", "--policy", "dpe", "--option", "clients=2000", "--number", "growth=0.5")
     call("compare", "--policy", "ucb", "--option", "gap=0.3", "--number", "width=0.25")
     (crowd, phased), (_, plain) = seen
@@ -202,7 +203,7 @@ def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
 def test_bad_input_is_one_line(
     call: Call, monkeypatch: pytest.MonkeyPatch, flags: tuple[object, ...], words: str
 ) -> None:
-    monkeypatch.setattr(playing, "play", _never)
+    monkeypatch.setattr(Work, "results", _never)
     result = call(*SMALL, *flags)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -215,7 +216,7 @@ def test_bad_input_is_one_line(
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_the_whole_output_fits(call: Call, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     result = call(*SMALL, "--epsilon", 4)
     assert result.exit_code == 0, result.output
     said = result.stdout.splitlines()
@@ -225,7 +226,7 @@ def test_the_whole_output_fits(call: Call, monkeypatch: pytest.MonkeyPatch, widt
 
 @pytest.mark.usefixtures("undrawn")
 def test_promises_are_one_sentence_a_trust(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     result = call(*SMALL, "--epsilon", 4, "--epsilon", 10)
     said = " ".join(result.stdout.split())
     assert said.count("(epsilon=1, 4 or 10, delta=1e-05)") == 4
@@ -234,7 +235,7 @@ def test_promises_are_one_sentence_a_trust(call: Call, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("undrawn")
 def test_what_is_said_twice_is_meant_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     twice = ("--trust", "joint", "--policy", "linucb", "--contexts", "ball", "--epsilon", "1.0")
     document = json.loads(call(*SMALL, *twice, *twice, "--json").stdout)
     given = document["parameters"]
@@ -245,7 +246,7 @@ def test_what_is_said_twice_is_meant_once(call: Call, monkeypatch: pytest.Monkey
 
 
 def test_what_will_be_played_is_said_first(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "play", fake_play(0))
+    monkeypatch.setattr(Work, "results", fake_play(0))
     said = call(*SMALL, "--contexts", "ball").stderr.splitlines()[0]
     assert said == (
         "kerchief: playing: 7 cells of 60 rounds, with 4 replicates each; less with --contexts, "
@@ -261,12 +262,13 @@ def test_json_needs_no_library_for_reports(call: Call, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name in missing else find(name)
     )
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     result = call(*SMALL, "--json")
     assert result.exit_code == 0, result.output
     assert set(json.loads(result.stdout)["files"]) == {"rows"}
     assert "table and picture and report will not be written without polars" in result.stderr
-    assert [path.name for path in Path("results/compare").iterdir()] == ["results.json"]
+    names = {path.name for path in Path("results/compare").iterdir()}
+    assert names == {"results.json", "parts"}
     refused = call(*SMALL)
     assert refused.exit_code == 2
     assert "run pip install -e '" in refused.stderr
@@ -281,35 +283,16 @@ def test_one_missing_library_costs_its_own_files(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "polars" else find(name)
     )
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     files = json.loads(call(*SMALL, "--json").stdout)["files"]
     assert set(files) == {"rows", "picture", "report"}
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_an_interrupted_rerun_keeps_the_finished_run(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    monkeypatch.setattr(playing, "play", fake_play())
-    assert call(*SMALL, "--out", out).exit_code == 0
-    old = {path: path.read_bytes() for path in out.iterdir()}
-    monkeypatch.setattr(playing, "play", fake_play(2))
-    result = call(*SMALL, "--out", out)
-    assert result.exit_code == 130
-    (partial,) = set(out.iterdir()) - set(old)
-    assert f"2 of 14 cells were finished, in {partial}; the finished run in {out} is" in (
-        result.stderr
-    )
-    assert {path: path.read_bytes() for path in old} == old
-    assert len(json.loads((partial / "results.json").read_text())["rows"]) == 2
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_full_disk_is_one_line_and_its_own_code(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     assert call(*SMALL, "--out", tmp_path / "out").exit_code == 0
     old = (tmp_path / "out" / "results.json").read_bytes()
 
@@ -330,19 +313,21 @@ def _never(*arguments: object, **options: object) -> Iterator[Result]:
 
 
 def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
-    def play(*arguments: Any, **options: Any) -> Iterator[Result]:
-        for number, finished in enumerate(compare(*arguments, **options)):
+    results = Work.results
+
+    def stopped(work: Work, watch: Watch) -> Iterator[Result]:
+        for number, finished in enumerate(results(work, watch)):
             if number == count:
                 raise KeyboardInterrupt
             yield finished
 
-    return play
+    return stopped
 
 
 def test_an_interrupted_run_keeps_what_was_finished(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(playing, "play", _stopped_after(2))
+    monkeypatch.setattr(Work, "results", _stopped_after(2))
     result = call(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 130
     assert "interrupted: 2 of 14 cells were finished" in result.stderr
@@ -353,14 +338,15 @@ def test_an_interrupted_run_keeps_what_was_finished(
     assert len(json.loads((tmp_path / "out" / "results.json").read_text())["rows"]) == 2
 
 
-def test_a_run_that_is_stopped_at_once_writes_nothing(
+def test_a_run_that_is_stopped_at_once_has_no_rows(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(playing, "play", _stopped_after(0))
+    monkeypatch.setattr(Work, "results", _stopped_after(0))
     result = call(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 130
-    assert "nothing was written" in result.stderr
-    assert list((tmp_path / "out").iterdir()) == []
+    assert f"0 of 14 cells were finished, in {tmp_path / 'out'}; run it again" in result.stderr
+    document = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (document["rows"], document["complete"]) == ([], False)
 
 
 def test_a_projection_says_what_it_costs(call: Call) -> None:

@@ -6,13 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result as Called
 from tests.experiments.fakes import fake_play
 
-from kerchief.cli import playing
 from kerchief.cli import reproduce as command
 from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
@@ -20,7 +18,7 @@ from kerchief.experiments.claims import at
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.players import player
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import compare
+from kerchief.experiments.runner import Watch, Work
 
 Call = Callable[..., Called]
 
@@ -71,7 +69,7 @@ def test_the_output_fits_a_terminal(call: Call) -> None:
         assert words in tables
     folder = Path("results/true")
     assert {path.name for path in folder.iterdir()} == {
-        "true.png", "report.html", "results.json", "results.parquet"
+        "true.png", "report.html", "results.json", "results.parquet", "parts"
     }  # fmt: skip
 
 
@@ -81,7 +79,7 @@ def test_every_width_has_every_world(
     call: Call, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     said = call("reproduce", "true").stdout
     assert max(map(len, said.splitlines())) <= width
     assert "(1234)" in said
@@ -93,7 +91,7 @@ def test_every_width_has_every_world(
 def test_figures_for_another_horizon_are_not_shown(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     result = call("reproduce", "true", "--quick")
     assert "(1234)" not in result.stdout
     assert "printed)" not in result.stdout
@@ -141,7 +139,12 @@ def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "Missing argument 'NAME'"),
+        ((), "give the NAME of an experiment, or --all, and not both"),
+        (("true", "--all"), "give the NAME of an experiment, or --all, and not both"),
+        (("--all", "--out", "x"), "--all writes a folder for each experiment"),
+        (("true", "--resume"), "there is no run in 'results/true' to resume"),
+        (("true", "--jobs", 0), "jobs is 0"),
+        (("true", "--scheduler", "tcp://127.0.0.1:1"), "none answers there"),
         (("tru",), "did you mean 'true'? Known: true, false"),
         (("true", "--replicates", 1), "replicates is 1; it must be at least 2"),
         (("true", "--replicates", "x"), "not a valid integer"),
@@ -153,7 +156,7 @@ def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None
 def test_bad_input_is_one_line(
     call: Call, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], message: str
 ) -> None:
-    monkeypatch.setattr(playing, "play", _stopped_after(0))
+    monkeypatch.setattr(Work, "results", _stopped_after(0))
     result = call("reproduce", *words)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -163,26 +166,39 @@ def test_bad_input_is_one_line(
 
 
 def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
-    def play(*arguments: Any, **options: Any) -> Iterator[Result]:
-        for number, finished in enumerate(compare(*arguments, **options)):
+    results = Work.results
+
+    def stopped(work: Work, watch: Watch) -> Iterator[Result]:
+        for number, finished in enumerate(results(work, watch)):
             if number == count:
                 raise KeyboardInterrupt
             yield finished
 
-    return play
+    return stopped
 
 
 @pytest.mark.parametrize("count", [0, 6])
 def test_an_interrupted_run_keeps_what_was_finished(
     call: Call, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(playing, "play", _stopped_after(count))
+    monkeypatch.setattr(Work, "results", _stopped_after(count))
     result = call("reproduce", "false")
     assert result.exit_code == 130
     assert f"interrupted: {count} of 10 cells were finished" in result.stderr
-    kept = Path("results/false/results.json")
-    assert kept.exists() == (count > 0)
     if count:
-        claims = json.loads(kept.read_text())["claims"]
+        claims = json.loads(Path("results/false/results.json").read_text())["claims"]
         assert [claim["outcome"] for claim in claims] == ["fails", "not judged", "not judged"]
         assert "was interrupted" in Path("results/false/report.html").read_text()
+
+
+def test_all_is_every_experiment_and_one_line_for_each(call: Call) -> None:
+    """A rerun finds everything; who asks for JSON gets one object with all of them."""
+    result = call("reproduce", "--all", "--quick")
+    assert result.exit_code == 1
+    last = result.stdout.split("experiment")[-1]
+    assert ["true" in last, "false" in last] == [True, True]
+    assert "false: " in result.stderr
+    again = json.loads(call("reproduce", "--all", "--quick", "--json").stdout)["experiments"]
+    assert list(again) == ["true", "false"]
+    for one in again.values():
+        assert one["work"]["found"] == one["work"]["parts"] > 0

@@ -9,6 +9,7 @@ import numpy as np
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
+from kerchief.experiments.runner import Watch, Work
 
 __all__ = ["fake", "fake_play", "fake_result"]
 
@@ -20,10 +21,10 @@ def fake(plan: Plan, *, ticks: int = 5) -> list[Result]:
 
 
 def fake_play(stop: int | None = None) -> Callable[..., Iterator[Result]]:
-    """A stand-in for `compare` that stops as Ctrl-C does, after so many cells."""
+    """A stand-in for `Work.results` that stops as Ctrl-C does, after so many cells."""
 
-    def play(plan: Plan, **options: object) -> Iterator[Result]:
-        for number, finished in enumerate(fake(plan)):
+    def play(work: Work, watch: Watch) -> Iterator[Result]:
+        for number, finished in enumerate(fake(work.plan)):
             if number == stop:
                 raise KeyboardInterrupt
             yield finished
@@ -43,7 +44,6 @@ def _finished(plan: Plan, cell: Cell, regret: float, ticks: int) -> Result:
         guarantee=cell.guarantee,
         seconds=1.0,
         compile_seconds=0.5,
-        wall_seconds=2.0,
         device="cpu",
     )
 
@@ -62,6 +62,5 @@ def fake_result(cell: Cell, mean: float, se: float | None = 1.0, *, replicates: 
         guarantee=cell.guarantee,
         seconds=1e-6 * cell.horizon * count,
         compile_seconds=0.0,
-        wall_seconds=0.0,
         device="cpu",
     )

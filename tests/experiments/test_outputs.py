@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from kerchief.core.errors import InvalidValue
 from kerchief.experiments import outputs as module
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import draw
-from kerchief.experiments.outputs import Outputs
+from kerchief.experiments.outputs import Outputs, free_folder
 from kerchief.experiments.report import headlines, promises, render
 from kerchief.experiments.results import Result
+from kerchief.experiments.versions import versions
 
 SMALL = Comparison(
     contexts=("ball", "fixed"), dim=2, arms=3, horizon=60, replicates=4, epsilons=(0.5, 2.0)
@@ -76,15 +78,6 @@ def test_results_are_whole_after_every_cell(finished: list[Result], tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results.json", "results.parquet"]
 
 
-def test_a_new_run_removes_the_old_picture(finished: list[Result], tmp_path: Path) -> None:
-    old = tmp_path / "compare.png"
-    old.write_bytes(b"old")
-    kept = Outputs.at(tmp_path, SMALL)
-    assert old.exists()
-    kept.keep(finished[0])
-    assert not old.exists()
-
-
 def test_the_picture_has_a_row_a_contexts(outputs: Outputs, finished: list[Result]) -> None:
     assert outputs.files["picture"].read_bytes().startswith(b"\x89PNG")
     panels = draw(SMALL, finished).axes
@@ -136,36 +129,43 @@ def test_the_report_begins_with_what_privacy_costs() -> None:
     assert nobody == ["Ball contexts: no private bandit was played to the end."]
 
 
-def test_a_finished_run_stays_until_another_is_finished(
+def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
+    """What differs is said; the same run may go on there, and force replaces."""
+    _played(tmp_path, 3)
+    other = dataclasses.replace(SMALL, seed=1, horizon=61)
+    before = (tmp_path / "results.json").read_bytes()
+    with pytest.raises(InvalidValue, match=r"horizon 60 there, 61 now, seed 0 there, 1 now\)"):
+        Outputs.at(tmp_path, other)
+    assert (tmp_path / "results.json").read_bytes() == before
+    assert _played(tmp_path, 2).folder.path == tmp_path
+    assert free_folder(tmp_path, SMALL) == tmp_path
+    assert free_folder(tmp_path, other) == tmp_path.with_name(f"{tmp_path.name}-2")
+    Outputs.at(tmp_path, other, force=True)
+    assert list(path.name for path in tmp_path.iterdir()) == ["parts"]
+
+
+def test_a_run_of_other_versions_is_another_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "picture", lambda plan, finished: b"\x89PNG")
-    first = _played(tmp_path, 22)
-    old = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    stopped = _played(tmp_path, 3)
-    assert stopped.draft.path.parent == tmp_path
-    assert {path.parent for path in stopped.files.values()} == {stopped.draft.path}
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == old
-    partial = json.loads((stopped.draft.path / "results.json").read_text())
-    assert (len(partial["rows"]), partial["complete"]) == (3, False)
-    again = _played(tmp_path, 22)
-    assert again.files == first.files
-    assert {path.name for path in tmp_path.iterdir()} == {*old, stopped.draft.path.name}
-    document = json.loads((tmp_path / "results.json").read_text())
-    assert document == json.loads(json.dumps(again.document()))
-
-
-def test_an_unfinished_run_makes_room(tmp_path: Path) -> None:
     _played(tmp_path, 3)
-    again = _played(tmp_path, 2)
-    assert again.draft == again.folder
-    assert len(json.loads((tmp_path / "results.json").read_text())["rows"]) == 2
+    now = versions() | {"jax": "9.9"}
+    monkeypatch.setattr(module, "versions", lambda: now)
+    with pytest.raises(InvalidValue, match=r"version of jax .* there, 9.9 now"):
+        Outputs.at(tmp_path, SMALL)
 
 
-def test_rows_that_cannot_be_read_are_taken_for_finished(tmp_path: Path) -> None:
+def test_rows_that_cannot_be_read_are_those_of_another_run(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text("[")
-    assert _played(tmp_path, 2).draft.path != tmp_path
+    with pytest.raises(InvalidValue, match=r"its results.json cannot be read"):
+        Outputs.at(tmp_path, SMALL)
     assert (tmp_path / "results.json").read_text() == "["
+
+
+def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="no run in"):
+        Outputs.at(tmp_path, SMALL, resume=True)
+    _played(tmp_path, 1)
+    assert Outputs.at(tmp_path, SMALL, resume=True).folder.path == tmp_path
 
 
 def test_links_are_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import click
 
 from kerchief.cli import options
 from kerchief.cli.options import words
-from kerchief.cli.playing import perform, print_promises
-from kerchief.cli.printing import print_table, print_wrapped
+from kerchief.cli.playing import Playing, perform, playing_options, print_promises
+from kerchief.cli.printing import print_json, print_table, print_wrapped
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments.declare import Comparison
@@ -77,25 +76,20 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
 @options.option("--replicates", "Independent runs.")
 @options.seed
 @options.option("--mode", "Widths, tuned or from the theorem.", metavar="tuned|theory")
-@options.device
-@options.option(
-    "--out",
-    "Folder for the picture, the report and the results.",
-    default=Path("results/compare"),
-    type=click.Path(path_type=Path),
-)
-@options.json_output
-def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
+@playing_options
+def compare(*, playing: Playing, **declared: Any) -> None:
     """Play policies x trusts x epsilons, and show what privacy costs.
 
     Uniform play, greedy play and each policy's non-private parent always play along. The folder
-    gets a picture, a report and the results, which grow with every finished cell: an interrupted
-    run (Ctrl-C) keeps what was finished, and never replaces a finished run in the same folder.
+    gets a picture, a report and the results. What is finished is kept: after an interrupt (Ctrl-C,
+    or worse) the same command continues, and a finished run is shown again without being played.
     """
     plan = Comparison(**declared)
     contexts = "--contexts, " if "contexts" in plan.parameters() else ""
     narrow = f"{contexts}--trust, --epsilon, --horizon or --replicates"
-    perform(plan, _print, device=device, out=out, narrow=narrow, as_json=as_json)
+    (document,) = perform([plan], _print, playing, narrow=narrow)
+    if playing.as_json:
+        print_json(document)
 
 
 def _print(outputs: Outputs) -> None:

@@ -14,12 +14,20 @@ from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import installing
 
 _configure: Callable[[str, object], None] = jax.config.update
+_ONE_CORE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+# Bytes of compiled code that are kept between runs.
+_MOST_KEPT = 2**30
 _PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
 
 
-def use_device(device: str) -> None:
-    """Compute on the CPU, on the GPU, or on whatever JAX finds, and keep compiled code."""
+def use_device(device: str, *, alone: bool = True) -> None:
+    """Compute on the CPU, on the GPU, or on whatever JAX finds, and keep compiled code.
+
+    A process that is not alone takes one core, and no more of a GPU's memory than it needs.
+    """
     validate.one_of("device", device, ("cpu", "gpu", "auto"))
+    if not alone:
+        _share()
     keep_compiled()
     # One decision at a time takes half as long if nobody waits for another thread.
     _configure("jax_cpu_enable_async_dispatch", False)
@@ -40,6 +48,12 @@ def _unavailable(device: str) -> InvalidValue:
     )
 
 
+def _share() -> None:
+    """Before JAX starts in this process; what the user has set stays."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("XLA_FLAGS", _ONE_CORE)
+
+
 def keep_compiled() -> None:
     """Keep compiled code between runs, unless the user already says where, or it cannot be kept."""
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
@@ -49,6 +63,17 @@ def keep_compiled() -> None:
     # A cache is a convenience: a read-only home must not stop anyone.
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
+        _prune(folder)
         if os.access(folder, os.W_OK):
             _configure("jax_compilation_cache_dir", str(folder))
             _configure("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def _prune(folder: Path) -> None:
+    """Remove compiled code, what was not used for longest first, until the rest is small enough."""
+    files = [(file, file.stat()) for file in folder.iterdir() if file.is_file()]
+    room = _MOST_KEPT
+    for file, facts in sorted(files, key=lambda one: max(one[1].st_atime, one[1].st_mtime))[::-1]:
+        room -= facts.st_size
+        if room < 0:
+            file.unlink(missing_ok=True)

@@ -2,55 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import click
 
 from kerchief.cli.device import use_device
-from kerchief.cli.printing import complain, print_json, print_wrapped, progress_bar
+from kerchief.cli.options import device
+from kerchief.cli.printing import complain, json_output, print_json, print_wrapped, progress_bar
+from kerchief.core import validate
 from kerchief.experiments.extras import NEEDS, installing, missing
-from kerchief.experiments.outputs import Outputs
+from kerchief.experiments.outputs import Outputs, free_folder
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.report import sentences
-from kerchief.experiments.runner import compare as play
+from kerchief.experiments.runner import Work
+from kerchief.experiments.workers import Workers, dask_cluster, local_processes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Playing:
+    """How a plan is played, whatever it is: the options that `playing_options` adds."""
+
+    device: str
+    out: Path | None
+    force: bool
+    resume: bool
+    jobs: int
+    scheduler: str | None
+    as_json: bool
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        validate.whole("jobs", self.jobs, high=1024)
+
+    def folder(self, plan: Plan) -> Path:
+        """The folder asked for; else the usual one, or the first after it that is free."""
+        if self.out is not None:
+            return self.out
+        usual = Path("results", plan.name)
+        return usual if self.force or self.resume else free_folder(usual, plan)
+
+    @contextlib.contextmanager
+    def workers(self) -> Iterator[Workers | None]:
+        """Who plays; nobody else, unless it is asked for."""
+        prepare = functools.partial(use_device, self.device, alone=False)
+        if self.scheduler is not None:
+            with dask_cluster(self.scheduler, prepare) as workers:
+                yield workers
+        elif self.jobs > 1:
+            with local_processes(self.jobs, prepare) as workers:
+                yield workers
+        else:
+            yield None
+
+
+def playing_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of `Playing` to a command, which gets them as one value."""
+
+    @functools.wraps(command)
+    def packed(**given: Any) -> None:
+        mine = {field.name: given.pop(field.name) for field in dataclasses.fields(Playing)}
+        command(playing=Playing(**mine), **given)
+
+    options: list[Callable[..., Any]] = [
+        device,
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path),
+            help="Folder for the picture, the report and the results.  [default: results/NAME, or "
+            "NAME-2 and so on where that holds another run]",
+        ),
+        click.option(
+            "--resume", is_flag=True, help="Continue a run; an error where there is none."
+        ),
+        click.option("--force", is_flag=True, help="Play anew, and replace what is in the folder."),
+        click.option(
+            "--jobs", type=int, default=1, show_default=True, help="Processes that play at once."
+        ),
+        click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster that plays instead."),
+        json_output,
+    ]
+    return functools.reduce(lambda wrapped, one: one(wrapped), reversed(options), packed)
+
+
+Show: TypeAlias = Callable[[Outputs], None]
 
 
 def perform(
-    plan: Plan,
-    show: Callable[[Outputs], None],
-    *,
-    device: str,
-    out: Path,
-    narrow: str,
-    as_json: bool,
-) -> Outputs:
-    """Play a plan and show what was finished, or print it as JSON; leave with 130 if stopped.
+    plans: Iterable[Plan], show: Show, playing: Playing, *, narrow: str
+) -> list[dict[str, object]]:
+    """Play plans and show what was finished, unless it shall be JSON; leave with 130 if stopped.
 
-    Everything is checked before anything runs. Where only JSON was asked for, nothing is announced,
-    and what needs a library that is missing is left out; else `narrow` names the flags that make it
-    less.
+    Each is checked before it runs, and all of them before workers get anything. Where only JSON was
+    asked for, nothing is announced, and what needs a library that is missing is left out; else
+    `narrow` names the flags that make it less.
+
+    Returns:
+        What became of each, as JSON.
     """
+    use_device(playing.device)
+    with playing.workers() as workers:
+        begun: Iterable[tuple[Outputs, Work]] = (_begin(one, playing, workers) for one in plans)
+        if workers is not None:
+            begun = list(begun)
+        return [_finish(*one, show, playing, narrow) for one in begun]
+
+
+def _begin(plan: Plan, playing: Playing, workers: Workers | None) -> tuple[Outputs, Work]:
+    """Take a folder for the plan, and look up what is finished there."""
     for warning in plan.warnings():
         complain("warning", warning)
-    use_device(device)
-    outputs = Outputs.at(out, plan, needed=not as_json)
-    _announce(outputs, "" if as_json else narrow)
-    interrupted = _play(outputs)
+    outputs = Outputs.at(
+        playing.folder(plan),
+        plan,
+        needed=not playing.as_json,
+        force=playing.force,
+        resume=playing.resume,
+    )
+    outputs.begin()
+    return outputs, Work.of(plan, archive=outputs.archive, workers=workers)
+
+
+def _finish(
+    outputs: Outputs, work: Work, show: Show, playing: Playing, narrow: str
+) -> dict[str, object]:
+    """Play what is left of a plan, and show it."""
+    _announce(outputs, work, "" if playing.as_json else narrow)
+    interrupted = _play(outputs, work)
     outputs.close()
-    if as_json:
-        print_json(outputs.document())
-    else:
+    if not playing.as_json:
         show(outputs)
+    elif interrupted:
+        print_json(outputs.document())
     if interrupted:
         complain("interrupted", _kept(outputs))
         raise SystemExit(130)
-    return outputs
+    return outputs.document()
 
 
-def _announce(outputs: Outputs, narrow: str) -> None:
-    """What cannot be written, and how much a plan is: worlds may differ in their rounds."""
+def _announce(outputs: Outputs, work: Work, narrow: str) -> None:
+    """What cannot be written, what is known, and how much a plan is: worlds differ in rounds."""
     lacking = missing(*NEEDS)
     if lacking:
         complain(
@@ -63,32 +159,32 @@ def _announce(outputs: Outputs, narrow: str) -> None:
         rounds = sorted({cell.horizon for cell in cells})
         span = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
         much = f"{len(cells)} cells of {span} rounds, with {each} replicates each"
-        complain("playing", f"{much}; less with {narrow}")
+        known = f"{work.found} of {work.parts} parts are in {outputs.folder.path}; " * bool(
+            work.found
+        )
+        complain("playing", f"{much}; {known}less with {narrow}")
 
 
 def _kept(outputs: Outputs) -> str:
     """What an interrupted run leaves."""
     done, planned = len(outputs.finished), len(outputs.plan.cells())
-    kept = f"in {outputs.draft.path}" if done else "so nothing was written"
-    if outputs.draft != outputs.folder:
-        kept += f"; the finished run in {outputs.folder.path} is as it was"
-    return f"{done} of {planned} cells were finished, {kept}"
+    where = outputs.folder.path
+    return f"{done} of {planned} cells were finished, in {where}; run it again to continue"
 
 
-def _play(outputs: Outputs) -> bool:
+def _play(outputs: Outputs, work: Work) -> bool:
     """Play and keep cell by cell; whether the user stopped it."""
-    cells = outputs.plan.cells()
     with progress_bar() as bar:
-        task = bar.add_task("starting", total=len(cells))
+        task = bar.add_task("starting", total=work.parts)
 
         def watch(cell: Cell, stage: str, share: float) -> None:
-            name = f"{len(outputs.finished) + 1}/{len(cells)} {cell.world} {cell.label()}"
-            bar.update(
-                task, description=f"{name}: {stage}", completed=len(outputs.finished) + share
-            )
+            name, done = f"{cell.world} {cell.label()}: {stage}", len(work.runs)
+            text = f"{min(done + 1, work.parts)}/{work.parts} {name}"
+            bar.update(task, description=text, completed=done + share)
 
         try:
-            for finished in play(outputs.plan, watch=watch):
+            for finished in work.results(watch):
+                outputs.work = work.to_dict()
                 outputs.keep(finished)
         except KeyboardInterrupt:
             return True

@@ -14,9 +14,9 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
+from kerchief.experiments.parts import MOST_FEATURES, arranged
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, player
-from kerchief.experiments.runner import MOST_FEATURES, arranged
 from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import BEST, CONTINUALS, MECHANISMS_OF

@@ -12,10 +12,10 @@ from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.experiments.claims import Claim, Verdict, judge, paid
+from kerchief.experiments.parts import arranged
 from kerchief.experiments.plan import Layout, Panel, Plan
 from kerchief.experiments.players import YARDSTICKS, Cell, Key, Player, player
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import arranged
 from kerchief.policies import POLICIES
 from kerchief.simulation.run import AnyEnvironment
 

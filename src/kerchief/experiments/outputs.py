@@ -1,15 +1,20 @@
-"""What a plan leaves on disk: results after every cell, picture and report at the end.
+"""What a plan leaves on disk: finished parts, results after every cell, picture and report.
 
-A folder that holds a finished run keeps it until another one is finished: until then the new files
-grow in a folder of their own inside it, and stay there if the run is interrupted.
+A folder belongs to one plan and one version of everything that plays it. What is finished there is
+not played again, and nothing is replaced unless that is asked for.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from kerchief.core.errors import InvalidValue
+from kerchief.experiments.archive import Archive
 from kerchief.experiments.claims import Verdict
 from kerchief.experiments.extras import NEEDS, Extra, missing, require
 from kerchief.experiments.figures import picture
@@ -21,6 +26,7 @@ from kerchief.experiments.table import parquet
 from kerchief.experiments.versions import machine, versions
 
 _ROWS = "results.json"
+_PARTS = "parts"
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -28,50 +34,75 @@ class Outputs:
     """The finished cells of one plan, and their files; make it with `Outputs.at`.
 
     Attributes:
-        folder: where the files shall be.
-        draft: where they grow: the same, or a fresh folder inside it.
+        folder: where the files are.
         wanted: what is written besides the rows.
         finished: the cells so far.
-        files: what was written, and where it lies now.
+        files: what was written, and where it lies.
+        work: how it was played, in the words of the JSON object.
     """
 
     plan: Plan
     folder: Folder
-    draft: Folder
     wanted: tuple[Extra, ...]
     finished: list[Result] = dataclasses.field(default_factory=list)
     files: dict[str, Path] = dataclasses.field(default_factory=dict)
+    work: dict[str, object] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def at(cls, path: Path, plan: Plan, *, needed: bool = True) -> Outputs:
+    def at(
+        cls,
+        path: Path,
+        plan: Plan,
+        *,
+        needed: bool = True,
+        force: bool = False,
+        resume: bool = False,
+    ) -> Outputs:
         """Check that everything can be written, before anything runs.
 
-        A missing library is an error where it is `needed`; else its outputs are not written.
+        A missing library is an error where it is `needed`; else its outputs are not written. With
+        `force` whatever ran here before is forgotten; with `resume` something must have.
+
+        Raises:
+            InvalidValue: the folder holds another run, or cannot be written.
         """
         if needed:
             require(*NEEDS)
         folder = Folder.at(path)
-        made = cls(
-            plan=plan,
-            folder=folder,
-            draft=folder,
-            wanted=tuple(one for one in NEEDS if not missing(one)),
-        )
+        wanted = tuple(one for one in NEEDS if not missing(one))
+        made = cls(plan=plan, folder=folder, wanted=wanted)
         for name in made._names().values():
             folder.check(name)
+        other = differences(path, plan)
+        if resume and other is None:
+            raise InvalidValue(f"there is no run in {str(path)!r} to resume; leave out --resume")
+        if other and not force:
+            raise InvalidValue(
+                f"{str(path)!r} holds another run ({other}); choose another --out, or replace it "
+                "with --force"
+            )
+        if force:
+            made._forget()
         return made
+
+    @property
+    def archive(self) -> Archive:
+        """Where the finished parts are."""
+        return Archive.at(self.folder.path / _PARTS)
+
+    def begin(self) -> None:
+        """Write down whose folder this is, before anything is finished."""
+        self._write_rows()
 
     def keep(self, finished: Result) -> None:
         """Write the results so far: an interrupted run leaves these files whole."""
-        if not self.finished:
-            self._begin()
         self.finished.append(finished)
         if "table" in self.wanted:
             self._write("table", parquet(self.plan, self.finished))
         self._write_rows()
 
     def close(self) -> None:
-        """Draw the picture and write the report of whatever was finished, and put all in place."""
+        """Draw the picture and write the report of whatever was finished."""
         if not self.finished:
             return
         image = picture(self.plan, self.finished) if "picture" in self.wanted else b""
@@ -79,10 +110,7 @@ class Outputs:
             self._write("picture", image)
         if "report" in self.wanted:
             self._write("report", render(self.plan, self.finished, image).encode())
-        if self.complete and self.draft != self.folder:
-            self._swap()
-        else:
-            self._write_rows()
+        self._write_rows()
 
     @property
     def complete(self) -> bool:
@@ -106,6 +134,7 @@ class Outputs:
             },
             "complete": self.complete,
             "seconds": self.seconds,
+            "work": self.work,
             "parameters": self.plan.parameters(),
             "command": self.plan.command(),
             "versions": versions(),
@@ -122,25 +151,11 @@ class Outputs:
         """Wall time of all finished cells, compilation included."""
         return sum(one.wall_seconds for one in self.finished)
 
-    def _begin(self) -> None:
-        """Choose where files grow: what an unfinished run left makes room, a finished one stays."""
-        if _holds_finished(self.folder.path / _ROWS):
-            self.draft = self.folder.inside("unfinished-")
-            return
+    def _forget(self) -> None:
+        """Remove what an earlier run left; its rows, which say whose folder this is, go last."""
+        self.archive.clear()
         for name in self._names().values():
             self.folder.remove(name)
-
-    def _swap(self) -> None:
-        """Put every file in its place; the rows, which say that a run is finished, come last."""
-        old, self.draft = self.draft, self.folder
-        for name in NEEDS:
-            if name in self.files:
-                self.files[name] = self.folder.take(old, self._names()[name])
-            else:
-                # Files of an earlier run must not stand beside the results of this one.
-                self.folder.remove(self._names()[name])
-        self._write_rows()
-        old.discard()
 
     def _names(self) -> dict[str, str]:
         """The files by their words."""
@@ -152,19 +167,36 @@ class Outputs:
         }
 
     def _write(self, name: str, content: bytes) -> None:
-        self.files[name] = self.draft.write(self._names()[name], content)
+        self.files[name] = self.folder.write(self._names()[name], content)
 
     def _write_rows(self) -> None:
-        self.files["rows"] = self.draft.path / _ROWS
+        self.files["rows"] = self.folder.path / _ROWS
         text = json.dumps(self.document(), indent=2, allow_nan=False) + "\n"
         self._write("rows", text.encode())
 
 
-def _holds_finished(rows: Path) -> bool:
-    """Whether these are the rows of a finished run; what cannot be read is taken for one."""
-    if not rows.exists():
-        return False
+def free_folder(path: Path, plan: Plan) -> Path:
+    """The first of `path`, `path-2`, `path-3` and so on that holds no other run."""
+    names = itertools.chain(
+        [path], (path.with_name(f"{path.name}-{i}") for i in itertools.count(2))
+    )
+    return next(one for one in names if not differences(one, plan))
+
+
+def differences(path: Path, plan: Plan) -> str | None:
+    """In what the run in a folder differs from a plan; None where there is none."""
+    rows = path / _ROWS
+    if not rows.exists() and not rows.is_symlink():
+        return None
     try:
-        return json.loads(rows.read_text(encoding="utf-8")).get("complete") is not False
-    except (OSError, ValueError, AttributeError):
-        return True
+        found = json.loads(rows.read_text(encoding="utf-8"))
+        then = {**found["parameters"], **_told(found["versions"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"its {_ROWS} cannot be read"
+    now: dict[str, Any] = json.loads(json.dumps(plan.parameters() | _told(versions())))
+    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    return ", ".join(f"{name} {then.get(name)} there, {now.get(name)} now" for name in names)
+
+
+def _told(found: Mapping[str, str]) -> dict[str, str]:
+    return {f"version of {name}": version for name, version in found.items()}

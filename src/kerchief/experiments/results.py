@@ -65,7 +65,7 @@ class Result:
         uniform: the mean final regret of uniform play on the same worlds.
         releases: for each query, how often it was released, on average over replicates.
         guarantee: what the worst-off user was really charged.
-        seconds: time played, without compilation; `wall_seconds` is all the time it took.
+        seconds: time played, without compilation.
         device: the kind of device it ran on.
         communication: what clients sent, in "reals" and in "bits", on average over replicates; for
             populations alone.
@@ -80,7 +80,6 @@ class Result:
     guarantee: Guarantee
     seconds: float
     compile_seconds: float
-    wall_seconds: float
     device: str
     communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
     right: float | None = None
@@ -120,6 +119,11 @@ class Result:
     def microseconds(self) -> float:
         """Time per decision, in microseconds."""
         return 1e6 * self.seconds / (int(self.rounds[-1]) * self.replicates)
+
+    @property
+    def wall_seconds(self) -> float:
+        """All the time it took, compilation included."""
+        return self.seconds + self.compile_seconds
 
     @property
     def world(self) -> str:

@@ -1,55 +1,41 @@
-"""Play a plan cell by cell, so that an interrupted run keeps what was finished."""
+"""Play a plan part by part, here or elsewhere; what was finished before is not played again."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.core.contracts import BoundedLoss
-from kerchief.core.problems import AnyProblem
+from kerchief.experiments.archive import Archive
+from kerchief.experiments.parts import Part, parts_of, widest
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.privacy.ledger import MemoryLedger
-from kerchief.roles.arrange import Arranged
+from kerchief.experiments.workers import Done, Workers, finished
 from kerchief.simulation.recorder import Progress
-from kerchief.simulation.run import Run, simulate
+from kerchief.simulation.run import Run
 
-MOST_FEATURES = 2**24
-"""What one chunk of replicates may hold in arms; a round keeps a handful of such arrays."""
-
-MOST_KEPT = 2**28
-"""What one chunk of replicates may hold in histories, for policies that ask for fits."""
-
-MOST_TOGETHER = 2**14
-"""How many replicates may be mapped over at once: on one kind of CPU, JAX 0.10 was seen to give
-wrong numbers in some programs from the 16385th on."""
+TICKS = 100
 
 Watch: TypeAlias = Callable[[Cell, str, float], None]
 
 
-@functools.lru_cache(maxsize=1024)
-def arranged(cell: Cell, problem: AnyProblem) -> Arranged:
-    """The bandit of a cell with its protection, built once.
-
-    Raises:
-        KerchiefError: something is unknown, out of its bound, or not to be had in this world.
-    """
-    return cell.player.arrange(problem, cell.player.promise(cell.delta, cell.horizon))
-
-
 def compare(
-    plan: Plan, *, ticks: int = 100, width: int | None = None, watch: Watch | None = None
+    plan: Plan,
+    *,
+    ticks: int = TICKS,
+    width: int | None = None,
+    watch: Watch | None = None,
+    archive: Archive | None = None,
+    workers: Workers | None = None,
 ) -> Iterator[Result]:
-    """Play every cell, one after another, and give each as soon as it is finished.
+    """Play every cell, and give each as soon as it and those before it are finished.
 
     All cells meet the same worlds: the seed and the replicate's number decide what is drawn.
 
@@ -58,7 +44,9 @@ def compare(
         ticks: how often regret is read.
         width: the most replicates that play at once; by default what memory allows. Results do not
             depend on it, up to rounding.
-        watch: called with the cell, "compiling" or "playing", and the finished share of the cell.
+        watch: called with the cell, "compiling" or "playing", and the finished share of the part.
+        archive: where finished parts are found and kept.
+        workers: who plays them; by default this process does.
 
     Yields:
         The results, in the order of `Plan.cells`.
@@ -70,55 +58,98 @@ def compare(
     >>> [result.cell.label() for result in compare(small, ticks=4)]
     ['uniform', 'greedy not private', 'sampling not private']
     """
-    most = widest(plan) if width is None else validate.whole("width", width)
-    uniform: dict[str, float] = {}
-    for cell in plan.cells():
-        result = _play(plan, cell, ticks, most, watch or (lambda cell, stage, share: None))
-        # Uniform play comes first in each world.
-        usual = uniform.setdefault(cell.world, float(result.curves[-1].mean()))
-        yield dataclasses.replace(result, uniform=usual)
+    return Work.of(plan, ticks=ticks, width=width, archive=archive, workers=workers).results(
+        watch or (lambda cell, stage, share: None)
+    )
 
 
-def _play(plan: Plan, cell: Cell, ticks: int, width: int, watch: Watch) -> Result:
-    """One cell, in chunks of replicates of nearly equal width.
+@dataclasses.dataclass(kw_only=True)
+class Work:
+    """A plan on its way: what was found, what is being played elsewhere, and what is left.
 
-    Each has a ledger of its own: replicates are parallel universes of one deployment.
+    Attributes:
+        cells: the parts of each cell.
+        runs: the parts that are finished.
+        found: how many of them were found, and not played.
+        futures: the parts that workers play.
+        memory: the most that each process has held, in bytes.
     """
-    start = time.perf_counter()
-    environment = plan.environment(cell.world)
-    made = arranged(cell, environment.problem(cell.horizon))
-    chunks = -(-plan.replicates // width)
-    edges = [plan.replicates * i // chunks for i in range(chunks + 1)]
-    runs = [
-        simulate(
-            policy=made.policy,
-            privatizers=made.privatizers,
-            environment=environment,
-            ledger=MemoryLedger(cell.guarantee),
-            horizon=cell.horizon,
-            replicates=last - first,
-            seed=plan.seed,
-            first_replicate=first,
-            ticks=ticks,
-            progress=_progress(plan, cell, first, last, watch),
+
+    plan: Plan
+    cells: Sequence[list[Part]]
+    archive: Archive | None
+    runs: dict[Part, Run]
+    futures: dict[Future[Done], Part]
+    found: int = 0
+    memory: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        *,
+        ticks: int = TICKS,
+        width: int | None = None,
+        archive: Archive | None = None,
+        workers: Workers | None = None,
+    ) -> Work:
+        """Look up what is finished, and give the rest to the workers, if there are any."""
+        most = widest(plan) if width is None else validate.whole("width", width)
+        cells = list(parts_of(plan, ticks=ticks, width=most))
+        parts = [part for cell in cells for part in cell]
+        known = {part: archive.find(part) for part in parts} if archive else {}
+        runs = {part: run for part, run in known.items() if run is not None}
+        # The first of every cell before the second of any: who comes later finds code compiled.
+        turns = (part for turn in itertools.zip_longest(*cells) for part in turn)
+        missing = [part for part in turns if part is not None and part not in runs]
+        futures = {workers.submit(part): part for part in missing} if workers else {}
+        return cls(
+            plan=plan, cells=cells, archive=archive, runs=runs, futures=futures, found=len(runs)
         )
-        for first, last in itertools.pairwise(edges)
-    ]
-    return _joined(cell, runs, time.perf_counter() - start)
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.cells))
+
+    def to_dict(self) -> dict[str, object]:
+        """How it was played: parts in all and found finished, workers, the most memory of each."""
+        most = max(self.memory.values(), default=None)
+        workers = {"workers": len(self.memory), "most_memory": most}
+        return {"parts": self.parts, "found": self.found, **workers}
+
+    def results(self, watch: Watch) -> Iterator[Result]:
+        """Every cell in its order, as soon as it is finished."""
+        uniform: dict[str, float] = {}
+        arriving = finished(self.futures)
+        for parts in self.cells:
+            cell = parts[0].cell
+            while self.futures and any(part not in self.runs for part in parts):
+                part, done = next(arriving)
+                self.memory[done.process] = done.memory
+                self._keep(part, done.run)
+                watch(part.cell, "playing", 0.0)
+            for part in parts:
+                if part not in self.runs:
+                    self._keep(part, part.play(_progress(part, watch)))
+            result = _joined(cell, [self.runs[part] for part in parts])
+            # Uniform play comes first in each world.
+            usual = uniform.setdefault(cell.world, float(result.curves[-1].mean()))
+            yield dataclasses.replace(result, uniform=usual)
+
+    def _keep(self, part: Part, run: Run) -> None:
+        self.runs[part] = run
+        if self.archive is not None:
+            self.archive.keep(part, run)
 
 
-def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Progress:
-    """Turn the rounds of one chunk into the finished share of its cell."""
-
-    def report(stage: str, rounds: int) -> None:
-        done = first + (last - first) * rounds / cell.horizon
-        watch(cell, stage, done / plan.replicates)
-
-    return report
+def _progress(part: Part, watch: Watch) -> Progress:
+    """Turn the rounds of a part into its finished share."""
+    return lambda stage, rounds: watch(part.cell, stage, rounds / part.cell.horizon)
 
 
-def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Result:
-    """Chunks side by side; what was spent is what the worst-off user of any was charged."""
+def _joined(cell: Cell, runs: list[Run]) -> Result:
+    """Parts side by side; what was spent is what the worst-off user of any was charged."""
     right = [run.right for run in runs if run.right is not None]
     return Result(
         cell=cell,
@@ -129,7 +160,6 @@ def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Result:
         guarantee=max((run.spent for run in runs), key=lambda spent: spent.epsilon),
         seconds=sum(run.seconds for run in runs),
         compile_seconds=sum(run.compile_seconds for run in runs),
-        wall_seconds=wall_seconds,
         device=runs[0].device,
         communication=_means([run.communication for run in runs]),
         right=float(np.concatenate(right).mean()) if right else None,
@@ -137,28 +167,5 @@ def _joined(cell: Cell, runs: list[Run], wall_seconds: float) -> Result:
 
 
 def _means(counts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, float]:
-    """The average over the replicates of all chunks, name by name."""
+    """The average over the replicates of all parts, name by name."""
     return {name: float(np.concatenate([one[name] for one in counts]).mean()) for name in counts[0]}
-
-
-def widest(plan: Plan) -> int:
-    """How many replicates of a plan may play at once in bounded memory."""
-    worlds = [(cell, plan.environment(cell.world)) for cell in plan.cells()]
-    problems = [(cell, world.problem(cell.horizon)) for cell, world in worlds]
-    seen = max(_seen(problem) for _, problem in problems)
-    kept = max(_kept(cell, problem) for cell, problem in problems)
-    room = min(MOST_TOGETHER, MOST_FEATURES // seen, MOST_KEPT // max(1, kept))
-    return max(1, min(plan.replicates, room))
-
-
-def _seen(problem: AnyProblem) -> int:
-    """How many numbers a replicate looks at in a round: features, weights, or a few matrices."""
-    if problem.arms == 0:
-        return 4 * problem.dim**2
-    return problem.arms * max(1, problem.dim)
-
-
-def _kept(cell: Cell, problem: AnyProblem) -> int:
-    """How many numbers a replicate keeps for the whole run: a history, where it asks for fits."""
-    queries = arranged(cell, problem).policy.queries.values()
-    return cell.horizon * sum(one.size for one in queries if isinstance(one, BoundedLoss))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -10,17 +11,24 @@ from pathlib import Path
 import jax
 
 import kerchief
+from kerchief.experiments.fingerprint import source
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    names = ("jax", "jaxlib", "numpy", "scipy", "dp-accounting")
+    found = {name: importlib.metadata.version(name) for name in names}
+    ours = {"kerchief": kerchief.__version__, "source": source()[:12]}
+    return {**ours, "python": platform.python_version(), **found}
 
 
 def versions() -> dict[str, str]:
-    """Versions of kerchief, Python and what the numbers are computed with.
+    """Versions of kerchief, of its very source, of Python and of what numbers are computed with.
 
     >>> sorted(versions())
-    ['dp-accounting', 'jax', 'jaxlib', 'kerchief', 'numpy', 'python', 'scipy']
+    ['dp-accounting', 'jax', 'jaxlib', 'kerchief', 'numpy', 'python', 'scipy', 'source']
     """
-    names = ("jax", "jaxlib", "numpy", "scipy", "dp-accounting")
-    found = {name: importlib.metadata.version(name) for name in names}
-    return {"kerchief": kerchief.__version__, "python": platform.python_version(), **found}
+    return dict(_versions())
 
 
 def machine() -> dict[str, object]:

@@ -1,0 +1,97 @@
+"""Finished parts on disk, each in a file that is named by what was played.
+
+A file is whole or not there. One that cannot be read, or holds another part than its name says, is
+played anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerchief.core.errors import KerchiefError
+from kerchief.experiments.folder import Folder
+from kerchief.experiments.parts import Part
+from kerchief.experiments.versions import machine, versions
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.simulation.run import Run
+
+_FACTS = "facts"
+_BROKEN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, KerchiefError)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Archive:
+    """A folder of finished parts; make it with `Archive.at`."""
+
+    folder: Folder
+
+    @classmethod
+    def at(cls, path: Path) -> Archive:
+        """Create the folder where it is missing."""
+        return cls(folder=Folder.at(path))
+
+    def find(self, part: Part) -> Run | None:
+        """What was recorded when the part was played, if it was."""
+        address = part.address()
+        try:
+            return _decoded((self.folder.path / f"{address}.npz").read_bytes(), address)
+        except _BROKEN:
+            return None
+
+    def keep(self, part: Part, run: Run) -> None:
+        """Write down what was recorded; an interrupt leaves the whole file or none."""
+        address = part.address()
+        self.folder.write(f"{address}.npz", _encoded(run, address, part))
+
+    def clear(self) -> None:
+        """Remove every part."""
+        for file in self.folder.path.glob("*.npz"):
+            self.folder.remove(file.name)
+
+
+def _encoded(run: Run, address: str, part: Part) -> bytes:
+    """Arrays as they are; everything else as one JSON text."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    facts: dict[str, Any] = {}
+    for field in dataclasses.fields(run):
+        match getattr(run, field.name):
+            case np.ndarray() as array:
+                arrays[field.name] = array
+            case Mapping() as named:
+                facts[field.name] = list(named)
+                arrays |= {f"{field.name}/{name}": array for name, array in named.items()}
+            case Guarantee() as spent:
+                facts[field.name] = spent.to_dict()
+            case other:
+                facts[field.name] = other
+    about = {"cell": str(part.cell.key), "versions": versions(), "machine": machine()}
+    text = json.dumps({"address": address, "run": facts, "about": about})
+    stream = io.BytesIO()
+    np.savez_compressed(stream, allow_pickle=False, **arrays, **{_FACTS: np.array(text)})
+    return stream.getvalue()
+
+
+def _decoded(content: bytes, address: str) -> Run:
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        arrays = dict(stored)
+    document = json.loads(str(arrays.pop(_FACTS)))
+    if document["address"] != address:
+        raise ValueError("another part")
+    fields: dict[str, Any] = {name: one for name, one in arrays.items() if "/" not in name}
+    for name, value in document["run"].items():
+        match name, value:
+            case "spent", dict():
+                fields[name] = Guarantee.from_dict(value)
+            case _, list():
+                fields[name] = {one: arrays[f"{name}/{one}"] for one in value}
+            case _:
+                fields[name] = value
+    return Run(**fields)

@@ -1,0 +1,138 @@
+"""The units of work: some replicates of one cell, which can be played anywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator
+
+import jax
+
+from kerchief.core.contracts import BoundedLoss
+from kerchief.core.precision import double_precision
+from kerchief.core.problems import AnyProblem
+from kerchief.experiments.fingerprint import fingerprint
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.players import Cell
+from kerchief.experiments.versions import versions
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.roles.arrange import Arranged
+from kerchief.simulation.recorder import Progress
+from kerchief.simulation.run import AnyEnvironment, Run, simulate
+
+MOST_FEATURES = 2**24
+"""What one part may hold in arms; a round keeps a handful of such arrays."""
+
+MOST_KEPT = 2**28
+"""What one part may hold in histories, for policies that ask for fits."""
+
+MOST_TOGETHER = 2**14
+"""How many replicates may be mapped over at once: on one kind of CPU, JAX 0.10 was seen to give
+wrong numbers in some programs from the 16385th on."""
+
+MOST_ON_CPU = 64
+"""More at once are no faster on a processor, where smaller parts can be shared out."""
+
+
+@functools.lru_cache(maxsize=1024)
+def arranged(cell: Cell, problem: AnyProblem) -> Arranged:
+    """The bandit of a cell with its protection, built once.
+
+    Raises:
+        KerchiefError: something is unknown, out of its bound, or not to be had in this world.
+    """
+    return cell.player.arrange(problem, cell.player.promise(cell.delta, cell.horizon))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """Replicates `first` to `last` (without it) of a cell, with all that playing them needs."""
+
+    cell: Cell
+    environment: AnyEnvironment
+    seed: int
+    first: int
+    last: int
+    ticks: int
+
+    def play(self, progress: Progress | None = None) -> Run:
+        """Play them, with a ledger of their own: replicates are universes of one deployment."""
+        made = self._arranged()
+        return simulate(
+            policy=made.policy,
+            privatizers=made.privatizers,
+            environment=self.environment,
+            ledger=MemoryLedger(self.cell.guarantee),
+            horizon=self.cell.horizon,
+            replicates=self.last - self.first,
+            seed=self.seed,
+            first_replicate=self.first,
+            ticks=self.ticks,
+            progress=progress,
+        )
+
+    @double_precision
+    def address(self) -> str:
+        """A text that is equal for two parts if they are played alike, number for number.
+
+        It covers what was asked for, what was built from it, the code, and the kind of device.
+        """
+        made, kind = self._arranged(), jax.devices()[0].device_kind
+        played = (made.policy, made.privatizers, self.environment, versions(), kind)
+        return fingerprint(self.cell, self.seed, self.first, self.last, self.ticks, *played)
+
+    def _arranged(self) -> Arranged:
+        return arranged(self.cell, self.environment.problem(self.cell.horizon))
+
+
+def parts_of(plan: Plan, *, ticks: int, width: int) -> Iterator[list[Part]]:
+    """The parts of each cell, none of more replicates than `width`."""
+    for cell in plan.cells():
+        world = plan.environment(cell.world)
+        yield [
+            Part(
+                cell=cell,
+                environment=world,
+                seed=plan.seed,
+                first=first,
+                last=last,
+                ticks=ticks,
+            )
+            for first, last in itertools.pairwise(_edges(plan.replicates, width))
+        ]
+
+
+def _edges(replicates: int, width: int) -> list[int]:
+    """Where parts begin and end: of one width where they can be, as each width is compiled.
+
+    >>> _edges(100, 64), _edges(10, 10), _edges(7, 4)
+    ([0, 50, 100], [0, 10], [0, 4, 7])
+    """
+    fewest = -(-replicates // width)
+    count = next((one for one in range(fewest, 2 * fewest) if replicates % one == 0), fewest)
+    return [-(-replicates * i // count) for i in range(count + 1)]
+
+
+def widest(plan: Plan) -> int:
+    """How many replicates of a plan play at once: in bounded memory, and few on a processor."""
+    worlds = [(cell, plan.environment(cell.world)) for cell in plan.cells()]
+    problems = [(cell, world.problem(cell.horizon)) for cell, world in worlds]
+    seen = max(_seen(problem) for _, problem in problems)
+    kept = max(_kept(cell, problem) for cell, problem in problems)
+    most = MOST_ON_CPU if jax.default_backend() == "cpu" else MOST_TOGETHER
+    room = min(most, MOST_FEATURES // seen, MOST_KEPT // max(1, kept))
+    return max(1, min(plan.replicates, room))
+
+
+def _seen(problem: AnyProblem) -> int:
+    """How many numbers a replicate looks at in a round: features, weights, or a few matrices."""
+    if problem.arms == 0:
+        return 4 * problem.dim**2
+    return problem.arms * max(1, problem.dim)
+
+
+def _kept(cell: Cell, problem: AnyProblem) -> int:
+    """How many numbers a replicate keeps for the whole run: a history, where it asks for fits."""
+    queries = arranged(cell, problem).policy.queries.values()
+    return cell.horizon * sum(one.size for one in queries if isinstance(one, BoundedLoss))

@@ -1,0 +1,293 @@
+"""Parts of a plan: stored, found again, played by others, and always the same numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.experiments import fingerprint as prints
+from kerchief.experiments.archive import Archive
+from kerchief.experiments.declare import Comparison
+from kerchief.experiments.fingerprint import fingerprint
+from kerchief.experiments.parts import Part, parts_of, widest
+from kerchief.experiments.results import Result
+from kerchief.experiments.runner import Work, compare
+from kerchief.experiments.workers import Workers, dask_cluster, finished, local_processes
+from kerchief.simulation.run import Run
+
+TINY = Comparison(
+    contexts=("ball",),
+    dim=2,
+    arms=3,
+    horizon=40,
+    replicates=6,
+    policies=("linucb",),
+    trusts=("joint",),
+    epsilons=(1.0,),
+)
+PHASED = Comparison(
+    policies=("dpe",), trusts=("central",), epsilons=(1.0,), horizon=2000, replicates=2
+)
+
+
+def _quiet(cell: object, stage: str, share: float) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def played() -> list[Result]:
+    return list(compare(TINY, ticks=4, width=3))
+
+
+def _same(one: list[Result], other: list[Result]) -> None:
+    assert len(one) == len(other)
+    for mine, theirs in zip(one, other, strict=True):
+        assert mine.cell == theirs.cell
+        np.testing.assert_array_equal(mine.curves, theirs.curves)
+        assert (mine.guarantee, mine.releases) == (theirs.guarantee, theirs.releases)
+        assert (mine.uniform, mine.communication) == (theirs.uniform, theirs.communication)
+
+
+def test_what_was_finished_is_not_played_again(
+    played: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive.at(tmp_path)
+    results = Work.of(TINY, ticks=4, width=3, archive=archive).results(_quiet)
+    next(results)
+    assert len(list(tmp_path.glob("*.npz"))) == 2
+    again = Work.of(TINY, ticks=4, width=3, archive=archive)
+    assert again.found == 2
+    _same(list(again.results(_quiet)), played)
+    monkeypatch.setattr(Part, "play", lambda *given: pytest.fail("it was played again"))
+    _same(list(compare(TINY, ticks=4, width=3, archive=archive)), played)
+
+
+def test_populations_are_stored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive.at(tmp_path)
+    first = list(compare(PHASED, ticks=4, archive=archive))
+    assert first[-1].communication["bits"] > 0
+    monkeypatch.setattr(Part, "play", lambda *given: pytest.fail("it was played again"))
+    _same(list(compare(PHASED, ticks=4, archive=archive)), first)
+
+
+@pytest.mark.parametrize("damage", ["cut", "swapped", "pickled"])
+def test_a_damaged_file_is_played_anew(tmp_path: Path, damage: str) -> None:
+    archive = Archive.at(tmp_path)
+    (one,), (other,) = list(parts_of(TINY, ticks=4, width=6))[:2]
+    runs = {part: part.play() for part in (one, other)}
+    for part, run in runs.items():
+        archive.keep(part, run)
+    assert archive.find(one) is not None
+    mine, theirs = (tmp_path / f"{part.address()}.npz" for part in (one, other))
+    if damage == "cut":
+        mine.write_bytes(mine.read_bytes()[:-30])
+    elif damage == "swapped":
+        mine.write_bytes(theirs.read_bytes())
+    else:
+        np.savez(mine, facts=np.array([{"code": "run"}], object))
+    assert archive.find(one) is None
+    assert archive.find(other) is not None
+
+
+def test_an_address_tells_apart_whatever_changes_a_number() -> None:
+    def address(plan: Comparison, *, ticks: int = 4, width: int = 6) -> str:
+        return list(parts_of(plan, ticks=ticks, width=width))[-1][0].address()
+
+    usual = address(TINY)
+    assert address(dataclasses.replace(TINY)) == usual
+    changed = [
+        dataclasses.replace(TINY, seed=1),
+        dataclasses.replace(TINY, horizon=41),
+        dataclasses.replace(TINY, delta=1e-6),
+        dataclasses.replace(TINY, epsilons=(2.0,)),
+        dataclasses.replace(TINY, arms=4),
+        dataclasses.replace(TINY, radius=0.5),
+        dataclasses.replace(TINY, noise="gaussian"),
+        dataclasses.replace(TINY, continual="tree"),
+        dataclasses.replace(TINY, numbers=(("exploration", 2.0),)),
+        dataclasses.replace(TINY, mode="theory"),
+    ]
+    found = [*map(address, changed), address(TINY, ticks=5), address(TINY, width=3), usual]
+    assert len(set(found)) == len(found)
+
+
+def test_an_address_changes_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kerchief.experiments import parts
+
+    (one,) = next(parts_of(TINY, ticks=4, width=6))
+    usual = one.address()
+    monkeypatch.setattr(parts, "versions", lambda: {"source": "another"})
+    assert one.address() != usual
+    assert prints.source() == prints.source.__wrapped__()
+
+
+def test_code_from_outside_counts_with_its_source(tmp_path: Path) -> None:
+    def made(text: str) -> str:
+        file = tmp_path / "outside.py"
+        file.write_text(f"import dataclasses\n@dataclasses.dataclass\nclass Own:\n    {text}\n")
+        import importlib.util
+
+        prints._of_file.cache_clear()
+        spec = importlib.util.spec_from_file_location("outside", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["outside"] = module
+        try:
+            spec.loader.exec_module(module)
+            return fingerprint(module.Own())
+        finally:
+            del sys.modules["outside"]
+
+    assert made("a: int = 1") == made("a: int = 1")
+    assert made("a: int = 1  # changed") != made("a: int = 1")
+    with pytest.raises(InvalidValue, match="no fingerprint"):
+        fingerprint(object())
+    with pytest.raises(InvalidValue, match="no fingerprint"):
+        fingerprint(lambda: tmp_path)
+
+
+def test_parts_are_narrow_on_a_processor() -> None:
+    many = dataclasses.replace(TINY, replicates=1000)
+    assert widest(many) == 64
+    widths = {part.last - part.first for part in next(parts_of(many, ticks=4, width=64))}
+    assert widths == {50}
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Workers]:
+    with local_processes(2, _nothing) as workers:
+        yield workers
+
+
+def _nothing() -> None:
+    pass
+
+
+def test_other_processes_play_the_same(
+    processes: Workers, played: list[Result], tmp_path: Path
+) -> None:
+    work = Work.of(TINY, ticks=4, width=3, archive=Archive.at(tmp_path), workers=processes)
+    _same(list(work.results(_quiet)), played)
+    told = work.to_dict()
+    assert (told["parts"], told["found"]) == (8, 0)
+    assert 1 <= len(work.memory) <= 2
+    assert all(memory > 2**26 for memory in work.memory.values())
+    assert len(list(tmp_path.glob("*.npz"))) == 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Dies(Part):
+    def play(self, progress: object = None) -> Run:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def test_a_lost_process_is_one_line() -> None:
+    (one,) = next(parts_of(TINY, ticks=4, width=6))
+    dying = _Dies(**{field.name: getattr(one, field.name) for field in dataclasses.fields(one)})
+    with local_processes(1, _nothing) as workers:
+        futures = {workers.submit(dying): one}
+        with pytest.raises(KerchiefError, match=r"a worker was lost .* fewer --jobs"):
+            list(finished(futures))
+
+
+def test_a_part_travels_with_all_its_bits() -> None:
+    (one,) = next(parts_of(TINY, ticks=4, width=6))
+    assert pickle.loads(pickle.dumps(one)).address() == one.address()
+
+
+def test_a_missing_dask_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with (
+        pytest.raises(KerchiefError, match=r"Dask is not installed: run pip install .*cluster"),
+        dask_cluster("tcp://127.0.0.1:1", _nothing),
+    ):
+        pass
+
+
+FLAGS = [
+    *("--contexts", "ball", "--dim", "2", "--arms", "3", "--horizon", "300", "--replicates"),
+    *("128", "--policy", "linucb", "--trust", "joint", "--trust", "local", "--epsilon", "1"),
+]
+
+
+def _command(out: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "kerchief.cli", "compare", *FLAGS, "--out", str(out), *more]
+
+
+def _numbers(out: Path) -> pl.DataFrame:
+    table = pl.read_parquet(out / "results.parquet")
+    return table.drop("microseconds")
+
+
+@pytest.mark.nightly
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_numbers(tmp_path: Path) -> None:
+    """Kill -9 at twenty random moments of a run; each of them leaves what can be continued."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    began = time.monotonic()
+    subprocess.run(_command(whole), check=True, capture_output=True)
+    length = time.monotonic() - began
+    dice, killed = random.Random(7), 0
+    while killed < 20:
+        with subprocess.Popen(
+            _command(broken), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as run:
+            try:
+                run.wait(timeout=dice.uniform(0.3, 1.0) * length)
+            except subprocess.TimeoutExpired:
+                run.kill()
+            killed += 1
+        if (broken / "results.json").exists() and killed % 7 == 0:
+            # Sometimes begin anew, so that early moments are met too.
+            subprocess.run(["rm", "-r", str(broken)], check=True)
+    last = subprocess.run(_command(broken, "--jobs", "2"), check=True, capture_output=True)
+    assert b"kerchief: error" not in last.stderr
+    assert _numbers(broken).equals(_numbers(whole))
+
+
+@pytest.mark.nightly
+def test_a_cluster_that_loses_a_worker_loses_nothing(tmp_path: Path) -> None:
+    """A real scheduler and two workers on loopback; one is killed while parts are played."""
+    whole, shared = tmp_path / "whole", tmp_path / "shared"
+    subprocess.run(_command(whole), check=True, capture_output=True)
+    bin = Path(sys.executable).parent
+    address = "tcp://127.0.0.1:18786"
+    scheduler = [str(bin / "dask"), "scheduler", "--host", "127.0.0.1", "--port", "18786"]
+    worker = [str(bin / "dask"), "worker", address, "--nthreads", "1", "--no-nanny"]
+    with contextlib.ExitStack() as stack:
+
+        def start(*words: str) -> subprocess.Popen[bytes]:
+            made = subprocess.Popen([*words, "--no-dashboard"], stderr=subprocess.DEVNULL)
+            stack.callback(made.wait)
+            stack.callback(made.kill)
+            return made
+
+        start(*scheduler)
+        doomed, _ = start(*worker), start(*worker)
+        run = subprocess.Popen(_command(shared, "--scheduler", address))
+        parts = shared / "parts"
+        while run.poll() is None and (not parts.exists() or len(list(parts.glob("*.npz"))) < 3):
+            time.sleep(0.1)
+        doomed.kill()
+        assert run.wait(timeout=600) == 0
+    work = json.loads((shared / "results.json").read_text())["work"]
+    assert work["parts"] == len(list((shared / "parts").glob("*.npz")))
+    assert _numbers(shared).equals(_numbers(whole))

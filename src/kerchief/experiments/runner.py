@@ -18,7 +18,9 @@ from kerchief.core.problems import AnyProblem
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
+from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers.bits import BitSums
 from kerchief.roles.arrange import Arranged
 from kerchief.simulation.recorder import Progress
 from kerchief.simulation.run import Run, simulate
@@ -104,7 +106,22 @@ def _play(plan: Plan, cell: Cell, ticks: int, width: int, watch: Watch) -> Resul
         )
         for first, last in itertools.pairwise(edges)
     ]
-    return _joined(cell, runs, time.perf_counter() - start)
+    result = _joined(cell, runs, time.perf_counter() - start)
+    return dataclasses.replace(result, noises=_noises(made), alone=_alone(made, cell.horizon))
+
+
+def _noises(made: Arranged) -> dict[str, str]:
+    """The class of each query's noise, as far as there is any."""
+    noises = {name: one.noises for name, one in made.privatizers.items()}
+    return {name: type(one[0]).__name__ for name, one in noises.items() if one}
+
+
+def _alone(made: Arranged, horizon: int) -> Guarantee | None:
+    """What one report promises by itself: of bits, which are randomized one by one."""
+    for one in made.privatizers.values():
+        if isinstance(one, BitSums):
+            return dataclasses.replace(one.alone, rounds=horizon)
+    return None
 
 
 def _progress(plan: Plan, cell: Cell, first: int, last: int, watch: Watch) -> Progress:

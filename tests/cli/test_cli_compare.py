@@ -107,9 +107,9 @@ def test_continual_noise_is_chosen_and_recorded(
 def test_what_the_default_chose_is_printed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curator's Laplace noise, by its word in the table and by its class in the rows."""
     monkeypatch.setenv("COLUMNS", "120")
-    flags = ("--policy", "pe", "--env", "population", "--trust", "central", "--epsilon", 1)
+    who = ("--policy", "pe", "--env", "population", "--trust", "central", "--epsilon", 1)
     size = ("--horizon", 300, "--replicates", 2, "--option", "clients=300", "--dim", 2)
-    flags = ("compare", *flags, *size, "--arms", 4)
+    flags = ("compare", *who, *size, "--arms", 4)
     *_, row = json.loads(call(*flags, "--json").stdout)["rows"]
     assert (row["curator"], row["noises"]) == ("best", {"answers": "Laplace"})
     assert "laplace" in call(*flags).stdout
@@ -117,9 +117,9 @@ def test_what_the_default_chose_is_printed(call: Call, monkeypatch: pytest.Monke
 
 def test_the_promise_of_one_report_is_printed(call: Call) -> None:
     """Where a number asks for it: the report's own epsilon, at most what was asked for."""
-    flags = ("--policy", "sblb", "--trust", "shuffle", "--epsilon", 1, "--contexts", "ball")
+    who = ("--policy", "sblb", "--trust", "shuffle", "--epsilon", 1, "--contexts", "ball")
     size = ("--horizon", 200, "--replicates", 2, "--dim", 2, "--arms", 3, "--number", "local=2")
-    flags = ("compare", *flags, *size, "--number", "length=100", "--shuffling", "bit")
+    flags = ("compare", *who, *size, "--number", "length=100", "--shuffling", "bit")
     *_, row = json.loads(call(*flags, "--json").stdout)["rows"]
     assert 1.9 < row["report_epsilon"] <= 2
     shown = " ".join(call(*flags).stdout.split())

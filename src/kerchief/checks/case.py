@@ -58,9 +58,6 @@ SIZES: Mapping[Feedback, Size] = {
     "phases": Size(horizon=16_000, segment=2000, width=160, epsilon=20.0),
 }
 
-# Below what one bit costs that corollary 8 of Garcelon et al. keeps with a chance of a ninth.
-_LEAST = 0.03
-
 Arrange: TypeAlias = Callable[..., Arranged]
 
 
@@ -91,8 +88,13 @@ class Case:
 
     @classmethod
     def of(cls, name: str, entry: PolicyEntry, trust: str, **rooms: Any) -> Case:
-        """A case in a small copy of the bandit's home, with the bandit's own noise."""
-        rooms.setdefault("mechanism", entry.noises.get(trust, BEST))
+        """A case in a small copy of the bandit's home, with the bandit's own noise.
+
+        Laws cut cohorts anew and silence noise, which bits do not allow: coins stand for them, and
+        the laws about words hold every word to what it says.
+        """
+        own = entry.noises.get(trust, BEST)
+        rooms.setdefault("mechanism", BEST if own == "bit" else own)
         rooms["environment"] = rooms.get("environment") or small_home(entry.home or "linear")
         return cls(name=name, entry=entry, trust=trust, **rooms)
 
@@ -115,14 +117,8 @@ class Case:
 
     @property
     def size(self) -> Size:
-        """How long and how often it is played.
-
-        A paper's own bits are kept as rarely as the paper says, which costs less than most promises
-        allow: they are held to one that they only just keep.
-        """
-        size, own = SIZES[self.feedback], self.entry.noises.get(self.trust)
-        rare = own == self.mechanism == "bit"
-        return dataclasses.replace(size, epsilon=_LEAST) if rare else size
+        """How long and how often it is played."""
+        return SIZES[self.feedback]
 
     @property
     def feedback(self) -> Feedback:

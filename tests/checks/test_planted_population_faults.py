@@ -169,7 +169,7 @@ def _peeking(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseRep
 
 _LAPLACE: dict[str, Any] = {"trust": "local", "mechanism": "laplace"}
 FAULTS: list[tuple[str, dict[str, Any], str]] = [
-    ("weak", _faint(Weak), _DRAWN),
+    ("weak", {"mechanism": "gaussian", **_faint(Weak)}, _DRAWN),
     ("faint bits", {"trust": "local", "mechanism": "one-bit", **_faint(FaintBit)}, _DRAWN),
     ("faint lists", {"trust": "local", "mechanism": "shortlist", **_faint(FaintList)}, _DRAWN),
     ("ignores the word", {"trust": "local", "arrange": _deaf}, _PRINTED),

@@ -104,6 +104,29 @@ def test_continual_noise_is_chosen_and_recorded(
     assert "central, tree" not in shown.stdout
 
 
+def test_what_the_default_chose_is_printed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A curator's Laplace noise, by its word in the table and by its class in the rows."""
+    monkeypatch.setenv("COLUMNS", "120")
+    who = ("--policy", "pe", "--env", "population", "--trust", "central", "--epsilon", 1)
+    size = ("--horizon", 300, "--replicates", 2, "--option", "clients=300", "--dim", 2)
+    flags = ("compare", *who, *size, "--arms", 4)
+    *_, row = json.loads(call(*flags, "--json").stdout)["rows"]
+    assert (row["curator"], row["noises"]) == ("best", {"answers": "Laplace"})
+    assert "laplace" in call(*flags).stdout
+
+
+def test_the_promise_of_one_report_is_printed(call: Call) -> None:
+    """Where a number asks for it: the report's own epsilon, at most what was asked for."""
+    who = ("--policy", "sblb", "--trust", "shuffle", "--epsilon", 1, "--contexts", "ball")
+    size = ("--horizon", 200, "--replicates", 2, "--dim", 2, "--arms", 3, "--number", "local=2")
+    flags = ("compare", *who, *size, "--number", "length=100", "--shuffling", "bit")
+    *_, row = json.loads(call(*flags, "--json").stdout)["rows"]
+    assert 1.9 < row["report_epsilon"] <= 2
+    shown = " ".join(call(*flags).stdout.split())
+    told = f"(epsilon={row['report_epsilon']:.6g}, delta=0) local differential privacy"
+    assert f"one report by itself, on its way to the shuffler: {told}" in shown
+
+
 @pytest.mark.nightly
 def test_other_worlds_play(call: Call) -> None:
     flags = ("--env", "probit", "--fewest-arms", 2, "--mode", "theory", "--contexts", "starved")

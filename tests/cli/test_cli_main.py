@@ -99,7 +99,7 @@ def test_mechanisms_say_which_is_idealized(call: Call) -> None:
         (("--epsilon", 10), "privunit (used)"),
         (("--env", "logistic", "--radius", 2), "privunit (used)"),
         (("--trust", "joint", "--dim", 64), "blt (used)"),
-        (("--trust", "central", "--sensitivity", 2), "best (used)"),
+        (("--trust", "central", "--sensitivity", 2), "gaussian (used)"),
     ],
 )
 def test_calibrate_fits_a_terminal(call: Call, flags: tuple[object, ...], used: str) -> None:
@@ -140,7 +140,7 @@ def test_calibrate_as_json(call: Call) -> None:
     assert answer["noise_multiplier"] == pytest.approx(0.4999, abs=1e-4)
     assert answer["std"] == pytest.approx(answer["noise_multiplier"] * answer["sensitivity"])
     assert answer["discrete"]["std"] == pytest.approx(answer["std"], rel=1e-4)
-    assert answer["mechanism"] == {"word": "best", "noise": "Gaussian"}
+    assert answer["mechanism"] == {"word": "gaussian", "noise": "Gaussian"}
     assert {"name", "std", "factor", "note", "used"} == set(answer["alternatives"][0])
     local = json.loads(call("calibrate", *flags).stdout)
     assert local["mechanism"] == {"word": "privunit", "noise": "PrivUnitG"}

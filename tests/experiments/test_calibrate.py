@@ -63,7 +63,8 @@ def test_every_word_has_a_row_and_one_is_used(trust: str) -> None:
     assert used.name == answer.word
     assert used.std == pytest.approx(answer.std)
     assert used.factor == pytest.approx(1.0)
-    assert answer.word == {"local": "privunit", "joint": "blt"}.get(trust, "best")
+    used_of = {"local": "privunit", "joint": "blt", "central": "laplace"}
+    assert answer.word == used_of.get(trust, "best")
     # The word for the default has a row of its own only where no other word names its noise.
     assert ("best" in rows) == (answer.word == "best")
     for word in words:

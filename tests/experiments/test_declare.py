@@ -309,6 +309,28 @@ def test_a_curator_may_add_laplace_noise() -> None:
         Comparison(policies=("pe",), trusts=("local",), curator="laplace")
 
 
+def test_a_paper_plays_its_own_noise_under_every_trust() -> None:
+    """Normal noise in phased elimination, and one randomized bit in Algorithm 2 of SBLB."""
+    for name, kind in (("pe", Laplace), ("pe@paper", Gaussian), ("dpe@paper", Gaussian)):
+        (noise,) = _protected(name, trust="central").noises
+        assert type(noise) is kind
+    for name in ("sblb@paper", "sblb-fixed@paper"):
+        assert player(name, trust="shuffle", epsilon=1.0).mechanism == "bit"
+        asked = Comparison(
+            policies=(name,), trusts=("shuffle",), epsilons=(1.0,), contexts=("ball",), dim=2
+        )
+        assert asked.cells()[-1].label() == f"{name} shuffle, bit ε=1"
+    asked = Comparison(
+        policies=("sblb@paper",),
+        trusts=("shuffle",),
+        shuffling="byte",
+        epsilons=(1.0,),
+        contexts=("ball",),
+        dim=2,
+    )
+    assert asked.cells()[-1].label() == "sblb@paper shuffle, byte ε=1"
+
+
 def test_long_histories_play_in_smaller_chunks() -> None:
     """A million rows of six numbers, for each of a thousand replicates, would not fit."""
     long = Comparison(
@@ -365,7 +387,8 @@ def test_pure_privacy_is_played_by_noise_that_keeps_it_and_refused_by_other_nois
         "epsilons": (1.0,),
         "delta": 0.0,
     }
-    plan = Comparison(**pure, curator="laplace", horizon=500, replicates=2)
-    assert [cell.guarantee.delta for cell in plan.cells() if cell.asked] == [0.0]
+    for word in ("best", "laplace"):
+        plan = Comparison(**pure, curator=word, horizon=500, replicates=2)
+        assert [cell.guarantee.delta for cell in plan.cells() if cell.asked] == [0.0]
     with pytest.raises(InvalidValue, match="delta is 0"):
-        Comparison(**pure, horizon=500, replicates=2)
+        Comparison(**pure, curator="gaussian", horizon=500, replicates=2)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pickle
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -28,7 +28,6 @@ from kerchief.experiments.parts import Part, parts_of, widest
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import Work, compare
 from kerchief.experiments.workers import Workers, dask_cluster, finished, local_processes
-from kerchief.simulation.run import Run
 
 TINY = Comparison(
     contexts=("ball",),
@@ -171,12 +170,8 @@ def test_parts_are_narrow_on_a_processor() -> None:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Workers]:
-    with local_processes(2, _nothing) as workers:
+    with local_processes(2, os.getpid) as workers:
         yield workers
-
-
-def _nothing() -> None:
-    pass
 
 
 def test_other_processes_play_the_same(
@@ -191,18 +186,10 @@ def test_other_processes_play_the_same(
     assert len(list(tmp_path.glob("*.npz"))) == 8
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class _Dies(Part):
-    def play(self, progress: object = None) -> Run:
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError
-
-
 def test_a_lost_process_is_one_line() -> None:
     (one,) = next(parts_of(TINY, ticks=4, width=6))
-    dying = _Dies(**{field.name: getattr(one, field.name) for field in dataclasses.fields(one)})
-    with local_processes(1, _nothing) as workers:
-        futures = {workers.submit(dying): one}
+    with local_processes(1, functools.partial(os._exit, 9)) as workers:
+        futures = {workers.submit(one): one}
         with pytest.raises(KerchiefError, match=r"a worker was lost .* fewer --jobs"):
             list(finished(futures))
 
@@ -218,7 +205,7 @@ def test_a_missing_dask_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with (
         pytest.raises(KerchiefError, match=r"Dask is not installed: run pip install .*cluster"),
-        dask_cluster("tcp://127.0.0.1:1", _nothing),
+        dask_cluster("tcp://127.0.0.1:1", os.getpid),
     ):
         pass
 
@@ -264,7 +251,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_numbers(tmp_pat
 
 
 @pytest.mark.nightly
-def test_a_cluster_that_loses_a_worker_loses_nothing(tmp_path: Path) -> None:
+def test_a_cluster_that_loses_a_worker_losesos.getpid(tmp_path: Path) -> None:
     """A real scheduler and two workers on loopback; one is killed while parts are played."""
     whole, shared = tmp_path / "whole", tmp_path / "shared"
     subprocess.run(_command(whole), check=True, capture_output=True)

@@ -141,7 +141,7 @@ _WORDS = {
     "continual": ("best", "tree", "doubling"),
     "shuffling": ("best", "theorem"),
     "randomizer": ("best", "gaussian", "laplace", "one-bit"),
-    "curator": ("best", "laplace"),
+    "curator": ("best", "gaussian", "laplace"),
 }
 
 SAMPLES: Mapping[str, tuple[Any, ...]] = {

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +24,11 @@ from kerchief.policies.context_free.k_point import KPoint
 from kerchief.policies.context_free.two_point import TwoPoint
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privatizers import Protection
+from kerchief.privatizers.channels import channel_of
 from kerchief.roles.arrange import arrange
 
 CLEAR = Channel.clear(low=-1.0, high=1.0)
+NOTHING = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 
 
 @pytest.mark.parametrize("questions", [2, 4, None])
@@ -58,7 +63,7 @@ def test_estimates_are_right_on_average(questions: int) -> None:
         losses = world.reward(truth, Arms.none(), action, clock, root.at(REWARD))
         report = policy.queries[LOSS].encode(policy.answer(action, losses))
         after = policy.learn(state, action, (), report, round)
-        return (state.point - after.point) * policy.firmness
+        return (state.point - after.point) / policy.step
 
     found = np.asarray(estimate(jnp.arange(count, dtype=jnp.uint32)))
     error = (found.mean(0) - np.asarray(truth.slope)) / (found.std(0) / math.sqrt(count))
@@ -74,13 +79,40 @@ def test_steps_know_noise_and_questions() -> None:
     noisy = Channel(low=None, high=None, spread=math.sqrt(1 + 9))
     for questions, square in ((2, 4 * 4 + 16 * 4 * 9), (8, 4 + 4 * 4 * 9)):
         made = KPoint.of(problem, channel=noisy, questions=questions)
-        assert made.firmness == pytest.approx(100 * math.sqrt(square))
+        assert 1 / made.step == pytest.approx(100 * math.sqrt(square))
     two = TwoPoint.of(problem, channel=Channel(low=None, high=None, spread=math.sqrt(4 + 36)))
     made = KPoint.of(problem, channel=noisy, questions=2)
-    assert (made.firmness, made.radius) == pytest.approx((two.firmness, two.radius))
+    assert (1 / made.step, made.radius) == pytest.approx((two.firmness, two.radius))
     for wrong in (3, 10):
         with pytest.raises(InvalidValue, match=f"questions is {wrong}"):
             KPoint.of(problem, channel=CLEAR, questions=wrong)
+
+
+def test_the_number_of_questions_is_a_number_of_the_bandit() -> None:
+    """`--number questions=2` plays and reports what `KPoint.of(questions=2)` does."""
+    problem = Quadratic.of(domain=Ball(dim=4)).problem(50)
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
+    asked = partial(arrange, "k-point", problem)
+    for protection in (Protection(guarantee=promise), Protection(guarantee=NOTHING)):
+        made = asked(protection, numbers={"questions": 2.0})
+        policy: Any = made.policy
+        assert (policy.pairs, made.privatizers[LOSS].query.size) == (1, 1)
+        wanted = KPoint.of(problem, channel=channel_of(made.privatizers[LOSS]), questions=2)
+        assert policy.step == pytest.approx(wanted.step)
+    for wrong, bound in ((3.0, "even"), (2.5, "even"), (10.0, r"\[2, 8\]"), (1.0, r"\[2, 8\]")):
+        with pytest.raises(InvalidValue, match=f"questions is {wrong:g}.*{bound}"):
+            asked(Protection(guarantee=promise), numbers={"questions": wrong})
+
+
+def test_noise_that_it_does_not_take_is_refused_with_some_that_it_does() -> None:
+    problem = Quadratic.of(domain=Ball(dim=4)).problem(50)
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
+    with pytest.raises(InvalidValue, match="choose randomizer") as refused:
+        arrange("k-point", problem, Protection(guarantee=promise, mechanism="shortlist"))
+    words = re.findall("'([a-z-]+)'", str(refused.value))
+    assert words
+    for word in words:
+        arrange("k-point", problem, Protection(guarantee=promise, mechanism=word))
 
 
 def test_all_slopes_cost_what_one_does() -> None:

@@ -191,7 +191,7 @@ def test_a_task_has_the_same_box_and_both_promises() -> None:
     [
         ({"length": 0.5}, "length is 0.5; it must be finite and at least 1"),
         ({"length": 250.7}, "length is 250.7; a batch has a whole number of users"),
-        ({"local": 0.0}, "local is 0.0; it must be above 0"),
+        ({"local": 0.0}, "local is 0.0; it must lie in"),
         ({"horizon": 5}, "SBLB has confidence, growth, length, local"),
         ({"promise": 5}, "SBLB has"),
     ],

@@ -21,10 +21,13 @@ def promise(trust: str, *, epsilon: float = 1.0, rounds: int | None = None) -> G
     return Guarantee(epsilon=epsilon, delta=1e-5, trust=Trust(trust), rounds=rounds)
 
 
-@pytest.mark.parametrize("trust", ["local", "joint", "central"])
-def test_a_run_is_paid_and_settled_at_the_promise(trust: str) -> None:
+@pytest.mark.parametrize(
+    ("trust", "word"), [("local", "best"), ("joint", "best"), ("central", "gaussian")]
+)
+def test_a_run_is_paid_and_settled_at_the_promise(trust: str, word: str) -> None:
     ledger = MemoryLedger(promise(trust))
-    privatizers = protect(POLICY, Protection(guarantee=promise(trust)), horizon=200)
+    protection = Protection(guarantee=promise(trust), mechanism=word)
+    privatizers = protect(POLICY, protection, horizon=200)
     receipts = pay(privatizers, ledger, horizon=200)
     # A pure randomizer costs a little less than epsilon at a positive delta, which it does not use.
     near = 2e-5 if trust == "local" else 1e-6

@@ -169,6 +169,53 @@ def test_the_best_randomizer_has_the_least_noise() -> None:
         assert isinstance(best, Gaussian if delta == 0.4 else PrivUnitG)
 
 
+def central(epsilon: float = 1.0, delta: float = 1e-6) -> Guarantee:
+    return Guarantee(epsilon=epsilon, delta=delta, trust=Trust.CENTRAL)
+
+
+@pytest.mark.parametrize(
+    ("query", "epsilon", "delta", "kind"),
+    [
+        (UnitBall(size=1), 1.0, 1e-6, Laplace),
+        (UnitBall(size=1), 0.2, 0.25, Gaussian),
+        (UnitBall(size=40), 1.0, 1e-6, Gaussian),
+        (UnitBall(size=40), 1.0, 0.0, Laplace),
+        (UnitBall(size=1), 0.0, 0.1, Gaussian),
+        (QUERY, 1.0, 1e-6, Laplace),
+        (Regression(dim=5, norm=1.0, low=0.0, high=1.0), 1.0, 1e-6, Gaussian),
+    ],
+)
+def test_a_curator_adds_the_less_noisy_of_two_noises(
+    query: Any, epsilon: float, delta: float, kind: type
+) -> None:
+    """By the promise and the sum's length and sensitivities, and it costs what was promised."""
+    asking, promise = Asking({"a": query}), central(epsilon, delta)
+    made = protect(asking, Protection(guarantee=promise), horizon=50)
+    (noise,) = made["a"].noises
+    assert type(noise) is kind
+    words = {"gaussian": delta > 0, "laplace": epsilon > 0}
+    stds = [
+        protect(asking, Protection(guarantee=promise, mechanism=word), horizon=50)["a"].noises[0]
+        for word, fits in words.items()
+        if fits
+    ]
+    assert float(noise.std) == min(float(one.std) for one in stds)
+    ledger = MemoryLedger(promise)
+    pay(made, ledger, horizon=50)
+    assert 0.99 * epsilon <= ledger.spent().epsilon <= epsilon
+
+
+def test_a_curator_of_several_sums_shares_normal_noise() -> None:
+    numbers: Any = Asking({"a": UnitBall(size=1), "b": UnitBall(size=1)})
+    made = dict(protect(numbers, Protection(guarantee=central()), horizon=50))
+    # So does one of a single sum whose epsilon Laplace noise does not take.
+    tiny = Asking({"a": UnitBall(size=1)})
+    made |= {"tiny": protect(tiny, Protection(guarantee=central(1e-7)), horizon=50)["a"]}
+    assert {type(one.noises[0]) for one in made.values()} == {Gaussian}
+    with pytest.raises(InvalidValue, match=r"delta is 0\.0"):
+        protect(numbers, Protection(guarantee=central(1.0, 0.0)), horizon=50)
+
+
 def test_a_single_number_may_be_one_bit() -> None:
     number: Any = Asking({"a": UnitBall(size=1)})
     for epsilon, kind in ((0.2, OneBit), (1.0, OneBit), (20.0, Laplace)):

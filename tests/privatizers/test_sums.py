@@ -173,12 +173,15 @@ def test_what_they_pay_is_read_off_the_noise() -> None:
     assert sums(device=silent).charges(10)[0].event == NonPrivate()
 
 
-@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.JOINT, Trust.CENTRAL])
-def test_the_bill_is_exactly_the_promise(trust: Trust) -> None:
+@pytest.mark.parametrize(
+    ("trust", "word"),
+    [(Trust.LOCAL, "best"), (Trust.JOINT, "best"), (Trust.CENTRAL, "gaussian")],
+)
+def test_the_bill_is_exactly_the_promise(trust: Trust, word: str) -> None:
     promise = Guarantee(epsilon=2.0, delta=1e-5, trust=trust)
-    privatizer = protect(
-        POLICIES["linucb"].build(PROBLEM, "tuned"), Protection(guarantee=promise), horizon=200
-    )["moments"]
+    protection = Protection(guarantee=promise, mechanism=word)
+    policy = POLICIES["linucb"].build(PROBLEM, "tuned")
+    privatizer = protect(policy, protection, horizon=200)["moments"]
     ledger = MemoryLedger(promise)
     for charge in privatizer.charges(200):
         ledger.charge(charge.event, cohort=charge.cohort)

@@ -33,9 +33,17 @@ def promise(trust: str, **more: Any) -> Guarantee:
     return Guarantee(epsilon=1.0, delta=1e-6, trust=Trust(trust), **more)
 
 
-def made(trust: str, *, horizon: int = 500, policy: str = "linucb", **more: Any) -> Deployment:
+def made(
+    trust: str,
+    *,
+    horizon: int = 500,
+    policy: str = "linucb",
+    mechanism: str = "best",
+    **more: Any,
+) -> Deployment:
     facts = dataclasses.replace(FACTS, horizon=horizon)
-    return deploy(policy=policy, problem=facts, guarantee=promise(trust, **more))
+    guarantee = promise(trust, **more)
+    return deploy(policy=policy, problem=facts, guarantee=guarantee, mechanism=mechanism)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

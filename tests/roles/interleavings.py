@@ -66,7 +66,8 @@ def tiny(trust: str) -> Deployment:
     more coins than users of the first have tossed.
     """
     shuffle = trust in ("shuffle", "late")
-    one = made("shuffle" if shuffle else trust, horizon=500 if shuffle else 4)
+    word = "gaussian" if trust == "central" else "best"
+    one = made("shuffle" if shuffle else trust, horizon=500 if shuffle else 4, mechanism=word)
     if trust == "joint":
         return one
     noise: Any = one.task.noise[0]

@@ -88,8 +88,13 @@ class Case:
 
     @classmethod
     def of(cls, name: str, entry: PolicyEntry, trust: str, **rooms: Any) -> Case:
-        """A case in a small copy of the bandit's home, with the bandit's own noise."""
-        rooms.setdefault("mechanism", entry.noises.get(trust, BEST))
+        """A case in a small copy of the bandit's home, with the bandit's own noise.
+
+        Laws cut cohorts anew and silence noise, which bits do not allow: coins stand for them, and
+        the laws about words hold every word to what it says.
+        """
+        own = entry.noises.get(trust, BEST)
+        rooms.setdefault("mechanism", BEST if own == "bit" else own)
         rooms["environment"] = rooms.get("environment") or small_home(entry.home or "linear")
         return cls(name=name, entry=entry, trust=trust, **rooms)
 

@@ -75,7 +75,7 @@ WORDS: dict[str, dict[str, tuple[type, ...]]] = {
         "toeplitz": (SqrtToeplitz,),
         "doubling": (Doubling,),
     },
-    "central": {BEST: (Gaussian,), "laplace": (Laplace,)},
+    "central": {BEST: (Gaussian, Laplace), "gaussian": (Gaussian,), "laplace": (Laplace,)},
 }
 """What a word means for sums. Every look at the records of a loss is a Gaussian, or coins."""
 

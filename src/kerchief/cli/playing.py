@@ -19,7 +19,7 @@ from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.outputs import Outputs, free_folder
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
-from kerchief.experiments.report import sentences
+from kerchief.experiments.report import of_one_report, sentences
 from kerchief.experiments.runner import Work
 from kerchief.experiments.workers import Workers, dask_cluster, local_processes
 
@@ -195,6 +195,8 @@ def print_promises(outputs: Outputs) -> None:
     """The promises that were kept, one sentence per trust, and the files."""
     cells = [one.cell for one in outputs.finished if one.cell.asked is not None]
     for sentence in sentences(cell.guarantee for cell in cells):
+        print_wrapped(sentence)
+    for sentence in of_one_report(outputs.finished):
         print_wrapped(sentence)
     for name, path in outputs.files.items():
         click.echo(f"{name}: {path}")

@@ -58,7 +58,7 @@ class Part:
 
     def play(self, progress: Progress | None = None) -> Run:
         """Play them, with a ledger of their own: replicates are universes of one deployment."""
-        made = self._arranged()
+        made = self.arranged
         return simulate(
             policy=made.policy,
             privatizers=made.privatizers,
@@ -78,11 +78,13 @@ class Part:
 
         It covers what was asked for, what was built from it, the code, and the kind of device.
         """
-        made, kind = self._arranged(), jax.devices()[0].device_kind
+        made, kind = self.arranged, jax.devices()[0].device_kind
         played = (made.policy, made.privatizers, self.environment, versions(), kind)
         return fingerprint(self.cell, self.seed, self.first, self.last, self.ticks, *played)
 
-    def _arranged(self) -> Arranged:
+    @property
+    def arranged(self) -> Arranged:
+        """The bandit with its protection."""
         return arranged(self.cell, self.environment.problem(self.cell.horizon))
 
 

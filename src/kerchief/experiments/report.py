@@ -50,6 +50,7 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
         beside=side_by_side(plan, finished),
         picture=base64.b64encode(picture).decode("ascii"),
         promises=promises(row.cell for row in finished),
+        of_one_report=list(of_one_report(finished)),
         versions=versions(),
         machine=machine(),
     )
@@ -78,7 +79,7 @@ def _cost(epsilon: float, rows: Sequence[Result]) -> str:
     costs = [_beside(best, other) for other in rows if _is_yardstick(best, other)]
     return (
         f"at ε = {epsilon:g} the least private regret is {best.regret.text()} "
-        f"({best.cell.player.name}, trust: {best.cell.player.protection})"
+        f"({best.cell.player.name}, trust: {best.protection})"
         f"{', ' if costs else ''}{' and '.join(costs)}"
     )
 
@@ -127,6 +128,13 @@ def sentences(promises: Iterable[Guarantee]) -> Iterator[str]:
         alike.setdefault(dataclasses.replace(one, epsilon=0.0), []).append(one.epsilon)
     for shared, (first, *others) in alike.items():
         yield dataclasses.replace(shared, epsilon=first).sentence(*others)
+
+
+def of_one_report(finished: Iterable[Result]) -> Iterator[str]:
+    """What one report promises by itself, where that was asked for by the number `local`."""
+    asked = [one for one in finished if "local" in dict(one.cell.player.numbers)]
+    for sentence in sentences(one.alone for one in asked if one.alone is not None):
+        yield f"one report by itself, on its way to the shuffler: {sentence}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

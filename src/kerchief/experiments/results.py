@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.experiments.players import FLAGS, Cell
-from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privatizers.registry import BEST
 
 HEADINGS = (
     *("policy", "trust", "ε", "δ", "spent ε, δ", "regret ± s.e."),
@@ -70,6 +71,8 @@ class Result:
         communication: what clients sent, in "reals" and in "bits", on average over replicates; for
             populations alone.
         right: the share of replicates that named the best action at the end; None where none did.
+        noises: for each query, the class of the noise that was drawn; none without protection.
+        alone: what one report promises by itself, on its way to the shuffler; None where nothing.
     """
 
     cell: Cell
@@ -83,6 +86,8 @@ class Result:
     device: str
     communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
     right: float | None = None
+    noises: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    alone: Guarantee | None = None
 
     @functools.cached_property
     def regret(self) -> Spread:
@@ -163,6 +168,8 @@ class Result:
             "releases": dict(self.releases),
             "communication": dict(self.communication),
             "right": self.right,
+            "noises": dict(self.noises),
+            "report_epsilon": None if self.alone is None else self.alone.epsilon,
         }
 
     def texts(self) -> tuple[str, ...]:
@@ -170,7 +177,7 @@ class Result:
         asked = self.cell.asked or ()
         return (
             self.cell.player.name,
-            self.cell.player.protection,
+            self.protection,
             *([f"{one:.4g}" for one in asked] or ("-", "-")),
             self.bill(),
             self.regret.text(),
@@ -180,6 +187,14 @@ class Result:
             _percent(self.regret.uniform_share),
             f"{self.microseconds:.3g}",
         )
+
+    @property
+    def protection(self) -> str:
+        """The trust and its noise: under central trust, what the default chose by its numbers."""
+        player = self.cell.player
+        if player.trust is not Trust.CENTRAL or player.mechanism != BEST:
+            return player.protection
+        return ", ".join([player.protection, *dict.fromkeys(map(str.lower, self.noises.values()))])
 
     def sent(self) -> tuple[str, ...]:
         """What clients sent, under `SENT`; nothing where users meet the bandit one by one."""

@@ -18,6 +18,9 @@ from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
 from kerchief.experiments.workers import Done, Workers, finished
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.privatizers.bits import BitSums
+from kerchief.roles.arrange import Arranged
 from kerchief.simulation.recorder import Progress
 from kerchief.simulation.run import Run
 
@@ -132,7 +135,7 @@ class Work:
             for part in parts:
                 if part not in self.runs:
                     self._keep(part, part.play(_progress(part, watch)))
-            result = _joined(cell, [self.runs[part] for part in parts])
+            result = _joined(parts[0], [self.runs[part] for part in parts])
             # Uniform play comes first in each world.
             usual = uniform.setdefault(cell.world, float(result.curves[-1].mean()))
             yield dataclasses.replace(result, uniform=usual)
@@ -148,11 +151,11 @@ def _progress(part: Part, watch: Watch) -> Progress:
     return lambda stage, rounds: watch(part.cell, stage, rounds / part.cell.horizon)
 
 
-def _joined(cell: Cell, runs: list[Run]) -> Result:
+def _joined(first: Part, runs: list[Run]) -> Result:
     """Parts side by side; what was spent is what the worst-off user of any was charged."""
     right = [run.right for run in runs if run.right is not None]
     return Result(
-        cell=cell,
+        cell=first.cell,
         rounds=runs[0].rounds,
         curves=np.concatenate([run.regret for run in runs], axis=1),
         releases=_means([run.releases for run in runs]),
@@ -163,7 +166,23 @@ def _joined(cell: Cell, runs: list[Run]) -> Result:
         device=runs[0].device,
         communication=_means([run.communication for run in runs]),
         right=float(np.concatenate(right).mean()) if right else None,
+        noises=_noises(first.arranged),
+        alone=_alone(first.arranged, first.cell.horizon),
     )
+
+
+def _noises(made: Arranged) -> dict[str, str]:
+    """The class of each query's noise, as far as there is any."""
+    noises = {name: one.noises for name, one in made.privatizers.items()}
+    return {name: type(one[0]).__name__ for name, one in noises.items() if one}
+
+
+def _alone(made: Arranged, horizon: int) -> Guarantee | None:
+    """What one report promises by itself: of bits, which are randomized one by one."""
+    for one in made.privatizers.values():
+        if isinstance(one, BitSums):
+            return dataclasses.replace(one.alone, rounds=horizon)
+    return None
 
 
 def _means(counts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, float]:

@@ -22,6 +22,9 @@ from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.registry import BEST
 
+# Trusts whose default may be noise of another price than a Gaussian's.
+_CHOOSING = (Trust.LOCAL, Trust.CENTRAL)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Alternative:
@@ -82,7 +85,7 @@ def tried(
 
 def gaussian_multiplier(asked: Asked) -> float:
     """The noise multiplier of one Gaussian release that keeps the promise."""
-    (noise,) = _trusting(asked, Trust.CENTRAL).protected().noises
+    (noise,) = _trusting(asked, Trust.CENTRAL).protected("gaussian").noises
     event = noise.event()
     assert isinstance(event, Gaussian)
     return event.noise_multiplier
@@ -99,7 +102,8 @@ def other_ways(asked: Asked, used: float) -> Iterator[Alternative]:
         case Trust.JOINT:
             note, root = "each user is in all later ones", math.sqrt(asked.horizon)
             name = "fresh noise on every prefix"
-            yield tried(name, curator.std, used, note=note, times=root)
+            fresh = partial(curator.std, "gaussian")
+            yield tried(name, fresh, used, note=note, times=root)
     if isinstance(asked.query, Regression):
         yield from _coarser(asked, asked.query, used)
 
@@ -107,7 +111,7 @@ def other_ways(asked: Asked, used: float) -> Iterator[Alternative]:
 def _looser(asked: Asked, used: float) -> Iterator[Alternative]:
     """The trust's noise of Gaussian price, with looser accounting."""
     each = asked.std(_word(asked)) / gaussian_multiplier(asked)
-    kind = "Gaussian noise; " if asked.promise.trust is Trust.LOCAL else ""
+    kind = "Gaussian noise; " if asked.promise.trust in _CHOOSING else ""
     for name, source, rule in (
         ("zCDP, tight", "Canonne, Kamath, Steinke 2020", partial(_of_zcdp, zcdp_rho)),
         ("zCDP, loose", "Bun, Steinke 2016", partial(_of_zcdp, bun_steinke_rho)),
@@ -152,7 +156,7 @@ def _of_ball(asked: Asked, size: int, diameter: float) -> float:
 
 def _word(asked: Asked) -> str:
     """The noise of a trust whose price is a Gaussian's."""
-    return "gaussian" if asked.promise.trust is Trust.LOCAL else BEST
+    return "gaussian" if asked.promise.trust in _CHOOSING else BEST
 
 
 def _trusting(asked: Asked, trust: Trust) -> Asked:

@@ -14,7 +14,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from typing import Any
+from typing import Any, TypeAlias
 
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.core.precision import double_precision
@@ -22,7 +22,7 @@ from kerchief.experiments.extras import installing
 from kerchief.experiments.parts import Part
 from kerchief.simulation.run import Run
 
-Prepare = Callable[[], None]
+Prepare: TypeAlias = Callable[[], object]
 _LOST = (
     "a worker was lost (out of memory, perhaps); what was finished is kept: run the command again"
 )

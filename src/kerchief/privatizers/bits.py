@@ -164,17 +164,22 @@ class BitSums(CohortSums):
         pairs = zip(self.batches, self.counted, strict=True)
         return tuple(dataclasses.replace(one.event(), users=users) for one, users in pairs)
 
+    @property
+    def alone(self) -> Guarantee:
+        """What one report promises by itself to whoever reads it on its way, in any batch."""
+        keep = max(one.keep for one in self.batches)
+        epsilon = local_epsilon(keep, **_alone(self.query, self.batches[0].bits))
+        return Guarantee(epsilon=epsilon, delta=0.0, trust=Trust.LOCAL)
+
     def views(self, delta: float) -> Mapping[str, Guarantee]:
         """What is promised to a user against each of three onlookers, in the worst batch.
 
         The device's wire: a local promise, from its own bits alone. The shuffler's output, and
         the models made from it: the promise of the sums of a batch.
         """
-        keep = max(one.keep for one in self.batches)
-        alone = local_epsilon(keep, **_alone(self.query, self.batches[0].bits))
         together = max(bits_epsilon(event, delta) for event in self._events)
         return {
-            "device wire": Guarantee(epsilon=alone, delta=0.0, trust=Trust.LOCAL),
+            "device wire": self.alone,
             "shuffler output": Guarantee(epsilon=together, delta=delta, trust=Trust.SHUFFLE),
             "published model": Guarantee(epsilon=together, delta=delta, trust=Trust.JOINT),
         }

@@ -21,6 +21,7 @@ from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.randomizers import BEST, RANDOMIZERS, randomize
 from kerchief.privatizers.registry import (
     CONTINUALS,
+    CURATORS,
     MECHANISMS_OF,
     TRUSTS,
     PrivatizerEntry,
@@ -37,8 +38,7 @@ class Protection:
 
     Attributes:
         guarantee: the promise.
-        mechanism: a word of `MECHANISMS_OF` the guarantee's trust; by default the least noisy, but
-            for central trust: normal noise, beside which Laplace noise on few numbers is less.
+        mechanism: a word of `MECHANISMS_OF` the guarantee's trust; by default the least noisy.
 
     Raises:
         UnknownName: the trust has no such noise.
@@ -143,6 +143,8 @@ def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[st
     guarantee, word, queries = protection.guarantee, protection.mechanism, policy.queries
     if protection.trust is Trust.LOCAL:
         return _randomized(queries, guarantee, word)
+    if protection.trust is Trust.CENTRAL and CURATORS[word].words:
+        return _curated(policy, protection, horizon)
     if (promised := getattr(MECHANISMS_OF[protection.trust][word], "promised", None)) is not None:
         name, query = _only_sum(queries, word)
         return {name: _relying(promised(query, guarantee, horizon), guarantee)}
@@ -153,6 +155,25 @@ def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[st
         name: _relying(make(multiplier, horizon), guarantee)
         for (name, make), multiplier in zip(makers.items(), multipliers, strict=True)
     }
+
+
+def _curated(policy: Asking, protection: Protection, horizon: int) -> Mapping[str, Privatizer]:
+    """The less noisy of a curator's words that keep the promise, by public numbers alone.
+
+    Normal noise needs a delta, and Laplace noise a single sum and an epsilon that its exact twin
+    can keep. Where none fits, normal noise says why.
+    """
+    promise, words = protection.guarantee, CURATORS[protection.mechanism].words
+    (query, *others) = policy.queries.values()
+    pure = not others and not isinstance(query, BoundedLoss) and 1e-6 <= promise.epsilon <= 1e6
+    fitting = [
+        word for word in words if (pure if CURATORS[word].promised else promise.delta > 0)
+    ] or words[:1]
+    ways = [
+        _answers(policy, dataclasses.replace(protection, mechanism=word), horizon)
+        for word in fitting
+    ]
+    return min(ways, key=lambda way: max(float(one.noises[0].std) for one in way.values()))
 
 
 def _relying(privatizer: Privatizer, guarantee: Guarantee) -> Privatizer:

@@ -58,6 +58,7 @@ class PrivatizerEntry:
         longest: the longest horizon that it can be built for.
         promised: builds it for the one sum of a policy from the whole guarantee, where no noise
             multiplier says what it needs.
+        words: which others it chooses among.
     """
 
     make: Make
@@ -66,6 +67,7 @@ class PrivatizerEntry:
     unfit: str = "nobody may hold it under this trust; choose joint"
     longest: int = MOST_ROUNDS
     promised: Callable[[BoundedSum, Guarantee, int], Privatizer] | None = None
+    words: tuple[str, ...] = ()
 
 
 TRUSTS: Registry[PrivatizerEntry] = Registry("trust")
@@ -167,7 +169,7 @@ _enter(
     TRUSTS,
     "central",
     _central,
-    "a trusted curator adds Gaussian noise once to the sum of each batch of users",
+    "a trusted curator adds noise once to the sum of each batch of users",
 )
 
 
@@ -251,7 +253,14 @@ def _pure(query: BoundedSum, promise: Guarantee, horizon: int) -> CohortSums:
     return CohortSums(query=query, schedule=schedule, device=None, aggregator=noise)
 
 
-CURATORS.add(BEST, TRUSTS[Trust.CENTRAL])
+_enter(
+    CURATORS,
+    BEST,
+    _central,
+    "the less noisy of the two for a single sum; for several, normal noise",
+    words=("gaussian", "laplace"),
+)
+_enter(CURATORS, "gaussian", _central, "normal noise once on the sum of each batch of users")
 _enter(
     CURATORS,
     "laplace",

@@ -6,15 +6,28 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from jax import Array
+
 from kerchief.core.errors import InvalidValue
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
-from kerchief.core.validate import at_least
+from kerchief.core.validate import between
 from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms, named
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.protect import Protection, protect
+from kerchief.privatizers.registry import BEST
+
+# The bounds of numbers that are replaced, by their names.
+_LEAST, _MOST = 1e-12, 1e9
+_CHANCES = ("chance", "confidence", "delta")
+_DIVISORS = (
+    *("firmness", "flattest", "horizon", "length", "local", "pull"),
+    *("radius", "regularizer", "ridge", "steepest"),
+)
+_LIMITS = {"learned": (0.0, 1.0), "slack": (1.0, _MOST)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,6 +85,9 @@ def arrange(
     terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
     private = guarantee.trust is not Trust.NONE
     policy = _replaced(entry.build(problem, mode, terms if private else None), numbers or {})
+    if mode == "theory" and guarantee.trust is Trust.CENTRAL and protection.mechanism == BEST:
+        # Widths from the theory are proved for normal noise.
+        protection = dataclasses.replace(protection, mechanism="gaussian")
     privatizers = protect(policy, protection, horizon=problem.horizon)
     if policy.feedback == "reports":
         for privatizer in privatizers.values():
@@ -84,16 +100,28 @@ def _replaced(policy: AnyPolicy, numbers: Mapping[str, float]) -> AnyPolicy:
     if not numbers:
         return policy
     made: Any = policy
-    fields = {
-        one.name
+    own = {
+        one.name: getattr(made, one.name)
         for one in dataclasses.fields(made)
         if one.metadata.get("number", not one.metadata.get("static"))
+        and isinstance(getattr(made, one.name), int | float | np.ndarray | Array)
     }
     for name, number in numbers.items():
-        if name not in fields:
+        if name not in own:
             raise InvalidValue(
-                f"number is {name!r}; {type(policy).__name__} has {', '.join(sorted(fields))}"
+                f"number is {name!r}; {type(policy).__name__} has {', '.join(sorted(own))}"
             )
-        at_least(name, number, 0.0)
+        _check_number(made, name, number, own[name])
     replaced: AnyPolicy = dataclasses.replace(made, **numbers)
     return replaced
+
+
+def _check_number(policy: Any, name: str, number: float, own: float) -> None:
+    """Refuse what a bandit cannot compute with; `limits` are bounds that it has by its problem."""
+    if name in _CHANCES:
+        between(name, number, 0.0, 1.0)
+        return
+    low, high = getattr(policy, "limits", {}).get(name) or _LIMITS.get(name, (0.0, _MOST))
+    # It is divided by, unless the bandit's own is 0 as well.
+    low = _LEAST if name in _DIVISORS and own != 0 else low
+    between(name, number, low, high, closed=True)

@@ -110,6 +110,11 @@ class Barrier(OnDomain):
         step = math.sqrt(logs / (2 * problem.horizon)) / length
         return cls(problem=problem, radius=1.0, step=step, growth=step * curve)
 
+    @property
+    def limits(self) -> Mapping[str, tuple[float, float]]:
+        """Bounds of its numbers: at 1 the ellipsoid touches the boundary."""
+        return {"radius": (0.0, 1.0)}
+
     def init(self, outlook: Mapping[str, Outlook]) -> State:
         """Begin at the center, where the barrier is least, and expect a loss at the midpoint."""
         zero, midpoint = jnp.zeros(self.domain.rank), (self.problem.low + self.problem.high) / 2

@@ -145,6 +145,11 @@ class OnDomain(ContextFree):
         """Where it plays."""
         return domain_of(self.problem)
 
+    @property
+    def limits(self) -> Mapping[str, tuple[float, float]]:
+        """Bounds of its numbers: questions are at most the inner radius away, and so in the set."""
+        return {"radius": (0.0, self.domain.inner)}
+
     def recommend(self, state: Tree) -> Array:
         """The point it stands at."""
         point: Array = state.point

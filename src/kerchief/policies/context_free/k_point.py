@@ -22,7 +22,7 @@ from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.queries import UnitBall
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
-from kerchief.core.validate import whole
+from kerchief.core.validate import between, whole
 from kerchief.policies.context_free.base import LOSS, OnDomain, domain_of
 from kerchief.policies.context_free.two_point import State, asked_around
 from kerchief.policies.registry import Mode, register
@@ -32,12 +32,12 @@ from kerchief.policies.registry import Mode, register
 class KPoint(OnDomain):
     """Gradient descent on protected slopes in random directions at right angles.
 
-    A step is 1/`firmness` against rank / pairs · Σ slope · direction.
+    A step is √(pairs / rank) / `firmness` against rank / pairs · Σ slope · direction.
 
     Attributes:
         radius: how far from the point all questions lie.
-        firmness: the inverse of a step.
-        pairs: half the number of questions.
+        firmness: the inverse of a step, if there are questions in all directions.
+        questions: how many, an even number from 2 to 2d; 0 for 2d, in all directions.
 
     >>> from kerchief.core.convex import Ball
     >>> problem = ContextFreeProblem(horizon=100, low=0.0, high=2.0, domain=Ball(dim=4),
@@ -48,7 +48,7 @@ class KPoint(OnDomain):
 
     radius: float | Array
     firmness: float | Array
-    pairs: int = static()
+    questions: float = static(number=True, default=0)
 
     @classmethod
     def of(
@@ -61,22 +61,34 @@ class KPoint(OnDomain):
     ) -> Self:
         """Steps that know the noise: R / (√T v), where v² is G² d/m and (G d s)²/m for the noise.
 
-        There are so many questions, an even number; 2d unless it is given.
+        For m = d; a step has the rest, √(m/d). There are so many questions, 2d unless it is given.
         """
-        domain, steepest = domain_of(problem), problem.lipschitz
-        most = 2 * domain.rank
-        asked = most if questions is None else whole("questions", questions, low=2, high=most)
-        if asked % 2:
-            raise InvalidValue(f"questions is {asked}; they come in pairs: ask one more or less")
-        pairs = asked // 2
+        domain = domain_of(problem)
         noise = max(float(channel.spread) ** 2 - 1, 0.0)
-        length = steepest * math.sqrt(domain.rank / pairs + domain.rank**2 / pairs * noise)
-        return cls(
+        length = problem.lipschitz * math.sqrt(1 + domain.rank * noise)
+        made = cls(
             problem=problem,
             radius=asked_around(problem),
             firmness=math.sqrt(problem.horizon) * length / domain.outer,
-            pairs=pairs,
+            questions=0 if questions is None else whole("questions", questions, low=2),
         )
+        # Refuses a number of questions that cannot be.
+        whole("pairs", made.pairs)
+        return made
+
+    @property
+    def pairs(self) -> int:
+        """Half the number of questions, which must be even and at most twice the dimensions."""
+        most = 2 * self.domain.rank
+        asked = between("questions", self.questions or most, 2, most, closed=True)
+        if asked % 2:
+            raise InvalidValue(f"questions is {asked:g}; they come in pairs: give an even number")
+        return int(asked) // 2
+
+    @property
+    def step(self) -> float | Array:
+        """The length of a step, per unit of gradient."""
+        return math.sqrt(self.pairs / self.domain.rank) / self.firmness
 
     @property
     def queries(self) -> Mapping[str, Any]:
@@ -107,7 +119,7 @@ class KPoint(OnDomain):
         directions = (action[: self.pairs] - action[self.pairs :]) / (2 * self.radius)
         scale = self.domain.rank / self.pairs * self.problem.lipschitz
         share = 1 - self.radius / self.domain.inner
-        moved = state.point - scale / self.firmness * (report @ directions)
+        moved = state.point - scale * self.step * (report @ directions)
         return State(point=self.domain.project(moved, share))
 
 

@@ -299,5 +299,6 @@ for _name, _algorithm, _switching, _when in (
         trusts=("none", "shuffle"),
         home=None,
         promised=partial(SBLB.of, switching=_switching),
+        noises={"shuffle": "bit"},
         deployable=False,
     )

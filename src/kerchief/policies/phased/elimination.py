@@ -130,6 +130,11 @@ class Elimination(PhasePolicy):
         return {ANSWERS: self.query}
 
     @property
+    def limits(self) -> Mapping[str, tuple[float, float]]:
+        """Bounds of its numbers: a phase asks 2^(growth l) clients, or so many."""
+        return {"growth": (0.0, 2.0), "clients": (0.0, MOST_ROUNDS)}
+
+    @property
     def groups(self) -> int:
         """All clients of a phase together, or those of each action."""
         return self._atoms if self.once else 1
@@ -144,6 +149,8 @@ class Elimination(PhasePolicy):
         Where every round is another client's, all that fit even if every play is rounded up. A
         population that is too small to ask everyone at most once is refused.
         """
+        if float(self.clients) % 1:
+            raise InvalidValue(f"clients is {self.clients}; nobody is asked in part: round it")
         number = 1 if self.rule == "paper" else self._start(noise)
         phases: list[Phase] = []
         rounds = first = 0
@@ -375,7 +382,7 @@ _register(
     summary="phased elimination with equally many clients in every phase",
     source="Li, Zhou, Ji 2022, section 7",
 )
-_printed = partial(_register, noises={"local": "gaussian"}, deployable=False)
+_printed = partial(_register, noises={"local": "gaussian", "central": "gaussian"}, deployable=False)
 _printed(
     "dpe@paper",
     make=partial(Elimination.of, rule="paper"),

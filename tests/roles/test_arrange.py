@@ -1,0 +1,83 @@
+"""Numbers of a bandit that are replaced: which there are, and how far each may go."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from kerchief.checks.case import small_home
+from kerchief.core.errors import InvalidValue
+from kerchief.environments import make_environment
+from kerchief.mechanisms.gaussian import Gaussian
+from kerchief.mechanisms.laplace import Laplace
+from kerchief.policies import POLICIES, Mode
+from kerchief.privacy import Guarantee, Trust
+from kerchief.privatizers import Protection
+from kerchief.roles.arrange import arrange
+
+OPEN = Protection(guarantee=Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
+NAMES = [name for name in POLICIES if name != "best"]
+
+
+def with_number(policy: str, number: str, value: float) -> Any:
+    world = small_home(POLICIES[policy].home or "linear")
+    return arrange(policy, world.problem(400), OPEN, numbers={number: value}).policy
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_number_is_without_a_bound(name: str) -> None:
+    """What is no number at all, such as a channel or a learner, is not among them."""
+    world = small_home(POLICIES[name].home or "linear")
+    made: Any = arrange(name, world.problem(400), OPEN).policy
+    for field in dataclasses.fields(made):
+        if not field.metadata.get("static") or field.metadata.get("number"):
+            wrong = f"{field.name} is 1e[+]30; it must|number is '{field.name}'"
+            with pytest.raises(InvalidValue, match=wrong):
+                with_number(name, field.name, 1e30)
+
+
+@pytest.mark.parametrize(
+    ("policy", "number", "within", "beyond", "bound"),
+    [
+        ("glm-batched", "learned", 1.0, 2.0, r"\[0\.0, 1\.0\]"),
+        ("one-point", "radius", 1.0, 50.0, r"\[1e-12, 1\.0\]"),
+        ("one-point", "radius", 0.5, 0.0, r"\[1e-12, 1\.0\]"),
+        ("one-point-smooth", "radius", 1.0, 1.5, r"\[1e-12, 1\.0\]"),
+        ("two-point", "radius", 0.5, 1.5, r"\[1e-12, 1\.0\]"),
+        ("two-point", "firmness", 0.5, 0.0, "1e-12"),
+        ("two-point-strong@paper", "firmness", 0.0, 1e10, "1000000000"),
+        ("k-point", "radius", 0.5, 1.5, r"\[1e-12, 1\.0\]"),
+        ("lil-ucb", "delta", 0.5, 1.0, r"\(0\.0, 1\.0\)"),
+        ("lil-ucb", "slack", 1.5, 0.5, r"\[1\.0, "),
+        ("linucb", "confidence", 0.5, 0.0, r"\(0\.0, 1\.0\)"),
+        ("linucb", "regularizer", 0.5, 0.0, "1e-12"),
+        ("linucb", "exploration", 0.0, 1e10, r"\[0\.0, "),
+        ("ecolog", "chance", 0.5, 2.0, r"\(0\.0, 1\.0\)"),
+        ("ecolog", "ridge", 0.5, 0.0, "1e-12"),
+        ("online-linucb", "ridge", 0.0, 1e10, r"\[0\.0, "),
+        ("gloc", "flattest", 0.5, 0.0, "1e-12"),
+        ("glm-greedy", "pull", 0.5, 0.0, "1e-12"),
+        ("sblb", "local", 2.0, 0.0, "1e-12"),
+        ("dpe", "growth", 0.5, 3.0, r"\[0\.0, 2\.0\]"),
+        ("dpe-fixed-u", "clients", 20.0, 2.5, "round it"),
+    ],
+)
+def test_a_number_beyond_its_bound_is_refused(
+    policy: str, number: str, within: float, beyond: float, bound: str
+) -> None:
+    assert getattr(with_number(policy, number, within), number) == within
+    with pytest.raises(InvalidValue, match=f"{number} is .*{bound}"):
+        with_number(policy, number, beyond)
+
+
+def test_widths_from_the_theory_get_the_noise_that_they_are_proved_for() -> None:
+    """Under central trust the tuned default may be Laplace noise, whose tails are heavier."""
+    facts = make_environment(dim=2).problem(1000)
+    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.CENTRAL, rounds=1000)
+    modes: tuple[tuple[Mode, type], ...] = (("tuned", Laplace), ("theory", Gaussian))
+    for mode, noise in modes:
+        made = arrange("linucb", facts, Protection(guarantee=promise), mode=mode)
+        assert type(made.privatizers["moments"].noises[0]) is noise

@@ -313,6 +313,7 @@ def played(name: str, trust: str, epsilon: float) -> float:
     return float(run.regret[-1].mean())
 
 
+@pytest.mark.nightly
 def test_it_learns_and_one_arm_for_all_is_a_yardstick_between() -> None:
     uniform, single = played("uniform", "none", math.inf), played("single-arm", "none", math.inf)
     assert single < 0.5 * uniform

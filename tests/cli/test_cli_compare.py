@@ -48,6 +48,7 @@ def test_wide_numbers_fit_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert any("1234567 ± 12345" in line for line in lines)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None:
     result = call(*SMALL, "--json", "--contexts", "ball", "--out", tmp_path / "here")
     assert result.exit_code == 0, result.output
@@ -89,6 +90,7 @@ def _check_row(row: dict[str, Any]) -> None:
         assert 0 < row["spent"]["epsilon"] <= row["epsilon"] * (1 + 1e-9)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_continual_noise_is_chosen_and_recorded(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +101,7 @@ def test_continual_noise_is_chosen_and_recorded(
     assert "--continual tree" in document["command"]
     words = {(row["trust"], row["continual"]) for row in document["rows"]}
     assert words == {("none", "best"), ("joint", "tree"), ("central", "best")}
+    monkeypatch.setattr(playing, "play", fake_play())
     shown = call(*SMALL, *flags)
     assert "joint, tree" in shown.stdout
     assert "central, tree" not in shown.stdout
@@ -168,7 +171,9 @@ def test_a_world_with_options_is_played(call: Call) -> None:
     assert rows["tsallis", "local"]["spent"]["epsilon"] <= 4.0
 
 
-def test_a_large_delta_is_one_line_of_warning(call: Call) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "play", fake_play())
     result = call(*SMALL, "--delta", 0.05, "--contexts", "ball", "--trust", "central", "--json")
     assert result.exit_code == 0
     assert result.stderr.startswith("kerchief: warning: delta is 0.05")

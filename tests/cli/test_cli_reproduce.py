@@ -103,13 +103,16 @@ def test_figures_for_another_horizon_are_not_shown(
     assert note not in " ".join(call("reproduce", "true").stdout.split())
 
 
-def test_a_failing_claim_is_said_clearly(call: Call) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_a_failing_claim_is_said_clearly(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "play", fake_play())
     result = call("reproduce", "false")
     assert result.exit_code == 1
     assert "kerchief: failed: 1 of 3 claims: linucb joint ε=4 on a world, S=1" in result.stderr
     assert "claims: 2 hold, 1 fail; " in result.stdout
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_quick_claims_are_judged_alone(call: Call) -> None:
     result = call("reproduce", "true", "--quick", "--json")
     assert result.exit_code == 0
@@ -120,6 +123,7 @@ def test_quick_claims_are_judged_alone(call: Call) -> None:
     assert document["command"] == "kerchief reproduce true --quick --replicates 2 --seed 0"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None:
     flags = ("--replicates", 2, "--seed", 7, "--out", tmp_path / "here", "--json")
     result = call("reproduce", "true", *flags)

@@ -55,7 +55,7 @@ def test_the_noise_is_that_of_the_default_player(trust: str) -> None:
 
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_every_word_has_a_row_and_one_is_used(trust: str) -> None:
-    answer = calibrate(epsilon=1.0, delta=1e-5, trust=trust, horizon=100, dim=2)
+    answer = calibrate(epsilon=1.0, delta=1e-5, trust=trust, horizon=400, dim=2)
     words = [word for word in MECHANISMS_OF[Trust(trust)] if word != "best"]
     rows = {one.name: one for one in answer.alternatives}
     assert set(words) <= set(rows)

@@ -134,7 +134,8 @@ def test_the_constants_are_public_bounds() -> None:
     assert GLOC.of(problem, mode="tuned").spread == 0.5
 
 
-@pytest.mark.parametrize("link", [pytest.param("logistic", marks=pytest.mark.nightly), "probit"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("link", ["logistic", "probit"])
 def test_it_beats_uniform_play_by_far(played: Played, link: str) -> None:
     world = make_environment(link=link, dim=3, arms=10, radius=2.0)
     lost = [played(name, world, 800).regret[-1].mean() for name in ("gloc", "uniform")]

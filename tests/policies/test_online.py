@@ -98,16 +98,8 @@ def test_an_indefinite_matrix_is_floored() -> None:
     assert (np.linalg.eigvalsh(np.asarray(model.inverse, np.float64)) > 0).all()
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        "probit",
-        *(
-            pytest.param(one, marks=pytest.mark.nightly)
-            for one in ("logistic", "poisson", "linear")
-        ),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("link", ["probit", "logistic", "poisson", "linear"])
 def test_it_learns_under_joint_trust(link: str) -> None:
     world = make_environment(link=link, dim=2, arms=10, radius=1.5)
     promise = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.JOINT)

@@ -126,8 +126,8 @@ def test_without_noise_it_is_the_conversion_of_2012(turns: Turns) -> None:
 TRUTH = np.array([0.6, -0.5])
 
 
-def played(policy: OnlineLinUCB, std: float, seed: int, rounds: int) -> Tree:
-    """The state after noisy reports of random users."""
+def history(policy: OnlineLinUCB, std: float, seed: int, rounds: int) -> Tree:
+    """The states after each of some noisy reports of random users."""
     truth = jnp.asarray(TRUTH)
     keys = jax.random.split(jax.random.key(seed), 2)
     x = jax.random.normal(keys[0], (rounds, 2), jnp.float64)
@@ -136,13 +136,19 @@ def played(policy: OnlineLinUCB, std: float, seed: int, rounds: int) -> Tree:
     totals = jnp.cumsum(jnp.column_stack([x, x @ truth]) + noise, axis=0)
     counts = jnp.arange(1, rounds + 1, dtype=jnp.int32)
 
-    def take(state: Tree, given: tuple[jax.Array, jax.Array]) -> tuple[Tree, None]:
+    def take(state: Tree, given: tuple[jax.Array, jax.Array]) -> tuple[Tree, Tree]:
         noise = std * jnp.sqrt(given[1].astype(jnp.float64))
         release = Release(total=given[0], count=given[1], noise=noise)
-        return policy.update(state, "pair", release), None
+        after = policy.update(state, "pair", release)
+        return after, after
 
     first = policy.init({"pair": Outlook(noisy=True)})
-    return jax.lax.scan(take, first, (totals, counts))[0]
+    return jax.lax.scan(take, first, (totals, counts))[1]
+
+
+def played(policy: OnlineLinUCB, std: float, seed: int, rounds: int) -> Tree:
+    """The state after the last of them."""
+    return jax.tree.map(lambda leaf: leaf[-1], history(policy, std, seed, rounds))
 
 
 @pytest.mark.parametrize("std", [0.1, 2.0])
@@ -207,7 +213,8 @@ def test_the_printed_constants() -> None:
 def test_the_literal_anytime_version_forgets_and_is_told_anew() -> None:
     """Users 1 | 2, 3 | 4 to 7: sums are those of an epoch, constants those of 2^m users."""
     policy = online_paper.PrintedAnytime.promised(PROBLEM, 10.0, 0.1)
-    seen = [played(policy, 0.0, 3, rounds) for rounds in range(1, 8)]
+    states = jax.tree.map(np.asarray, jax.jit(lambda: history(policy, 0.0, 3, 7))())
+    seen = [jax.tree.map(lambda leaf, user=user: leaf[user], states) for user in range(7)]
     traces = [float(jnp.trace(state.gram)) for state in seen]
     # Every report has length one.
     np.testing.assert_allclose(traces, [0, 1, 0, 1, 2, 3, 0], atol=1e-12)

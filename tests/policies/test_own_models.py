@@ -6,9 +6,11 @@ import dataclasses
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
 from kerchief.core.contracts import Arms, Clock, Outlook, Release, Separate
 from kerchief.core.errors import BudgetExceeded, InvalidValue
@@ -38,11 +40,16 @@ ALIKE = OwnBeliefs(estimate=jnp.zeros((4, 3)), sample=jnp.zeros((4, 3, 3)) + jnp
 
 def total(features: Any, arms: Any, rewards: Any) -> Any:
     """The statistics of some users, added up."""
-    records = (
-        POLICY.record(None, Arms(features=jnp.tile(x, (4, 1)), allowed=jnp.ones(4, bool)), a, y)
-        for x, a, y in zip(features, arms, rewards, strict=True)
-    )
-    return sum(QUERY.encode(record["moments"]) for record in records)
+
+    def one(x: Array, arm: Array, reward: Array) -> Array:
+        offered = Arms(features=jnp.tile(x, (4, 1)), allowed=jnp.ones(4, bool))
+        return QUERY.encode(POLICY.record(None, offered, arm, reward)["moments"])
+
+    given = map(jnp.asarray, (features, arms, rewards))
+    return jax.jit(jax.vmap(one))(*given).sum(0)
+
+
+updated = jax.jit(lambda state, release: POLICY.update(state, "moments", release))
 
 
 def test_information_is_that_of_a_regression_with_this_noise() -> None:
@@ -99,7 +106,7 @@ def test_an_arm_that_nobody_played_is_like_the_others_where_users_are() -> None:
     made = total(rows, rng.integers(3, size=120), 0.2 + 0.8 * varying[:, 0])
     release = Release(total=100 * made, count=jnp.int32(12_000), noise=jnp.float64(0))
     state = POLICY.init({"moments": Outlook(noisy=True, separate="cohorts")})
-    learned = POLICY.update(state, "moments", release)
+    learned = updated(state, release)
     scores = QUERY.levered(jnp.asarray(varying.mean(0))) @ learned.beliefs.estimate.T
     np.testing.assert_allclose(scores + QUERY.offset, np.full(4, 0.6), atol=0.05)
 
@@ -122,9 +129,8 @@ def test_nothing_is_explored_for_nobody() -> None:
     """The last model is posted with the last release: no user is left to learn for."""
     state = POLICY.init({"moments": Outlook(noisy=True)})
     widths = [
-        POLICY.update(
+        updated(
             state,
-            "moments",
             Release(total=jnp.zeros(QUERY.size), count=jnp.int32(count), noise=jnp.float64(3)),
         ).beliefs.sample
         for count in (QUERY.readings[0], QUERY.readings[-1])
@@ -235,15 +241,13 @@ def test_cohorts_add_up_what_totals_say_at_once() -> None:
     release = Release(total=made, count=count, noise=jnp.float64(0))
     each: tuple[Separate, ...] = ("cohorts", "nobody")
     learned = [
-        POLICY.update(
-            POLICY.init({"moments": Outlook(noisy=True, separate=separate)}), "moments", release
-        )
+        updated(POLICY.init({"moments": Outlook(noisy=True, separate=separate)}), release)
         for separate in each
     ]
     np.testing.assert_allclose(learned[0].beliefs.estimate, learned[1].beliefs.estimate, rtol=1e-9)
     early = dataclasses.replace(release, count=jnp.int32(QUERY.readings[0] - 1))
     state = POLICY.init({"moments": Outlook(noisy=True)})
-    assert POLICY.update(state, "moments", early).count == 0
+    assert updated(state, early).count == 0
 
 
 def test_posted_beliefs_are_for_features_with_their_constant() -> None:
@@ -309,6 +313,7 @@ def played(name: str, trust: str, epsilon: float) -> float:
     return float(run.regret[-1].mean())
 
 
+@pytest.mark.nightly
 def test_it_learns_and_one_arm_for_all_is_a_yardstick_between() -> None:
     uniform, single = played("uniform", "none", math.inf), played("single-arm", "none", math.inf)
     assert single < 0.5 * uniform

@@ -171,6 +171,7 @@ def test_the_widths_formula_by_hand() -> None:
     assert float(policy.publish(state).width) == pytest.approx(width, rel=1e-6)
 
 
+@pytest.mark.nightly
 def test_local_play_is_by_far_better_than_uniform() -> None:
     """On the paper's world at ε = 10: uniform play loses 0.47 a round, this less than 0.15."""
     world, horizon = make_environment(contexts="intercept", dim=5, arms=100), 2000

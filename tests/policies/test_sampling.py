@@ -280,6 +280,7 @@ def _regret(name: str, trust: str, replicates: int) -> np.ndarray[Any, np.dtype[
     return np.asarray(run.regret)
 
 
+@pytest.mark.nightly
 def test_batches_on_fixed_arms_are_not_stuck() -> None:
     """Optimism plays one arm for a whole batch; sampling does not."""
     ours, others = (_regret(name, "central", 64) for name in ("sampling", "linucb"))

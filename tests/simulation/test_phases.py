@@ -322,5 +322,5 @@ def test_noise_of_a_word_is_drawn_and_paid_for(trust: str, word: str, name: str)
     drawn = np.asarray(noisy.last.total - exact.last.total)[asked]
     share = (drawn / np.asarray(noisy.last.noise)[asked][:, None]) ** 2
     assert share.mean() == pytest.approx(1, abs=5 * share.std() / math.sqrt(share.size))
-    found = run(name, trust, privatizers=made, ledger=MemoryLedger(guarantee), replicates=2)
+    found = run(name, trust, privatizers=made, ledger=MemoryLedger(guarantee))
     assert 0 < found.spent.epsilon <= (0.01 if (name, word) == ("dpe", "theorem") else 1.0)

@@ -31,5 +31,11 @@ def test_a_bandit_in_one_process_goes_on_where_it_was(
 
 
 @pytest.mark.nightly
+def test_so_do_processes_of_their_own(tmp_path: Path) -> None:
+    for users in (50, 85):
+        assert f"{users} of 2000 users" in told(str(DOCS / "one_process.py"), str(tmp_path / "it"))
+
+
+@pytest.mark.nightly
 def test_three_processes_exchange_bytes() -> None:
     assert told(str(DOCS / "three_processes.py")) == "the model has learned from 85 users\n"

@@ -101,7 +101,7 @@ def test_continual_noise_is_chosen_and_recorded(
     assert "--continual tree" in document["command"]
     words = {(row["trust"], row["continual"]) for row in document["rows"]}
     assert words == {("none", "best"), ("joint", "tree"), ("central", "best")}
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     shown = call(*SMALL, *flags)
     assert "joint, tree" in shown.stdout
     assert "central, tree" not in shown.stdout
@@ -173,7 +173,7 @@ def test_a_world_with_options_is_played(call: Call) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     result = call(*SMALL, "--delta", 0.05, "--contexts", "ball", "--trust", "central", "--json")
     assert result.exit_code == 0
     assert result.stderr.startswith("kerchief: warning: delta is 0.05")

@@ -105,7 +105,7 @@ def test_figures_for_another_horizon_are_not_shown(
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_failing_claim_is_said_clearly(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "play", fake_play())
+    monkeypatch.setattr(Work, "results", fake_play())
     result = call("reproduce", "false")
     assert result.exit_code == 1
     assert "kerchief: failed: 1 of 3 claims: linucb joint ε=4 on a world, S=1" in result.stderr

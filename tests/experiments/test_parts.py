@@ -251,7 +251,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_numbers(tmp_pat
 
 
 @pytest.mark.nightly
-def test_a_cluster_that_loses_a_worker_losesos.getpid(tmp_path: Path) -> None:
+def test_a_cluster_that_loses_a_worker_loses_nothing(tmp_path: Path) -> None:
     """A real scheduler and two workers on loopback; one is killed while parts are played."""
     whole, shared = tmp_path / "whole", tmp_path / "shared"
     subprocess.run(_command(whole), check=True, capture_output=True)

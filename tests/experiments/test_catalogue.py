@@ -10,6 +10,7 @@ import pytest
 
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.outputs import Outputs
+from kerchief.experiments.parts import arranged
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import compare
@@ -73,3 +74,12 @@ def test_claims_hold_at_full_size(name: str, tmp_path: Path) -> None:
     assert outcomes == {"holds"}, outputs.verdicts()
     corrupted = outputs.plan.verdicts([_tripled(row) for row in outputs.finished])
     assert "fails" in [verdict.outcome for verdict in corrupted]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_everyone_can_be_built_for_every_world(name: str) -> None:
+    plan = EXPERIMENTS[name].plan()
+    for cell in plan.cells():
+        made = arranged(cell, plan.environment(cell.world).problem(cell.horizon))
+        assert set(made.privatizers) == set(made.policy.queries)

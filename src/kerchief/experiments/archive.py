@@ -18,7 +18,7 @@ import numpy as np
 
 from kerchief.core.errors import KerchiefError
 from kerchief.experiments.folder import Folder
-from kerchief.experiments.parts import Part
+from kerchief.experiments.parts import Finished, Part
 from kerchief.experiments.versions import machine, versions
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.simulation.run import Run
@@ -38,7 +38,7 @@ class Archive:
         """Create the folder where it is missing."""
         return cls(folder=Folder.at(path))
 
-    def find(self, part: Part) -> Run | None:
+    def find(self, part: Part) -> Finished | None:
         """What was recorded when the part was played, if it was."""
         address = part.address()
         try:
@@ -46,10 +46,10 @@ class Archive:
         except _BROKEN:
             return None
 
-    def keep(self, part: Part, run: Run) -> None:
+    def keep(self, part: Part, played: Finished) -> None:
         """Write down what was recorded; an interrupt leaves the whole file or none."""
         address = part.address()
-        self.folder.write(f"{address}.npz", _encoded(run, address, part))
+        self.folder.write(f"{address}.npz", _encoded(played, address, part))
 
     def clear(self) -> None:
         """Remove every part."""
@@ -57,12 +57,12 @@ class Archive:
             self.folder.remove(file.name)
 
 
-def _encoded(run: Run, address: str, part: Part) -> bytes:
+def _encoded(played: Finished, address: str, part: Part) -> bytes:
     """Arrays as they are; everything else as one JSON text."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     facts: dict[str, Any] = {}
-    for field in dataclasses.fields(run):
-        match getattr(run, field.name):
+    for field in dataclasses.fields(played.run):
+        match getattr(played.run, field.name):
             case np.ndarray() as array:
                 arrays[field.name] = array
             case Mapping() as named:
@@ -73,13 +73,15 @@ def _encoded(run: Run, address: str, part: Part) -> bytes:
             case other:
                 facts[field.name] = other
     about = {"cell": str(part.cell.key), "versions": versions(), "machine": machine()}
-    text = json.dumps({"address": address, "run": facts, "about": about})
+    alone = None if played.alone is None else played.alone.to_dict()
+    noise = {"noises": dict(played.noises), "alone": alone}
+    text = json.dumps({"address": address, "run": facts, **noise, "about": about})
     stream = io.BytesIO()
     np.savez_compressed(stream, allow_pickle=False, **arrays, **{_FACTS: np.array(text)})
     return stream.getvalue()
 
 
-def _decoded(content: bytes, address: str) -> Run:
+def _decoded(content: bytes, address: str) -> Finished:
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         arrays = dict(stored)
     document = json.loads(str(arrays.pop(_FACTS)))
@@ -94,4 +96,9 @@ def _decoded(content: bytes, address: str) -> Run:
                 fields[name] = {one: arrays[f"{name}/{one}"] for one in value}
             case _:
                 fields[name] = value
-    return Run(**fields)
+    alone = document["alone"]
+    return Finished(
+        run=Run(**fields),
+        noises=document["noises"],
+        alone=None if alone is None else Guarantee.from_dict(alone),
+    )

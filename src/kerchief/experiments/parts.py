@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import jax
 
@@ -16,7 +16,10 @@ from kerchief.experiments.fingerprint import fingerprint
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.versions import versions
+from kerchief.policies import POLICIES, Terms
+from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers.bits import BitSums
 from kerchief.roles.arrange import Arranged
 from kerchief.simulation.recorder import Progress
 from kerchief.simulation.run import AnyEnvironment, Run, simulate
@@ -56,10 +59,10 @@ class Part:
     last: int
     ticks: int
 
-    def play(self, progress: Progress | None = None) -> Run:
+    def play(self, progress: Progress | None = None) -> Finished:
         """Play them, with a ledger of their own: replicates are universes of one deployment."""
-        made = self.arranged
-        return simulate(
+        made = arranged(self.cell, self.environment.problem(self.cell.horizon))
+        run = simulate(
             policy=made.policy,
             privatizers=made.privatizers,
             environment=self.environment,
@@ -71,21 +74,45 @@ class Part:
             ticks=self.ticks,
             progress=progress,
         )
+        return Finished(run=run, noises=_noises(made), alone=_alone(made, self.cell.horizon))
 
     @double_precision
     def address(self) -> str:
         """A text that is equal for two parts if they are played alike, number for number.
 
-        It covers what was asked for, what was built from it, the code, and the kind of device.
+        It covers what was asked for, the code that turns it into numbers, and the kind of device.
         """
-        made, kind = self.arranged, jax.devices()[0].device_kind
-        played = (made.policy, made.privatizers, self.environment, versions(), kind)
-        return fingerprint(self.cell, self.seed, self.first, self.last, self.ticks, *played)
+        code = (POLICIES[self.cell.player.policy].kinds, versions(), jax.devices()[0].device_kind)
+        place = (self.seed, self.first, self.last, self.ticks)
+        return fingerprint(self.cell, self.environment, *place, *code)
 
-    @property
-    def arranged(self) -> Arranged:
-        """The bandit with its protection."""
-        return arranged(self.cell, self.environment.problem(self.cell.horizon))
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A part that was played.
+
+    Attributes:
+        run: what was recorded.
+        noises: for each query, the class of the noise that was drawn; none without protection.
+        alone: what one report promises by itself, on its way to the shuffler; None where nothing.
+    """
+
+    run: Run
+    noises: Mapping[str, str]
+    alone: Guarantee | None
+
+
+def _noises(made: Arranged) -> dict[str, str]:
+    noises = {name: one.noises for name, one in made.privatizers.items()}
+    return {name: type(one[0]).__name__ for name, one in noises.items() if one}
+
+
+def _alone(made: Arranged, horizon: int) -> Guarantee | None:
+    """Bits are randomized one by one."""
+    for one in made.privatizers.values():
+        if isinstance(one, BitSums):
+            return dataclasses.replace(one.alone, rounds=horizon)
+    return None
 
 
 def parts_of(plan: Plan, *, ticks: int, width: int) -> Iterator[list[Part]]:
@@ -136,5 +163,7 @@ def _seen(problem: AnyProblem) -> int:
 
 def _kept(cell: Cell, problem: AnyProblem) -> int:
     """How many numbers a replicate keeps for the whole run: a history, where it asks for fits."""
-    queries = arranged(cell, problem).policy.queries.values()
+    player = cell.player
+    terms = None if cell.asked is None else Terms(epsilon=player.epsilon, delta=cell.delta)
+    queries = POLICIES[player.policy].build(problem, player.mode, terms).queries.values()
     return cell.horizon * sum(one.size for one in queries if isinstance(one, BoundedLoss))

@@ -13,16 +13,12 @@ from numpy.typing import NDArray
 
 from kerchief.core import validate
 from kerchief.experiments.archive import Archive
-from kerchief.experiments.parts import Part, parts_of, widest
+from kerchief.experiments.parts import Finished, Part, parts_of, widest
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
 from kerchief.experiments.workers import Done, Workers, finished
-from kerchief.privacy.guarantee import Guarantee
-from kerchief.privatizers.bits import BitSums
-from kerchief.roles.arrange import Arranged
 from kerchief.simulation.recorder import Progress
-from kerchief.simulation.run import Run
 
 TICKS = 100
 
@@ -81,7 +77,7 @@ class Work:
     plan: Plan
     cells: Sequence[list[Part]]
     archive: Archive | None
-    runs: dict[Part, Run]
+    runs: dict[Part, Finished]
     futures: dict[Future[Done], Part]
     found: int = 0
     memory: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
@@ -130,20 +126,20 @@ class Work:
             while self.futures and any(part not in self.runs for part in parts):
                 part, done = next(arriving)
                 self.memory[done.process] = done.memory
-                self._keep(part, done.run)
+                self._keep(part, done.played)
                 watch(part.cell, "playing", 0.0)
             for part in parts:
                 if part not in self.runs:
                     self._keep(part, part.play(_progress(part, watch)))
-            result = _joined(parts[0], [self.runs[part] for part in parts])
+            result = _joined(cell, [self.runs[part] for part in parts])
             # Uniform play comes first in each world.
             usual = uniform.setdefault(cell.world, float(result.curves[-1].mean()))
             yield dataclasses.replace(result, uniform=usual)
 
-    def _keep(self, part: Part, run: Run) -> None:
-        self.runs[part] = run
+    def _keep(self, part: Part, played: Finished) -> None:
+        self.runs[part] = played
         if self.archive is not None:
-            self.archive.keep(part, run)
+            self.archive.keep(part, played)
 
 
 def _progress(part: Part, watch: Watch) -> Progress:
@@ -151,11 +147,12 @@ def _progress(part: Part, watch: Watch) -> Progress:
     return lambda stage, rounds: watch(part.cell, stage, rounds / part.cell.horizon)
 
 
-def _joined(first: Part, runs: list[Run]) -> Result:
+def _joined(cell: Cell, parts: list[Finished]) -> Result:
     """Parts side by side; what was spent is what the worst-off user of any was charged."""
+    runs = [part.run for part in parts]
     right = [run.right for run in runs if run.right is not None]
     return Result(
-        cell=first.cell,
+        cell=cell,
         rounds=runs[0].rounds,
         curves=np.concatenate([run.regret for run in runs], axis=1),
         releases=_means([run.releases for run in runs]),
@@ -166,23 +163,9 @@ def _joined(first: Part, runs: list[Run]) -> Result:
         device=runs[0].device,
         communication=_means([run.communication for run in runs]),
         right=float(np.concatenate(right).mean()) if right else None,
-        noises=_noises(first.arranged),
-        alone=_alone(first.arranged, first.cell.horizon),
+        noises=parts[0].noises,
+        alone=parts[0].alone,
     )
-
-
-def _noises(made: Arranged) -> dict[str, str]:
-    """The class of each query's noise, as far as there is any."""
-    noises = {name: one.noises for name, one in made.privatizers.items()}
-    return {name: type(one[0]).__name__ for name, one in noises.items() if one}
-
-
-def _alone(made: Arranged, horizon: int) -> Guarantee | None:
-    """What one report promises by itself: of bits, which are randomized one by one."""
-    for one in made.privatizers.values():
-        if isinstance(one, BitSums):
-            return dataclasses.replace(one.alone, rounds=horizon)
-    return None
 
 
 def _means(counts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, float]:

@@ -19,8 +19,7 @@ from typing import Any, TypeAlias
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.core.precision import double_precision
 from kerchief.experiments.extras import installing
-from kerchief.experiments.parts import Part
-from kerchief.simulation.run import Run
+from kerchief.experiments.parts import Finished, Part
 
 Prepare: TypeAlias = Callable[[], object]
 _LOST = (
@@ -32,7 +31,7 @@ _LOST = (
 class Done:
     """A part that a worker has played, and the most memory that this process has ever held."""
 
-    run: Run
+    played: Finished
     process: tuple[str, int]
     memory: int
 
@@ -110,8 +109,8 @@ def _play(part: bytes, prepare: Prepare) -> Done:
     """In a worker: play a part that was sent as bytes, as its numbers have 64 bits."""
     prepare()
     loaded: Any = pickle.loads(part)
-    run = loaded.play()
+    played = loaded.play()
     # Linux counts in KiB, macOS in bytes.
     unit = 1 if sys.platform == "darwin" else 1024
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return Done(run=run, process=(os.uname().nodename, os.getpid()), memory=memory)
+    return Done(played=played, process=(os.uname().nodename, os.getpid()), memory=memory)

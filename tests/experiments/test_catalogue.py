@@ -77,7 +77,7 @@ def test_claims_hold_at_full_size(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_everyone_can_be_built_for_every_world(name: str) -> None:
     plan = EXPERIMENTS[name].plan()
     for cell in plan.cells():

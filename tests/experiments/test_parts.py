@@ -189,9 +189,17 @@ def test_other_processes_play_the_same(
 def test_a_lost_process_is_one_line() -> None:
     (one,) = next(parts_of(TINY, ticks=4, width=6))
     with local_processes(1, functools.partial(os._exit, 9)) as workers:
-        futures = {workers.submit(one): one}
+        tasks = workers.submit([one])
         with pytest.raises(KerchiefError, match=r"a worker was lost .* fewer --jobs"):
-            list(finished(futures))
+            list(finished(tasks))
+
+
+def test_parts_of_one_program_go_to_one_process(processes: Workers) -> None:
+    """Two processes and eight parts: at most two go together, and none of another cell."""
+    parts = [part for cell in parts_of(TINY, ticks=4, width=3) for part in cell]
+    tasks = list(processes.submit(parts).values())
+    assert sorted(map(len, tasks)) == [2, 2, 2, 2]
+    assert all(first.cell == second.cell for first, second in tasks)
 
 
 def test_a_part_travels_with_all_its_bits() -> None:

@@ -45,7 +45,9 @@ def arranged(cell: Cell, problem: AnyProblem) -> Arranged:
     Raises:
         KerchiefError: something is unknown, out of its bound, or not to be had in this world.
     """
-    return cell.player.arrange(problem, cell.player.promise(cell.delta, cell.horizon))
+    # By many small steps, each of which takes an accelerator longer.
+    with jax.default_device(jax.devices("cpu")[0]):
+        return cell.player.arrange(problem, cell.player.promise(cell.delta, cell.horizon))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +15,7 @@ from kerchief.experiments.parts import Finished, Part, parts_of, widest
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.experiments.workers import Done, Workers, finished
+from kerchief.experiments.workers import Tasks, Workers, finished
 from kerchief.simulation.recorder import Progress
 
 TICKS = 100
@@ -70,7 +68,7 @@ class Work:
         cells: the parts of each cell.
         runs: the parts that are finished.
         found: how many of them were found, and not played.
-        futures: the parts that workers play.
+        tasks: what workers play.
         memory: the most that each process has held, in bytes.
     """
 
@@ -78,7 +76,7 @@ class Work:
     cells: Sequence[list[Part]]
     archive: Archive | None
     runs: dict[Part, Finished]
-    futures: dict[Future[Done], Part]
+    tasks: Tasks
     found: int = 0
     memory: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
 
@@ -98,13 +96,9 @@ class Work:
         parts = [part for cell in cells for part in cell]
         known = {part: archive.find(part) for part in parts} if archive else {}
         runs = {part: run for part, run in known.items() if run is not None}
-        # The first of every cell before the second of any: who comes later finds code compiled.
-        turns = (part for turn in itertools.zip_longest(*cells) for part in turn)
-        missing = [part for part in turns if part is not None and part not in runs]
-        futures = {workers.submit(part): part for part in missing} if workers else {}
-        return cls(
-            plan=plan, cells=cells, archive=archive, runs=runs, futures=futures, found=len(runs)
-        )
+        missing = [part for part in parts if part not in runs]
+        tasks = workers.submit(missing) if workers else {}
+        return cls(plan=plan, cells=cells, archive=archive, runs=runs, tasks=tasks, found=len(runs))
 
     @property
     def parts(self) -> int:
@@ -120,10 +114,10 @@ class Work:
     def results(self, watch: Watch) -> Iterator[Result]:
         """Every cell in its order, as soon as it is finished."""
         uniform: dict[str, float] = {}
-        arriving = finished(self.futures)
+        arriving = finished(self.tasks)
         for parts in self.cells:
             cell = parts[0].cell
-            while self.futures and any(part not in self.runs for part in parts):
+            while self.tasks and any(part not in self.runs for part in parts):
                 part, done = next(arriving)
                 self.memory[done.process] = done.memory
                 self._keep(part, done.played)

@@ -12,7 +12,7 @@ import os
 import pickle
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from typing import Any, TypeAlias
 
@@ -22,6 +22,7 @@ from kerchief.experiments.extras import installing
 from kerchief.experiments.parts import Finished, Part
 
 Prepare: TypeAlias = Callable[[], object]
+_MOST_IN_A_TASK = 6
 _LOST = (
     "a worker was lost (out of memory, perhaps); what was finished is kept: run the command again"
 )
@@ -36,21 +37,44 @@ class Done:
     memory: int
 
 
+Tasks: TypeAlias = "dict[Future[list[Done]], tuple[Part, ...]]"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workers:
     """Processes that play parts; make them with `local_processes` or `dask_cluster`.
 
     Attributes:
         executor: takes work.
+        count: how many processes there are.
         prepare: called in a process before it plays.
     """
 
     executor: Executor
+    count: int
     prepare: Prepare
 
-    def submit(self, part: Part) -> Future[Done]:
-        """Let somebody play a part."""
-        return self.executor.submit(_play, pickle.dumps(part), self.prepare)
+    def submit(self, parts: Iterable[Part]) -> Tasks:
+        """Let somebody play parts; those of one program go together, as it is compiled once."""
+        alike: dict[Hashable, list[Part]] = {}
+        for part in parts:
+            alike.setdefault(_program(part), []).append(part)
+        total = sum(map(len, alike.values()))
+        most = max(1, min(_MOST_IN_A_TASK, total // (2 * self.count)))
+        tasks = [task for group in alike.values() for task in _batched(group, most)]
+        return {self.executor.submit(_play, pickle.dumps(one), self.prepare): one for one in tasks}
+
+
+def _batched(parts: list[Part], most: int) -> Iterator[tuple[Part, ...]]:
+    for first in range(0, len(parts), most):
+        yield tuple(parts[first : first + most])
+
+
+def _program(part: Part) -> Hashable:
+    """Equal for parts that are likely to be played by the same compiled code."""
+    player = part.cell.player
+    shape = (part.cell.horizon, part.last - part.first, type(part.environment))
+    return (player.policy, player.mode, player.trust, player.mechanism, *shape)
 
 
 @contextlib.contextmanager
@@ -59,7 +83,7 @@ def local_processes(jobs: int, prepare: Prepare) -> Iterator[Workers]:
     # Fresh ones: a copy of a process that has started JAX hangs.
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
     try:
-        yield Workers(executor=pool, prepare=prepare)
+        yield Workers(executor=pool, count=jobs, prepare=prepare)
     finally:
         running = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
@@ -83,18 +107,18 @@ def dask_cluster(address: str, prepare: Prepare) -> Iterator[Workers]:
             "`dask scheduler`, and workers with `dask worker`"
         ) from problem
     with client, client.get_executor(pure=False) as executor:
-        yield Workers(executor=executor, prepare=prepare)
+        yield Workers(executor=executor, count=max(1, len(client.nthreads())), prepare=prepare)
 
 
-def finished(futures: dict[Future[Done], Part]) -> Iterator[tuple[Part, Done]]:
-    """Every part as soon as it has been played.
+def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:
+    """Every part as soon as its task is done.
 
     Raises:
         KerchiefError: a process has died.
     """
-    for future in concurrent.futures.as_completed(futures):
+    for future in concurrent.futures.as_completed(tasks):
         try:
-            yield futures[future], future.result()
+            yield from zip(tasks[future], future.result(), strict=True)
         except concurrent.futures.BrokenExecutor as problem:
             raise KerchiefError(f"{_LOST}, with fewer --jobs") from problem
         except Exception as problem:
@@ -105,12 +129,15 @@ def finished(futures: dict[Future[Done], Part]) -> Iterator[tuple[Part, Done]]:
 
 
 @double_precision
-def _play(part: bytes, prepare: Prepare) -> Done:
-    """In a worker: play a part that was sent as bytes, as its numbers have 64 bits."""
+def _play(parts: bytes, prepare: Prepare) -> list[Done]:
+    """In a worker: play parts that were sent as bytes, as their numbers have 64 bits."""
     prepare()
-    loaded: Any = pickle.loads(part)
-    played = loaded.play()
-    # Linux counts in KiB, macOS in bytes.
+    loaded: tuple[Part, ...] = pickle.loads(parts)
+    process = (os.uname().nodename, os.getpid())
+    return [Done(played=one.play(), process=process, memory=_peak()) for one in loaded]
+
+
+def _peak() -> int:
+    """The most memory that this process has held, in bytes: Linux counts in KiB, macOS does not."""
     unit = 1 if sys.platform == "darwin" else 1024
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return Done(played=played, process=(os.uname().nodename, os.getpid()), memory=memory)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 from kerchief.environments.registry import EnvironmentEntry
 from kerchief.environments.supervised import Supervised
@@ -35,20 +36,18 @@ def parameters_of(data: Supervised) -> dict[str, object]:
     return {name: list(one) if isinstance(one, tuple) else one for name, one in pairs}
 
 
-def arms_of(data: Supervised) -> str:
-    """Where the arms were found, if nobody declared them."""
-    label = dict(data.origin.parameters).get("label", "=")
-    if "=" in label:
-        return ""
-    return f"The arms are the labels that column {label!r} holds: what is offered, and so public."
+def told_of(data: Supervised) -> Iterator[str]:
+    """Sentences: how large they are, what declared bounds did to them, and where arms come from.
 
-
-def clipping_of(data: Supervised) -> str:
-    """What the declared bounds did to the data; for simulations, since it is not private."""
+    What was clipped is for simulations alone, since it is not private.
+    """
     told = data.origin
     worst = sorted(told.shares, key=lambda pair: -pair[1])[:3]
     most = ", ".join(f"{name} in {100 * share:.2g} %" for name, share in worst)
-    return (
-        f"Declared bounds cut {100 * told.clipped:.2g} % of the rows{most and f' ({most})'}; "
-        "this number is read off the data and is not private."
+    yield (
+        f"{told.name} has {size_of(data)}; declared bounds cut {100 * told.clipped:.2g} % of the "
+        f"rows{most and f' ({most})'}, a number that is read off the data and is not private."
     )
+    label = dict(told.parameters).get("label", "=")
+    if "=" not in label:
+        yield f"The arms are the labels in column {label!r}: what is offered, and so public."

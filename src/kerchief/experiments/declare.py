@@ -16,7 +16,7 @@ from kerchief.core.registry import Registry
 from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
 from kerchief.environments.supervised import Supervised
-from kerchief.experiments.data import arms_of, clipping_of, entry_of, parameters_of, size_of
+from kerchief.experiments.data import entry_of, parameters_of, size_of, told_of
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, needs_telling, player
 from kerchief.experiments.runner import MOST_FEATURES, arranged
@@ -99,6 +99,11 @@ continuum
             except InvalidValue:
                 if self.data is None:
                     _check_world(cell.player.policy, self.world)
+                elif 0 < self.data.users.shape[-1] < problem.dim:
+                    raise InvalidValue(
+                        f"users and arms both have features, and {cell.player.policy} does not "
+                        "learn both kinds at once; declare one of them"
+                    ) from None
                 raise
 
     @classmethod
@@ -141,7 +146,7 @@ continuum
         facts = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
         world = f"the {self.world} world ({facts})"
         if self.data is not None:
-            world = self.caption(self.world)
+            world = f"{self.world} ({size_of(self.data)})"
         said = [
             own if own == name else f"{name} ({own})"
             for own, name in zip(self._names, self.policies, strict=True)
@@ -152,9 +157,9 @@ continuum
         )
 
     def caption(self, world: str) -> str:
-        """Worlds are named by their contexts, where these have any, and data by their size."""
+        """Worlds are named by their contexts, where these have any, and data by their file."""
         if self.data is not None:
-            return f"{world} ({size_of(self.data)})"
+            return world
         return f"{world} contexts" if self._contextual else f"{world} world"
 
     def cells(self) -> tuple[Cell, ...]:
@@ -194,7 +199,7 @@ continuum
 
     def note(self) -> str:
         """What declared bounds did to data; what the projection does, and costs whoever plays."""
-        told = [] if self.data is None else [clipping_of(self.data), arms_of(self.data)]
+        told = [] if self.data is None else list(told_of(self.data))
         told += [
             f"In {self.caption(name)}, features are projected from {one.dim} numbers to "
             f"{one.onto}, and {100 * one.clipped:.0f} % of them are clipped then; the best linear "
@@ -202,7 +207,7 @@ continuum
             "with privacy or without."
             for name, one in self.shortened.items()
         ]
-        return " ".join(filter(None, told))
+        return " ".join(told)
 
     @property
     def rewarded(self) -> bool:

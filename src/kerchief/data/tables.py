@@ -63,7 +63,13 @@ class Table:
             hint = f"did you mean {near[0]!r}? " if near else ""
             known = ", ".join(list(self.columns)[:_SHOWN])
             raise InvalidValue(f"{self.name} has no column {name!r}; {hint}It has {known}")
-        return self.columns[name]
+        found = self.columns[name]
+        if found.ndim != 1 or found.dtype.kind not in "fiubUO":
+            raise InvalidValue(
+                f"column {name!r} of {self.name} has shape {found.shape} of {found.dtype}; give "
+                "one number or one word per row"
+            )
+        return found
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column of finite numbers; what is none is named by its row, counted from 1."""
@@ -168,11 +174,8 @@ def _array(name: str, given: Any) -> NDArray[Any]:
 
 def _column(name: str, given: Any) -> NDArray[Any]:
     column = _array(f"column {name!r}", given.to_numpy() if hasattr(given, "to_numpy") else given)
-    if column.ndim != 1 or column.dtype.kind not in "fiubUO":
-        raise InvalidValue(
-            f"column {name!r} has shape {column.shape} of {column.dtype}; give one number or one "
-            "word per row"
-        )
+    if not column.ndim:
+        raise InvalidValue(f"column {name!r} is no column; give one number or one word per row")
     return column
 
 

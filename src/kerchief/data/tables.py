@@ -91,7 +91,7 @@ class Table:
 
     def _check(self, name: str, given: NDArray[Any], *, missing: NDArray[np.bool_]) -> None:
         """Tell texts that are no numbers from values that are not there."""
-        if given.dtype.kind not in "fiub":
+        if given.dtype.kind not in "fiub" and missing.any():
             empty = np.array([_word(one) is None for one in given.tolist()])
             self.refuse(name, empty, _MISSING)
             self.refuse(
@@ -204,18 +204,13 @@ def _number(value: Any) -> float:
 
 def _word(value: Any) -> str | None:
     """A value as a word, or None where there is none; 1.0 is the word 1."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case float():
-            return (
-                None if math.isnan(value) else f"{value:.0f}" if value.is_integer() else str(value)
-            )
-        case int():
-            return str(value)
-        case str():
-            return value.strip() or None
-    return None
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and not math.isnan(value):
+        return f"{value:.0f}" if value.is_integer() else str(value)
+    return str(value) if isinstance(value, int) else None
 
 
 def _digest(columns: Mapping[str, NDArray[Any]]) -> str:

@@ -11,6 +11,7 @@ import jax
 import pytest
 
 from kerchief.cli.compare import compare as command
+from kerchief.cli.data import NAMES
 from kerchief.cli.playing import Playing
 from kerchief.core.errors import InvalidValue, KerchiefError, UnknownName
 from kerchief.core.phases import ANSWERS
@@ -174,7 +175,8 @@ def test_the_command_names_every_parameter(comparison: Comparison) -> None:
     assert words.count("--epsilon") == len(comparison.epsilons)
     read = command.make_context("compare", words[2:]).params
     how = {field.name for field in dataclasses.fields(Playing)}
-    declared = {name: read[name] for name in read if name not in how}
+    about = how | {name for name in NAMES if name != "data"}
+    declared = {name: read[name] for name in read if name not in about}
     assert set(declared) == {field.name for field in dataclasses.fields(Comparison)}
     again = Comparison(**declared)
     assert again.parameters() == comparison.parameters()
@@ -392,3 +394,9 @@ def test_pure_privacy_is_played_by_noise_that_keeps_it_and_refused_by_other_nois
         assert [cell.guarantee.delta for cell in plan.cells() if cell.asked] == [0.0]
     with pytest.raises(InvalidValue, match="delta is 0"):
         Comparison(**pure, curator="gaussian", horizon=500, replicates=2)
+
+
+def test_who_must_be_told_the_best_arm_plays_where_a_world_tells() -> None:
+    with pytest.raises(InvalidValue, match=r"policy 'single-arm' plays in own$"):
+        Comparison(env="linear", policies=("single-arm",))
+    assert "single-arm" in [cell.player.policy for cell in Comparison(env="own").cells()]

@@ -145,6 +145,7 @@ def _joined(cell: Cell, parts: list[Finished]) -> Result:
     """Parts side by side; what was spent is what the worst-off user of any was charged."""
     runs = [part.run for part in parts]
     right = [run.right for run in runs if run.right is not None]
+    earned = [run.earned for run in runs if run.earned is not None]
     return Result(
         cell=cell,
         rounds=runs[0].rounds,
@@ -157,6 +158,7 @@ def _joined(cell: Cell, parts: list[Finished]) -> Result:
         device=runs[0].device,
         communication=_means([run.communication for run in runs]),
         right=float(np.concatenate(right).mean()) if right else None,
+        earned=np.concatenate(earned) if earned else None,
         noises=parts[0].noises,
         alone=parts[0].alone,
     )

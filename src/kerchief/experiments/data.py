@@ -1,0 +1,53 @@
+"""What a comparison says about a world of data."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from kerchief.environments.registry import EnvironmentEntry
+from kerchief.environments.supervised import Supervised
+from kerchief.policies.registry import actions_of
+
+
+def entry_of(data: Supervised) -> EnvironmentEntry:
+    """Data as a world beside those that have a name."""
+    problem = data.problem(1)
+    return EnvironmentEntry(
+        factory=functools.partial(_given, data),
+        summary="users and their rewards are given",
+        problem=type(problem),
+        actions=actions_of(problem),
+    )
+
+
+def _given(data: Supervised, /) -> Supervised:
+    return data
+
+
+def size_of(data: Supervised) -> str:
+    """How many users, features and arms there are."""
+    return f"{data.rows} users, {data.problem(1).dim} coordinates, {data.count} arms"
+
+
+def parameters_of(data: Supervised) -> dict[str, object]:
+    """How they were declared, in the words of the command line."""
+    pairs = data.origin.parameters
+    return {name: list(one) if isinstance(one, tuple) else one for name, one in pairs}
+
+
+def told_of(data: Supervised) -> Iterator[str]:
+    """Sentences: how large they are, what declared bounds did to them, and where arms come from.
+
+    What was clipped is for simulations alone, since it is not private.
+    """
+    told = data.origin
+    worst = sorted(told.shares, key=lambda pair: -pair[1])[:3]
+    most = ", ".join(f"{name} in {100 * share:.2g} %" for name, share in worst)
+    yield (
+        f"{told.name} has {size_of(data)}; declared bounds cut {100 * told.clipped:.2g} % of the "
+        f"rows{most and f' ({most})'}, a number that is read off the data and is not private."
+    )
+    label = dict(told.parameters).get("label", "=")
+    if "=" not in label:
+        yield f"The arms are the labels in column {label!r}: what is offered, and so public."

@@ -48,6 +48,17 @@ def ranged(features: ArrayLike, *, low: ArrayLike, high: ArrayLike) -> NDArray[n
         )
     if np.isnan(values).any():
         raise InvalidValue("features are not all numbers; fill in what is missing first")
-    rows = (np.clip(values, least, most) - (least + half)) / half / (math.sqrt(least.size) / 2)
-    rows /= np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1.0)
+    rows = into_ball((np.clip(values, least, most) - (least + half)) / half, least.size / 4)
     return np.concatenate([rows, np.full((*rows.shape[:-1], 1), RANGED_CONSTANT)], axis=-1)
+
+
+def into_ball(rows: NDArray[np.float64], usual: float) -> NDArray[np.float64]:
+    """Divide rows by the root of their usual squared norm, and shorten those longer than 1.
+
+    >>> into_ball(np.array([[0.5, 0.0], [1.0, 1.0]]), 0.5).round(2)
+    array([[0.71, 0.  ],
+           [0.71, 0.71]])
+    """
+    rows = rows / math.sqrt(usual)
+    lengths: NDArray[np.float64] = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / np.maximum(lengths, 1.0)

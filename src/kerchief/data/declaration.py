@@ -1,0 +1,190 @@
+"""What is public about features, declared before anyone looks at the data.
+
+Noise is as large as a user's features could make it, so their bounds must not depend on the users:
+each feature has a declared range, declared values, or a place in a vector with a declared norm.
+Nothing here is ever read off the data, and devices can do the same with their own user's features.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
+from kerchief.data.features import Category, Encoded, Feature, Ranged, Vector, check_name
+from kerchief.data.tables import Table
+from kerchief.environments.ranges import RANGED_CONSTANT, into_ball
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """The public bounds of a user's features; make it with `Declaration.of`.
+
+    Features are put side by side, divided by the norm that is usual for such a declaration,
+    shortened to norm 1 where they are longer, and get a constant behind them, so that an arm can be
+    better for everyone. For ranges alone this is `kerchief.environments.ranged`.
+
+    Attributes:
+        intercept: the constant.
+
+    >>> from kerchief.data.tables import read_table
+    >>> public = Declaration.of("age=18:90, plan=basic|gold")
+    >>> table = read_table({"age": [18, 99], "plan": ["gold", "basic"]})
+    >>> made = public.encode(table)
+    >>> made.rows.round(2), made.clipped
+    (array([[-0.71,  0.71,  0.5 ],
+           [ 0.71, -0.71,  0.5 ]]), array([False,  True]))
+    """
+
+    features: tuple[Feature, ...]
+    intercept: float = RANGED_CONSTANT
+
+    def __post_init__(self) -> None:
+        """Check that there are features, and none twice."""
+        validate.plain(self)
+        validate.between("intercept", self.intercept, 0.0, 1e3, closed=True)
+        if not isinstance(self.features, tuple) or not self.features:
+            raise InvalidValue(f"no feature is declared; {_HOW}")
+        if not all(isinstance(one, Feature) for one in self.features):
+            raise InvalidValue(f"features are not all declared; {_HOW}")
+        names = [name for one in self.features for name in one.names]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise InvalidValue(f"feature {name!r} is declared twice; declare it once")
+
+    @classmethod
+    def of(
+        cls, features: Declared, *, norm: float | None = None, intercept: float = RANGED_CONSTANT
+    ) -> Declaration:
+        """Read a declaration.
+
+        Args:
+            features: such as "age=18:90, plan=basic|gold", or several such texts, or a mapping of
+                names to a pair of bounds or to words. With a `*` in its name a feature stands for
+                all columns that match.
+            norm: bound on the norm of all features without a range, which are a vector then.
+            intercept: the constant behind all features.
+        """
+        if isinstance(features, Declaration):
+            return features
+        found = [_feature(name, bounds) for name, bounds in _pairs(features)]
+        bare = tuple(one for one in found if isinstance(one, str))
+        declared = tuple(one for one in found if not isinstance(one, str))
+        if bare and norm is None:
+            raise InvalidValue(f"feature {bare[0]!r} has no declared range; {_HOW}")
+        if norm is not None and not bare:
+            raise InvalidValue(f"norm is {norm}, and every feature has a range; leave it out")
+        vector = () if norm is None else (Vector(names=bare, norm=norm),)
+        return cls(features=(*declared, *vector), intercept=intercept)
+
+    @property
+    def dim(self) -> int:
+        """How many coordinates a row has, the constant included."""
+        return sum(one.dim for one in self.features) + (self.intercept > 0)
+
+    @property
+    def norm(self) -> float:
+        """A bound on the norm of every row."""
+        return math.hypot(1.0, self.intercept)
+
+    def on(self, columns: Iterable[str]) -> Declaration:
+        """The same with every `*` replaced by the columns that it stands for."""
+        names = list(columns)
+        found = [one for feature in self.features for one in _expanded(feature, names)]
+        return dataclasses.replace(self, features=tuple(found))
+
+    def encode(self, table: Table) -> Encoded:
+        """The features of every row, and which rows had a value beyond its bounds.
+
+        How many were clipped is not private: it is for simulations alone.
+        """
+        features = self.on(table.columns).features
+        parts, usual = [one.encode(table) for one in features], sum(one.usual for one in features)
+        rows = into_ball(np.concatenate([one.rows for one in parts], axis=1), usual)
+        constant = np.full((len(rows), int(self.intercept > 0)), self.intercept)
+        clipped = np.any([one.clipped for one in parts], axis=0)
+        return Encoded(rows=np.concatenate([rows, constant], axis=1), clipped=clipped)
+
+    def texts(self) -> tuple[str, ...]:
+        """Every feature as it can be declared again."""
+        return tuple(text for one in self.features for text in one.texts())
+
+    @property
+    def vector_norm(self) -> float | None:
+        """The declared norm of the features without ranges."""
+        norms = [one.norm for one in self.features if isinstance(one, Vector)]
+        return norms[0] if norms else None
+
+
+Declared: TypeAlias = Declaration | str | Iterable[str] | Mapping[str, Any]
+"""What a declaration can be made from."""
+
+_HOW = (
+    "declare what is public, as in age=18:90 for a range or plan=basic|gold for words: bounds are "
+    "never read off the data, since noise and clipping rest on them"
+)
+
+
+def _pairs(features: Any) -> list[tuple[str, Any]]:
+    """Names, each with whatever says its bounds."""
+    if isinstance(features, Mapping):
+        return list(features.items())
+    texts = [features] if isinstance(features, str) else features
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes):
+        raise InvalidValue(f"features are a {type(features).__name__}; {_HOW}")
+    found = []
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidValue(f"a feature is a {type(text).__name__} and no text; {_HOW}")
+        found += [one.strip().partition("=") for one in text.split(",") if one.strip()]
+    return [(name.strip(), bounds.strip() or None) for name, _, bounds in found]
+
+
+def _feature(name: str, bounds: Any) -> Ranged | Category | str:
+    """One feature; a bare name where nothing is said about it."""
+    check_name(name)
+    if isinstance(bounds, str):
+        bounds = _read(name, bounds)
+    match bounds:
+        case None:
+            return name
+        case [low, high] if not isinstance(low, str) and not isinstance(high, str):
+            return Ranged(name=name, low=low, high=high)
+        case [*words]:
+            return Category(name=name, values=tuple(words))
+    raise InvalidValue(f"bounds of {name!r} are neither a range nor words; {_HOW}")
+
+
+def _read(name: str, text: str) -> tuple[Any, ...]:
+    """The bounds in a text."""
+    if "|" in text:
+        return tuple(word.strip() for word in text.split("|"))
+    low, colon, high = text.partition(":")
+    try:
+        if colon:
+            return float(low), float(high)
+    except ValueError:
+        pass
+    raise InvalidValue(f"bounds of {name!r} are {text[:80]!r}, neither a range nor words; {_HOW}")
+
+
+def _expanded(feature: Feature, columns: list[str]) -> list[Feature]:
+    if isinstance(feature, Vector):
+        names = [name for one in feature.names for name in _matching(one, columns)]
+        return [dataclasses.replace(feature, names=tuple(names))]
+    return [dataclasses.replace(feature, name=one) for one in _matching(feature.name, columns)]
+
+
+def _matching(name: str, columns: list[str]) -> list[str]:
+    if "*" not in name:
+        return [name]
+    found = fnmatch.filter(columns, name)
+    if not found:
+        raise InvalidValue(f"no column is like {name!r}; columns are {', '.join(columns[:40])}")
+    return found

@@ -1,0 +1,199 @@
+"""Features with public bounds: a range, a list of words, or a bound on a norm."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
+from kerchief.data.tables import Table
+
+OTHER = "other"
+"""A declared value of this name takes all values that are not declared."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Encoded:
+    """Features of users, one row each, and which of them went beyond what was declared."""
+
+    rows: NDArray[np.float64]
+    clipped: NDArray[np.bool_]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ranged:
+    """A number with a public range: what lies beyond is cut to it. It becomes [-1, 1].
+
+    >>> Ranged(name="age", low=18, high=90).texts()
+    ('age=18:90',)
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        validate.plain(self)
+        check_name(self.name)
+        for bound in (self.low, self.high):
+            validate.between(f"range of {self.name!r}", bound, -1e300, 1e300, closed=True)
+        if not self.low < self.high:
+            raise InvalidValue(
+                f"range of {self.name!r} is {self.low}:{self.high}; the first must be less: leave "
+                "out features that never vary"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its column."""
+        return (self.name,)
+
+    def texts(self) -> tuple[str, ...]:
+        """As it can be declared again."""
+        return (f"{self.name}={_short(self.low)}:{_short(self.high)}",)
+
+    @property
+    def dim(self) -> int:
+        """One coordinate."""
+        return 1
+
+    @property
+    def usual(self) -> float:
+        """The usual square: few data fill their ranges."""
+        return 0.25
+
+    def encode(self, table: Table) -> Encoded:
+        """One coordinate, and which values were cut."""
+        values, half = table.numbers(self.name), self.high / 2 - self.low / 2
+        cut = np.clip(values, self.low, self.high)
+        return Encoded(rows=((cut - self.low) / half - 1)[:, None], clipped=cut != values)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Category:
+    """A word out of a public list: a coordinate for each, or one of -1 and 1 where there are two.
+
+    >>> Category(name="plan", values=("basic", "gold")).dim
+    1
+    >>> Category(name="town", values=("Rome", "Oslo", "other")).dim
+    3
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Check the list."""
+        check_name(self.name)
+        values = self.values
+        words = isinstance(values, tuple) and all(isinstance(one, str) and one for one in values)
+        if not words or len(values) < 2 or len(set(values)) < len(values):
+            raise InvalidValue(
+                f"values of {self.name!r} are not two or more different words; declare them as "
+                f"{self.name}=first|second"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its column."""
+        return (self.name,)
+
+    def texts(self) -> tuple[str, ...]:
+        """As it can be declared again."""
+        return (f"{self.name}={'|'.join(self.values)}",)
+
+    @property
+    def dim(self) -> int:
+        """As many coordinates as values, but one for two of them."""
+        return 1 if len(self.values) == 2 else len(self.values)
+
+    @property
+    def usual(self) -> float:
+        """The square, which is always the same."""
+        return 1.0
+
+    def places(self, table: Table) -> NDArray[np.int64]:
+        """Which of the declared values each row has; one that is not declared is named."""
+        found, places = np.unique(table.words(self.name), return_inverse=True)
+        known = {word: place for place, word in enumerate(self.values)}
+        strange = [str(word) for word in found if word not in known]
+        if strange and OTHER not in known:
+            raise InvalidValue(
+                f"column {self.name!r} of {table.name} holds {strange[0]!r}, which is not declared "
+                f"({len(strange)} such values); declare it, or a value {OTHER!r} for all the rest"
+            )
+        numbers = [known.get(str(word), known.get(OTHER, 0)) for word in found]
+        return np.array(numbers, np.int64)[places.reshape(-1)]
+
+    def encode(self, table: Table) -> Encoded:
+        """The coordinates; nothing is ever cut."""
+        places = self.places(table)
+        signs = np.array([[-1.0], [1.0]])
+        coordinates = signs if self.dim == 1 else np.eye(self.dim)
+        return Encoded(rows=coordinates[places], clipped=np.zeros(len(places), bool))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Vector:
+    """Numbers that have no ranges, but a public bound on their norm: longer rows are shortened.
+
+    >>> Vector(names=("e0", "e1"), norm=3.0).dim
+    2
+    """
+
+    names: tuple[str, ...]
+    norm: float
+
+    def __post_init__(self) -> None:
+        """Check the bound."""
+        validate.plain(self)
+        if not isinstance(self.names, tuple) or not self.names:
+            raise InvalidValue("a vector has no columns; name one at least")
+        for name in self.names:
+            check_name(name)
+        validate.between("norm", self.norm, 1e-300, 1e300, closed=True)
+
+    @property
+    def dim(self) -> int:
+        """One coordinate per column."""
+        return len(self.names)
+
+    def texts(self) -> tuple[str, ...]:
+        """As they can be declared again, beside the norm."""
+        return self.names
+
+    @property
+    def usual(self) -> float:
+        """The greatest square."""
+        return 1.0
+
+    def encode(self, table: Table) -> Encoded:
+        """The columns over the bound, and which rows were shortened."""
+        rows = np.stack([table.numbers(name) for name in self.names], axis=1) / self.norm
+        with np.errstate(over="ignore"):
+            lengths = np.linalg.norm(rows, axis=1)
+        if not np.isfinite(lengths).all():
+            raise InvalidValue(f"a row of {table.name} has no finite norm; mend its numbers")
+        return Encoded(rows=rows / np.maximum(lengths, 1.0)[:, None], clipped=lengths > 1)
+
+
+Feature: TypeAlias = Ranged | Category | Vector
+"""A declared feature, or several under one bound."""
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be a feature's name in a declaration."""
+    if not isinstance(name, str) or not name or set(name) & set("=,|\n"):
+        raise InvalidValue(
+            f"the name of a feature is {str(name)[:80]!r}; it must be the name of a column without "
+            "= , and |"
+        )
+
+
+def _short(number: float) -> str:
+    return f"{number:.17g}" if float(f"{number:g}") != number else f"{number:g}"

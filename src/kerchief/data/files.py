@@ -1,0 +1,88 @@
+"""Files of data: CSV and Parquet, read by Polars, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.installing import installing
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def read_file(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
+    """The columns of a CSV, TSV or Parquet file, as its name tells, and its SHA-256 digest.
+
+    Columns of texts stay texts: which of them are numbers is declared.
+    """
+    kind = path.suffixes[-1].lower() if path.suffixes else ""
+    if kind not in (".csv", ".tsv", ".parquet"):
+        raise InvalidValue(f"data is {str(path)!r}; give a file that ends in .csv, .tsv, .parquet")
+    if importlib.util.find_spec("polars") is None:
+        raise KerchiefError(f"files cannot be read without polars: run {installing('report')}")
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise InvalidValue(f"data is {str(path)!r}; it cannot be read ({reason})") from error
+    frame = _parquet(path, content) if kind == ".parquet" else _text(path, content, kind)
+    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    return columns, hashlib.sha256(content).hexdigest()
+
+
+def _parquet(path: Path, content: bytes) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        return pl.read_parquet(content)
+    # Polars panics where footers lie, and its panics are no exceptions of Python's.
+    except BaseException as error:
+        _let_pass(error)
+        raise InvalidValue(
+            f"{path.name} is no whole Parquet file; it may be cut off: write it anew"
+        ) from None
+
+
+def _text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
+    """All columns as texts."""
+    import polars as pl
+
+    separator = "\t" if kind == ".tsv" else ","
+    try:
+        frame = pl.read_csv(content, infer_schema=False, separator=separator)
+        header = pl.read_csv(
+            content, infer_schema=False, separator=separator, has_header=False, n_rows=1
+        )
+    except BaseException as error:
+        _let_pass(error)
+        raise InvalidValue(
+            f"{path.name} cannot be read as {kind[1:].upper()}: it is empty or cut off, is not in "
+            "UTF-8, or has a row longer than its heading"
+        ) from None
+    check_names(path.name, [str(one) for one in header.row(0)])
+    if frame.height and not content.endswith((b"\n", b"\r")) and None in frame.row(-1):
+        raise InvalidValue(
+            f"{path.name} ends within row {frame.height}: it is cut off; write it anew, or end it "
+            "with a new line if it is whole"
+        )
+    return frame
+
+
+def _let_pass(error: BaseException) -> None:
+    """What is no matter of the file."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+        raise error
+
+
+def check_names(name: str, columns: Sequence[str]) -> None:
+    """Refuse a table in which two columns have one name."""
+    twice = [one for place, one in enumerate(columns) if one in columns[:place]]
+    if twice:
+        raise InvalidValue(f"{name} has two columns called {twice[0]!r}; rename one")

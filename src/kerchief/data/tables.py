@@ -1,0 +1,219 @@
+"""Tables of data: files, frames and arrays, column by column, with errors that name the place."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kerchief.core.errors import InvalidValue
+from kerchief.data.files import check_names, read_file
+
+_SHOWN = 40
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """What the data frames of pandas and Polars have in common."""
+
+    @property
+    def columns(self) -> Iterable[str]:
+        """The names of its columns."""
+
+    def __getitem__(self, name: str) -> Any:
+        """One column, which has a method `to_numpy`."""
+
+
+Tabular: TypeAlias = "Table | Frame | Mapping[str, ArrayLike] | ArrayLike | Path | str"
+"""What a table can be made from; a text is the path of a file."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """Columns of one length, as they were given; make it with `read_table`.
+
+    Attributes:
+        name: what it is called, such as the name of its file.
+        columns: one array per column.
+        digest: SHA-256 of the file, or of the columns where there is none.
+        path: the file, where there is one.
+    """
+
+    name: str
+    columns: Mapping[str, NDArray[Any]]
+    digest: str
+    path: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self.columns.values())))
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A column as it was given, or an error that names those that are spelt alike."""
+        if name not in self.columns:
+            near = difflib.get_close_matches(str(name), list(self.columns), n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            known = ", ".join(list(self.columns)[:_SHOWN])
+            raise InvalidValue(f"{self.name} has no column {name!r}; {hint}It has {known}")
+        return self.columns[name]
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """A column of finite numbers; what is none is named by its row, counted from 1."""
+        given = self.column(name)
+        numbers = np.asarray(given) if given.dtype.kind in "fiub" else _read(given)
+        self._check(name, given, missing=np.isnan(numbers))
+        found = numbers.astype(np.float64)
+        self._refuse(name, np.isinf(found), "is not finite; leave such rows out")
+        return found
+
+    def words(self, name: str) -> NDArray[np.str_]:
+        """A column of words; whole numbers are words, too."""
+        given = self.column(name)
+        if given.dtype.kind == "f":
+            self._check(name, given, missing=np.isnan(given))
+        words = [_word(one) for one in given.tolist()]
+        self._refuse(name, np.array([one is None for one in words]), _MISSING)
+        return np.array(words, np.str_)
+
+    def _check(self, name: str, given: NDArray[Any], *, missing: NDArray[np.bool_]) -> None:
+        """Tell texts that are no numbers from values that are not there."""
+        if given.dtype.kind not in "fiub":
+            empty = np.array([_word(one) is None for one in given.tolist()])
+            self._refuse(name, empty, _MISSING)
+            self._refuse(
+                name,
+                missing,
+                "is no number; declare the column's values, as in "
+                f"{name}=first|second, or mend the row",
+            )
+        self._refuse(name, missing, _MISSING)
+
+    def _refuse(self, name: str, wrong: NDArray[np.bool_], said: str) -> None:
+        """Refuse the first row that is wrong, without showing what it holds."""
+        if wrong.any():
+            row, more = int(wrong.argmax()) + 1, int(wrong.sum()) - 1
+            others = f" (and {more} more rows)" if more else ""
+            raise InvalidValue(f"row {row}{others} of column {name!r} in {self.name} {said}")
+
+
+_MISSING = "is missing; fill it in or leave the row out"
+
+
+def read_table(source: Tabular, *, name: str | None = None) -> Table:
+    """Read a CSV or Parquet file, or take a frame of pandas or Polars, a mapping or an array.
+
+    Columns of an array are called x0, x1 and so on. Files are read by Polars.
+
+    >>> table = read_table({"age": [18, 60], "plan": ["basic", "gold"]})
+    >>> table.rows, table.numbers("age").tolist(), table.words("plan").tolist()
+    (2, [18.0, 60.0], ['basic', 'gold'])
+    >>> table.column("agee")
+    Traceback (most recent call last):
+    ...
+    kerchief_wire.errors.InvalidValue: the table has no column 'agee'; did you mean 'age'? \
+It has age, plan
+    """
+    if isinstance(source, Table):
+        return source
+    given: Mapping[str, Any]
+    if isinstance(source, str | Path):
+        given, digest = read_file(Path(source))
+        called, path = Path(source).name, str(source)
+    else:
+        given, digest, called, path = _columns(source), "", name or "the table", None
+    columns = {key: _column(key, one) for key, one in given.items()}
+    _check_shape(called, columns)
+    return Table(name=called, columns=columns, digest=digest or _digest(columns), path=path)
+
+
+def _columns(source: Any) -> Mapping[str, Any]:
+    """The columns of whatever holds some."""
+    if isinstance(source, Mapping):
+        return {str(key): one for key, one in source.items()}
+    if isinstance(source, Frame):
+        names = [str(one) for one in source.columns]
+        check_names("the table", names)
+        pairs = zip(names, source.columns, strict=True)
+        return {name: source[key].to_numpy() for name, key in pairs}
+    array = _array("the table", source)
+    if array.ndim == 1 and array.dtype.names:
+        return {name: array[name] for name in array.dtype.names}
+    if array.ndim != 2:
+        raise InvalidValue(
+            f"the table has shape {array.shape}; give one row per user and one column per feature"
+        )
+    return {f"x{place}": array[:, place] for place in range(array.shape[1])}
+
+
+def _array(name: str, given: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidValue(f"{name} is no array: its rows have several lengths") from None
+
+
+def _column(name: str, given: Any) -> NDArray[Any]:
+    column = _array(f"column {name!r}", given.to_numpy() if hasattr(given, "to_numpy") else given)
+    if column.ndim != 1 or column.dtype.kind not in "fiubUO":
+        raise InvalidValue(
+            f"column {name!r} has shape {column.shape} of {column.dtype}; give one number or one "
+            "word per row"
+        )
+    return column
+
+
+def _check_shape(name: str, columns: Mapping[str, NDArray[Any]]) -> None:
+    lengths = {key: len(one) for key, one in columns.items()}
+    if not lengths or not min(lengths.values()):
+        raise InvalidValue(f"{name} is empty; give at least one column and one row")
+    if len(set(lengths.values())) > 1:
+        raise InvalidValue(f"columns of {name} have {lengths} rows; give as many in each")
+
+
+def _read(given: NDArray[Any]) -> NDArray[np.float64]:
+    """Texts and objects as numbers; NaN for those that are none."""
+    try:
+        return given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_number(one) for one in given.tolist()], np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _word(value: Any) -> str | None:
+    """A value as a word, or None where there is none; 1.0 is the word 1."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return (
+                None if math.isnan(value) else f"{value:.0f}" if value.is_integer() else str(value)
+            )
+        case int():
+            return str(value)
+        case str():
+            return value.strip() or None
+    return None
+
+
+def _digest(columns: Mapping[str, NDArray[Any]]) -> str:
+    """Of names, kinds and values, in their order."""
+    made = hashlib.sha256()
+    for name, column in columns.items():
+        made.update(f"{name}\0{column.dtype.kind}\0{len(column)}\0".encode())
+        texts = column.dtype.kind in "OU"
+        made.update("\0".join(map(repr, column.tolist())).encode() if texts else column.tobytes())
+    return made.hexdigest()

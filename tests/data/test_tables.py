@@ -1,0 +1,177 @@
+"""Tables from files, frames and arrays; what is wrong with one is said in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.data.tables import read_table
+
+PEOPLE: dict[str, list[Any]] = {
+    "age": [18, 60, 33],
+    "plan": ["basic", "gold", "basic"],
+    "spend": [0.5, 2.0, 1.0],
+}
+
+
+class PandasSeries:
+    """As much of pandas as is asked for."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        return np.array(self.values, object)
+
+
+class PandasFrame:
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self._columns = columns
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._columns)
+
+    def __getitem__(self, name: str) -> PandasSeries:
+        return PandasSeries(self._columns[name])
+
+
+def _csv(folder: Path) -> Path:
+    pl.DataFrame(PEOPLE).write_csv(folder / "people.csv")
+    return folder / "people.csv"
+
+
+def _tsv(folder: Path) -> Path:
+    pl.DataFrame(PEOPLE).write_csv(folder / "people.tsv", separator="\t")
+    return folder / "people.tsv"
+
+
+def _parquet(folder: Path) -> Path:
+    pl.DataFrame(PEOPLE).write_parquet(folder / "people.parquet")
+    return folder / "people.parquet"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _csv,
+        _tsv,
+        _parquet,
+        lambda folder: str(_csv(folder)),
+        lambda folder: pl.DataFrame(PEOPLE),
+        lambda folder: PandasFrame(PEOPLE),
+        lambda folder: PEOPLE,
+        lambda folder: {name: np.array(column) for name, column in PEOPLE.items()},
+        lambda folder: read_table(PEOPLE),
+    ],
+)
+def test_every_form_is_the_same_table(make: Callable[[Path], Any], tmp_path: Path) -> None:
+    table = read_table(make(tmp_path))
+    assert list(table.columns) == ["age", "plan", "spend"]
+    assert table.rows == 3
+    assert table.numbers("age").tolist() == [18.0, 60.0, 33.0]
+    assert table.words("age").tolist() == ["18", "60", "33"]
+    assert table.words("plan").tolist() == ["basic", "gold", "basic"]
+    assert table.numbers("spend").tolist() == [0.5, 2.0, 1.0]
+
+
+def test_columns_of_arrays_are_numbered() -> None:
+    assert read_table(np.eye(2)).numbers("x1").tolist() == [0.0, 1.0]
+    named = np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")])
+    assert read_table(named).numbers("b").tolist() == [2.5]
+
+
+def test_the_digest_is_that_of_the_file_or_of_what_is_held(tmp_path: Path) -> None:
+    path = _csv(tmp_path)
+    assert read_table(path).digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    held = read_table(PEOPLE).digest
+    assert held == read_table(dict(PEOPLE)).digest
+    for name, other in (("age", [18, 60, 34]), ("plan", ["basic", "gold", "gold"])):
+        assert read_table(PEOPLE | {name: other}).digest != held
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty or cut off"),
+        ("age,plan\n", "x.csv is empty"),
+        ("age,age\n1,2\n", "two columns called 'age'"),
+        ("age,plan\n1,basic\n2,gold,3\n", "a row longer than its heading"),
+        ("age,plan,spend\n1,basic,2\n3,go", "x.csv ends within row 2: it is cut off"),
+        ('age,plan,spend\n1,basic,2\n3,"go', "is empty or cut off"),
+    ],
+)
+def test_files_that_are_no_tables(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(InvalidValue, match=said):
+        read_table(tmp_path / "x.csv")
+
+
+def test_a_parquet_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:
+    whole, cut = _parquet(tmp_path).read_bytes(), tmp_path / "cut.parquet"
+    for end in range(0, len(whole), 37):
+        cut.write_bytes(whole[:end])
+        with pytest.raises(InvalidValue, match=r"cut\.parquet is no whole Parquet file"):
+            read_table(cut)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ([1.0, float("nan"), 2.0], "row 2 of column 'x' in the table is missing"),
+        ([1.0, None, None], r"row 2 \(and 1 more rows\) of column 'x' in the table is missing"),
+        ([1.0, float("inf"), 2.0], "row 2 of column 'x' in the table is not finite"),
+        (["1", "2", "many"], "row 3 of column 'x' in the table is no number"),
+        (["1", "", "many"], "row 2 of column 'x' in the table is missing"),
+    ],
+)
+def test_a_column_of_numbers_holds_numbers(column: list[Any], said: str) -> None:
+    table = read_table({"x": np.array(column, object)})
+    with pytest.raises(InvalidValue, match=said) as caught:
+        table.numbers("x")
+    # Errors end up in logs, and what users are like must not.
+    assert "many" not in str(caught.value)
+
+
+def test_words_are_never_missing() -> None:
+    assert read_table({"x": [1.0, 2.5]}).words("x").tolist() == ["1", "2.5"]
+    assert read_table({"x": [True, False]}).words("x").tolist() == ["true", "false"]
+    for wrong in ([1.0, np.nan], np.array(["a", None], object), np.array(["a", " "])):
+        with pytest.raises(InvalidValue, match="row 2 of column 'x'"):
+            read_table({"x": wrong}).words("x")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("people.xls", r"ends in \.csv"),
+        ("nowhere.csv", "cannot be read"),
+        ("no\0where.csv", "cannot be read"),
+        ([1.0, 2.0], "one row per user"),
+        ([[1.0, 2.0], [3.0]], "several lengths"),
+        ({}, "empty"),
+        ({"a": []}, "empty"),
+        ({"a": [1], "b": [1, 2]}, "as many in each"),
+        ({"a": [[1]]}, "one number or one word per row"),
+        ({"a": np.array(["2020-01-01"], "M8[D]")}, "one number or one word per row"),
+        (None, "one row per user"),
+    ],
+)
+def test_what_is_no_table_is_refused(source: Any, said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        read_table(source)
+
+
+def test_files_need_polars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _csv(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(KerchiefError, match=r"without polars: run pip install"):
+        read_table(path)

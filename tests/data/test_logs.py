@@ -116,9 +116,9 @@ def test_a_line_of_vowpal_wabbit_is_understood(tmp_path: Path) -> None:
     assert (logs.rows, logs.arms, logs.actions[0], logs.rewards[0]) == (1, 3, 1, 1.0)
     assert logs.propensities[0] == 0.8166667
     named = dict(zip(logs.names, logs.contexts[0].tolist(), strict=True))
-    ages = {"Person.id=anna": 1.0, "Person.tall": 1.0, "Person.age": 30.0}
-    assert named == ages | {"Where.town=Rome": 1.0, "Where.far[0]": 1.5, "Where.far[1]": 2.0}
-    assert logs.arm_names == ("i.price", "i.new=yes")
+    ages = {"Person.id^anna": 1.0, "Person.tall": 1.0, "Person.age": 30.0}
+    assert named == ages | {"Where.town^Rome": 1.0, "Where.far[0]": 1.5, "Where.far[1]": 2.0}
+    assert logs.arm_names == ("i.price", "i.new^yes")
     assert logs.arm_features is not None
     np.testing.assert_array_equal(logs.arm_features[0], [[2, 0], [1, 1], [0, 0]])
     few = read_dsjson(file, features=("Person.age",), arm_features=(), **RANGE)
@@ -185,7 +185,7 @@ def test_bandit_feedback_gives_back_what_it_was_given(of_arms: Any, tmp_path: Pa
         from_feedback(to_feedback(logs), **RANGE),
     ):
         same(logs, again)
-        np.testing.assert_array_equal(logs.arm_features, again.arm_features)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(logs.arm_features, again.arm_features)
 
 
 def test_a_dictionary_that_was_saved_as_it_is_can_be_read(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Logs in Vowpal Wabbit's DSJSON: one JSON object per line and decision.
 
 Read are `_label_cost` (reward is its negative), `_labelIndex` (the arm, from 0),
-`_label_probability`, `a` and `p` (arms from 1 and their chances, the played one first), `c` with the
-user's features and one object per arm in `_multi`, and `pdrop`. Namespaces and features are joined
-by a dot; a text is a feature of its own, `namespace.name=text`, that is 1. Names that begin with
-`_` are notes, not features, and lines that say `_skipLearn` are left out, as VW does.
+`_label_probability`, `a` and `p` (arms from 1 and their chances, the played one first), `c` with
+the user's features and one object per arm in `_multi`, and `pdrop`. Namespaces and features are
+joined by a dot; a text is a feature of its own, `namespace.name^text`, that is 1. Names that begin
+with `_` are notes, not features, and lines that say `_skipLearn` are left out, as VW does.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _no_number(word: str) -> float:
     raise ValueError(f"{word} is no number of JSON")
 
 
-def _read(content: object, user: str | None) -> _Event | None:
+def _read(content: Any, user: str | None) -> _Event | None:
     match content:
         case {"_skipLearn": True}:
             return None
@@ -218,7 +218,7 @@ def _read(content: object, user: str | None) -> _Event | None:
     )
 
 
-def _agree(rest: Mapping[str, Any], action: int, chance: float, arms: int) -> None:
+def _agree(rest: Mapping[Any, Any], action: int, chance: float, arms: int) -> None:
     """Refuse arms and chances that say something else than the labels do."""
     match rest.get("a", [action + 1]), rest.get("p", [chance]):
         case [[int() as first, *others], [int() | float() as top, *more]]:
@@ -241,7 +241,7 @@ def _dropped(given: object) -> float:
     return float(given)
 
 
-def _user(shared: Mapping[str, Any], name: str) -> str:
+def _user(shared: Mapping[Any, Any], name: str) -> str:
     found: Any = shared
     for part in (name,) if name in shared else name.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -261,7 +261,7 @@ def _flat(given: object, *, space: str = "", depth: int = 0) -> Features:
             case bool() | int() | float():
                 found[full] = _number(value)
             case str():
-                found[f"{full}={value}"] = 1.0
+                found[f"{full}^{value}"] = 1.0
             case None:
                 pass
             case _:

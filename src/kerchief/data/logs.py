@@ -87,7 +87,7 @@ class Logs:
     @property
     def dim(self) -> int:
         """How many features a user has."""
-        return self.contexts.shape[1]
+        return int(self.contexts.shape[1])
 
     @property
     def arm_dim(self) -> int:

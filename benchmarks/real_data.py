@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief import Bandit, Guarantee, MemoryLedger, Protection, simulate
-from kerchief.environments import Labelled
+from kerchief.environments import RANGED_CONSTANT, RANGED_NORM, Supervised, ranged
 from kerchief.policies.own_models import OwnSampling
 from kerchief.privatizers.protect import protect
 
@@ -102,46 +102,45 @@ DATA: dict[str, Callable[[], Table]] = {
 }
 
 
-def split(name: str, public: str) -> tuple[Labelled, Floats | None]:
+def split(name: str, public: str) -> tuple[Supervised, Floats | None]:
     """The users as a world, and the features of others, where these are public."""
     data = world(name, "scales" if public == "contexts" else public)
     if public != "contexts":
         return data, None
-    order = np.random.default_rng(0).permutation(data.labels.shape[0])
-    rows, labels = np.asarray(data.features, np.float64), np.asarray(data.labels)
+    order = np.random.default_rng(0).permutation(data.rows)
+    rows, labels = np.asarray(data.users, np.float64), np.asarray(data.outcomes)
     others, users = order[:OTHERS], order[OTHERS:]
-    kept = Labelled.of(
-        features=rows[users], labels=labels[users], norm=data.norm, constant=data.constant
+    kept = Supervised.of(
+        users=rows[users], labels=labels[users], norm=data.norm, constant=data.constant
     )
     return kept, rows[others]
 
 
-def world(name: str, public: str) -> Labelled:
+def world(name: str, public: str) -> Supervised:
     """The data as a world: features scaled into a ball by what is public, and a constant."""
     features, labels = DATA[name]()
     if public == "ranges":
         low, high = features.min(0), features.max(0)
-        return Labelled.ranged(features=features, labels=labels, low=low, high=high)
+        rows = ranged(features, low=low, high=high)
+        return Supervised.of(users=rows, labels=labels, norm=RANGED_NORM, constant=RANGED_CONSTANT)
     scaled = (features - features.mean(0)) / features.std(0)
     lengths = np.linalg.norm(scaled, axis=1)
     scaled /= np.maximum(lengths, np.quantile(lengths, 0.9))[:, None]
     rows = np.column_stack([scaled, np.full(len(scaled), CONSTANT)])
-    return Labelled.of(
-        features=rows, labels=labels, norm=math.hypot(1, CONSTANT), constant=CONSTANT
-    )
+    return Supervised.of(users=rows, labels=labels, norm=math.hypot(1, CONSTANT), constant=CONSTANT)
 
 
-def bandit_for(data: Labelled, others: Floats | None, promise: Guarantee) -> OwnSampling:
+def bandit_for(data: Supervised, others: Floats | None, promise: Guarantee) -> OwnSampling:
     """The best bandit, told what contexts are like where that is public."""
-    facts = data.problem(data.labels.shape[0])
+    facts = data.problem(data.rows)
     return OwnSampling.of(facts, epsilon=promise.epsilon, delta=promise.delta, public=others)
 
 
 def simulated(
-    data: Labelled, others: Floats | None, promise: Guarantee, orders: int, seed: int
+    data: Supervised, others: Floats | None, promise: Guarantee, orders: int, seed: int
 ) -> Floats:
     """Mean reward in each order, with noise of the size of exact noise."""
-    users, policy = data.labels.shape[0], bandit_for(data, others, promise)
+    users, policy = data.rows, bandit_for(data, others, promise)
     run = simulate(
         policy=policy,
         privatizers=protect(policy, Protection(guarantee=promise), horizon=users),
@@ -156,10 +155,10 @@ def simulated(
 
 
 def exact(
-    data: Labelled, others: Floats | None, promise: Guarantee, orders: int, seed: int
+    data: Supervised, others: Floats | None, promise: Guarantee, orders: int, seed: int
 ) -> Floats:
     """The same by a `Bandit` in memory, user by user."""
-    features, labels = np.asarray(data.features, np.float64), np.asarray(data.labels)
+    features, labels = np.asarray(data.users, np.float64), np.asarray(data.outcomes)
     problem, means = data.problem(len(labels)), []
     for order in range(orders):
         rng, earned = np.random.default_rng([seed, order]), 0.0
@@ -187,7 +186,7 @@ def main() -> None:
     asked = parser.parse_args()
     for name in asked.data:
         data, others = split(name, asked.public)
-        shares = np.bincount(np.asarray(data.labels)) / data.labels.shape[0]
+        shares = np.bincount(np.asarray(data.outcomes)) / data.rows
         for trust in asked.trust:
             for epsilon in asked.epsilon:
                 promise = Guarantee(epsilon=epsilon, delta=DELTA, trust=trust)
@@ -196,8 +195,8 @@ def main() -> None:
                 row = {
                     "data": name,
                     "public": asked.public,
-                    "users": data.labels.shape[0],
-                    "features": data.features.shape[1] - 1,
+                    "users": data.rows,
+                    "features": data.users.shape[1] - 1,
                     "arms": data.count,
                     "trust": trust,
                     "epsilon": epsilon,

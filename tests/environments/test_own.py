@@ -1,4 +1,4 @@
-"""Worlds of arms with models of their own: one made up, one of data."""
+"""Worlds of arms with models of their own, and features that have ranges alone."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.contracts import Clock, Singles
+from kerchief.core.contracts import Clock
 from kerchief.core.errors import InvalidValue
 from kerchief.core.random import Stream
-from kerchief.environments.own import Labelled, OwnModels
-from kerchief.environments.ranges import RANGED_CONSTANT, RANGED_NORM, ranged
+from kerchief.environments.own import OwnModels
+from kerchief.environments.ranges import ranged
 
 WORLD = OwnModels.of(dim=4, arms=3, radius=2.0, strength=0.5)
-ROWS = np.array([[0.6, 0.5], [-0.6, 0.5], [0.0, 0.5], [0.3, 0.5]])
-DATA = Labelled.of(features=ROWS, labels=[2, 0, 1, 2], norm=1.0, constant=0.5)
 
 
 def at(round: int) -> Clock:
@@ -60,48 +58,6 @@ def test_the_best_single_arm_loses_the_least_on_average() -> None:
     assert int(WORLD.single(truth)) == means.argmin()
 
 
-def test_data_come_once_each_in_an_order_of_the_replicate() -> None:
-    orders = [tuple(np.asarray(DATA.init(Stream.of(seed=0, replicate=k)))) for k in range(8)]
-    assert len(set(orders)) > 1
-    assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
-    order = jnp.asarray(orders[0])
-    for round, place in enumerate(orders[0]):
-        arms = DATA.arms(order, at(round), Stream.of(seed=0, replicate=0))
-        np.testing.assert_allclose(arms.features, np.tile(ROWS[place], (3, 1)), rtol=1e-6)
-        right = [2, 0, 1, 2][place]
-        for arm in range(3):
-            given = (order, arms, jnp.int32(arm), at(round))
-            assert float(DATA.regret(*given)) == (arm != right)
-            assert float(DATA.reward(*given, Stream.of(seed=0, replicate=0))) == (arm == right)
-
-
-def test_the_best_single_label_is_the_most_frequent() -> None:
-    assert isinstance(DATA, Singles)
-    assert int(DATA.single(jnp.arange(4))) == 2
-    assert DATA.problem(4).arms == 3
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"labels": [0, 1, 2]}, "one row and one whole number per user"),
-        ({"labels": [0.0, 1.0, 2.0, 0.0]}, "one row and one whole number per user"),
-        ({"labels": [0, 1, 3, 0]}, "all the numbers from 0"),
-        ({"norm": 0.5}, "the longest row has norm"),
-        ({"constant": 0.4}, "the last coordinate of all rows"),
-    ],
-)
-def test_data_outside_their_bounds_are_refused(change: dict[str, Any], said: str) -> None:
-    given = {"features": ROWS, "labels": [2, 0, 1, 2], "norm": 1.0, "constant": 0.5}
-    with pytest.raises(InvalidValue, match=said):
-        Labelled.of(**{**given, **change})
-
-
-def test_a_run_ends_with_the_data() -> None:
-    with pytest.raises(InvalidValue, match="horizon is 5"):
-        DATA.problem(5)
-
-
 def test_ranges_become_a_ball_by_nothing_but_the_ranges() -> None:
     """A short row is twice its share of the cube; a long one is shortened, with its direction."""
     low, high = np.array([0.0, -5.0, 10.0, 1.0]), np.array([100.0, 5.0, 20.0, 3.0])
@@ -112,15 +68,6 @@ def test_ranges_become_a_ball_by_nothing_but_the_ranges() -> None:
     np.testing.assert_allclose(ranged(given[2], low=low, high=high), made[2])
     wild = ranged([1e300, -np.inf, 15.0, 2.0], low=low, high=high)
     np.testing.assert_allclose(wild, [*np.array([1, -1, 0, 0]) / np.sqrt(2), 0.5], atol=1e-12)
-
-
-def test_data_with_public_ranges_are_a_world() -> None:
-    features = np.array([[1.0, 30.0], [4.0, 10.0], [2.0, 20.0], [0.0, 40.0]])
-    facts: Any = {"low": [0, 0], "high": [4, 40]}
-    world = Labelled.ranged(features=features, labels=[2, 0, 1, 2], **facts)
-    np.testing.assert_allclose(world.features, ranged(features, **facts), rtol=1e-6)
-    problem = world.problem(4)
-    assert (problem.norm, problem.constant, problem.dim) == (RANGED_NORM, RANGED_CONSTANT, 3)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import jax
 import pytest
 
 from kerchief.cli.compare import compare as command
+from kerchief.cli.data import NAMES
 from kerchief.core.errors import InvalidValue, KerchiefError, UnknownName
 from kerchief.core.phases import ANSWERS
 from kerchief.core.problems import PopulationProblem
@@ -172,7 +173,8 @@ def test_the_command_names_every_parameter(comparison: Comparison) -> None:
     assert set(flags) == {f"--{name.replace('_', '-')}" for name in comparison.parameters()}
     assert words.count("--epsilon") == len(comparison.epsilons)
     read = command.make_context("compare", words[2:]).params
-    declared = {name: read[name] for name in read if name not in ("device", "out", "as_json")}
+    about = {"device", "out", "as_json", *(name for name in NAMES if name != "data")}
+    declared = {name: read[name] for name in read if name not in about}
     assert set(declared) == {field.name for field in dataclasses.fields(Comparison)}
     again = Comparison(**declared)
     assert again.parameters() == comparison.parameters()

@@ -158,13 +158,13 @@ def _phases(population: Population, truth: Any, stream: Stream) -> _History:
 
 
 def _mean_reward(world: WorldCase, truth: Any, arms: Arms, action: int) -> float:
-    """The mean of many rewards of one action."""
+    """The mean of many rewards of one action in the last round, whose arms these are."""
     environment: Any = world.environment
-    stream = _Dice.of(seed=6, replicate=0)
+    stream, clock = _Dice.of(seed=6, replicate=0), clock_at(_ROUNDS - 1)
 
-    def draw(round: Array) -> Any:
-        at = stream.at(REWARD, round=round)
-        return environment.reward(truth, arms, jnp.int32(action), clock_at(round), at)
+    def draw(number: Array) -> Any:
+        at = stream.at(REWARD, round=number)
+        return environment.reward(truth, arms, jnp.int32(action), clock, at)
 
     return float(np.asarray(jax.vmap(draw)(jnp.arange(_DRAWS)), np.float64).mean())
 

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from kerchief.cli import options
+from kerchief.cli.data import NAMES, check_without, of_data, world_of
+from kerchief.cli.device import use_device
 from kerchief.cli.options import words
 from kerchief.cli.playing import perform, print_promises
 from kerchief.cli.printing import print_table, print_wrapped
@@ -22,6 +25,7 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
 
 
 @click.command()
+@of_data
 @options.env
 @options.option("--contexts", "Where arms come from.", metavar=words(CONTEXTS))
 @options.dim
@@ -88,23 +92,42 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
 def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
     """Play policies x trusts x epsilons, and show what privacy costs.
 
-    Uniform play, greedy play and each policy's non-private parent always play along. The folder
-    gets a picture, a report and the results, which grow with every finished cell: an interrupted
-    run (Ctrl-C) keeps what was finished, and never replaces a finished run in the same folder.
+    With --data FILE, --features and --label (or --rewards) they play on data of your own. Uniform
+    play, greedy play and each policy's non-private parent always play along, and on data the best
+    single arm. The folder gets a picture, a report and the results, which grow with every finished
+    cell: an interrupted run (Ctrl-C) keeps what was finished, and never replaces a finished run in
+    the same folder.
     """
-    plan = Comparison(**declared)
+    data = {name: declared.pop(name) for name in NAMES}
+    if data["data"] is None:
+        check_without(data)
+        plan = Comparison(**declared)
+    else:
+        plan = _on_data(data, declared, device)
     contexts = "--contexts, " if "contexts" in plan.parameters() else ""
     narrow = f"{contexts}--trust, --epsilon, --horizon or --replicates"
     perform(plan, _print, device=device, out=out, narrow=narrow, as_json=as_json)
+
+
+def _on_data(data: dict[str, Any], declared: dict[str, Any], device: str) -> Comparison:
+    """A comparison on data, of as many rounds as there are users unless it is said."""
+    # Data become arrays, and arrays live on the device.
+    use_device(device)
+    source = click.get_current_context().get_parameter_source("horizon")
+    if source is ParameterSource.DEFAULT:
+        declared = declared | {"horizon": None}
+    return Comparison.on(world_of(data), **declared)
 
 
 def _print(outputs: Outputs) -> None:
     """Tables, promises and files."""
     for world, group in itertools.groupby(outputs.finished, key=lambda row: row.world):
         rows = list(group)
-        headings, caption = headings_of(rows), outputs.plan.caption(world)
-        texts = [row.texts() for row in rows]
-        columns = "llrRrr".ljust(len(headings), "R")
+        rewarded = outputs.plan.rewarded
+        headings = headings_of(rows, rewarded=rewarded)
+        caption = outputs.plan.caption(world)
+        texts = [row.texts(rewarded=rewarded) for row in rows]
+        columns = ("llrRrrr" if rewarded else "llrRrr").ljust(len(headings), "R")
         print_table(headings, texts, title=caption, columns=columns)
     if outputs.plan.note():
         print_wrapped(outputs.plan.note())

@@ -17,7 +17,16 @@ import numpy as np
 
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
-from kerchief.data.features import Category, Encoded, Feature, Ranged, Vector, check_name
+from kerchief.data.features import (
+    Category,
+    Encoded,
+    Feature,
+    Ranged,
+    Vector,
+    check_name,
+    parted,
+    words_of,
+)
 from kerchief.data.tables import Table
 from kerchief.environments.ranges import RANGED_CONSTANT, into_ball
 
@@ -106,10 +115,15 @@ class Declaration:
         """
         features = self.on(table.columns).features
         parts, usual = [one.encode(table) for one in features], sum(one.usual for one in features)
+        pairs = zip(features, parts, strict=True)
         rows = into_ball(np.concatenate([one.rows for one in parts], axis=1), usual)
         constant = np.full((len(rows), int(self.intercept > 0)), self.intercept)
-        clipped = np.any([one.clipped for one in parts], axis=0)
-        return Encoded(rows=np.concatenate([rows, constant], axis=1), clipped=clipped)
+        shares = ((", ".join(one.names), float(part.clipped.mean())) for one, part in pairs)
+        return Encoded(
+            rows=np.concatenate([rows, constant], axis=1),
+            clipped=np.any([one.clipped for one in parts], axis=0),
+            shares=tuple((name, share) for name, share in shares if share),
+        )
 
     def texts(self) -> tuple[str, ...]:
         """Every feature as it can be declared again."""
@@ -142,7 +156,7 @@ def _pairs(features: Any) -> list[tuple[str, Any]]:
     for text in texts:
         if not isinstance(text, str):
             raise InvalidValue(f"a feature is a {type(text).__name__} and no text; {_HOW}")
-        found += [one.strip().partition("=") for one in text.split(",") if one.strip()]
+        found += [one.partition("=") for one in parted(text, ",") if one]
     return [(name.strip(), bounds.strip() or None) for name, _, bounds in found]
 
 
@@ -164,7 +178,7 @@ def _feature(name: str, bounds: Any) -> Ranged | Category | str:
 def _read(name: str, text: str) -> tuple[Any, ...]:
     """The bounds in a text."""
     if "|" in text:
-        return tuple(word.strip() for word in text.split("|"))
+        return words_of(text)
     low, colon, high = text.partition(":")
     try:
         if colon:

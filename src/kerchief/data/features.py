@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TypeAlias
 
 import numpy as np
@@ -18,10 +19,15 @@ OTHER = "other"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Encoded:
-    """Features of users, one row each, and which of them went beyond what was declared."""
+    """Features of users, one row each, and which of them went beyond what was declared.
+
+    Attributes:
+        shares: for each feature that was ever clipped, the share of rows in which it was.
+    """
 
     rows: NDArray[np.float64]
     clipped: NDArray[np.bool_]
+    shares: tuple[tuple[str, float], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,7 +111,7 @@ class Category:
 
     def texts(self) -> tuple[str, ...]:
         """As it can be declared again."""
-        return (f"{self.name}={'|'.join(self.values)}",)
+        return (f"{self.name}={'|'.join(map(_escaped, self.values))}",)
 
     @property
     def dim(self) -> int:
@@ -193,6 +199,28 @@ def check_name(name: str) -> None:
             f"the name of a feature is {str(name)[:80]!r}; it must be the name of a column without "
             "= , and |"
         )
+
+
+def parted(text: str, mark: str) -> list[str]:
+    r"""Cut a text at every mark that has no backslash before it, and leave such marks for later.
+
+    >>> parted(r"town=Rome\, Italy|Oslo, age=0:1", ",")
+    ['town=Rome\\, Italy|Oslo', 'age=0:1']
+    """
+    return [one.strip() for one in re.split(rf"(?<!\\){re.escape(mark)}", text)]
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    r"""Words between bars, without the backslashes before bars and commas.
+
+    >>> words_of(r"Rome\, Italy|Oslo")
+    ('Rome, Italy', 'Oslo')
+    """
+    return tuple(re.sub(r"\\([,|])", r"\1", word) for word in parted(text, "|"))
+
+
+def _escaped(word: str) -> str:
+    return re.sub(r"([,|])", r"\\\1", word)
 
 
 def _short(number: float) -> str:

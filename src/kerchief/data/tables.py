@@ -71,7 +71,7 @@ class Table:
         numbers = np.asarray(given) if given.dtype.kind in "fiub" else _read(given)
         self._check(name, given, missing=np.isnan(numbers))
         found = numbers.astype(np.float64)
-        self._refuse(name, np.isinf(found), "is not finite; leave such rows out")
+        self.refuse(name, np.isinf(found), "is not finite; leave such rows out")
         return found
 
     def words(self, name: str) -> NDArray[np.str_]:
@@ -80,23 +80,23 @@ class Table:
         if given.dtype.kind == "f":
             self._check(name, given, missing=np.isnan(given))
         words = [_word(one) for one in given.tolist()]
-        self._refuse(name, np.array([one is None for one in words]), _MISSING)
+        self.refuse(name, np.array([one is None for one in words]), _MISSING)
         return np.array(words, np.str_)
 
     def _check(self, name: str, given: NDArray[Any], *, missing: NDArray[np.bool_]) -> None:
         """Tell texts that are no numbers from values that are not there."""
         if given.dtype.kind not in "fiub":
             empty = np.array([_word(one) is None for one in given.tolist()])
-            self._refuse(name, empty, _MISSING)
-            self._refuse(
+            self.refuse(name, empty, _MISSING)
+            self.refuse(
                 name,
                 missing,
                 "is no number; declare the column's values, as in "
                 f"{name}=first|second, or mend the row",
             )
-        self._refuse(name, missing, _MISSING)
+        self.refuse(name, missing, _MISSING)
 
-    def _refuse(self, name: str, wrong: NDArray[np.bool_], said: str) -> None:
+    def refuse(self, name: str, wrong: NDArray[np.bool_], said: str) -> None:
         """Refuse the first row that is wrong, without showing what it holds."""
         if wrong.any():
             row, more = int(wrong.argmax()) + 1, int(wrong.sum()) - 1

@@ -6,10 +6,11 @@ from kerchief.environments.context_free import Alternating, ChanceArms, CountedA
 from kerchief.environments.context_free_convex import CONVEX
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.fixed_intercept import FixedIntercept
-from kerchief.environments.own import Labelled, OwnModels
+from kerchief.environments.own import OwnModels
 from kerchief.environments.population import Population
 from kerchief.environments.ranges import RANGED_CONSTANT, RANGED_NORM, ranged
 from kerchief.environments.recorded import Recorded, table_two
+from kerchief.environments.supervised import Supervised
 from kerchief.environments.worlds import NOISES, GLMEnvironment, make_environment
 
 __all__ = [
@@ -23,10 +24,10 @@ __all__ = [
     "CountedArms",
     "FixedIntercept",
     "GLMEnvironment",
-    "Labelled",
     "OwnModels",
     "Population",
     "Recorded",
+    "Supervised",
     "Switching",
     "make_environment",
     "ranged",

@@ -10,12 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kerchief.core import validate
+from kerchief.core.contracts import Knows, Singles
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
+from kerchief.environments.supervised import Supervised
+from kerchief.experiments.data import arms_of, clipping_of, entry_of, parameters_of, size_of
 from kerchief.experiments.plan import Plan
-from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, player
+from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, needs_telling, player
 from kerchief.experiments.runner import MOST_FEATURES, arranged
 from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy.guarantee import Trust
@@ -33,6 +36,8 @@ class Comparison(Plan):
     are None are the world's own, and every value is checked: an error is one line.
 
     Attributes:
+        data: a world of data, from `from_supervised`, in place of all fields down to `options`; see
+            `Comparison.on`.
         env: the world, a word of `ENVIRONMENTS`; by default the policies' own.
         contexts: where arms come from, in worlds that have contexts; each is a comparison of its
             own.
@@ -55,6 +60,7 @@ class Comparison(Plan):
 continuum
     """
 
+    data: Supervised | None = None
     env: str | None = None
     contexts: tuple[str, ...] = ("ball", "fixed")
     dim: int | None = None
@@ -81,6 +87,7 @@ continuum
     def __post_init__(self) -> None:
         """Check every value, and that every cell can be played."""
         validate.plain(self)
+        self._check_data()
         self._check_lists()
         self._check_numbers()
         self._check_names()
@@ -90,14 +97,29 @@ continuum
             try:
                 arranged(cell, problem)
             except InvalidValue:
-                _check_world(cell.player.policy, self.world)
+                if self.data is None:
+                    _check_world(cell.player.policy, self.world)
                 raise
+
+    @classmethod
+    def on(cls, data: Supervised, *, horizon: int | None = None, **declared: Any) -> Comparison:
+        """A comparison on data, by default of as many rounds as there are users.
+
+        >>> from kerchief.data import from_supervised
+        >>> people = {"age": [20, 70, 35, 51], "plan": ["basic", "gold", "basic", "gold"]}
+        >>> world = from_supervised(people, "plan", features="age=18:90")
+        >>> Comparison.on(world, trusts=("joint",), epsilons=(1.0,)).horizon
+        4
+        """
+        return cls(data=data, horizon=data.rows if horizon is None else horizon, **declared)
 
     name, title = "compare", "What privacy costs a bandit"
 
     @functools.cached_property
     def world(self) -> str:
         """The word of the world: the one that was asked for, or the home of the first policy."""
+        if self.data is not None:
+            return self.data.origin.name
         if self.env is not None:
             return self.env
         homes = [POLICIES[name].home for name in self.policies]
@@ -106,24 +128,33 @@ continuum
     @functools.cached_property
     def _names(self) -> tuple[str, ...]:
         """The policies by their own names, where `best` is the one for this world."""
-        world = ENVIRONMENTS[self.world]
-        return tuple(_own_name(one, world) for one in self.policies)
+        return tuple(_own_name(one, self._entry) for one in self.policies)
+
+    @property
+    def _entry(self) -> EnvironmentEntry:
+        """The facts about the world: those of the registry, or of the data."""
+        return ENVIRONMENTS[self.world] if self.data is None else entry_of(self.data)
 
     def lead(self) -> str:
         """The policies and the worlds."""
         options = {name: value for name, value in self._options().items() if name != "contexts"}
         facts = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
+        world = f"the {self.world} world ({facts})"
+        if self.data is not None:
+            world = self.caption(self.world)
         said = [
             own if own == name else f"{name} ({own})"
             for own, name in zip(self._names, self.policies, strict=True)
         ]
         return (
-            f"{', '.join(said)} in the {self.world} world ({facts}): "
+            f"{', '.join(said)} in {world}: "
             f"{self.horizon} rounds, {self.replicates} replicates, seed {self.seed}."
         )
 
     def caption(self, world: str) -> str:
-        """Comparisons name worlds by their contexts, where these have any."""
+        """Worlds are named by their contexts, where these have any, and data by their size."""
+        if self.data is not None:
+            return f"{world} ({size_of(self.data)})"
         return f"{world} contexts" if self._contextual else f"{world} world"
 
     def cells(self) -> tuple[Cell, ...]:
@@ -142,8 +173,8 @@ continuum
 
     @functools.cached_property
     def _environments(self) -> Mapping[str, AnyEnvironment]:
-        entry, options = ENVIRONMENTS[self.world], dict(self._given())
-        made = (
+        entry, options = self._entry, dict(self._given())
+        made: dict[str, Any] = (
             {self.world: entry.make(**options)}
             if not self._contextual
             else {one: entry.make(contexts=one, **options) for one in self.contexts}
@@ -162,18 +193,25 @@ continuum
         return found
 
     def note(self) -> str:
-        """What the projection does, and what it costs whoever plays."""
-        return " ".join(
+        """What declared bounds did to data; what the projection does, and costs whoever plays."""
+        told = [] if self.data is None else [clipping_of(self.data), arms_of(self.data)]
+        told += [
             f"In {self.caption(name)}, features are projected from {one.dim} numbers to "
             f"{one.onto}, and {100 * one.clipped:.0f} % of them are clipped then; the best linear "
             f"rule over them loses {one.lost:.2g} per round, {one.lost * self.horizon:.0f} in all, "
             "with privacy or without."
             for name, one in self.shortened.items()
-        )
+        ]
+        return " ".join(filter(None, told))
+
+    @property
+    def rewarded(self) -> bool:
+        """Rewards of data are in units that people know."""
+        return self.data is not None
 
     @property
     def _contextual(self) -> bool:
-        return "contexts" in ENVIRONMENTS[self.world].options
+        return "contexts" in self._entry.options
 
     def _given(self) -> Mapping[str, Any]:
         """The options of the world that were asked for."""
@@ -182,7 +220,7 @@ continuum
 
     def _options(self) -> Mapping[str, Any]:
         """The options of the world as they are played."""
-        return {**ENVIRONMENTS[self.world].options, **self._given()}
+        return {**self._entry.options, **self._given()}
 
     def parameters(self) -> dict[str, object]:
         """Everything that was chosen, in the words of the command line."""
@@ -194,8 +232,11 @@ continuum
             options["reward_noise"] = options.pop("noise")
         shared = ("dim", "arms", "fewest_arms", "radius", "reward_noise")
         further = {name: one for name, one in options.items() if name not in shared}
+        world: dict[str, object] = {"env": self.world}
+        if self.data is not None:
+            world = parameters_of(self.data)
         return {
-            "env": self.world,
+            **world,
             **contexts,
             **{name: options[name] for name in shared if name in options},
             **_pairs("option", further),
@@ -226,8 +267,13 @@ continuum
 
     def _players(self) -> Iterator[Player]:
         """Who plays in each world, in the order of the table."""
-        world = ENVIRONMENTS[self.world]
-        fitting = (name for name in YARDSTICKS if _fits(POLICIES[name], world))
+        world = self._entry
+        told = all(isinstance(one, Singles) for one in self._environments.values())
+        fitting = (
+            name
+            for name in YARDSTICKS
+            if _fits(POLICIES[name], world) and (told or not needs_telling(name))
+        )
         parents = (POLICIES[name].parent for name in self._names)
         for name in (*fitting, *parents):
             yield player(name, mode=self.mode)
@@ -246,12 +292,26 @@ continuum
         """Under which trusts a policy plays: those asked for, or all under which it is private."""
         if self.trusts is not None:
             return self.trusts
-        offered = POLICIES[name].trusts_in(ENVIRONMENTS[self.world].problem)
+        offered = POLICIES[name].trusts_in(self._entry.problem)
         return tuple(trust for trust in offered if trust != Trust.NONE)
 
     def _trusts(self) -> tuple[str, ...]:
         """Every trust that is played, in the order of first mention."""
         return tuple(dict.fromkeys(one for name in self._names for one in self._trusts_of(name)))
+
+    def _check_data(self) -> None:
+        """Refuse options of made-up worlds beside data."""
+        if self.data is None:
+            return
+        if not isinstance(self.data, Supervised):
+            raise InvalidValue(
+                f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes"
+            )
+        for name in ("env", *_NAMED, "options", "contexts"):
+            if getattr(self, name) != getattr(type(self), name):
+                raise InvalidValue(
+                    f"{name} is {getattr(self, name)!r}, and data have no such option; leave it out"
+                )
 
     def _check_lists(self) -> None:
         for kind in (
@@ -297,7 +357,7 @@ continuum
         for trust in self.trusts or ():
             _known("trust", trust, Trust)
         for said, name in zip(self.policies, self._names, strict=True):
-            _check_policy(said, POLICIES[name], self.world, self._trusts_of(name))
+            self._check_policy(said, POLICIES[name], self._trusts_of(name))
         for trust, flag in FLAGS.items():
             word = getattr(self, flag)
             MECHANISMS_OF[trust][word]
@@ -305,6 +365,21 @@ continuum
                 raise InvalidValue(
                     f"{flag} is {word!r}, and no row has {trust.value} trust; leave it out, or add "
                     f"that trust"
+                )
+
+    def _check_policy(self, name: str, policy: PolicyEntry, trusts: tuple[str, ...]) -> None:
+        if not _fits(policy, self._entry):
+            if self.data is None:
+                _check_world(name, self.world)
+            known = [one for one, entry in POLICIES.items() if _fits(entry, self._entry)]
+            raise InvalidValue(
+                f"policy {name!r} does not play on these data; those that do are {', '.join(known)}"
+            )
+        supported = policy.trusts_in(self._entry.problem)
+        for trust in trusts:
+            if trust not in supported:
+                raise InvalidValue(
+                    f"trust is {trust!r}; policy {name!r} supports {', '.join(supported)}"
                 )
 
 
@@ -334,28 +409,17 @@ def _takes(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
     if not _fits(policy, world):
         return False
     try:
-        policy.build(world.make().problem(Comparison.horizon), "tuned")
+        made = world.make()
+        built = policy.build(made.problem(Comparison.horizon), "tuned")
     except InvalidValue:
         return False
-    return True
+    return isinstance(made, Singles) or not isinstance(built, Knows)
 
 
 def _check_world(name: str, world: str) -> None:
     known = worlds_of(name)
     if world not in known:
         raise InvalidValue(f"env is {world!r}; policy {name!r} plays in {', '.join(known)}")
-
-
-def _check_policy(name: str, policy: PolicyEntry, world: str, trusts: tuple[str, ...]) -> None:
-    entry = ENVIRONMENTS[world]
-    if not _fits(policy, entry):
-        _check_world(name, world)
-    supported = policy.trusts_in(entry.problem)
-    for trust in trusts:
-        if trust not in supported:
-            raise InvalidValue(
-                f"trust is {trust!r}; policy {name!r} supports {', '.join(supported)}"
-            )
 
 
 def _is_pair(one: object) -> bool:

@@ -13,7 +13,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.experiments.claims import Claim, Verdict, judge, paid
 from kerchief.experiments.plan import Layout, Panel, Plan
-from kerchief.experiments.players import YARDSTICKS, Cell, Key, Player, player
+from kerchief.experiments.players import YARDSTICKS, Cell, Key, Player, needs_telling, player
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import arranged
 from kerchief.policies import POLICIES
@@ -110,7 +110,13 @@ class Experiment:
         parents = [parent for one in self.players for parent in one.parents()]
         players = size.players or (*parents, *self.players)
         played = [set(POLICIES[one.policy].actions) for one in self.players]
-        fitting = (name for name in YARDSTICKS if all(map(POLICIES[name].actions_among, played)))
+        # Where arms have models, their numbers say which they are, and one of them is the best.
+        told = all("models" in one for one in played)
+        fitting = (
+            name
+            for name in YARDSTICKS
+            if all(map(POLICIES[name].actions_among, played)) and (told or not needs_telling(name))
+        )
         return tuple(dict.fromkeys([*map(player, fitting), *players]))
 
     def size(self, *, quick: bool) -> Size:

@@ -91,6 +91,11 @@ class Plan(abc.ABC):
         return ""
 
     @property
+    def rewarded(self) -> bool:
+        """Whether tables show rewards beside regrets."""
+        return False
+
+    @property
     def shortened(self) -> Mapping[str, Shortened]:
         """What a projection of features costs, by world, where there is one."""
         return {}

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kerchief.core.contracts import Knows
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import AnyProblem
 from kerchief.core.validate import one_of, positive
@@ -18,6 +19,16 @@ from kerchief.roles.arrange import Arranged, arrange
 
 YARDSTICKS = ("uniform", "greedy", "single-arm")
 """Policies that play without protection, asked for or not, in every plan whose worlds they fit."""
+
+
+def needs_telling(name: str) -> bool:
+    """Whether a yardstick must be told which single arm is the best, which few worlds say.
+
+    >>> [needs_telling(name) for name in YARDSTICKS]
+    [False, False, True]
+    """
+    return any(issubclass(kind, Knows) for kind in POLICIES[name].kinds)
+
 
 FLAGS = {
     Trust.JOINT: "continual",

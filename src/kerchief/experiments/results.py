@@ -22,6 +22,9 @@ _REGRET = 6
 SENT = {"reals": "numbers sent", "bits": "bits sent"}
 """Further headings for populations: what clients sent in all."""
 
+REWARD = "reward ± s.e."
+"""A further heading for worlds of data: the mean reward per round."""
+
 # The share of uniform play's losses above which a run is stuck.
 _STUCK = 0.1
 
@@ -56,6 +59,22 @@ class Spread:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Reward:
+    """Mean reward per round over replicates, and its standard error: None for a single one."""
+
+    mean: float
+    se: float | None
+
+    def text(self) -> str:
+        """Mean and standard error.
+
+        >>> Reward(mean=0.61234, se=0.0021).text()
+        '0.612 ± 0.0021'
+        """
+        return f"{self.mean:.3g} ± {'-' if self.se is None else format(self.se, '.2g')}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
     """A cell that was played to the end.
 
@@ -70,6 +89,8 @@ class Result:
         communication: what clients sent, in "reals" and in "bits", on average over replicates; for
             populations alone.
         right: the share of replicates that named the best action at the end; None where none did.
+        earned: total reward in each replicate; None where users answer with losses, and for
+            populations.
     """
 
     cell: Cell
@@ -84,6 +105,7 @@ class Result:
     device: str
     communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
     right: float | None = None
+    earned: NDArray[np.float64] | None = None
 
     @functools.cached_property
     def regret(self) -> Spread:
@@ -91,13 +113,21 @@ class Result:
         final = self.curves[-1]
         return Spread(
             mean=float(final.mean()),
-            se=float(final.std(ddof=1) / np.sqrt(final.size)) if final.size > 1 else None,
+            se=_error(final),
             uniform_share=float(final.mean()) / self.uniform if self.uniform > 0 else None,
             median=float(np.median(final)),
             p95=self.percentile(95.0),
             max=float(final.max()),
             stuck=self._stuck(),
         )
+
+    @functools.cached_property
+    def reward(self) -> Reward | None:
+        """The reward per round."""
+        if self.earned is None:
+            return None
+        each = self.earned / int(self.rounds[-1])
+        return Reward(mean=float(each.mean()), se=_error(each))
 
     def percentile(self, percent: float) -> float:
         """Of the final regret over replicates."""
@@ -154,6 +184,7 @@ class Result:
             "private": self.spent is not None,
             "spent": {"epsilon": spent, "delta": spent_delta},
             "regret": dataclasses.asdict(self.regret),
+            "reward": None if self.reward is None else dataclasses.asdict(self.reward),
             "replicates": self.replicates,
             "microseconds": self.microseconds,
             "releases": dict(self.releases),
@@ -161,14 +192,15 @@ class Result:
             "right": self.right,
         }
 
-    def texts(self) -> tuple[str, ...]:
-        """The row under `headings_of` the table."""
+    def texts(self, *, rewarded: bool = False) -> tuple[str, ...]:
+        """The row under `headings_of` the table, with its mean reward if that is wanted."""
         asked = self.cell.asked or ()
         return (
             self.cell.player.name,
             self.cell.player.protection,
             *([f"{one:.4g}" for one in asked] or ("-", "-")),
             self.bill(),
+            *([self.reward.text() if self.reward else "-"] if rewarded else []),
             self.regret.text(),
             *self.sent(),
             amount(self.regret.p95),
@@ -186,10 +218,16 @@ class Result:
         return "not private" if self.spent is None else "{:.4g}, {:.2g}".format(*self.spent)
 
 
-def headings_of(rows: Sequence[Result]) -> tuple[str, ...]:
+def headings_of(rows: Sequence[Result], *, rewarded: bool = False) -> tuple[str, ...]:
     """What stands above the texts of these rows, which are of one world."""
     sent = SENT.values() if any(row.communication for row in rows) else ()
-    return (*HEADINGS[:_REGRET], *sent, *HEADINGS[_REGRET:])
+    earned = (REWARD,) if rewarded else ()
+    return (*HEADINGS[: _REGRET - 1], *earned, HEADINGS[_REGRET - 1], *sent, *HEADINGS[_REGRET:])
+
+
+def _error(values: NDArray[np.float64]) -> float | None:
+    """The standard error of their mean, if there are several."""
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
 
 
 def _percent(share: float | None) -> str:

@@ -217,7 +217,7 @@ register(
     lambda problem, *, mode: SingleArm(),
     summary="play the one arm that is best on average, which it is told",
     source="the yardstick of contexts: what a bandit must reach without looking at them",
-    actions="models",
+    actions=("models", "arms"),
     trusts=("none",),
     home="own",
     deployable=False,

@@ -57,11 +57,15 @@ class Scene:
 
 @struct
 class Replicate(roles.Carry):
-    """A bandit, its world and what it has lost."""
+    """A bandit, its world, what it has lost and what it has earned.
+
+    Where users answer with losses, nothing is earned.
+    """
 
     replicate: Array
     world: Tree
     regret: Array
+    earned: Array | None
 
 
 @jax.jit
@@ -73,7 +77,10 @@ def begin(scene: Scene, replicates: Array) -> Replicate:
         world, begun = scene.environment.init(at), dict(vars(scene.bandit.begin()))
         if isinstance(scene.policy, Knows) and isinstance(scene.environment, Singles):
             begun["model"] = scene.policy.told(scene.environment.single(world))
-        return Replicate(replicate=replicate, world=world, regret=jnp.float64(0), **begun)
+        earned = jnp.float64(0) if scene.policy.feedback == "totals" else None
+        return Replicate(
+            replicate=replicate, world=world, regret=jnp.float64(0), earned=earned, **begun
+        )
 
     return jax.vmap(begin_one)(replicates)
 
@@ -104,8 +111,13 @@ def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapp
     if isinstance(world, Reacts):
         reacted = world.reacted(carry.world, action, clock)
         carry = dataclasses.replace(carry, world=reacted)
-    regret = carry.regret + (lost if going is True else jnp.where(going, lost, 0))
-    return dataclasses.replace(carry, regret=regret), bandit.wishes(carry, round)
+    if going is not True:
+        lost, reward = jnp.where(going, lost, 0), jnp.where(going, reward, 0)
+    regret, earned = carry.regret + lost, carry.earned
+    carry = dataclasses.replace(
+        carry, regret=regret, earned=None if earned is None else earned + reward
+    )
+    return carry, bandit.wishes(carry, round)
 
 
 def _arms(scene: Scene, carry: Replicate, round: Array) -> Arms:

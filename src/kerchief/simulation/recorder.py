@@ -25,6 +25,8 @@ class Recorded:
         releases: for each query, how often it was released in each replicate.
         communication: for "reals" and "bits", how many of them clients sent in each replicate; for
             populations alone.
+        earned: total reward in each replicate; None where users answer with losses, and for
+            populations.
         right: 1 where the action that was named at the end is the best, else 0, in each replicate;
             None where none is named.
     """
@@ -33,6 +35,7 @@ class Recorded:
     releases: Mapping[str, NDArray[np.int64]]
     communication: Mapping[str, NDArray[np.float64]] = dataclasses.field(default_factory=dict)
     right: NDArray[np.float64] | None = None
+    earned: NDArray[np.float64] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

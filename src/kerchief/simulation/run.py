@@ -139,6 +139,7 @@ def simulate(
         device=jax.devices()[0].platform,
         communication=played.communication,
         right=played.right,
+        earned=played.earned,
     )
 
 
@@ -172,6 +173,7 @@ def _play_rounds(
         else int(rounds[-1]),
         covered={name: int(last.max()) + 1 for name, last in carry.last.items()},
         right=None if right is None else np.asarray(right, np.float64),
+        earned=None if carry.earned is None else np.asarray(carry.earned, np.float64),
     )
 
 

@@ -1,0 +1,109 @@
+"""Options that make a world of data, and the world that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kerchief.core.errors import InvalidValue
+from kerchief.data.declared import WORDS, read_declared
+from kerchief.data.features import parted
+from kerchief.data.supervised import from_supervised
+from kerchief.environments.supervised import ORDERS, Supervised
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_FILE = click.Path(path_type=Path)
+_OPTIONS = (
+    click.option("--data", type=_FILE, help="Play on a CSV or Parquet file, in place of --env."),
+    click.option("--data-sha256", metavar="HEX", help="The digest that the data must have."),
+    click.option("--declare", type=_FILE, help="A TOML file with the options below."),
+    click.option(
+        "--features",
+        multiple=True,
+        metavar="NAME=LOW:HIGH|NAME=WORD|WORD",
+        help="Features of users, with their public bounds, such as age=18:90,plan=basic|gold. "
+        "Repeatable.",
+    ),
+    click.option(
+        "--label",
+        metavar="COLUMN",
+        help="The right arm of each user; COLUMN=first|second declares the arms.",
+    ),
+    click.option(
+        "--rewards", multiple=True, metavar="COLUMNS", help="One column of rewards per arm."
+    ),
+    click.option("--reward-range", metavar="LOW:HIGH", help="The least and the greatest reward."),
+    click.option(
+        "--arm-features",
+        multiple=True,
+        metavar="NAME=LOW:HIGH",
+        help="Features of arms, with one model for all; price_{arm} has a column per arm.",
+    ),
+    click.option("--arm-table", type=_FILE, help="Features of arms, by a column `arm`."),
+    click.option("--norm", type=float, help="Bound on the norm of features without a range."),
+    click.option(
+        "--intercept", type=float, help="The constant behind all features.  [default: 0.5]"
+    ),
+    click.option(
+        "--orders",
+        metavar="|".join(ORDERS),
+        help="Users come once each, or are drawn anew.  [default: permutation]",
+    ),
+)
+NAMES = ("data", "data_sha256", "declare", *WORDS)
+"""The names of these options."""
+
+
+def of_data(command: Decorated) -> Decorated:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_without(given: dict[str, Any]) -> None:
+    """Refuse options about data where there are none."""
+    for name, value in given.items():
+        if value not in (None, ()):
+            flag = name.replace("_", "-")
+            raise InvalidValue(f"--{flag} is given without data; give --data FILE too")
+
+
+def world_of(given: dict[str, Any]) -> Supervised:
+    """The world of these options."""
+    said = {name: value for name, value in given.items() if value not in (None, ())}
+    declared = {name: said[name] for name in WORDS if name in said}
+    if "declare" in said:
+        declared = _joined(declared, read_declared(said["declare"]))
+    if "rewards" in declared:
+        declared["rewards"] = _columns(declared["rewards"])
+    if "reward_range" in declared:
+        declared["reward_range"] = _range(declared["reward_range"])
+    label, sha256 = declared.pop("label", None), said.get("data_sha256")
+    return from_supervised(said["data"], label, sha256=sha256, **declared)
+
+
+def _joined(flags: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
+    for name in flags:
+        if name in file:
+            raise InvalidValue(f"{name} is declared in the file and beside it; declare it once")
+    return flags | file
+
+
+def _columns(given: Any) -> tuple[str, ...]:
+    texts = [given] if isinstance(given, str) else given
+    return tuple(one for text in texts for one in parted(str(text), ",") if one)
+
+
+def _range(given: Any) -> tuple[float, float]:
+    try:
+        low, high = map(float, given.split(":") if isinstance(given, str) else given)
+    except (TypeError, ValueError):
+        raise InvalidValue(
+            f"the range of rewards is {str(given)[:80]!r}; give it as in --reward-range 0:1"
+        ) from None
+    return low, high

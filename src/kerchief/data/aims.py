@@ -1,0 +1,118 @@
+"""What arms bring users: reward 1 for the right label, or a column of rewards for every arm."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
+from kerchief.data.features import Category, words_of
+from kerchief.data.tables import Frame, Table, read_table
+
+# More labels than this are numbers that were taken for labels.
+_MOST_LABELS = 4096
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Aims:
+    """The arms by name, what they bring as `Supervised.of` takes it, and how that was declared."""
+
+    arms: tuple[str, ...]
+    given: Mapping[str, Any]
+    described: Mapping[str, Any]
+
+
+def aims_of(
+    table: Table,
+    y: str | ArrayLike | None,
+    rewards: Sequence[str],
+    reward_range: tuple[float, float] | None,
+) -> Aims:
+    """Find out which of the forms was given; see `from_supervised`."""
+    if (y is None) != bool(rewards):
+        raise InvalidValue("labels and rewards are both given, or neither is; give one of them")
+    if y is None:
+        return _rewarded(table, tuple(rewards), reward_range)
+    if _is_table(y):
+        given = _same_length(table, read_table(y, name="the table of rewards"))
+        return _rewarded(given, tuple(given.columns), reward_range)
+    if reward_range is not None:
+        raise InvalidValue(
+            f"the range of rewards is {reward_range}, and labels bring 0 or 1; leave it out"
+        )
+    if isinstance(y, str):
+        return _labelled(table, y)
+    return _labelled(_same_length(table, read_table({"label": y}, name="the labels")), "label")
+
+
+def _is_table(y: Any) -> bool:
+    if isinstance(y, str):
+        return False
+    # A column of a frame has no columns itself, and becomes an array of one axis.
+    return isinstance(y, Mapping | Frame) or np.ndim(y) == 2
+
+
+def _same_length(table: Table, other: Table) -> Table:
+    if other.rows != table.rows:
+        raise InvalidValue(
+            f"{other.name} have {other.rows} rows and the features {table.rows}; give one per user"
+        )
+    return other
+
+
+def _labelled(table: Table, label: str) -> Aims:
+    """One arm per label: those that are declared, or those in the data."""
+    name, _, text = label.partition("=")
+    name = name.strip()
+    words = words_of(text) if text else _sorted(table.words(name).tolist())
+    if len(words) > _MOST_LABELS:
+        raise InvalidValue(
+            f"column {name!r} has {len(words)} different labels; there may be {_MOST_LABELS}: "
+            "declare fewer arms, or give rewards"
+        )
+    if len(words) < 2:
+        raise InvalidValue(f"column {name!r} has one label alone; there is nothing to choose")
+    labels = Category(name=name, values=words)
+    described = {"label": labels.texts()[0] if text else name}
+    return Aims(arms=words, given={"labels": labels.places(table)}, described=described)
+
+
+def _sorted(words: Sequence[str]) -> tuple[str, ...]:
+    """Every word once: whole numbers by their size, others by their letters."""
+    found = sorted(set(words))
+    return tuple(sorted(found, key=int) if all(map(_whole, found)) else found)
+
+
+def _whole(word: str) -> bool:
+    return word.isascii() and word.removeprefix("-").isdigit()
+
+
+def _rewarded(
+    table: Table, columns: tuple[str, ...], reward_range: tuple[float, float] | None
+) -> Aims:
+    """One arm per column of rewards."""
+    if reward_range is None:
+        raise InvalidValue(
+            "rewards have no declared range; declare their least and greatest value, such as 0:1: "
+            "bounds are never read off the data, since noise and clipping rest on them"
+        )
+    if not isinstance(reward_range, tuple | list) or len(reward_range) != 2:
+        raise InvalidValue("the range of rewards is no pair; give the least and the greatest one")
+    low, high = (validate.between("reward", one, -1e9, 1e9, closed=True) for one in reward_range)
+    validate.at_least("width of the range of rewards", high - low, 1e-9)
+    if len(columns) < 2 or len(set(columns)) < len(columns):
+        raise InvalidValue(f"rewards are in columns {columns}; name two or more, none twice")
+    found = [table.numbers(name) for name in columns]
+    for name, column in zip(columns, found, strict=True):
+        said = f"lies outside the declared range of rewards {low:g}:{high:g}; declare a wider one"
+        table.refuse(name, (column < low) | (column > high), said)
+    return Aims(
+        arms=columns,
+        given={"rewards": np.stack(found, axis=1), "low": low, "high": high},
+        described={"rewards": columns, "reward_range": f"{low:.17g}:{high:.17g}"},
+    )

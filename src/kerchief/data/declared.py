@@ -1,0 +1,38 @@
+"""A declaration in a file of its own, so that it can be read, reviewed and kept."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.registry import Registry
+
+WORDS = (
+    *("features", "label", "rewards", "reward_range", "arm_features", "arm_table"),
+    *("norm", "intercept", "orders"),
+)
+"""What may be declared."""
+
+
+def read_declared(path: Path) -> dict[str, Any]:
+    """What a TOML file declares about data, by the words of the command line.
+
+    Features are a table of ranges and words, or a list of texts; the rest is as on the command
+    line::
+
+        label = "plan"
+        [features]
+        age = [18, 90]
+        town = ["Rome", "Oslo", "other"]
+    """
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidValue(f"the declaration {str(path)!r} cannot be read: {reason}") from error
+    known: Registry[str] = Registry("declaration")
+    for word in WORDS:
+        known.add(word, word)
+    return {known[name.replace("-", "_")]: value for name, value in found.items()}

@@ -1,0 +1,108 @@
+"""Features of arms, which share one model: from a table of arms, or as each user meets them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core.errors import InvalidValue
+from kerchief.data.declaration import Declaration, Declared
+from kerchief.data.features import Encoded
+from kerchief.data.tables import Table, Tabular, read_table
+
+_ARM, _PLACE = "arm", "{arm}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Offers:
+    """Features of arms, one row per arm or one per user and arm, and how they were declared.
+
+    Attributes:
+        source: the table of arms, if there is one.
+    """
+
+    declaration: Declaration
+    encoded: Encoded
+    rows: NDArray[np.float64]
+    source: Table | None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """In the words of the command line."""
+        said: dict[str, Any] = {"arm_features": self.declaration.texts()}
+        if self.source is not None:
+            said |= {"arm_table": self.source.path or self.source.name}
+        return said
+
+
+def offers_of(
+    table: Table,
+    arms: tuple[str, ...],
+    features: Declared,
+    arm_table: Tabular | None,
+    *,
+    intercept: float,
+) -> Offers | None:
+    """Encode the features of arms, if any are declared; see `from_supervised`."""
+    if not features:
+        if arm_table is not None:
+            raise InvalidValue("a table of arms is given, and no features of arms are declared")
+        return None
+    public = Declaration.of(features, intercept=intercept)
+    shape: tuple[int, ...]
+    if isinstance(arm_table, np.ndarray) and arm_table.ndim == 3:
+        source = None
+        cells, shape = _flattened(table, arms, arm_table), (table.rows, len(arms))
+    else:
+        source = None if arm_table is None else read_table(arm_table, name="the table of arms")
+        cells, shape = _met(table, arms, public, source)
+    encoded = public.encode(cells)
+    rows = encoded.rows.reshape(*shape, -1)
+    return Offers(declaration=public, encoded=encoded, rows=rows, source=source)
+
+
+def _flattened(table: Table, arms: tuple[str, ...], given: NDArray[Any]) -> Table:
+    """One row per user and arm."""
+    if given.shape[:2] != (table.rows, len(arms)):
+        raise InvalidValue(
+            f"features of arms have shape {given.shape}, and there are {table.rows} users and "
+            f"{len(arms)} arms; give users x arms x features"
+        )
+    return read_table(given.reshape(-1, given.shape[2]), name="the features of arms")
+
+
+def _met(
+    table: Table, arms: tuple[str, ...], public: Declaration, source: Table | None
+) -> tuple[Table, tuple[int, ...]]:
+    """One row per arm, or per user and arm where a feature has a column of the data per arm."""
+    varying = [name for one in public.features for name in one.names if _PLACE in name]
+    if source is None and not varying:
+        raise InvalidValue(
+            "features of arms are declared, and there is no table of arms; give one, or a column "
+            f"of the data for every arm, as in price_{_PLACE}=0:10"
+        )
+    listed = {} if source is None else _listed(source, arms)
+    name = "the features of arms"
+    if not varying:
+        return read_table(listed, name=name), (len(arms),)
+    columns: dict[str, Any] = {key: np.tile(one, table.rows) for key, one in listed.items()}
+    for key in varying:
+        found = [table.column(key.replace(_PLACE, arm)) for arm in arms]
+        columns[key] = np.stack(found, axis=1).ravel()
+    return read_table(columns, name=name), (table.rows, len(arms))
+
+
+def _listed(source: Table, arms: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The columns of a table of arms, in the order of the arms."""
+    names = source.words(_ARM).tolist()
+    for arm in arms:
+        if names.count(arm) != 1:
+            raise InvalidValue(
+                f"{source.name} has {names.count(arm)} rows for arm {arm!r}; give one for every "
+                "arm, its name in a column 'arm'"
+            )
+    order = [names.index(arm) for arm in arms]
+    return {key: column[order] for key, column in source.columns.items() if key != _ARM}

@@ -1,0 +1,157 @@
+"""`kerchief compare --data`: from a file to a comparison, or to one clear line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import Result as Called
+from tests.experiments.fakes import fake_play
+
+from kerchief.cli import playing
+
+Call = Callable[..., Called]
+SMALL = ("--trust", "central", "--epsilon", 2, "--replicates", 3, "--delta", 1e-6)
+DECLARED = ("--features", "age=18:90,plan=basic|gold", "--label", "likes")
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    dice = np.random.default_rng(2)
+    ages = dice.integers(18, 95, 60)
+    columns = {
+        "age": ages,
+        "plan": dice.choice(["basic", "gold"], 60),
+        "likes": np.where(ages > 50, "news", "sport"),
+        "news": (ages > 50).astype(float),
+        "sport": dice.uniform(0, 1, 60),
+    }
+    pl.DataFrame(columns).write_csv(tmp_path / "users.csv")
+    return tmp_path / "users.csv"
+
+
+def test_a_file_becomes_a_comparison_in_one_command(call: Call, users: Path) -> None:
+    result = call("compare", "--data", users, *DECLARED, *SMALL, "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    names = [row["policy"] for row in document["rows"]]
+    assert names == ["uniform", "greedy", "single-arm", "own-models", "own-models"]
+    assert {row["world"] for row in document["rows"]} == {"users.csv"}
+    assert document["parameters"]["horizon"] == 60
+    assert len(document["parameters"]["data_sha256"]) == 64
+    for kind in ("table", "picture", "report", "rows"):
+        assert Path(document["files"][kind]).is_file()
+    single = document["rows"][2]["regret"]
+    likes = pl.read_csv(users)["likes"].value_counts()["count"].max()
+    assert single["mean"] == 60 - likes
+    assert single["se"] == 0
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_command_plays_the_same_again(
+    call: Call, users: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playing, "play", fake_play())
+    rewards = ("--rewards", "news,sport", "--reward-range", "0:1", "--orders", "bootstrap")
+    given = ("--features", "age=18:90", "--horizon", 99, *SMALL, *rewards)
+    first = json.loads(call("compare", "--data", users, *given, "--json").stdout)
+    words = shlex.split(first["command"])
+    again = json.loads(call(*words[1:], "--json").stdout)
+    assert again["parameters"] == first["parameters"]
+    assert again["command"] == first["command"]
+    users.write_text(users.read_text().replace("basic", "gold"))
+    other = call(*words[1:], "--json")
+    assert other.exit_code == 2
+    assert "these are not the same data" in other.stderr
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_declaration_may_lie_in_a_file(
+    call: Call, users: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playing, "play", fake_play())
+    told = tmp_path / "users.toml"
+    told.write_text('label = "likes"\n[features]\nage = [18, 90]\nplan = ["basic", "gold"]\n')
+    plain = json.loads(call("compare", "--data", users, *DECLARED, *SMALL, "--json").stdout)
+    kept = call("compare", "--data", users, "--declare", told, *SMALL, "--json")
+    assert json.loads(kept.stdout)["parameters"] == plain["parameters"]
+    twice = call("compare", "--data", users, "--declare", told, "--label", "likes", *SMALL)
+    assert "label is declared in the file and beside it" in twice.stderr
+    told.write_text('labl = "likes"')
+    unknown = call("compare", "--data", users, "--declare", told, *SMALL)
+    assert "did you mean 'label'" in unknown.stderr
+    told.write_text("label = ")
+    assert "cannot be read" in call("compare", "--data", users, "--declare", told).stderr
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_table_shows_rewards(call: Call, users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "play", fake_play())
+    result = call("compare", "--data", users, *DECLARED, *SMALL)
+    assert result.exit_code == 0, result.output
+    assert "users.csv (60 users, 3 coordinates, 2 arms)" in result.stdout
+    assert "reward" in result.stdout
+    assert "not private" in result.stdout
+    report = Path("results/compare/report.html").read_text(encoding="utf-8")
+    assert "reward ± s.e." in report
+    assert "this number is read off the data" in report
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--features", "aeg=18:90", "--label", "likes"), "did you mean 'age'"),
+        (("--features", "age", "--label", "likes"), "has no declared range"),
+        (("--features", "age=18:90", "--label", "likes=news|shop"), "holds 'sport'"),
+        (("--features", "age=18:90"), "labels and rewards are both given, or neither"),
+        (
+            ("--features", "age=18:90", "--rewards", "age,news", "--reward-range", "0:1"),
+            "lies outside the declared range of rewards 0:1",
+        ),
+        (
+            ("--features", "age=18:90", "--rewards", "age,news", "--reward-range", "wide"),
+            "the range of rewards is 'wide'",
+        ),
+        ((*DECLARED, "--arms", 3), "arms is 3, and data have no such option"),
+        ((*DECLARED, "--env", "linear"), "env is 'linear', and data have no such option"),
+        ((*DECLARED, "--contexts", "ball"), "data have no such option"),
+        ((*DECLARED, "--horizon", 61), "there are 60 users who come once each"),
+        ((*DECLARED, "--policy", "linucb"), "'linucb' does not play on these data"),
+    ],
+)
+def test_bad_input_is_one_line_and_changes_nothing(
+    words: tuple[object, ...], said: str, call: Call, users: Path
+) -> None:
+    result = call("compare", "--data", users, *words)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert said in result.stderr
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("age,plan,likes\n20,basic,news\n30,,sport\n", "row 2 of column 'plan' in cut.csv is miss"),
+        ("age,plan,likes\n20,basic,news\nnan,gold,sport\n", "row 2 of column 'age' in cut.csv"),
+        ("age,plan,likes\n20,basic,news\n30,gold", "cut.csv ends within row 2: it is cut off"),
+        ("", "cut.csv cannot be read as CSV"),
+    ],
+)
+def test_a_bad_file_is_one_line_and_changes_nothing(text: str, said: str, call: Call) -> None:
+    Path("cut.csv").write_text(text)
+    result = call("compare", "--data", "cut.csv", *DECLARED)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert said in result.stderr
+    assert not Path("results").exists()
+
+
+def test_options_of_data_need_data(call: Call) -> None:
+    result = call("compare", *DECLARED)
+    assert result.exit_code == 2
+    assert "--features is given without data; give --data FILE too" in result.stderr

@@ -1,0 +1,217 @@
+"""From a table to a world: labels or rewards, features of users or of arms, all bounds declared."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import pytest
+
+import kerchief
+from kerchief.core.contracts import Clock
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import Stream
+from kerchief.data import Declaration, from_supervised, read_table
+from kerchief.environments import Supervised
+from kerchief.experiments import Comparison
+
+DICE = np.random.default_rng(7)
+PEOPLE: dict[str, Any] = {
+    "age": DICE.integers(15, 95, 40),
+    "plan": DICE.choice(["basic", "gold"], 40),
+    "likes": DICE.choice(["news", "shop", "sport"], 40),
+    **{f"clicks_{arm}": DICE.uniform(0, 2, 40) for arm in ("news", "shop", "sport")},
+    **{f"price_{arm}": DICE.uniform(0, 12, 40) for arm in ("news", "shop", "sport")},
+}
+FEATURES = "age=18:90, plan=basic|gold"
+CLICKS = ("clicks_news", "clicks_shop", "clicks_sport")
+
+
+def features_of(world: Supervised, user: int) -> np.ndarray[Any, Any]:
+    clock = Clock(round=jnp.int32(user), since={})
+    order = jnp.arange(world.rows)
+    return np.asarray(world.arms(order, clock, Stream.of(seed=0, replicate=0)).features)
+
+
+def test_a_label_is_an_arm() -> None:
+    world = from_supervised(PEOPLE, "likes", features=FEATURES)
+    arms = sorted(set(PEOPLE["likes"]))
+    assert [arms[place] for place in np.asarray(world.outcomes)] == list(PEOPLE["likes"])
+    encoded = Declaration.of(FEATURES).encode(read_table(PEOPLE))
+    np.testing.assert_allclose(world.users, encoded.rows, rtol=1e-6)
+    facts = world.problem(40)
+    assert (facts.arms, facts.dim, facts.own, facts.constant) == (3, 3, 3, 0.5)
+    assert facts.norm == pytest.approx(np.hypot(1, 0.5))
+    assert world.origin.clipped == pytest.approx(encoded.clipped.mean())
+    assert [name for name, _ in world.origin.shares] == ["age"]
+
+
+def test_declared_labels_are_the_arms_in_their_order() -> None:
+    world = from_supervised(PEOPLE, "likes=sport|never|news|shop", features=FEATURES)
+    assert world.count == 4
+    arms = ("sport", "never", "news", "shop")
+    assert [arms[place] for place in np.asarray(world.outcomes)] == list(PEOPLE["likes"])
+    with pytest.raises(InvalidValue, match="holds 'shop', which is not declared"):
+        from_supervised(PEOPLE, "likes=sport|news", features=FEATURES)
+
+
+def test_labels_may_be_given_by_themselves() -> None:
+    columns = {name: PEOPLE[name] for name in ("age", "plan")}
+    named = from_supervised(PEOPLE, "likes", features=FEATURES)
+    apart = from_supervised(pl.DataFrame(columns), PEOPLE["likes"], features=FEATURES)
+    np.testing.assert_array_equal(apart.outcomes, named.outcomes)
+    numbers = from_supervised(np.eye(12), np.arange(12), features="x*=0:1")
+    np.testing.assert_array_equal(numbers.outcomes, np.arange(12))
+    series = from_supervised(pl.DataFrame(columns), pl.Series(PEOPLE["likes"]), features=FEATURES)
+    np.testing.assert_array_equal(series.outcomes, named.outcomes)
+
+
+def test_rewards_have_a_declared_range() -> None:
+    world = from_supervised(PEOPLE, features=FEATURES, rewards=CLICKS, reward_range=(0, 2))
+    table = np.column_stack([PEOPLE[name] for name in CLICKS])
+    np.testing.assert_allclose(world.outcomes, table, rtol=1e-6)
+    assert (world.problem(1).low, world.problem(1).high) == (0.0, 2.0)
+    given = from_supervised(PEOPLE, table, features=FEATURES, reward_range=(0, 2))
+    np.testing.assert_array_equal(given.outcomes, world.outcomes)
+
+
+def test_arms_have_features_of_their_own_or_of_every_meeting() -> None:
+    listed = {"arm": ["sport", "news", "shop"], "length": [3, 1, 2]}
+    world = from_supervised(PEOPLE, "likes", arm_features="length=0:4", arm_table=listed)
+    lengths = Declaration.of("length=0:4").encode(read_table({"length": [1, 2, 3]})).rows
+    np.testing.assert_allclose(features_of(world, 5), lengths, rtol=1e-6)
+    assert world.problem(40).own == 0
+    both = "price_{arm}=0:12, length=0:4"
+    world = from_supervised(PEOPLE, "likes", arm_features=both, arm_table=listed)
+    prices = [PEOPLE[f"price_{arm}"][5] for arm in ("news", "shop", "sport")]
+    wanted = Declaration.of("price=0:12, length=0:4").encode(
+        read_table({"price": prices, "length": [1, 2, 3]})
+    )
+    np.testing.assert_allclose(features_of(world, 5), wanted.rows, rtol=1e-6)
+    cube = np.stack([PEOPLE[f"price_{arm}"] for arm in ("news", "shop", "sport")], 1)[:, :, None]
+    apart = from_supervised(PEOPLE, "likes", arm_features="x0=0:12", arm_table=cube)
+    alone = from_supervised(PEOPLE, "likes", arm_features="price_{arm}=0:12")
+    np.testing.assert_array_equal(apart.offers, alone.offers)
+
+
+def test_both_kinds_of_features_are_a_world_that_bandits_refuse_clearly() -> None:
+    world = from_supervised(PEOPLE, "likes", features=FEATURES, arm_features="price_{arm}=0:12")
+    facts = world.problem(40)
+    assert (facts.dim, facts.own) == (4, 3)
+    assert np.linalg.norm(features_of(world, 3), axis=1).max() <= facts.norm
+    with pytest.raises(InvalidValue, match="own is 3 of 4 features; here arms share no parameter"):
+        Comparison.on(world)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"features": ()}, "no feature is declared"),
+        ({"features": "age, plan=basic|gold"}, "feature 'age' has no declared range"),
+        ({"features": "aeg=18:90"}, "no column 'aeg'; did you mean 'age'"),
+        ({"features": "plan=basic|silver"}, "holds 'gold', which is not declared"),
+        ({"y": "like"}, "no column 'like'; did you mean 'likes'"),
+        ({"y": None}, "labels and rewards are both given, or neither is"),
+        ({"rewards": CLICKS}, "labels and rewards are both given, or neither is"),
+        ({"y": ["a", "b"]}, "the labels have 2 rows and the features 40"),
+        ({"y": "age=1|2"}, "holds '[0-9]+', which is not declared"),
+        ({"y": ["a"] * 40}, "one label alone"),
+        ({"reward_range": (0, 1)}, "labels bring 0 or 1; leave it out"),
+        ({"y": None, "rewards": CLICKS}, "rewards have no declared range"),
+        (
+            {"y": None, "rewards": CLICKS, "reward_range": (0, 1)},
+            r"of column 'clicks_news' in the data lies outside the declared range of rewards 0:1",
+        ),
+        ({"y": None, "rewards": CLICKS, "reward_range": (1, 0)}, "width of the range"),
+        ({"y": None, "rewards": CLICKS, "reward_range": 7}, "no pair"),
+        ({"y": None, "rewards": CLICKS[:1], "reward_range": (0, 2)}, "name two or more"),
+        ({"arm_table": {"arm": ["news"]}}, "no features of arms are declared"),
+        ({"arm_features": "length=0:4"}, "there is no table of arms"),
+        (
+            {"arm_features": "length=0:4", "arm_table": {"arm": ["news"], "length": [1]}},
+            "has 0 rows for arm 'shop'",
+        ),
+        ({"arm_features": "cost_{arm}=0:4"}, "no column 'cost_news'"),
+        ({"arm_features": "x0=0:4", "arm_table": np.zeros((2, 3, 1))}, "users x arms x features"),
+        ({"orders": "sorted"}, "choose one of permutation, bootstrap"),
+        ({"sha256": "0" * 64}, "these are not the same data"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], said: str) -> None:
+    given: dict[str, Any] = {"X": PEOPLE, "y": "likes", "features": FEATURES}
+    with pytest.raises(InvalidValue, match=said) as caught:
+        from_supervised(**given | change)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_label_for_everyone_is_a_number() -> None:
+    with pytest.raises(InvalidValue, match="4097 different labels"):
+        from_supervised(np.zeros((4097, 1)), np.arange(4097), features="x0=0:1")
+
+
+def test_a_comparison_on_data_says_what_it_plays(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    pl.DataFrame(PEOPLE).write_csv(path)
+    world = from_supervised(path, "likes", features=FEATURES)
+    plan = Comparison.on(world, trusts=("joint",), epsilons=(1.0,), replicates=3)
+    assert plan.horizon == 40
+    assert [cell.label() for cell in plan.cells()] == [
+        "uniform",
+        "greedy not private",
+        "single-arm not private",
+        "own-models not private",
+        "own-models joint ε=1",
+    ]
+    told = plan.parameters()
+    assert told["data"] == str(path)
+    assert told["data_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert told["features"] == ["age=18:90", "plan=basic|gold"]
+    assert "env" not in told
+    assert plan.caption(plan.world) == "people.csv (40 users, 3 coordinates, 3 arms)"
+    assert "not private" in plan.note()
+
+
+def test_shared_arms_have_the_same_yardsticks() -> None:
+    world = from_supervised(PEOPLE, "likes", arm_features="price_{arm}=0:12")
+    plan = Comparison.on(world, trusts=("central",), epsilons=(1.0,))
+    names = [cell.player.policy for cell in plan.cells()]
+    assert names == ["uniform", "greedy", "single-arm", "sampling", "sampling"]
+    assert "single-arm" not in [cell.player.policy for cell in Comparison().cells()]
+
+
+def test_a_plan_on_data_travels_to_other_processes() -> None:
+    world = from_supervised(PEOPLE, "likes", features=FEATURES)
+    plan = Comparison.on(world, trusts=("joint",), epsilons=(1.0,))
+    back = pickle.loads(pickle.dumps(plan))
+    assert back.parameters() == plan.parameters()
+    assert back.cells() == plan.cells()
+    np.testing.assert_array_equal(back.environment(back.world).users, world.users)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"env": "linear"}, "env is 'linear', and data have no such option"),
+        ({"arms": 5}, "arms is 5, and data have no such option"),
+        ({"contexts": ("ball",)}, "contexts is .* and data have no such option"),
+        ({"options": (("gap", 1),)}, "data have no such option"),
+        ({"policies": ("dpe",)}, "policy 'dpe' does not play on these data; those that do are"),
+        ({"policies": ("linucb",)}, "does not play on these data"),
+        ({"horizon": 41}, "there are 40 users who come once each"),
+    ],
+)
+def test_misfits_are_refused(change: dict[str, Any], said: str) -> None:
+    world = from_supervised(PEOPLE, "likes", features=FEATURES)
+    with pytest.raises(InvalidValue, match=said):
+        Comparison.on(world, **change)
+
+
+def test_what_is_no_world_of_data_is_refused() -> None:
+    wrong: Any = kerchief.make_environment()
+    with pytest.raises(InvalidValue, match="give a world that `from_supervised` makes"):
+        Comparison(data=wrong)

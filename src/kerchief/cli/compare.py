@@ -92,7 +92,8 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
 def compare(*, device: str, out: Path, as_json: bool, **declared: Any) -> None:
     """Play policies x trusts x epsilons, and show what privacy costs.
 
-    With --data FILE, --features and --label (or --rewards) they play on data of your own. Uniform
+    With --data FILE, --features and --label (or --rewards) they play on data of your own; with
+    --action, --reward and --propensity in place of labels they replay logs of your own. Uniform
     play, greedy play and each policy's non-private parent always play along, and on data the best
     single arm. The folder gets a picture, a report and the results, which grow with every finished
     cell: an interrupted run (Ctrl-C) keeps what was finished, and never replaces a finished run in

@@ -20,6 +20,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import WORLD, Stream, open_unit
 from kerchief.core.struct import static, struct
 from kerchief.data.logs import Logs, refuse
+from kerchief.environments.supervised import Origin
 
 # Features are float32.
 _ROUNDING = 1e-6
@@ -59,6 +60,9 @@ class Replay:
       reward: it may be negative, and a bandit that learns who likes what can end below 0.
 
     Only a simulation plays here: what is released about users is `off_policy_value`'s matter.
+
+    Attributes:
+        rounds: how many rounds the logs would last if nobody were met twice: c times the rows.
     """
 
     contexts: Array
@@ -74,6 +78,8 @@ class Replay:
     constant: float = static()
     own: int = static()
     tries: int = static()
+    rounds: int = static()
+    origin: Origin = static()
 
     # Arrays are neither hashed nor compared: data are equal to themselves alone.
     __eq__ = object.__eq__
@@ -88,6 +94,7 @@ class Replay:
         norm: float | None = None,
         arm_norm: float | None = None,
         least: float | None = None,
+        origin: Origin | None = None,
     ) -> Self:
         """Make a world of logs.
 
@@ -97,6 +104,7 @@ class Replay:
             norm: public bound on the norm of a user's features; None where the logs declare it.
             arm_norm: the same of an arm's features.
             least: c, the propensity from which on coins always fall right.
+            origin: where the logs come from.
 
         >>> logs = Logs(contexts=np.array([[0.5], [0.1]]), actions=np.array([0, 1]), arms=2,
         ...     rewards=np.array([1, 0]), propensities=np.array([0.5, 0.5]), low=0.0, high=1.0)
@@ -129,22 +137,33 @@ class Replay:
             constant=logs.constant if logs.arm_features is None else 0.0,
             own=logs.dim if logs.arm_features is None else 0,
             tries=_tries(least),
+            rounds=max(1, int(least * logs.rows)),
+            origin=Origin(name="logs") if origin is None else origin,
         )
 
     def problem(self, horizon: int) -> Problem:
         """The public facts; a run longer than the logs is refused."""
-        arms = self.means.shape[0]
         return Problem(
             dim=self.own or self.of_arms.shape[-1] * (1 + self.contexts.shape[1]),
-            arms=arms,
+            arms=self.count,
             norm=self.norm,
             radius=max(abs(self.low), abs(self.high)),
             low=self.low,
             high=self.high,
-            horizon=validate.whole("horizon", horizon, high=self.actions.shape[0]),
+            horizon=validate.whole("horizon", horizon, high=self.rows),
             constant=self.constant,
             own=self.own,
         )
+
+    @property
+    def rows(self) -> int:
+        """How many decisions were logged."""
+        return self.actions.shape[0]
+
+    @property
+    def count(self) -> int:
+        """How many arms there are."""
+        return self.means.shape[0]
 
     def init(self, stream: Stream) -> Stream:
         """The address of this replicate's bootstrap sample, which is never written out."""
@@ -195,7 +214,7 @@ class Replay:
 
         What stands at a place follows from its address, so a sample needs no memory.
         """
-        rows = self.actions.shape[0]
+        rows = self.rows
 
         def stands_at(place: Array) -> Array:
             return _below(world.at(WORLD, round=place).split(1).words(1)[0][0], rows)

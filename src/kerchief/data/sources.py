@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,14 +15,39 @@ from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
 from kerchief.core.installing import installing
 from kerchief.data.declaration import Declaration, Declared
 from kerchief.data.dsjson import read_dsjson
-from kerchief.data.features import Category
-from kerchief.data.logs import Logs
+from kerchief.data.features import Category, Encoded, words_of
+from kerchief.data.logs import Floats, Logs
 from kerchief.data.open_bandit import from_feedback, read_feedback
-from kerchief.data.replay import Replay
 from kerchief.data.tables import Table, Tabular, read_table
+from kerchief.environments.ranges import RANGED_CONSTANT
 
-_DSJSON = (".json", ".dsjson", ".jsonl", ".ndjson")
+_DSJSON, _FEEDBACK = (".json", ".dsjson", ".jsonl", ".ndjson"), ".npz"
 _RESERVED = ("action", "reward", "propensity", "user")
+
+
+def are_logs(path: Path | str) -> bool:
+    """Whether a file can hold nothing but logs, by the end of its name.
+
+    >>> are_logs("log.npz"), are_logs("table.csv")
+    (True, False)
+    """
+    return Path(path).suffix.lower() in (*_DSJSON, _FEEDBACK)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ReadLogs:
+    """Logs, and what is known of where they come from.
+
+    Attributes:
+        table: where they were, if it was a table.
+        declaration: of the users' features, if they have one.
+        encoded: the features, and what declared bounds cut of them.
+    """
+
+    logs: Logs
+    table: Table | None
+    declaration: Declaration | None
+    encoded: Encoded
 
 
 def read_logs(
@@ -31,8 +57,9 @@ def read_logs(
     action: str = "action",
     reward: str = "reward",
     propensity: str | float = "propensity",
-    features: Declared | None = None,
+    features: Declared = (),
     norm: float | None = None,
+    intercept: float = RANGED_CONSTANT,
     arms: int | Sequence[str] | None = None,
     arm_features: ArrayLike | None = None,
     user: str | None = None,
@@ -45,7 +72,7 @@ def read_logs(
             Open Bandit Pipeline (a dictionary or .npz). The last two have columns of their own for
             actions, rewards and propensities.
         reward_range: the least and the greatest reward, declared.
-        action: the column of what was done.
+        action: the column of what was done: numbers from 0, or words, as in "item=red|blue".
         reward: the column of what it gave.
         propensity: the column of the chance that the logging policy gave to the action, or one
             chance for all rows.
@@ -53,73 +80,38 @@ def read_logs(
             plan=basic|gold", which are scaled as `Declaration` says; or bare names of
             numbers, which are taken as they are.
         norm: public bound on the norm of features without bounds of their own.
-        arms: how many arms there are, numbered from 0 in the column; or their names in it.
+        intercept: the constant behind features with bounds.
+        arms: how many arms there are, or their names in the column of actions.
         arm_features: one row per arm, for tables.
         user: the column that says who came, where users came several times.
 
-    >>> table = {"a": ["red", "blue"], "r": [1, 0], "p": [0.5, 0.5], "age": [20, 70]}
-    >>> logs = read_logs(table, reward_range=(0, 1), action="a", reward="r", propensity="p",
-    ...     arms=("red", "blue"), features="age=18:90")
+    >>> table = {"item": ["red", "blue"], "r": [1, 0], "p": [0.5, 0.5], "age": [20, 70]}
+    >>> logs = read_logs(table, reward_range=(0, 1), action="item=red|blue", reward="r",
+    ...     propensity="p", features="age=18:90")
     >>> logs.actions.tolist(), logs.names
     ([0, 1], ('age', 'constant'))
     """
+    columns: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity}
+    columns |= {"arms": arms, "arm_features": arm_features, "user": user}
+    bounds = {"features": features, "norm": norm, "intercept": intercept}
+    return read_with_origin(source, reward_range, columns, bounds).logs
+
+
+def read_with_origin(
+    source: Any, reward_range: Any, columns: Mapping[str, Any], bounds: Mapping[str, Any]
+) -> ReadLogs:
+    """The same, with what was found on the way."""
     low, high = _range(reward_range)
+    asked = _Features(**bounds)
     kind = Path(source).suffix.lower() if isinstance(source, str | Path) else ""
-    if kind in _DSJSON and isinstance(source, str | Path):
-        bare = None if features is None else _bare(features)
-        logs = read_dsjson(source, low=low, high=high, features=bare, user=user)
-        return _declared(logs, features, norm)
-    if kind == ".npz" and isinstance(source, str | Path):
-        return _declared(read_feedback(source, low=low, high=high), features, norm)
+    if kind in _DSJSON:
+        names, user = asked.bare or None, columns.get("user")
+        return asked.of(read_dsjson(source, low=low, high=high, features=names, user=user))
+    if kind == _FEEDBACK:
+        return asked.of(read_feedback(source, low=low, high=high))
     if isinstance(source, Mapping) and {"pscore", "n_actions"} <= source.keys():
-        return _declared(from_feedback(source, low=low, high=high), features, norm)
-    table = read_table(source)
-    rows, names, bound, constant = _contexts(table, features, norm)
-    actions, count = _actions(table, action, arms)
-    return Logs(
-        contexts=rows,
-        actions=actions,
-        rewards=table.numbers(reward),
-        propensities=_propensities(table, propensity),
-        arms=count,
-        low=low,
-        high=high,
-        arm_features=None if arm_features is None else np.asarray(arm_features),
-        users=None if user is None else table.words(user),
-        names=names,
-        norm=bound,
-        constant=constant,
-    )
-
-
-def from_logs(
-    source: Logs | Tabular | Mapping[str, Any],
-    *,
-    norm: float | None = None,
-    arm_norm: float | None = None,
-    least: float | None = None,
-    **columns: Any,
-) -> Replay:
-    """A world that replays logs: `Logs`, or whatever `read_logs` reads with the same arguments.
-
-    Args:
-        source: the logs.
-        norm: public bound on the norm of users' features that have no declared bounds.
-        arm_norm: public bound on the norm of an arm's features.
-        least: the propensity below which rows count as if they had it: faster, with some bias.
-        columns: what `read_logs` must be told.
-
-    >>> table = {"a": [0, 1, 1], "r": [1, 0, 1], "p": [0.5, 0.5, 0.5], "age": [20, 70, 40]}
-    >>> world = from_logs(table, reward_range=(0, 1), action="a", reward="r", propensity="p",
-    ...     features="age=18:90", arms=2)
-    >>> world.problem(3).arms
-    2
-    """
-    logs = source if isinstance(source, Logs) else read_logs(source, norm=norm, **columns)
-    if isinstance(source, Logs) and columns:
-        raise InvalidValue(f"{next(iter(columns))} is given, and the logs were read already")
-    bound = norm if logs.norm is None else None
-    return Replay.of(logs, norm=bound, arm_norm=arm_norm, least=least)
+        return asked.of(from_feedback(source, low=low, high=high))
+    return _of_table(read_table(source), (low, high), asked, **columns)
 
 
 def write_log_table(logs: Logs, path: Path | str) -> None:
@@ -149,37 +141,90 @@ def write_log_table(logs: Logs, path: Path | str) -> None:
         frame.write_parquet(path)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Features:
+    """The users' features as they were asked for."""
+
+    features: Any = ()
+    norm: float | None = None
+    intercept: float = RANGED_CONSTANT
+
+    @property
+    def bare(self) -> tuple[str, ...]:
+        """Their names, where names are all that is given; none where bounds are, too."""
+        texts = [self.features] if isinstance(self.features, str) else self.features
+        if isinstance(texts, Declaration | Mapping) or not isinstance(texts, Iterable):
+            return ()
+        words = list(texts)
+        if not all(isinstance(one, str) for one in words) or any("=" in one for one in words):
+            return ()
+        return tuple(name.strip() for one in words for name in one.split(",") if name.strip())
+
+    def encode(self, table: Table) -> tuple[Encoded, Declaration | None]:
+        """Their rows: numbers as they are, or scaled as is declared."""
+        given = self.features
+        if isinstance(given, Sequence | Mapping) and not given:
+            return Encoded(rows=np.zeros((table.rows, 0)), clipped=np.zeros(table.rows, bool)), None
+        if self.bare and self.norm is None:
+            rows = np.stack([table.numbers(name) for name in self.bare], axis=1)
+            return Encoded(rows=rows, clipped=np.zeros(table.rows, bool)), None
+        declared = Declaration.of(given, norm=self.norm, intercept=self.intercept)
+        declared = declared.on(table.columns)
+        return declared.encode(table), declared
+
+    def of(self, logs: Logs) -> ReadLogs:
+        """Logs with the features that were asked for, out of those that they have."""
+        if isinstance(self.features, Sequence | Mapping) and not self.features:
+            made = Encoded(rows=logs.contexts, clipped=np.zeros(logs.rows, bool))
+            return ReadLogs(logs=logs, table=None, declaration=None, encoded=made)
+        if not logs.dim:
+            raise InvalidValue("features are declared, and the users of these logs have none")
+        columns = dict(zip(logs.names, logs.contexts.T, strict=True))
+        encoded, declared = self.encode(read_table(columns, name="the logs"))
+        logs = dataclasses.replace(logs, **self.fields(encoded.rows, declared))
+        return ReadLogs(logs=logs, table=None, declaration=declared, encoded=encoded)
+
+    def fields(self, rows: Floats, declared: Declaration | None) -> dict[str, Any]:
+        """What they are in logs."""
+        if declared is None:
+            return {"contexts": rows, "names": self.bare}
+        public = {"norm": declared.norm, "constant": declared.intercept}
+        return {"contexts": rows, "names": _coordinates(declared), **public}
+
+
+def _of_table(
+    table: Table,
+    reward_range: tuple[float, float],
+    asked: _Features,
+    *,
+    action: str = "action",
+    reward: str = "reward",
+    propensity: str | float = "propensity",
+    arms: int | Sequence[str] | None = None,
+    arm_features: ArrayLike | None = None,
+    user: str | None = None,
+) -> ReadLogs:
+    encoded, declared = asked.encode(table)
+    actions, count = _actions(table, action, arms)
+    logs = Logs(
+        actions=actions,
+        rewards=table.numbers(reward),
+        propensities=_propensities(table, propensity),
+        arms=count,
+        low=reward_range[0],
+        high=reward_range[1],
+        arm_features=None if arm_features is None else np.asarray(arm_features),
+        users=None if user is None else table.words(user),
+        **asked.fields(encoded.rows, declared),
+    )
+    return ReadLogs(logs=logs, table=table, declaration=declared, encoded=encoded)
+
+
 def _range(given: Any) -> tuple[float, float]:
     match given:
         case [low, high]:
             return low, high
     raise InvalidValue("reward_range is no pair; declare the least and the greatest reward")
-
-
-def _bare(features: Any) -> tuple[str, ...] | None:
-    """The names of features, where nothing but names is given; None where bounds are."""
-    texts = [features] if isinstance(features, str) else features
-    if isinstance(features, Declaration | Mapping) or not isinstance(texts, Iterable):
-        return None
-    words = list(texts)
-    if not all(isinstance(one, str) for one in words) or any("=" in one for one in words):
-        return None
-    return tuple(name.strip() for one in words for name in one.split(",") if name.strip())
-
-
-def _contexts(
-    table: Table, features: Any, norm: float | None
-) -> tuple[NDArray[np.float64], tuple[str, ...], float | None, float]:
-    """Rows, their names, the bound on their norm and the constant behind them."""
-    if features is None:
-        return np.zeros((table.rows, 0)), (), None, 0.0
-    if (names := _bare(features)) is not None and norm is None:
-        columns = [table.numbers(name) for name in names]
-        rows = np.stack(columns, axis=1) if columns else np.zeros((table.rows, 0))
-        return rows, names, None, 0.0
-    declared = Declaration.of(features, norm=norm).on(table.columns)
-    made = declared.encode(table)
-    return made.rows, _coordinates(declared), declared.norm, declared.intercept
 
 
 def _coordinates(declared: Declaration) -> tuple[str, ...]:
@@ -193,22 +238,12 @@ def _coordinates(declared: Declaration) -> tuple[str, ...]:
     return (*found, "constant") if declared.intercept else tuple(found)
 
 
-def _declared(logs: Logs, features: Any, norm: float | None) -> Logs:
-    """The same logs with their users' features scaled by declared bounds, or a few of them."""
-    if features is None:
-        return logs
-    columns = dict(zip(logs.names, logs.contexts.T, strict=True))
-    if not columns:
-        raise InvalidValue("features are declared, and the users of these logs have none")
-    table = read_table(columns, name="the logs")
-    rows, names, bound, constant = _contexts(table, features, norm)
-    fields = {name: getattr(logs, name) for name in logs.__dataclass_fields__}
-    changed = {"contexts": rows, "names": names, "norm": bound, "constant": constant}
-    return Logs(**(fields | changed))
-
-
-def _actions(table: Table, name: str, arms: Any) -> tuple[NDArray[Any], int]:
+def _actions(table: Table, action: str, arms: Any) -> tuple[NDArray[Any], int]:
     """Numbers of arms, and how many arms there are: one more than the greatest where not said."""
+    if not isinstance(action, str):
+        raise InvalidValue(f"action is a {type(action).__name__}; give the name of a column")
+    name, _, text = action.partition("=")
+    arms = words_of(text) if text else arms
     if arms is None or isinstance(arms, int | np.integer):
         numbers = table.numbers(name)
         count = int(min(max(numbers.max(), 0), 2**30)) + 1 if arms is None else int(arms)
@@ -218,7 +253,9 @@ def _actions(table: Table, name: str, arms: Any) -> tuple[NDArray[Any], int]:
     return Category(name=name, values=tuple(arms)).places(table), len(arms)
 
 
-def _propensities(table: Table, given: str | float) -> NDArray[np.float64]:
+def _propensities(table: Table, given: str | float) -> Floats:
     if isinstance(given, str):
         return table.numbers(given)
+    if isinstance(given, bool) or not isinstance(given, int | float | np.floating):
+        raise InvalidValue("propensity is neither a column nor a chance; give one of the two")
     return np.full(table.rows, given, np.float64)

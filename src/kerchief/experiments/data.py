@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+from typing import TypeAlias
 
+from kerchief.data.replay import Replay
 from kerchief.environments.registry import EnvironmentEntry
 from kerchief.environments.supervised import Supervised
 from kerchief.policies.registry import actions_of
 
+WorldOfData: TypeAlias = Supervised | Replay
+"""Data of people's own, with every arm's reward or with that of the arm that was played."""
 
-def entry_of(data: Supervised) -> EnvironmentEntry:
+
+def entry_of(data: WorldOfData) -> EnvironmentEntry:
     """Data as a world beside those that have a name."""
     problem = data.problem(1)
     return EnvironmentEntry(
@@ -20,22 +25,38 @@ def entry_of(data: Supervised) -> EnvironmentEntry:
     )
 
 
-def _given(data: Supervised, /) -> Supervised:
+def _given(data: WorldOfData, /) -> WorldOfData:
     return data
 
 
-def size_of(data: Supervised) -> str:
+def size_of(data: WorldOfData) -> str:
     """How many users, features and arms there are."""
-    return f"{data.rows} users, {data.problem(1).dim} coordinates, {data.count} arms"
+    rows = "logged decisions" if isinstance(data, Replay) else "users"
+    return f"{data.rows} {rows}, {data.problem(1).dim} coordinates, {data.count} arms"
 
 
-def parameters_of(data: Supervised) -> dict[str, object]:
+def parameters_of(data: WorldOfData) -> dict[str, object]:
     """How they were declared, in the words of the command line."""
     pairs = data.origin.parameters
     return {name: list(one) if isinstance(one, tuple) else one for name, one in pairs}
 
 
-def arms_of(data: Supervised) -> str:
+def rounds_of(data: WorldOfData) -> int:
+    """As many rounds as there are users; of logs, as many as agree with a bandit on average."""
+    return data.rounds if isinstance(data, Replay) else data.rows
+
+
+def replay_of(data: WorldOfData) -> str:
+    """What regret means where only one arm's reward is known for each user."""
+    if not isinstance(data, Replay):
+        return ""
+    return (
+        "Logs are replayed: users count whose logged arm is the bandit's choice, by inverse "
+        "propensity. Regret is against the best single arm, estimated so, and may be negative."
+    )
+
+
+def arms_of(data: WorldOfData) -> str:
     """Where the arms were found, if nobody declared them."""
     label = dict(data.origin.parameters).get("label", "=")
     if "=" in label:
@@ -43,7 +64,7 @@ def arms_of(data: Supervised) -> str:
     return f"The arms are the labels that column {label!r} holds: what is offered, and so public."
 
 
-def clipping_of(data: Supervised) -> str:
+def clipping_of(data: WorldOfData) -> str:
     """What the declared bounds did to the data; for simulations, since it is not private."""
     told = data.origin
     worst = sorted(told.shares, key=lambda pair: -pair[1])[:3]

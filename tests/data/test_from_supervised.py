@@ -81,7 +81,7 @@ def test_rewards_have_a_declared_range() -> None:
 
 
 def test_arms_have_features_of_their_own_or_of_every_meeting() -> None:
-    listed = {"arm": ["sport", "news", "shop"], "length": [3, 1, 2]}
+    listed: dict[str, Any] = {"arm": ["sport", "news", "shop"], "length": [3, 1, 2]}
     world = from_supervised(PEOPLE, "likes", arm_features="length=0:4", arm_table=listed)
     lengths = Declaration.of("length=0:4").encode(read_table({"length": [1, 2, 3]})).rows
     np.testing.assert_allclose(features_of(world, 5), lengths, rtol=1e-6)

@@ -20,6 +20,8 @@ from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.queries import Gram, Loss, Regression
+from kerchief.data import from_supervised
+from kerchief.data.features import Ranged
 from kerchief.environments import OwnModels, make_environment
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.mechanisms.blt import BLT
@@ -72,6 +74,7 @@ GAME: Mapping[str, tuple[Any, ...]] = {
 }
 
 _PROBLEM = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60)
+_PEOPLE = from_supervised({"age": [20, 70, 35]}, ["a", "b", "a"], features="age=18:90")
 _APART = Problem(
     dim=3, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=60, constant=0.5, own=3
 )
@@ -312,19 +315,44 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "core.own_moments:OwnMoments.of": {"problem": (_APART,)},
     "core.problems:Problem": {"own": (0, 1)},
     "core.queries:Gram": {"dim": (2, 1, 3)},
+    "data.declaration:Declaration": {
+        "features": ((Ranged(name="age", low=0.0, high=1.0),),),
+        "intercept": (0.5, 0.0),
+    },
+    "data.declaration:Declaration.of": {
+        "features": ("age=18:90,plan=a|b", {"age": (18, 90)}, ["age=18:90"]),
+        "norm": (None,),
+        "intercept": (0.5, 0.0),
+    },
+    "data.features:Category": {"name": ("plan",), "values": (("a", "b"), ("a", "b", "other"))},
+    "data.features:Ranged": {"name": ("age",)},
+    "data.features:Vector": {"names": (("e0", "e1"),)},
+    "data.supervised:from_supervised": {
+        "X": (
+            {
+                **{"age": [20, 70, 35], "price_a": [1, 2, 3], "price_b": [2, 2, 2]},
+                **{"price_0": [1, 2, 3], "price_1": [3, 2, 1]},
+            },
+        ),
+        "y": (["a", "b", "a"], np.array([0, 1, 1])),
+        "features": ("age=18:90", {"age": (18, 90)}, ()),
+        "rewards": ((),),
+        "reward_range": (None,),
+        "arm_features": ("price_{arm}=0:9",),
+        "arm_table": (None,),
+        "norm": (None,),
+        "intercept": (0.5, 0.0),
+        "orders": ("permutation", "bootstrap"),
+        "sha256": (None,),
+    },
+    "data.tables:read_table": {
+        "source": ({"age": [20, 70]}, np.eye(2), [[1.0, 2.0]], "nowhere.csv"),
+        "name": (None, "people"),
+    },
     "environments.context_free:Alternating.of": {"arms": (10, 2)},
     "environments.context_free:ChanceArms.of": {"arms": (10, 2)},
     "environments.context_free:CountedArms.of": {"arms": (10, 2)},
     "environments.context_free:Switching.of": {"arms": (10, 2)},
-    "environments.own:Labelled.of": {
-        "features": (np.array([[0.6, 0.5], [0.3, 0.5], [-0.6, 0.5]]),),
-        "constant": (0.5, 0.0),
-    },
-    "environments.own:Labelled.ranged": {
-        "features": (np.array([[20.0], [80.0], [50.0]]),),
-        "low": ([0.0],),
-        "high": ([100.0],),
-    },
     "environments.own:OwnModels.of": {
         "dim": (3, 2),
         "noise": ("bernoulli", "binomial", "bounded", "gaussian"),
@@ -337,6 +365,19 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     },
     "environments.recorded:Recorded.of": {"arms": (np.full((2, 3, 2), 0.5),)},
     "environments.recorded:table_two": {"horizon": (5,), "dim": (3, 2), "arms": (4,)},
+    "environments.supervised:Supervised.of": {
+        "users": (np.array([[0.6, 0.5], [0.3, 0.5], [-0.6, 0.5]]), None),
+        "offers": (np.array([[0.1, 0.5], [0.2, 0.5]]), np.full((3, 2, 2), 0.5)),
+        "labels": ([0, 1, 1],),
+        "rewards": (None,),
+        "arms": (2, None),
+        "norm": (2.0,),
+        "constant": (0.5, 0.0),
+        "low": (0.0,),
+        "high": (1.0,),
+        "orders": ("permutation", "bootstrap"),
+        "origin": (None,),
+    },
     "environments.worlds:GLMEnvironment.of": {
         "contexts": tuple(CONTEXTS[name](dim=2, count=3) for name in CONTEXTS),
         "noise": ("bernoulli", "binomial", "bounded", "gaussian"),
@@ -344,7 +385,9 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "environments.worlds:make_environment": {
         "noise": ("bernoulli", "binomial", "bounded", "gaussian")
     },
+    "experiments.declare:Comparison.on": {"data": (_PEOPLE,), "horizon": (None, 2)},
     "experiments.declare:Comparison": {
+        "data": (None,),
         "contexts": (("ball",), ("fixed", "intercept")),
         "noise": ("bernoulli", "gaussian"),
         "epsilons": ((1.0,), (0.5, 2.0)),

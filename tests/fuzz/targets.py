@@ -135,7 +135,9 @@ def _hung(number: int, frame: FrameType | None) -> None:
 # Enumeration.
 
 _NOT_OURS = ("checks", "audits", "cli", "catalogue")
-_OPEN = re.compile(r"\b(int|float|str|ArrayLike|NDArray|Floats|Trust|Event|Cohort|object|Any)\b")
+_OPEN = re.compile(
+    r"\b(int|float|str|ArrayLike|NDArray|Floats|Trust|Event|Cohort|object|Any|Tabular|Declared)\b"
+)
 _HELD = re.compile(r"^(Mapping|Sequence|Iterable)\b")
 _COMPILED = re.compile(r"\b(Array|Stream|Tree|Clock|Callable|Factory)\b")
 _FUNCTIONS = (
@@ -255,7 +257,7 @@ def sound(answer: Any) -> None:
     if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
         for field in dataclasses.fields(answer):
             _not_nan(field.name, getattr(answer, field.name))
-        if getattr(answer, "dim", 1) <= 64:
+        if (getattr(answer, "dim", None) or 1) <= 64:
             for name in ("size", "sensitivity", "radius", "taxicab", "center", "std"):
                 if hasattr(type(answer), name):
                     _not_nan(name, getattr(answer, name))
@@ -338,7 +340,9 @@ def _sound_policy(policy: Any) -> None:
 
 _WEIGHTS = {
     "privatizers.bits:BitSums.of": 0.001,
+    "data.supervised:from_supervised": 0.2,
     "experiments.declare:Comparison": 0.03,
+    "experiments.declare:Comparison.on": 0.03,
     "mechanisms.exact_continual:ExactContinualNoise.matching": 0.02,
     "privacy.calibration:zcdp_epsilon": 0.03,
     "privacy.calibration:zcdp_rho": 0.1,

@@ -34,6 +34,8 @@ def aims_of(
     reward_range: tuple[float, float] | None,
 ) -> Aims:
     """Find out which of the forms was given; see `from_supervised`."""
+    if not isinstance(rewards, tuple | list) or not all(isinstance(one, str) for one in rewards):
+        raise InvalidValue("rewards are no list of columns; name one column per arm")
     if (y is None) != bool(rewards):
         raise InvalidValue("labels and rewards are both given, or neither is; give one of them")
     if y is None:
@@ -51,10 +53,11 @@ def aims_of(
 
 
 def _is_table(y: Any) -> bool:
-    if isinstance(y, str):
-        return False
-    # A column of a frame has no columns itself, and becomes an array of one axis.
-    return isinstance(y, Mapping | Frame) or np.ndim(y) == 2
+    """Whether it has columns; a column of a frame has none itself."""
+    if isinstance(y, Mapping | Frame):
+        return True
+    rows = isinstance(y, list | tuple) and y and isinstance(y[0], list | tuple | np.ndarray)
+    return bool(rows) or len(getattr(y, "shape", ())) == 2
 
 
 def _same_length(table: Table, other: Table) -> Table:

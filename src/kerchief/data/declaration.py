@@ -145,13 +145,19 @@ _HOW = (
 )
 
 
+def is_empty(features: Declared) -> bool:
+    """Whether nothing is declared at all."""
+    return isinstance(features, str | tuple | list | dict) and not features
+
+
 def _pairs(features: Any) -> list[tuple[str, Any]]:
     """Names, each with whatever says its bounds."""
     if isinstance(features, Mapping):
         return list(features.items())
-    texts = [features] if isinstance(features, str) else features
-    if not isinstance(texts, Iterable) or isinstance(texts, bytes):
-        raise InvalidValue(f"features are a {type(features).__name__}; {_HOW}")
+    try:
+        texts = [features] if isinstance(features, str) else list(features)
+    except TypeError:
+        raise InvalidValue(f"features are a {type(features).__name__}; {_HOW}") from None
     found = []
     for text in texts:
         if not isinstance(text, str):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.data.declaration import Declaration, Declared
+from kerchief.data.declaration import Declaration, Declared, is_empty
 from kerchief.data.features import Encoded
 from kerchief.data.tables import Table, Tabular, read_table
 
@@ -47,7 +47,7 @@ def offers_of(
     intercept: float,
 ) -> Offers | None:
     """Encode the features of arms, if any are declared; see `from_supervised`."""
-    if not features:
+    if is_empty(features):
         if arm_table is not None:
             raise InvalidValue("a table of arms is given, and no features of arms are declared")
         return None

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from kerchief.core.errors import InvalidValue
 from kerchief.data.aims import Aims, aims_of
-from kerchief.data.declaration import Declaration, Declared
+from kerchief.data.declaration import Declaration, Declared, is_empty
 from kerchief.data.features import Encoded
 from kerchief.data.offers import Offers, offers_of
 from kerchief.data.tables import Table, Tabular, read_table
@@ -62,7 +62,7 @@ def from_supervised(
     """
     table = read_table(X, name="the data")
     aims = aims_of(table, y, rewards, reward_range)
-    users, mine = _users(table, features, norm, intercept, needed=not arm_features)
+    users, mine = _users(table, features, norm, intercept, needed=is_empty(arm_features))
     constant = 0.0 if users else intercept
     offers = offers_of(table, aims.arms, arm_features, arm_table, intercept=constant)
     theirs = None if offers is None else offers.encoded
@@ -87,7 +87,7 @@ def from_supervised(
 
 
 def _check_digest(found: str, asked: str | None) -> None:
-    if asked is not None and asked != found:
+    if asked is not None and str(asked) != found:
         raise InvalidValue(
             f"the SHA-256 digest of the data is {found}, and {str(asked)[:64]} was asked for: "
             "these are not the same data"
@@ -105,7 +105,7 @@ def _users(
     table: Table, features: Declared, norm: float | None, intercept: float, *, needed: bool
 ) -> tuple[Declaration | None, Encoded | None]:
     """What is declared about users, and their features; none where arms have features."""
-    if not needed and not features:
+    if not needed and is_empty(features):
         return None, None
     declared = Declaration.of(features, norm=norm, intercept=intercept).on(table.columns)
     return declared, declared.encode(table)

@@ -128,10 +128,16 @@ It has age, plan
         given, digest = read_file(Path(source))
         called, path = Path(source).name, str(source)
     else:
-        given, digest, called, path = _columns(source), "", name or "the table", None
+        given, digest, called, path = _columns(source), "", _called(name), None
     columns = {key: _column(key, one) for key, one in given.items()}
     _check_shape(called, columns)
     return Table(name=called, columns=columns, digest=digest or _digest(columns), path=path)
+
+
+def _called(name: str | None) -> str:
+    if name is not None and not isinstance(name, str):
+        raise InvalidValue(f"the name of the table is a {type(name).__name__}; give a text")
+    return name or "the table"
 
 
 def _columns(source: Any) -> Mapping[str, Any]:
@@ -213,7 +219,11 @@ def _digest(columns: Mapping[str, NDArray[Any]]) -> str:
     """Of names, kinds and values, in their order."""
     made = hashlib.sha256()
     for name, column in columns.items():
-        made.update(f"{name}\0{column.dtype.kind}\0{len(column)}\0".encode())
+        made.update(_bytes(f"{name}\0{column.dtype.kind}\0{len(column)}\0"))
         texts = column.dtype.kind in "OU"
-        made.update("\0".join(map(repr, column.tolist())).encode() if texts else column.tobytes())
+        made.update(_bytes("\0".join(map(repr, column.tolist()))) if texts else column.tobytes())
     return made.hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

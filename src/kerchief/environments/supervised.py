@@ -115,6 +115,7 @@ class Supervised:
         >>> data.problem(2).arms
         2
         """
+        low, high = (validate.between("reward", one, -1e9, 1e9, closed=True) for one in (low, high))
         outcomes, count = _outcomes(labels, rewards, arms, low, high)
         shapes = {"users": (len(outcomes), 0), "offers": (count, 0)}
         mine = _rows("users", users, shapes["users"])
@@ -137,8 +138,8 @@ class Supervised:
             outcomes=jnp.asarray(outcomes, jnp.int32 if whole else jnp.float32),
             norm=norm,
             constant=constant,
-            low=float(low),
-            high=float(high),
+            low=low,
+            high=high,
             count=count,
             orders=validate.one_of("orders", orders, ORDERS),
             origin=origin or Origin(),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kerchief.core.problems import ContextFreeProblem as ContextFreeProblem
     from kerchief.core.problems import PopulationProblem as PopulationProblem
     from kerchief.core.problems import Problem as Problem
+    from kerchief.data import from_supervised as from_supervised
     from kerchief.environments import make_environment as make_environment
     from kerchief.experiments import compare as compare
     from kerchief.policies import POLICIES as POLICIES
@@ -82,6 +83,7 @@ _HOMES = {
     "compare": "experiments",
     "deploy": "roles",
     "deployed": "roles",
+    "from_supervised": "data",
     "make_environment": "environments",
     "protect": "privatizers",
     "simulate": "simulation",

@@ -92,3 +92,15 @@ def test_players_that_differ_in_numbers_alone_are_joined(phased: list[Result]) -
     )
     (*_, axes) = draw(PLAN, [*phased, more]).axes
     assert any(sorted(_places(line)) == [100.0, 2800.0] for line in axes.lines)
+
+
+def test_rewards_stand_beside_regrets_where_they_are_wanted() -> None:
+    row = dataclasses.replace(fake(PLAIN)[0], earned=np.array([20.0, 30.0]))
+    rounds = int(row.rounds[-1])
+    wanted = {"mean": 25.0 / rounds, "se": 5.0 / rounds}
+    assert row.to_dict()["reward"] == pytest.approx(wanted)
+    headings = headings_of([row], rewarded=True)
+    assert set(headings) - set(HEADINGS) == {"reward ± s.e."}
+    told = dict(zip(headings, row.texts(rewarded=True), strict=True))
+    assert told["reward ± s.e."].startswith(f"{25.0 / rounds:.3g} ± ")
+    assert fake(PLAIN)[0].to_dict()["reward"] is None

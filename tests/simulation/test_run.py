@@ -17,7 +17,7 @@ from kerchief.core.errors import BudgetExceeded, InvalidValue
 from kerchief.core.queries import Regression
 from kerchief.core.random import AGGREGATOR, ARMS, DEVICE, POLICY, REWARD, WORLD, Stream
 from kerchief.core.struct import static, struct
-from kerchief.environments import make_environment
+from kerchief.environments import ChanceArms, Supervised, make_environment
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.policies import POLICIES
 from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust, gaussian_noise_multiplier
@@ -354,3 +354,38 @@ def test_serving_at_own_times_leaves_histories_as_they_are_alone() -> None:
         rows = [one.tally["fit"].rows for one in (alone, together)]
         np.testing.assert_allclose(rows[0][0], rows[1][replicate], atol=1e-5)
         assert float(alone.regret[0]) == pytest.approx(float(together.regret[replicate]), abs=1e-4)
+
+
+def test_what_is_earned_is_the_sum_of_rewards() -> None:
+    """On labelled data every user brings 1 or is lost."""
+    dice = np.random.default_rng(0)
+    rows = np.column_stack([dice.uniform(-0.5, 0.5, 300), np.full(300, 0.5)])
+    world = Supervised.of(users=rows, labels=dice.integers(0, 3, 300), norm=1.0, constant=0.5)
+    for name in ("uniform", "greedy"):
+        policy = POLICIES[name].build(world.problem(300), "tuned")
+        run = simulate(
+            policy=policy,
+            privatizers=protect(policy, Protection(guarantee=FREE), horizon=300),
+            environment=world,
+            ledger=MemoryLedger(FREE),
+            horizon=300,
+            replicates=3,
+            seed=4,
+        )
+        assert run.earned is not None
+        np.testing.assert_array_equal(run.earned + run.regret[-1], [300.0] * 3)
+
+
+def test_losses_earn_nothing() -> None:
+    world = ChanceArms.of(arms=3)
+    policy = POLICIES["uniform"].build(world.problem(20), "tuned")
+    run = simulate(
+        policy=policy,
+        privatizers={},
+        environment=world,
+        ledger=MemoryLedger(FREE),
+        horizon=20,
+        replicates=2,
+        seed=1,
+    )
+    assert run.earned is None

@@ -216,7 +216,7 @@ def test_files_that_are_no_feedback_get_one_line(tmp_path: Path) -> None:
         ({"pscore": None}, "no pscore"),
         ({"n_rounds": 41}, "n_rounds is 41 and there are 40 actions"),
         ({"n_actions": 2}, "action is not one of the arms 0 to 1"),
-        ({"n_actions": 2.5}, "n_actions has shape"),
+        ({"n_actions": 2.5}, "n_actions is 2.5"),
         ({"context": np.zeros(40)}, "contexts have shape"),
     ],
 )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import sys
+import types
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,65 +129,89 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-@pytest.mark.parametrize("estimator", ["replay", "ips", "dr"])
-def test_everything_is_paid_for_before_it_is_drawn_once(
-    estimator: Any, mechanism: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = watch(monkeypatch)
-    ledger = Watching(PROMISE, seen)
-    logs = logged(300, seed=1, norm=1.0)
-    off_policy_value(logs, OneArm(arm=0), estimator=estimator, mechanism=mechanism, ledger=ledger)
+def faulty(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> Any:
+    """The module with a fault planted in its source."""
+    source = Path(off_policy.__file__).read_text()
+    assert source.count(old) == 1
+    module = types.ModuleType("kerchief.data.faulty")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(source.replace(old, new), "faulty", "exec"), vars(module))
+    return module
+
+
+def paid_before_drawn(module: Any, seen: list[str], estimator: str, mechanism: str) -> None:
+    """The law: every sum is charged, then drawn once, and a refusal draws nothing."""
+    ledger, logs = Watching(PROMISE, seen), logged(300, seed=1, norm=1.0)
+    ask = {"estimator": estimator, "ledger": ledger, "mechanism": mechanism}
+    module.off_policy_value(logs, OneArm(arm=0), **ask)
     sums = 2 if estimator == "dr" else 1
     assert seen == ["charged"] * sums + ["drawn"] * sums
     assert 0.999 < ledger.spent().epsilon <= 1 + 1e-9
     assert [one.used for one in ledger.receipts] == [1] * sums
     with pytest.raises(BudgetExceeded):
-        off_policy_value(logs, OneArm(arm=0), estimator=estimator, ledger=ledger)
+        module.off_policy_value(logs, OneArm(arm=0), **ask)
     assert seen.count("drawn") == sums
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-@pytest.mark.parametrize("estimator", ["replay", "ips"])
-def test_noise_is_as_large_as_what_was_charged(
-    estimator: Any, mechanism: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("estimator", ["replay", "ips", "dr"])
+def test_everything_is_paid_for_before_it_is_drawn_once(
+    estimator: str, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The noise that is really on a release: 400 numbers; a third less would be seen.
+    paid_before_drawn(off_policy, watch(monkeypatch), estimator, mechanism)
 
-    Chance of a false alarm below 1e-6: the deviation of 400 draws is within 24 % of the true one,
-    or 33 % for Laplace noise, by their fourth moments and a margin.
+
+def test_a_charge_after_the_draw_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, then = (
+        "    paid = ledger.charge_all(bill)\n",
+        "    reading = _read(logs, asked, chances, noises)\n",
+    )
+    late = faulty(monkeypatch, first + then, then + first)
+    with pytest.raises(AssertionError):
+        paid_before_drawn(late, watch(monkeypatch), "ips", "laplace")
+
+
+def noise_is_what_was_charged(module: Any, monkeypatch: Any, mechanism: str) -> None:
+    """The law: on sums of zeros the noise has the deviation that its event is about.
+
+    400 numbers. Chance of a false alarm below 1e-6: their deviation is within 24 % of the true
+    one, or 33 % for Laplace noise, by their fourth moments and a margin. A third less is seen.
     """
     drawn: list[Floats] = []
-    monkeypatch.setattr(off_policy, "_read", _spy(drawn))
-    logs = logged(300, seed=1)
-    for _ in range(80 if estimator == "replay" else 100):
+
+    def read(logs: Any, asked: Any, chances: Any, noises: Any) -> Any:
+        event = noises[0].event()
+        scale = event.scale if mechanism == "gaussian" else math.sqrt(2) * noises[0].scale
+        zeros = np.zeros((asked.units, asked.valued.size))
+        drawn.append(module._drawn(zeros, noises[0]) / (scale * noises[0].grid))
+        raise _Seen
+
+    monkeypatch.setattr(module, "_read", read)
+    for _ in range(100):
         with pytest.raises(_Seen):
-            off_policy_value(
-                logs, OneArm(arm=0), estimator=estimator, mechanism=mechanism, largest_weight=3.0
-            )
-    found = np.concatenate(drawn)
-    assert abs(found.std() - 1) < (0.24 if mechanism == "gaussian" else 0.33)
+            module.off_policy_value(logged(300, seed=1), OneArm(arm=0), mechanism=mechanism)
+    room = 0.24 if mechanism == "gaussian" else 0.33
+    assert abs(np.concatenate(drawn).std() - 1) < room
 
 
 class _Seen(Exception):
     pass
 
 
-def _spy(drawn: list[Floats]) -> Any:
-    """Stands where a release is read, and keeps its noise in units of what it should be."""
-
-    def read(logs: Any, asked: Any, chances: Any, noises: Any) -> Any:
-        summed = asked.valued
-        units = np.zeros((asked.units, summed.size))
-        drawn.append(off_policy._drawn(units, noises[0]) / noises[0].std)
-        assert noises[0].event() == off_policy._noise(PROMISE, _word(noises[0]), summed).event()
-        raise _Seen
-
-    return read
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_noise_is_as_large_as_what_was_charged(
+    mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise_is_what_was_charged(off_policy, monkeypatch, mechanism)
 
 
-def _word(noise: Any) -> str:
-    return "laplace" if isinstance(noise, ExactLaplace) else "gaussian"
+@pytest.mark.parametrize("planted", ["total", "total + (noise.add(total) - total) * 0.6"])
+def test_missing_noise_is_noticed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = "    return noise.add(steps.astype(np.float64) * noise.grid)\n"
+    new = f"    total = steps.astype(np.float64) * noise.grid\n    return {planted}\n"
+    bad = faulty(monkeypatch, old, new)
+    with pytest.raises(AssertionError):
+        noise_is_what_was_charged(bad, monkeypatch, "laplace")
 
 
 def test_nothing_that_is_told_depends_on_a_sum_without_noise(

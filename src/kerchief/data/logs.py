@@ -68,6 +68,9 @@ class Logs:
         validate.between("low", self.low, -1e9, 1e9, closed=True)
         validate.between("high", self.high, self.low, 1e9, closed=True)
         validate.at_least("high - low", self.high - self.low, 1e-9)
+        validate.between("constant", self.constant, -1e9, 1e9, closed=True)
+        if self.norm is not None:
+            validate.between("norm", self.norm, 1e-9, 1e9, closed=True)
         self._set("actions", _actions(self.actions, self.arms))
         self._set("rewards", self._numbers("reward", self.rewards, self.low, self.high))
         self._set("propensities", self._propensities())

@@ -6,7 +6,10 @@ lists with several positions each row is a decision of its own, as it is there.
 
 from __future__ import annotations
 
+import lzma
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,11 @@ from kerchief.data.logs import MOST_CELLS, Logs
 _NEEDED = ("n_rounds", "n_actions", "context", "action", "reward", "pscore")
 _KNOWN = (*_NEEDED, "action_context", "position", "user")
 _MOST_BYTES = 8 * MOST_CELLS
+# All that reading an archive that lies about itself was seen to raise.
+_BROKEN = (
+    *(ValueError, TypeError, KeyError, OverflowError, MemoryError, EOFError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+)
 
 
 def from_feedback(feedback: Mapping[str, Any], *, low: float, high: float) -> Logs:
@@ -35,17 +43,16 @@ def from_feedback(feedback: Mapping[str, Any], *, low: float, high: float) -> Lo
     if missing:
         raise CodecError(f"the feedback has no {missing[0]}; it needs {', '.join(_NEEDED)}")
     rounds, count = (_scalar(name, feedback[name]) for name in ("n_rounds", "n_actions"))
-    of_arms, users = feedback.get("action_context"), feedback.get("user")
     logs = Logs(
-        contexts=np.asarray(feedback["context"]),
-        actions=np.asarray(feedback["action"]),
-        rewards=np.asarray(feedback["reward"]),
-        propensities=np.asarray(feedback["pscore"]),
+        contexts=feedback["context"],
+        actions=feedback["action"],
+        rewards=feedback["reward"],
+        propensities=feedback["pscore"],
         arms=count,
         low=low,
         high=high,
-        arm_features=None if of_arms is None else np.asarray(of_arms),
-        users=None if users is None else np.asarray(users),
+        arm_features=feedback.get("action_context"),
+        users=feedback.get("user"),
     )
     if logs.rows != rounds:
         raise CodecError(
@@ -89,7 +96,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             return _members(path, file)
     except OSError as error:
         raise CodecError(f"{path} cannot be read ({error.strerror}); give a file") from error
-    except (ValueError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except _BROKEN as error:
         if isinstance(error, CodecError):
             raise
         raise CodecError(
@@ -119,7 +126,5 @@ def _plain(box: Any, name: str) -> bool:
 
 
 def _scalar(name: str, given: Any) -> int:
-    found = np.asarray(given)
-    if found.shape != () or found.dtype.kind not in "iu":
-        raise CodecError(f"{name} has shape {found.shape} of {found.dtype}; give a whole number")
-    return whole(name, int(found))
+    scalar = isinstance(given, np.ndarray) and given.shape == ()
+    return whole(name, given[()] if scalar else given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, Self
@@ -33,7 +34,7 @@ _MOST_TRIES = 2**16
 class LoggedArms(Arms):
     """A logged user's arms, and the row of the logs: the reward is in it. -1 is no row."""
 
-    row: Array
+    row: Array = dataclasses.field(default_factory=lambda: jnp.int32(-1))
 
 
 @struct

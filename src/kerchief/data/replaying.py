@@ -13,7 +13,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.data.declaration import Declared
 from kerchief.data.logs import Logs
 from kerchief.data.replay import Replay
-from kerchief.data.sources import ReadLogs, read_with_origin
+from kerchief.data.sources import ReadLogs, nothing, read_with_origin
 from kerchief.data.tables import Tabular
 from kerchief.environments.ranges import RANGED_CONSTANT
 from kerchief.environments.supervised import Origin
@@ -65,7 +65,7 @@ def from_logs(
     columns = {name: one for name, one in named.items() if one is not None}
     played: dict[str, Any] = {"arm_norm": arm_norm, "least": least_propensity}
     if isinstance(source, Logs):
-        if columns or features or reward_range is not None:
+        if columns or not nothing(features) or reward_range is not None:
             raise InvalidValue("columns are named, and these logs were read already; name none")
         return Replay.of(source, norm=norm, **played)
     bounds = {"features": features, "norm": norm, "intercept": intercept}
@@ -88,14 +88,14 @@ def from_logs(
 
 def _described(source: Any, read: ReadLogs, asked: Mapping[str, Any]) -> dict[str, Any]:
     """How the logs were declared, in the words of the command line."""
-    logs, features = read.logs, read.logs.names if asked["features"] else ()
+    logs, features = read.logs, () if nothing(asked["features"]) else read.logs.names
     told = read.declaration.texts() if read.declaration is not None else features
     words = {**asked, "features": told, "least_propensity": asked["least"]}
     known = ("features", "norm", "action", "reward", "propensity", "user", "arm_norm", "intercept")
     return {
         "data": str(source) if isinstance(source, str | Path) else "logs",
         "data_sha256": _digest(source, read),
-        **{n: words[n] for n in (*known, "least_propensity") if words.get(n) not in (None, ())},
+        **{n: words[n] for n in (*known, "least_propensity") if not nothing(words.get(n))},
         "reward_range": f"{logs.low:.17g}:{logs.high:.17g}",
     }
 

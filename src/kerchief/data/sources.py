@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kerchief.core import validate
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
 from kerchief.core.installing import installing
 from kerchief.data.declaration import Declaration, Declared
@@ -32,6 +33,11 @@ def are_logs(path: Path | str) -> bool:
     (True, False)
     """
     return Path(path).suffix.lower() in (*_DSJSON, _FEEDBACK)
+
+
+def nothing(given: object) -> bool:
+    """Whether something was left out, or is empty."""
+    return given is None or (isinstance(given, Sequence | Mapping) and not given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,7 +169,7 @@ class _Features:
     def encode(self, table: Table) -> tuple[Encoded, Declaration | None]:
         """Their rows: numbers as they are, or scaled as is declared."""
         given = self.features
-        if isinstance(given, Sequence | Mapping) and not given:
+        if nothing(given):
             return Encoded(rows=np.zeros((table.rows, 0)), clipped=np.zeros(table.rows, bool)), None
         if self.bare and self.norm is None:
             rows = np.stack([table.numbers(name) for name in self.bare], axis=1)
@@ -174,7 +180,7 @@ class _Features:
 
     def of(self, logs: Logs) -> ReadLogs:
         """Logs with the features that were asked for, out of those that they have."""
-        if isinstance(self.features, Sequence | Mapping) and not self.features:
+        if nothing(self.features):
             made = Encoded(rows=logs.contexts, clipped=np.zeros(logs.rows, bool))
             return ReadLogs(logs=logs, table=None, declaration=None, encoded=made)
         if not logs.dim:
@@ -208,13 +214,13 @@ def _of_table(
     actions, count = _actions(table, action, arms)
     logs = Logs(
         actions=actions,
-        rewards=table.numbers(reward),
+        rewards=table.numbers(_column("reward", reward)),
         propensities=_propensities(table, propensity),
         arms=count,
         low=reward_range[0],
         high=reward_range[1],
         arm_features=None if arm_features is None else np.asarray(arm_features),
-        users=None if user is None else table.words(user),
+        users=None if user is None else table.words(_column("user", user)),
         **asked.fields(encoded.rows, declared),
     )
     return ReadLogs(logs=logs, table=table, declaration=declared, encoded=encoded)
@@ -240,9 +246,7 @@ def _coordinates(declared: Declaration) -> tuple[str, ...]:
 
 def _actions(table: Table, action: str, arms: Any) -> tuple[NDArray[Any], int]:
     """Numbers of arms, and how many arms there are: one more than the greatest where not said."""
-    if not isinstance(action, str):
-        raise InvalidValue(f"action is a {type(action).__name__}; give the name of a column")
-    name, _, text = action.partition("=")
+    name, _, text = _column("action", action).partition("=")
     arms = words_of(text) if text else arms
     if arms is None or isinstance(arms, int | np.integer):
         numbers = table.numbers(name)
@@ -253,9 +257,14 @@ def _actions(table: Table, action: str, arms: Any) -> tuple[NDArray[Any], int]:
     return Category(name=name, values=tuple(arms)).places(table), len(arms)
 
 
+def _column(what: str, name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidValue(f"{what} is a {type(name).__name__}; give the name of a column")
+    return name
+
+
 def _propensities(table: Table, given: str | float) -> Floats:
     if isinstance(given, str):
         return table.numbers(given)
-    if isinstance(given, bool) or not isinstance(given, int | float | np.floating):
-        raise InvalidValue("propensity is neither a column nor a chance; give one of the two")
-    return np.full(table.rows, given, np.float64)
+    chance = validate.between("propensity", given, 1e-12, 1.0, closed=True)
+    return np.full(table.rows, chance, np.float64)

@@ -14,8 +14,8 @@ from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privacy.receipts import Charge, Receipt
 
 
-class KeptLedger(MemoryLedger):
-    """A ledger whose receipts are in a file when a charge returns; open it with `kept`."""
+class _Kept(MemoryLedger):
+    """A ledger whose receipts are in a file when a charge returns."""
 
     def __init__(self, budget: Guarantee, path: Path) -> None:
         """An empty one, for this file."""
@@ -40,7 +40,7 @@ class KeptLedger(MemoryLedger):
 
 
 @contextlib.contextmanager
-def kept(path: Path, budget: Guarantee) -> Iterator[KeptLedger]:
+def kept(path: Path, budget: Guarantee) -> Iterator[MemoryLedger]:
     """Open the ledger in a file, or begin one with this budget; nobody else can meanwhile.
 
     Raises:
@@ -49,7 +49,7 @@ def kept(path: Path, budget: Guarantee) -> Iterator[KeptLedger]:
     Folder.at(path.parent)
     with path.with_name(f"{path.name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ledger = KeptLedger(budget, path)
+        ledger = _Kept(budget, path)
         if path.exists():
             ledger._receipts = list(_receipts(path, budget))
         yield ledger

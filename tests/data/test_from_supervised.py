@@ -104,7 +104,7 @@ def test_both_kinds_of_features_are_a_world_that_bandits_refuse_clearly() -> Non
     facts = world.problem(40)
     assert (facts.dim, facts.own) == (4, 3)
     assert np.linalg.norm(features_of(world, 3), axis=1).max() <= facts.norm
-    with pytest.raises(InvalidValue, match="own is 3 of 4 features; here arms share no parameter"):
+    with pytest.raises(InvalidValue, match="users and arms both have features, and greedy does"):
         Comparison.on(world)
 
 
@@ -172,8 +172,11 @@ def test_a_comparison_on_data_says_what_it_plays(tmp_path: Path) -> None:
     assert told["data_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert told["features"] == ["age=18:90", "plan=basic|gold"]
     assert "env" not in told
-    assert plan.caption(plan.world) == "people.csv (40 users, 3 coordinates, 3 arms)"
-    assert "not private" in plan.note()
+    assert plan.caption(plan.world) == "people.csv"
+    assert plan.note().startswith("people.csv has 40 users, 3 coordinates, 3 arms; declared bounds")
+    assert plan.note().endswith(
+        "The arms are the labels in column 'likes': what is offered, and so public."
+    )
 
 
 def test_shared_arms_have_the_same_yardsticks() -> None:

@@ -166,5 +166,5 @@ def test_bandits_are_compared_on_logs() -> None:
     rows = {row.cell.label(): row for row in compare(plan)}
     assert {"uniform", "single-arm not private"} < rows.keys()
     assert "best single arm" in plan.note()
-    assert "800 logged decisions" in plan.caption("logs")
+    assert "800 logged decisions" in plan.note()
     assert rows["single-arm not private"].regret.mean < rows["uniform"].regret.mean

@@ -102,5 +102,5 @@ def test_rewards_stand_beside_regrets_where_they_are_wanted() -> None:
     headings = headings_of([row], rewarded=True)
     assert set(headings) - set(HEADINGS) == {"reward ± s.e."}
     told = dict(zip(headings, row.texts(rewarded=True), strict=True))
-    assert told["reward ± s.e."].startswith(f"{25.0 / rounds:.3g} ± ")
+    assert told["reward ± s.e."].startswith(f"{25.0 / rounds:#.3g} ± ")
     assert fake(PLAIN)[0].to_dict()["reward"] is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from kerchief.data.replay import Replay
@@ -46,30 +47,23 @@ def rounds_of(data: WorldOfData) -> int:
     return data.rounds if isinstance(data, Replay) else data.rows
 
 
-def replay_of(data: WorldOfData) -> str:
-    """What regret means where only one arm's reward is known for each user."""
-    if not isinstance(data, Replay):
-        return ""
-    return (
-        "Logs are replayed: users count whose logged arm is the bandit's choice, by inverse "
-        "propensity. Regret is against the best single arm, estimated so, and may be negative."
-    )
+def told_of(data: WorldOfData) -> Iterator[str]:
+    """Sentences: how large they are, what declared bounds did to them, and where arms come from.
 
-
-def arms_of(data: WorldOfData) -> str:
-    """Where the arms were found, if nobody declared them."""
-    label = dict(data.origin.parameters).get("label", "=")
-    if "=" in label:
-        return ""
-    return f"The arms are the labels that column {label!r} holds: what is offered, and so public."
-
-
-def clipping_of(data: WorldOfData) -> str:
-    """What the declared bounds did to the data; for simulations, since it is not private."""
+    What was clipped is for simulations alone, since it is not private.
+    """
     told = data.origin
     worst = sorted(told.shares, key=lambda pair: -pair[1])[:3]
     most = ", ".join(f"{name} in {100 * share:.2g} %" for name, share in worst)
-    return (
-        f"Declared bounds cut {100 * told.clipped:.2g} % of the rows{most and f' ({most})'}; "
-        "this number is read off the data and is not private."
+    yield (
+        f"{told.name} has {size_of(data)}; declared bounds cut {100 * told.clipped:.2g} % of the "
+        f"rows{most and f' ({most})'}, a number that is read off the data and is not private."
     )
+    label = dict(told.parameters).get("label", "=")
+    if "=" not in label:
+        yield f"The arms are the labels in column {label!r}: what is offered, and so public."
+    if isinstance(data, Replay):
+        yield (
+            "Logs are replayed: users count whose logged arm is the bandit's choice, by inverse "
+            "propensity. Regret is against the best single arm, estimated so, and may be negative."
+        )

@@ -17,13 +17,11 @@ from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
 from kerchief.experiments.data import (
     WorldOfData,
-    arms_of,
-    clipping_of,
     entry_of,
     parameters_of,
-    replay_of,
     rounds_of,
     size_of,
+    told_of,
 )
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, needs_telling, player
@@ -107,6 +105,11 @@ continuum
             except InvalidValue:
                 if self.data is None:
                     _check_world(cell.player.policy, self.world)
+                elif 0 < problem.own < problem.dim:
+                    raise InvalidValue(
+                        f"users and arms both have features, and {cell.player.policy} does not "
+                        "learn both kinds at once; declare one of them"
+                    ) from None
                 raise
 
     @classmethod
@@ -149,7 +152,7 @@ continuum
         facts = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
         world = f"the {self.world} world ({facts})"
         if self.data is not None:
-            world = self.caption(self.world)
+            world = f"{self.world} ({size_of(self.data)})"
         said = [
             own if own == name else f"{name} ({own})"
             for own, name in zip(self._names, self.policies, strict=True)
@@ -160,9 +163,9 @@ continuum
         )
 
     def caption(self, world: str) -> str:
-        """Worlds are named by their contexts, where these have any, and data by their size."""
+        """Worlds are named by their contexts, where these have any, and data by their file."""
         if self.data is not None:
-            return f"{world} ({size_of(self.data)})"
+            return world
         return f"{world} contexts" if self._contextual else f"{world} world"
 
     def cells(self) -> tuple[Cell, ...]:
@@ -202,9 +205,7 @@ continuum
 
     def note(self) -> str:
         """What declared bounds did to data; what the projection does, and costs whoever plays."""
-        told = (
-            [] if self.data is None else [f(self.data) for f in (clipping_of, arms_of, replay_of)]
-        )
+        told = [] if self.data is None else list(told_of(self.data))
         told += [
             f"In {self.caption(name)}, features are projected from {one.dim} numbers to "
             f"{one.onto}, and {100 * one.clipped:.0f} % of them are clipped then; the best linear "
@@ -212,7 +213,7 @@ continuum
             "with privacy or without."
             for name, one in self.shortened.items()
         ]
-        return " ".join(filter(None, told))
+        return " ".join(told)
 
     @property
     def rewarded(self) -> bool:
@@ -315,8 +316,8 @@ continuum
             return
         if not isinstance(self.data, WorldOfData):
             raise InvalidValue(
-                f"data is a {type(self.data).__name__}; give what `from_supervised` or "
-                "`from_logs` makes"
+                f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes, "
+                "or `from_logs`"
             )
         for name in ("env", *_NAMED, "options", "contexts"):
             if getattr(self, name) != getattr(type(self), name):

@@ -68,10 +68,11 @@ class Reward:
     def text(self) -> str:
         """Mean and standard error.
 
-        >>> Reward(mean=0.61234, se=0.0021).text()
-        '0.612 ± 0.0021'
+        >>> Reward(mean=0.61, se=0.0021).text()
+        '0.610 ± 0.0021'
         """
-        return f"{self.mean:.3g} ± {'-' if self.se is None else format(self.se, '.2g')}"
+        mean = f"{self.mean:#.3g}".rstrip(".")
+        return f"{mean} ± {'-' if self.se is None else format(self.se, '.2g')}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -34,9 +34,10 @@ def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
     Columns: the cell (contexts, policy, mode, numbers replaced, trust, continual, shuffling,
     randomizer, curator, epsilon, delta, and spent_epsilon, spent_delta, private; null stands for
     "no bound"), replicate, round, regret (cumulative), its final median, 95th percentile, maximum
-    and share of stuck runs (`regret_median` and so on), `reals_sent` and `bits_sent` by clients on
-    average (null where there are no phases), microseconds, the other parameters in the words of the
-    command line, device, and one `version_...` per library.
+    and share of stuck runs (`regret_median` and so on), `reward_mean` per round (null where none is
+    known), `reals_sent` and `bits_sent` by clients on average (null where there are no phases),
+    microseconds, the other parameters in the words of the command line, device, and one
+    `version_...` per library.
     """
     require("table")
     import polars as pl
@@ -80,6 +81,7 @@ def _facts(one: Result) -> dict[str, object]:
         "regret_p95": one.regret.p95,
         "regret_max": one.regret.max,
         "regret_stuck": one.regret.stuck,
+        "reward_mean": None if one.reward is None else one.reward.mean,
         **{f"{kind}_sent": one.communication.get(kind) for kind in SENT},
         "microseconds": one.microseconds,
         "device": one.device,

@@ -327,6 +327,14 @@ def test_a_user_counts_once_whatever_the_number_of_rows() -> None:
     assert off_policy_value(rows, OneArm(arm=0), least_propensity=1.0, epsilon=50).value > 0.48
 
 
+def test_only_the_first_rows_of_a_user_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(off_policy, "MOST_OF_A_USER", 2)
+    users = np.array([0, 1, 0, 1, 0, 2])
+    rows = np.array([[1.0], [3.0], [2.0], [5.0], [9.0], [7.0]])
+    logs = logged(6, seed=1, users=users)
+    np.testing.assert_allclose(off_policy._by_unit(logs, rows), [[1.5], [4.0], [7.0]])
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

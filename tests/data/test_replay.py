@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import jax
@@ -162,6 +163,12 @@ def test_masks_travel_with_their_rows() -> None:
 def test_what_cannot_be_replayed_is_said(more: Any, asked: Any, said: str) -> None:
     with pytest.raises(InvalidValue, match=said):
         Replay.of(logged(50, seed=4, **more), **asked)
+
+
+def test_worlds_of_logs_can_be_sent_to_other_processes() -> None:
+    again = pickle.loads(pickle.dumps(REPLAYED))
+    np.testing.assert_array_equal(again.contexts, REPLAYED.contexts)
+    assert again.problem(9) == REPLAYED.problem(9)
 
 
 def test_runs_longer_than_the_logs_are_refused() -> None:

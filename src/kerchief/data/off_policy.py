@@ -32,6 +32,8 @@ ExactNoise: TypeAlias = ExactGaussian | ExactLaplace
 MECHANISMS = ("best", "gaussian", "laplace")
 ESTIMATORS = ("replay", "ips", "dr")
 LARGEST_WEIGHT = 10.0
+MOST_OF_A_USER = 1024
+"""Rows of a user that count: rounding in a mean of more would be more than the proof allows."""
 # One unit of so many is for the model of rewards, where one must be fitted.
 _FITTED = 3
 _MOST_STEPS = 2**52
@@ -99,8 +101,8 @@ def off_policy_value(
     """Estimate what a fixed policy would have earned, under (epsilon, delta)-privacy.
 
     The unit is a row, or a user where the logs say who came: then a user counts once, by the mean
-    of their rows. Call it once per question and give it one ledger: every call is a release of its
-    own. Whatever is chosen here must not have been chosen by looking at these logs.
+    of their first 1024 rows. Call it once per question and give it one ledger: every call is a
+    release of its own. Whatever is chosen here must not have been chosen by looking at these logs.
 
     Args:
         logs: what a trusted curator holds.
@@ -283,12 +285,15 @@ def _drawn(units: Floats, noise: ExactNoise) -> Floats:
 
 
 def _by_unit(logs: Logs, rows: Floats) -> Floats:
-    """The mean of every unit's rows."""
+    """The mean of every unit's rows, of a user's first `MOST_OF_A_USER` ones."""
     if logs.users is None:
         return rows
-    counts = np.bincount(logs.users)
-    sums = np.stack([np.bincount(logs.users, column) for column in rows.T], axis=1)
-    means: Floats = sums / counts[:, None]
+    order = np.argsort(logs.users, kind="stable")
+    users, counts = logs.users[order], np.bincount(logs.users)
+    earlier = np.arange(len(order)) - (np.cumsum(counts) - counts)[users]
+    kept, users = order[earlier < MOST_OF_A_USER], users[earlier < MOST_OF_A_USER]
+    sums = np.stack([np.bincount(users, column) for column in rows[kept].T], axis=1)
+    means: Floats = sums / np.minimum(counts, MOST_OF_A_USER)[:, None]
     return means
 
 

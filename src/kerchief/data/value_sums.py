@@ -114,11 +114,12 @@ class MeanSum:
         """Of each end, its number less its center, over the radius."""
         plain = expected + weights * (rewards - guesses)
         ends = [plain + end * (weights - self.largest) for end in self.ends]
-        return np.clip(np.stack(ends, axis=1) / self.radius, -1.0, 1.0)
+        return np.stack(ends, axis=1) / self.radius
 
     def encode(self, means: Floats, *, pure: bool) -> Floats:
-        """The numbers and, scaled, their squares."""
-        return np.concatenate([means, _second(pure) * means**2], axis=1)
+        """The numbers, cut to [-1, 1], and their squares, scaled."""
+        cut = np.clip(means, -1.0, 1.0)
+        return np.concatenate([cut, _second(pure) * cut**2], axis=1)
 
     def read(self, means: Floats, noise: Noise, *, miss: float) -> Reading:
         """Means, moved back; the widening is part of them."""
@@ -168,12 +169,13 @@ class MatchedSum:
 
     def rows(self, weights: Floats, rewards: Floats, guesses: Floats, expected: Floats) -> Floats:
         """The weight in parts of the largest, and the same times the reward."""
-        shares = np.clip(weights / self.largest, 0.0, 1.0)
+        shares = weights / self.largest
         return np.stack([shares, shares * rewards], axis=1)
 
     def encode(self, means: Floats, *, pure: bool) -> Floats:
-        """Both, and their products halved."""
-        a, b = means.T
+        """Both, cut to their triangle, and their products halved."""
+        a = np.clip(means[:, 0], 0.0, 1.0)
+        b = np.clip(means[:, 1], -a, a)
         return np.stack([a, b, a * a / 2, a * b / 2, b * b / 2], axis=1)
 
     def read(self, means: Floats, noise: Noise, *, miss: float) -> Reading:

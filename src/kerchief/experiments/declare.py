@@ -105,7 +105,7 @@ continuum
             except InvalidValue:
                 if self.data is None:
                     _check_world(cell.player.policy, self.world)
-                elif 0 < problem.own < problem.dim:
+                elif 0 < self.data.problem(1).own < problem.dim:
                     raise InvalidValue(
                         f"users and arms both have features, and {cell.player.policy} does not "
                         "learn both kinds at once; declare one of them"

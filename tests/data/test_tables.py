@@ -160,8 +160,7 @@ def test_words_are_never_missing() -> None:
         ({}, "empty"),
         ({"a": []}, "empty"),
         ({"a": [1], "b": [1, 2]}, "as many in each"),
-        ({"a": [[1]]}, "one number or one word per row"),
-        ({"a": np.array(["2020-01-01"], "M8[D]")}, "one number or one word per row"),
+        ({"a": 1}, "one number or one word per row"),
         (None, "one row per user"),
     ],
 )
@@ -175,3 +174,17 @@ def test_files_need_polars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(KerchiefError, match=r"without polars: run pip install"):
         read_table(path)
+
+
+def test_columns_of_other_kinds_may_stand_by_but_not_be_used() -> None:
+    days = pl.DataFrame({"age": [18], "day": ["2020-01-01"], "path": [[1, 2]]}).with_columns(
+        pl.col("day").str.to_date()
+    )
+    table = read_table(days)
+    assert table.numbers("age").tolist() == [18.0]
+    with pytest.raises(InvalidValue, match=r"column 'day' of the table .* one number or one word"):
+        table.numbers("day")
+    with pytest.raises(InvalidValue, match="row 1 of column 'path' in the table is missing"):
+        table.words("path")
+    with pytest.raises(InvalidValue, match="one number or one word"):
+        read_table({"a": [[1]]}).words("a")

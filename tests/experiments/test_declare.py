@@ -369,3 +369,9 @@ def test_pure_privacy_is_played_by_noise_that_keeps_it_and_refused_by_other_nois
     assert [cell.guarantee.delta for cell in plan.cells() if cell.asked] == [0.0]
     with pytest.raises(InvalidValue, match="delta is 0"):
         Comparison(**pure, horizon=500, replicates=2)
+
+
+def test_who_must_be_told_the_best_arm_plays_where_a_world_tells() -> None:
+    with pytest.raises(InvalidValue, match=r"policy 'single-arm' plays in own$"):
+        Comparison(env="linear", policies=("single-arm",))
+    assert "single-arm" in [cell.player.policy for cell in Comparison(env="own").cells()]

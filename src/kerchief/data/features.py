@@ -125,16 +125,16 @@ class Category:
 
     def places(self, table: Table) -> NDArray[np.int64]:
         """Which of the declared values each row has; one that is not declared is named."""
-        found, places = np.unique(table.words(self.name), return_inverse=True)
+        words = table.words(self.name).tolist()
         known = {word: place for place, word in enumerate(self.values)}
-        strange = [str(word) for word in found if word not in known]
+        strange = sorted(set(words) - known.keys())
         if strange and OTHER not in known:
             raise InvalidValue(
                 f"column {self.name!r} of {table.name} holds {strange[0]!r}, which is not declared "
                 f"({len(strange)} such values); declare it, or a value {OTHER!r} for all the rest"
             )
-        numbers = [known.get(str(word), known.get(OTHER, 0)) for word in found]
-        return np.array(numbers, np.int64)[places.reshape(-1)]
+        rest = known.get(OTHER, 0)
+        return np.array([known.get(word, rest) for word in words], np.int64)
 
     def encode(self, table: Table) -> Encoded:
         """The coordinates; nothing is ever cut."""

@@ -63,7 +63,13 @@ class Table:
             hint = f"did you mean {near[0]!r}? " if near else ""
             known = ", ".join(list(self.columns)[:_SHOWN])
             raise InvalidValue(f"{self.name} has no column {name!r}; {hint}It has {known}")
-        return self.columns[name]
+        found = self.columns[name]
+        if found.ndim != 1 or found.dtype.kind not in "fiubUO":
+            raise InvalidValue(
+                f"column {name!r} of {self.name} has shape {found.shape} of {found.dtype}; give "
+                "one number or one word per row"
+            )
+        return found
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column of finite numbers; what is none is named by its row, counted from 1."""
@@ -85,7 +91,7 @@ class Table:
 
     def _check(self, name: str, given: NDArray[Any], *, missing: NDArray[np.bool_]) -> None:
         """Tell texts that are no numbers from values that are not there."""
-        if given.dtype.kind not in "fiub":
+        if given.dtype.kind not in "fiub" and missing.any():
             empty = np.array([_word(one) is None for one in given.tolist()])
             self.refuse(name, empty, _MISSING)
             self.refuse(
@@ -168,11 +174,8 @@ def _array(name: str, given: Any) -> NDArray[Any]:
 
 def _column(name: str, given: Any) -> NDArray[Any]:
     column = _array(f"column {name!r}", given.to_numpy() if hasattr(given, "to_numpy") else given)
-    if column.ndim != 1 or column.dtype.kind not in "fiubUO":
-        raise InvalidValue(
-            f"column {name!r} has shape {column.shape} of {column.dtype}; give one number or one "
-            "word per row"
-        )
+    if not column.ndim:
+        raise InvalidValue(f"column {name!r} is no column; give one number or one word per row")
     return column
 
 
@@ -201,18 +204,13 @@ def _number(value: Any) -> float:
 
 def _word(value: Any) -> str | None:
     """A value as a word, or None where there is none; 1.0 is the word 1."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case float():
-            return (
-                None if math.isnan(value) else f"{value:.0f}" if value.is_integer() else str(value)
-            )
-        case int():
-            return str(value)
-        case str():
-            return value.strip() or None
-    return None
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and not math.isnan(value):
+        return f"{value:.0f}" if value.is_integer() else str(value)
+    return str(value) if isinstance(value, int) else None
 
 
 def _digest(columns: Mapping[str, NDArray[Any]]) -> str:

@@ -278,13 +278,7 @@ continuum
 
     def _players(self) -> Iterator[Player]:
         """Who plays in each world, in the order of the table."""
-        world = self._entry
-        told = all(isinstance(one, Singles) for one in self._environments.values())
-        fitting = (
-            name
-            for name in YARDSTICKS
-            if _fits(POLICIES[name], world) and (told or not needs_telling(name))
-        )
+        fitting = (name for name in YARDSTICKS if self._playable(name))
         parents = (POLICIES[name].parent for name in self._names)
         for name in (*fitting, *parents):
             yield player(name, mode=self.mode)
@@ -379,11 +373,17 @@ continuum
                     f"that trust"
                 )
 
+    def _playable(self, name: str) -> bool:
+        """Whether a policy fits the world, which may have to tell it the best single arm."""
+        name = _own_name(name, self._entry)
+        told = all(isinstance(one, Singles) for one in self._environments.values())
+        return _fits(POLICIES[name], self._entry) and (told or not needs_telling(name))
+
     def _check_policy(self, name: str, policy: PolicyEntry, trusts: tuple[str, ...]) -> None:
-        if not _fits(policy, self._entry):
+        if not self._playable(name):
             if self.data is None:
                 _check_world(name, self.world)
-            known = [one for one, entry in POLICIES.items() if _fits(entry, self._entry)]
+            known = filter(self._playable, POLICIES)
             raise InvalidValue(
                 f"policy {name!r} does not play on these data; those that do are {', '.join(known)}"
             )

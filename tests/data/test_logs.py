@@ -168,6 +168,21 @@ def test_files_that_are_no_dsjson_get_one_line(text: str, said: str, tmp_path: P
     assert "\n" not in str(found.value)
 
 
+@pytest.mark.parametrize("names", [("_x", "y"), ("a", "a.b"), ("a._x", "b"), (".x", "y")])
+def test_names_that_would_be_read_as_something_else_are_not_written(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(CodecError, match="rename it"):
+        write_dsjson(logged(3, seed=5, names=names), tmp_path / "log.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_feature_that_no_line_has_is_named(tmp_path: Path) -> None:
+    write_dsjson(logged(3, seed=5), tmp_path / "log.json")
+    with pytest.raises(CodecError, match="no line has a feature 'x7'"):
+        read_dsjson(tmp_path / "log.json", features=("x0", "x7"), **RANGE)
+
+
 def test_masks_that_dsjson_cannot_say_are_refused(tmp_path: Path) -> None:
     allowed = np.ones((40, 3), bool)
     rows = np.flatnonzero(logged(40, seed=5).actions > 0)

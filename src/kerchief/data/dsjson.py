@@ -100,6 +100,14 @@ def write_dsjson(logs: Logs, path: Path | str) -> None:
 
     Users, where there are any, become the shared feature `_user`.
     """
+    for name in (*logs.names, *logs.arm_names):
+        space, dot, rest = name.partition(".")
+        clash = dot and (space in logs.names or space in logs.arm_names)
+        if clash or space[:1] in ("", "_") or rest[:1] == "_":
+            raise CodecError(
+                f"a feature is called {name!r}, which DSJSON takes for a note, or for part of "
+                "another feature; rename it"
+            )
     with Path(path).open("w", encoding="utf-8") as file:
         for row in range(logs.rows):
             file.write(json.dumps(_line(logs, row), allow_nan=False) + "\n")
@@ -142,7 +150,7 @@ def _multi(logs: Logs, row: int, count: int) -> list[dict[str, Any]]:
 
 
 def _nested(flat: Mapping[str, float]) -> dict[str, Any]:
-    """Names with a dot as namespaces; of a text, which is 1 or 0, the text itself is lost."""
+    """Names with a dot as namespaces."""
     found: dict[str, Any] = {}
     for name, value in flat.items():
         space, dot, rest = name.partition(".")
@@ -291,6 +299,11 @@ def _number(value: float) -> float:
 def _chosen(names: Sequence[str] | None, found: Iterable[Features]) -> tuple[str, ...]:
     """The names that were asked for, or all that there are, in their order of appearance."""
     if names is not None:
+        missing = set(names)
+        for one in found:
+            missing -= one.keys()
+        if missing:
+            raise CodecError(f"no line has a feature {min(missing)!r}; name those that are there")
         return tuple(names)
     seen: dict[str, None] = {}
     for one in found:

@@ -118,7 +118,8 @@ def _members(path: Path, file: Any) -> dict[str, NDArray[Any]]:
 def _plain(box: Any, name: str) -> bool:
     """Whether it holds numbers or words; None, which a dictionary may hold, is pickled."""
     try:
-        return bool(box[name].dtype.kind in "iufbU")
+        found = box[name]
+        return isinstance(found, np.ndarray) and found.dtype.kind in "iufbU"
     except ValueError:
         if name in _NEEDED:
             raise

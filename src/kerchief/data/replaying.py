@@ -71,7 +71,7 @@ def from_logs(
     bounds = {"features": features, "norm": norm, "intercept": intercept}
     read = read_with_origin(source, reward_range, columns, bounds)
     said = _described(source, read, {**columns, **bounds, **played})
-    if sha256 is not None and sha256 != said["data_sha256"]:
+    if sha256 is not None and str(sha256) != said["data_sha256"]:
         raise InvalidValue(
             f"the SHA-256 digest of the data is {said['data_sha256']}, and {str(sha256)[:64]} was "
             "asked for: these are not the same data"

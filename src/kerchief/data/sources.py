@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,10 +158,11 @@ class _Features:
     @property
     def bare(self) -> tuple[str, ...]:
         """Their names, where names are all that is given; none where bounds are, too."""
-        texts = [self.features] if isinstance(self.features, str) else self.features
-        if isinstance(texts, Declaration | Mapping) or not isinstance(texts, Iterable):
+        words = [self.features] if isinstance(self.features, str) else self.features
+        if isinstance(words, Declaration | Mapping):
             return ()
-        words = list(texts)
+        if not isinstance(words, Sequence):
+            raise InvalidValue(f"features are a {type(words).__name__}; give texts, or a mapping")
         if not all(isinstance(one, str) for one in words) or any("=" in one for one in words):
             return ()
         return tuple(name.strip() for one in words for name in one.split(",") if name.strip())

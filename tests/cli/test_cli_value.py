@@ -112,7 +112,9 @@ def test_what_is_asked_wrongly_gets_one_line(value: Call, more: tuple[str, ...],
 def test_how_many_arms_there_are_is_not_read_off_private_data(file: Path) -> None:
     group = type(main)(name="kerchief", commands=[click.Command("value")])
     words = ["value", "--data", str(file), *COLUMNS, *RANGE, "--arm", "1"]
-    assert "--arms is not given" in CliRunner().invoke(group, words).stderr
+    usual = ["value", "--data", str(file), *RANGE, "--arm", "1"]
+    for asked in (words, usual):
+        assert "--arms is not given" in CliRunner().invoke(group, asked).stderr
     named = [*words, "--action", "action=0|1|2"]
     assert CliRunner().invoke(group, named).exit_code == 0
 

@@ -22,7 +22,7 @@ from kerchief.data.off_policy import (
     OffPolicyValue,
     off_policy_value,
 )
-from kerchief.data.sources import read_logs
+from kerchief.data.sources import are_logs, read_logs
 from kerchief.experiments.kept_ledger import kept
 from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
 
@@ -113,7 +113,8 @@ def _logs(asked: dict[str, Any]) -> Logs:
     columns = {name: one for name, one in named.items() if one is not None}
     if asked["propensity"] is not None:
         columns["propensity"] = chance_of(asked["propensity"])
-    if asked["action"] is not None and "=" not in asked["action"] and asked["arms"] is None:
+    named_arms = "=" in (asked["action"] or "")
+    if not are_logs(asked["data"]) and asked["arms"] is None and not named_arms:
         raise InvalidValue(
             "--arms is not given, and how many arms there are is not read off private data; give "
             "--arms NUMBER, or --action COLUMN=first|second"

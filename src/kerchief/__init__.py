@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from kerchief.core.problems import ContextFreeProblem as ContextFreeProblem
     from kerchief.core.problems import PopulationProblem as PopulationProblem
     from kerchief.core.problems import Problem as Problem
+    from kerchief.data import Logs as Logs
+    from kerchief.data import from_logs as from_logs
     from kerchief.data import from_supervised as from_supervised
+    from kerchief.data import off_policy_value as off_policy_value
+    from kerchief.data import read_logs as read_logs
     from kerchief.environments import make_environment as make_environment
     from kerchief.experiments import compare as compare
     from kerchief.policies import POLICIES as POLICIES
@@ -67,6 +71,7 @@ _HOMES = {
     "KerchiefError": "core.errors",
     "Learner": "roles",
     "Ledger": "privacy",
+    "Logs": "data",
     "MemoryLedger": "privacy",
     "Middle": "roles",
     "Policy": "core.contracts",
@@ -83,9 +88,12 @@ _HOMES = {
     "compare": "experiments",
     "deploy": "roles",
     "deployed": "roles",
+    "from_logs": "data",
     "from_supervised": "data",
     "make_environment": "environments",
+    "off_policy_value": "data",
     "protect": "privatizers",
+    "read_logs": "data",
     "simulate": "simulation",
 }
 

@@ -21,6 +21,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from tests.fuzz.logs import files
 from tests.fuzz.sessions import BY_HAND, sessions
 from tests.fuzz.strangers import strangers
 from tests.fuzz.targets import Finding, Target, attempt, draw, shrunk, targets
@@ -53,7 +54,7 @@ class Outcome:
 
 def all_targets() -> dict[str, Target]:
     """Every target by its name."""
-    by_hand = {one.name: one for one in (*strangers(), *sessions())}
+    by_hand = {one.name: one for one in (*strangers(), *sessions(), *files())}
     return by_hand | targets(BY_HAND)
 
 

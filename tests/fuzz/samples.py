@@ -20,7 +20,7 @@ from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.queries import Gram, Loss, Regression
-from kerchief.data import from_supervised
+from kerchief.data import Logs, OneArm, UniformPlay, from_supervised, to_feedback
 from kerchief.data.features import Ranged
 from kerchief.environments import OwnModels, make_environment
 from kerchief.environments.contexts import CONTEXTS
@@ -50,7 +50,7 @@ from kerchief.privacy.receipts import write_ledger
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.sums import CohortSums
 
-__all__ = ["CROWD", "FACTS", "GAME", "OWN", "PROBLEMS", "SAMPLES"]
+__all__ = ["CROWD", "FACTS", "GAME", "LOGS", "OWN", "PROBLEMS", "SAMPLES"]
 
 FACTS: Mapping[str, tuple[Any, ...]] = {
     "dim": (2, 1, 3),
@@ -147,6 +147,40 @@ _WORDS = {
     "curator": ("best", "gaussian", "laplace"),
 }
 
+LOGS = Logs(
+    contexts=np.array([[0.5, 0.1], [-0.5, 0.2], [0.1, 0.9]]),
+    actions=np.array([0, 1, 1]),
+    rewards=np.array([1.0, 0.0, 1.0]),
+    propensities=np.array([0.5, 0.25, 0.75]),
+    arms=2,
+    low=0.0,
+    high=1.0,
+    norm=1.1,
+)
+_OF_TABLES: Mapping[str, tuple[Any, ...]] = {
+    "source": (
+        {
+            "action": [0, 1, 1],
+            "reward": [1, 0, 1],
+            "propensity": [0.5, 0.5, 1],
+            "age": [20, 70, 35],
+        },
+        "nowhere.csv",
+    ),
+    "reward_range": ((0.0, 1.0),),
+    "action": ("action", "action=0|1"),
+    "reward": ("reward",),
+    "propensity": ("propensity", 0.5),
+    "features": ("age=18:90", {"age": (18, 90)}),
+    "norm": (None,),
+    "intercept": (0.5,),
+    "arms": (2, None),
+    "arm_features": (None,),
+    "arm_norm": (None, 1.0),
+    "user": (None, "age"),
+    "least_propensity": (None, 0.5),
+    "sha256": (None,),
+}
 SAMPLES: Mapping[str, tuple[Any, ...]] = {
     **CROWD,
     **_WORDS,
@@ -327,6 +361,36 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "data.features:Category": {"name": ("plan",), "values": (("a", "b"), ("a", "b", "other"))},
     "data.features:Ranged": {"name": ("age",)},
     "data.features:Vector": {"names": (("e0", "e1"),)},
+    "data.fixed_policies:LinearModel": {
+        "by_arm": (np.eye(2), None),
+        "shared": (None,),
+        "intercepts": ([0.0, 1.0],),
+    },
+    "data.fixed_policies:OneArm": {"arm": (0, 1)},
+    "data.logs:Logs": {name: (getattr(LOGS, name),) for name in vars(LOGS)},
+    "data.off_policy:off_policy_value": {
+        "logs": (LOGS,),
+        "policy": (OneArm(arm=0), UniformPlay()),
+        "estimator": ("ips", "replay"),
+        "delta": (1e-5, 0.0),
+        "mechanism": ("best", "laplace"),
+        "ledger": (None,),
+        "largest_weight": (None, 5.0),
+        "least_propensity": (None,),
+        "model": (None,),
+        "level": (0.95, 0.5),
+    },
+    "data.open_bandit:from_feedback": {"feedback": (to_feedback(LOGS),)},
+    "data.replay:Replay.of": {
+        "logs": (LOGS,),
+        "norm": (None, 1.1),
+        "arm_norm": (None,),
+        "least": (None, 0.3),
+        "origin": (None,),
+    },
+    "data.replaying:from_logs": _OF_TABLES,
+    "data.reward_fits:RewardFit.of": {"logs": (LOGS,)},
+    "data.sources:read_logs": _OF_TABLES,
     "data.supervised:from_supervised": {
         "X": (
             {

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 from click.testing import CliRunner
+from tests.fuzz.logs import BY_FILE, written
 from tests.fuzz.samples import SAMPLES
 from tests.fuzz.strangers import BY_STRANGERS, FACTS, promise
 from tests.fuzz.targets import Target
@@ -252,6 +253,26 @@ def _open_folder(*, name: Any) -> None:
     Folder.at(_folder() / str(name))
 
 
+def _value(**options: Any) -> None:
+    path = _folder() / "logs.csv"
+    path.write_bytes(written(".csv"))
+    _command(words=("value", "--json", "--data", str(path)), **options)
+
+
+_VALUE = {
+    "action": ("action", "action=0|1"),
+    "reward": ("reward",),
+    "propensity": ("propensity", "0.5"),
+    "reward_range": ("0:1",),
+    "arms": (2,),
+    "arm": ("0", "1"),
+    "estimator": ("ips", "replay"),
+    "epsilon": (1.0, 0.5),
+    "delta": (1e-5, 0.0),
+    "mechanism": ("best", "laplace"),
+    "largest_weight": (None, 5.0),
+    "level": (0.9,),
+}
 _CALIBRATE = {
     "epsilon": (1.0, 0.5),
     "delta": (1e-5,),
@@ -384,6 +405,12 @@ def sessions() -> list[Target]:
             weight=0.02,
         ),
         Target(
+            name="command:value",
+            call=_value,
+            samples=_VALUE,
+            weight=0.02,
+        ),
+        Target(
             name="command:reproduce",
             call=lambda name, **options: _command(words=("reproduce", str(name)), **options),
             samples={
@@ -447,6 +474,7 @@ SAMPLES_LEDGERS = SAMPLES["written"]
 
 BY_HAND = {
     **BY_STRANGERS,
+    **BY_FILE,
     "experiments.runner:compare": "command:compare",
     "experiments.experiment:Experiment": "command:reproduce",
     "experiments.experiment:Reproduction": "command:reproduce",

@@ -340,6 +340,9 @@ def _sound_policy(policy: Any) -> None:
 
 _WEIGHTS = {
     "privatizers.bits:BitSums.of": 0.001,
+    "data.off_policy:off_policy_value": 0.05,
+    "data.replay:Replay.of": 0.1,
+    "data.replaying:from_logs": 0.1,
     "data.supervised:from_supervised": 0.2,
     "experiments.declare:Comparison": 0.03,
     "experiments.declare:Comparison.on": 0.03,

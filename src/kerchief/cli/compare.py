@@ -84,7 +84,8 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
 def compare(*, playing: Playing, **declared: Any) -> None:
     """Play policies x trusts x epsilons, and show what privacy costs.
 
-    With --data FILE, --features and --label (or --rewards) they play on data of your own. Uniform
+    With --data FILE, --features and --label (or --rewards) they play on data of your own; with
+    --action, --reward and --propensity in place of labels they replay logs of your own. Uniform
     play, greedy play and each policy's non-private parent always play along, and on data the best
     single arm. The folder gets a picture, a report and the results. What is finished is kept: after
     an interrupt (Ctrl-C, or worse) the same command continues, and a finished run is shown again

@@ -11,12 +11,29 @@ import click
 from kerchief.core.errors import InvalidValue
 from kerchief.data.declared import WORDS, read_declared
 from kerchief.data.features import parted
+from kerchief.data.replay import Replay
+from kerchief.data.replaying import from_logs
+from kerchief.data.sources import are_logs
 from kerchief.data.supervised import from_supervised
-from kerchief.environments.supervised import ORDERS, Supervised
+from kerchief.environments.supervised import ORDERS
+from kerchief.experiments.data import WorldOfData
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _FILE = click.Path(path_type=Path)
+logged = (
+    click.option(
+        "--action",
+        metavar="COLUMN",
+        help="Of logs, what was done; COLUMN=first|second declares the arms.",
+    ),
+    click.option("--reward", metavar="COLUMN", help="Of logs, what it gave."),
+    click.option(
+        "--propensity", metavar="COLUMN", help="Of logs, the chance that it had; or one number."
+    ),
+    click.option("--user", metavar="COLUMN", help="Of logs, who came, if some came often."),
+)
+"""What the columns of logs are."""
 _OPTIONS = (
     click.option("--data", type=_FILE, help="Play on a CSV or Parquet file, in place of --env."),
     click.option("--data-sha256", metavar="HEX", help="The digest that the data must have."),
@@ -53,7 +70,15 @@ _OPTIONS = (
         metavar="|".join(ORDERS),
         help="Users come once each, or are drawn anew.  [default: permutation]",
     ),
+    *logged,
+    click.option("--arm-norm", type=float, help="Bound on the norm of an arm's features in logs."),
+    click.option(
+        "--least-propensity",
+        type=float,
+        help="Logged chances below it count as if they were it: faster, with some bias.",
+    ),
 )
+_OF_LOGS = ("action", "reward", "propensity", "user", "arm_norm", "least_propensity")
 NAMES = ("data", "data_sha256", "declare", *WORDS)
 """The names of these options."""
 
@@ -69,12 +94,11 @@ def check_without(given: dict[str, Any]) -> None:
     """Refuse options about data where there are none."""
     for name, value in given.items():
         if value not in (None, ()):
-            flag = name.replace("_", "-")
-            raise InvalidValue(f"--{flag} is given without data; give --data FILE too")
+            raise InvalidValue(f"--{_flag(name)} is given without data; give --data FILE too")
 
 
-def world_of(given: dict[str, Any]) -> Supervised:
-    """The world of these options."""
+def world_of(given: dict[str, Any]) -> WorldOfData:
+    """The world of these options: of logs where there are actions."""
     said = {name: value for name, value in given.items() if value not in (None, ())}
     declared = {name: said[name] for name in WORDS if name in said}
     if "declare" in said:
@@ -82,9 +106,36 @@ def world_of(given: dict[str, Any]) -> Supervised:
     if "rewards" in declared:
         declared["rewards"] = _columns(declared["rewards"])
     if "reward_range" in declared:
-        declared["reward_range"] = _range(declared["reward_range"])
+        declared["reward_range"] = range_of(declared["reward_range"])
+    if "action" in declared or are_logs(said["data"]):
+        return _replayed(said, declared)
     label, sha256 = declared.pop("label", None), said.get("data_sha256")
+    for name in declared:
+        if name in _OF_LOGS:
+            raise InvalidValue(f"--{_flag(name)} is for logs; give --action COLUMN too, or neither")
     return from_supervised(said["data"], label, sha256=sha256, **declared)
+
+
+def _replayed(said: dict[str, Any], declared: dict[str, Any]) -> Replay:
+    """A world of logs."""
+    for name in ("label", "rewards", "arm_features", "arm_table", "orders"):
+        if name in declared:
+            raise InvalidValue(f"--{_flag(name)} is given, and these are logs; leave it out")
+    if "propensity" in declared:
+        declared["propensity"] = chance_of(declared["propensity"])
+    return from_logs(said["data"], sha256=said.get("data_sha256"), **declared)
+
+
+def chance_of(given: Any) -> Any:
+    """The name of a column, or one chance for all rows."""
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        return given
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def _joined(flags: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +150,8 @@ def _columns(given: Any) -> tuple[str, ...]:
     return tuple(one for text in texts for one in parted(str(text), ",") if one)
 
 
-def _range(given: Any) -> tuple[float, float]:
+def range_of(given: Any) -> tuple[float, float]:
+    """The least and the greatest reward."""
     try:
         low, high = map(float, given.split(":") if isinstance(given, str) else given)
     except (TypeError, ValueError):

@@ -12,7 +12,9 @@ from typing import TypedDict
 
 import click
 
-COMMANDS = ("audit", "bench", "calibrate", "check", "compare", "ledger", "list", "reproduce")
+COMMANDS = (
+    *("audit", "bench", "calibrate", "check", "compare", "ledger", "list", "reproduce", "value"),
+)
 """Each is defined in the module of its name."""
 
 PATH = Path(__file__).with_name("index.json")

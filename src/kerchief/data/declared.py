@@ -12,6 +12,7 @@ from kerchief.core.registry import Registry
 WORDS = (
     *("features", "label", "rewards", "reward_range", "arm_features", "arm_table"),
     *("norm", "intercept", "orders"),
+    *("action", "reward", "propensity", "user", "arm_norm", "least_propensity"),
 )
 """What may be declared."""
 

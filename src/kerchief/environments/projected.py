@@ -33,7 +33,7 @@ _RUNS, _MOST_USERS, _MOST_NUMBERS = 4, 2048, 2**24
 class _Seen(Arms):
     """Arms as the bandit sees them, with the features that they really have."""
 
-    whole: Array
+    whole: Arms
 
 
 @struct
@@ -64,8 +64,13 @@ class Projected:
                 "this world follows the bandit's actions, and its truth is not projected; leave "
                 "the projection out"
             )
-        kind: Any = _SinglesProjected if isinstance(world, Singles) else cls
-        kind = _OpposingProjected if isinstance(world, Opposes) else kind
+        kinds: Any = {
+            (False, False): cls,
+            (False, True): _SinglesProjected,
+            (True, False): _OpposingProjected,
+            (True, True): _OpposingSinglesProjected,
+        }
+        kind = kinds[isinstance(world, Opposes), isinstance(world, Singles)]
         made: Self = kind(world=world, projection=projection_of(world.problem(1), onto))
         return made
 
@@ -83,7 +88,7 @@ class Projected:
 
     def _seen(self, arms: Arms) -> Arms:
         short = self.projection.apply(arms.features, jnp)
-        return _Seen(features=short, allowed=arms.allowed, whole=arms.features)
+        return _Seen(features=short, allowed=arms.allowed, whole=arms)
 
     def reward(self, world: Tree, arms: Arms, action: Array, clock: Clock, stream: Stream) -> Array:
         """What the world gives for the arm as it is."""
@@ -106,7 +111,7 @@ class _SinglesProjected(Projected):
 
 @struct
 class _OpposingProjected(Projected):
-    """A projected world with an adversary, who knows what the bandit sees."""
+    """A projected world that asks what the bandit would choose, from what the bandit sees."""
 
     def opposed(
         self, world: Tree, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
@@ -117,9 +122,14 @@ class _OpposingProjected(Projected):
         return self._seen(offered)
 
 
+@struct
+class _OpposingSinglesProjected(_OpposingProjected, _SinglesProjected):
+    """Both."""
+
+
 def _whole(arms: Arms) -> Arms:
     assert isinstance(arms, _Seen)
-    return Arms(features=arms.whole, allowed=arms.allowed)
+    return arms.whole
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,7 +177,7 @@ def _visits(world: Projected, users: int, seed: Array, run: Array) -> tuple[Arra
         assert isinstance(arms, _Seen)
         actions = jnp.arange(arms.allowed.size)
         lost = jax.vmap(lambda action: world.regret(truth, arms, action, clock))(actions)
-        return arms.features, arms.allowed, lost, world.projection.clips(arms.whole, jnp)
+        return arms.features, arms.allowed, lost, world.projection.clips(arms.whole.features, jnp)
 
     seen: tuple[Array, ...] = jax.lax.map(visit, jnp.arange(users, dtype=jnp.int32))
     return seen

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from typing import TypeAlias
 
+from kerchief.data.replay import Replay
 from kerchief.environments.registry import EnvironmentEntry
 from kerchief.environments.supervised import Supervised
 from kerchief.policies.registry import actions_of
 
+WorldOfData: TypeAlias = Supervised | Replay
+"""Data of people's own, with every arm's reward or with that of the arm that was played."""
 
-def entry_of(data: Supervised) -> EnvironmentEntry:
+
+def entry_of(data: WorldOfData) -> EnvironmentEntry:
     """Data as a world beside those that have a name."""
     problem = data.problem(1)
     return EnvironmentEntry(
@@ -21,22 +26,28 @@ def entry_of(data: Supervised) -> EnvironmentEntry:
     )
 
 
-def _given(data: Supervised, /) -> Supervised:
+def _given(data: WorldOfData, /) -> WorldOfData:
     return data
 
 
-def size_of(data: Supervised) -> str:
+def size_of(data: WorldOfData) -> str:
     """How many users, features and arms there are."""
-    return f"{data.rows} users, {data.problem(1).dim} coordinates, {data.count} arms"
+    rows = "logged decisions" if isinstance(data, Replay) else "users"
+    return f"{data.rows} {rows}, {data.problem(1).dim} coordinates, {data.count} arms"
 
 
-def parameters_of(data: Supervised) -> dict[str, object]:
+def parameters_of(data: WorldOfData) -> dict[str, object]:
     """How they were declared, in the words of the command line."""
     pairs = data.origin.parameters
     return {name: list(one) if isinstance(one, tuple) else one for name, one in pairs}
 
 
-def told_of(data: Supervised) -> Iterator[str]:
+def rounds_of(data: WorldOfData) -> int:
+    """As many rounds as there are users; of logs, as many as agree with a bandit on average."""
+    return data.rounds if isinstance(data, Replay) else data.rows
+
+
+def told_of(data: WorldOfData) -> Iterator[str]:
     """Sentences: how large they are, what declared bounds did to them, and where arms come from.
 
     What was clipped is for simulations alone, since it is not private.
@@ -51,3 +62,8 @@ def told_of(data: Supervised) -> Iterator[str]:
     label = dict(told.parameters).get("label", "=")
     if "=" not in label:
         yield f"The arms are the labels in column {label!r}: what is offered, and so public."
+    if isinstance(data, Replay):
+        yield (
+            "Logs are replayed: users count whose logged arm is the bandit's choice, by inverse "
+            "propensity. Regret is against the best single arm, estimated so, and may be negative."
+        )

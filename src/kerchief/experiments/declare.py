@@ -15,8 +15,14 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
-from kerchief.environments.supervised import Supervised
-from kerchief.experiments.data import entry_of, parameters_of, size_of, told_of
+from kerchief.experiments.data import (
+    WorldOfData,
+    entry_of,
+    parameters_of,
+    rounds_of,
+    size_of,
+    told_of,
+)
 from kerchief.experiments.parts import MOST_FEATURES, arranged
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, needs_telling, player
@@ -36,8 +42,8 @@ class Comparison(Plan):
     are None are the world's own, and every value is checked: an error is one line.
 
     Attributes:
-        data: a world of data, from `from_supervised`, in place of all fields down to `options`; see
-            `Comparison.on`.
+        data: a world of data, from `from_supervised` or `from_logs`, in place of all fields down to
+            `options`; see `Comparison.on`.
         env: the world, a word of `ENVIRONMENTS`; by default the policies' own.
         contexts: where arms come from, in worlds that have contexts; each is a comparison of its
             own.
@@ -60,7 +66,7 @@ class Comparison(Plan):
 continuum
     """
 
-    data: Supervised | None = None
+    data: WorldOfData | None = None
     env: str | None = None
     contexts: tuple[str, ...] = ("ball", "fixed")
     dim: int | None = None
@@ -99,7 +105,7 @@ continuum
             except InvalidValue:
                 if self.data is None:
                     _check_world(cell.player.policy, self.world)
-                elif 0 < self.data.users.shape[-1] < problem.dim:
+                elif 0 < self.data.problem(1).own < problem.dim:
                     raise InvalidValue(
                         f"users and arms both have features, and {cell.player.policy} does not "
                         "learn both kinds at once; declare one of them"
@@ -107,7 +113,7 @@ continuum
                 raise
 
     @classmethod
-    def on(cls, data: Supervised, *, horizon: int | None = None, **declared: Any) -> Comparison:
+    def on(cls, data: WorldOfData, *, horizon: int | None = None, **declared: Any) -> Comparison:
         """A comparison on data, by default of as many rounds as there are users.
 
         >>> from kerchief.data import from_supervised
@@ -116,7 +122,7 @@ continuum
         >>> Comparison.on(world, trusts=("joint",), epsilons=(1.0,)).horizon
         4
         """
-        return cls(data=data, horizon=data.rows if horizon is None else horizon, **declared)
+        return cls(data=data, horizon=rounds_of(data) if horizon is None else horizon, **declared)
 
     name, title = "compare", "What privacy costs a bandit"
 
@@ -302,9 +308,10 @@ continuum
         """Refuse options of made-up worlds beside data."""
         if self.data is None:
             return
-        if not isinstance(self.data, Supervised):
+        if not isinstance(self.data, WorldOfData):
             raise InvalidValue(
-                f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes"
+                f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes, "
+                "or `from_logs`"
             )
         for name in ("env", *_NAMED, "options", "contexts"):
             if getattr(self, name) != getattr(type(self), name):

@@ -32,6 +32,7 @@ _ELSEWHERE = {
     "prefix totals in epochs": "privatizers/epochs.md",
 }
 _CERTIFIED = (Response, ExactResponse, BitSums)
+_VALUES = {"values of policies from logs": "data/off_policy.md"}
 _PRIVATIZERS: Mapping[str, type] = {
     "cohort totals": CohortSums,
     "prefix totals": PrefixSums,
@@ -115,6 +116,8 @@ def proofs() -> Iterator[Proof]:
         yield _proof("privatizer", name, kind, "proved")
     for name, where in _PROTOCOL.items():
         yield Proof(kind="protocol", name=name, status="proved", note=Path(where))
+    for name, where in _VALUES.items():
+        yield Proof(kind="release", name=name, status="proved", note=Path(where))
     for name, entry in POLICIES.items():
         problem = ENVIRONMENTS[entry.home or "linear"].make().problem(1000)
         offered: Status = "proved" if entry.deployable and "@" not in name else "for study"

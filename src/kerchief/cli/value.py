@@ -1,0 +1,159 @@
+"""`kerchief value`: what a policy would have earned, from logs and with a guarantee."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kerchief.cli import options
+from kerchief.cli.data import chance_of, logged, range_of
+from kerchief.cli.printing import complain, print_json, print_wrapped
+from kerchief.core.errors import InvalidValue
+from kerchief.data.features import words_of
+from kerchief.data.fixed_policies import FixedPolicy, OneArm, UniformPlay, read_model
+from kerchief.data.logs import Logs
+from kerchief.data.off_policy import (
+    ESTIMATORS,
+    LARGEST_WEIGHT,
+    MECHANISMS,
+    OffPolicyValue,
+    off_policy_value,
+)
+from kerchief.data.sources import are_logs, read_logs
+from kerchief.experiments.kept_ledger import kept
+from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
+
+_FILE = click.Path(path_type=Path)
+
+
+def _columns(command: Any) -> Any:
+    for option in reversed(logged):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.option("--data", type=_FILE, required=True, help="Logs: CSV, Parquet, DSJSON or .npz.")
+@_columns
+@click.option("--reward-range", required=True, metavar="LOW:HIGH", help="The bounds of rewards.")
+@click.option(
+    "--features",
+    multiple=True,
+    metavar="NAME|NAME=LOW:HIGH",
+    help="Features of users, for models: bare names of numbers, or with public bounds. Repeatable.",
+)
+@click.option("--norm", type=float, help="Bound on the norm of features without a range.")
+@click.option("--arms", type=int, help="How many arms there are, where actions are numbers.")
+@click.option("--arm", metavar="ARM", help="Value playing this arm, by its number or name.")
+@click.option("--policy", metavar="uniform", help="Value playing all arms with equal chances.")
+@click.option("--model", type=_FILE, help="Value playing the best arm by a linear model, in JSON.")
+@options.option("--estimator", "How.", default="ips", metavar="|".join(ESTIMATORS))
+@click.option("--reward-model", type=_FILE, help="For dr, a linear model of rewards, in JSON.")
+@options.epsilon
+@options.option("--delta", "Privacy asked for; below 1/rows.", default=1e-6)
+@options.option("--mechanism", "The noise.", default="best", metavar="|".join(MECHANISMS))
+@click.option(
+    "--largest-weight",
+    type=float,
+    help=f"Weights are cut to it, and the interval allows for that.  [default: {LARGEST_WEIGHT:g}]",
+)
+@click.option(
+    "--least-propensity",
+    type=float,
+    help="The logging policy is known to give every arm at least this chance: nothing is cut.",
+)
+@options.option("--level", "How often the interval holds the value.", default=0.95)
+@click.option("--ledger", type=_FILE, help="Pay from the ledger in this file, or begin one.")
+@click.option("--budget", type=float, help="Epsilon of a ledger's file, for all releases together.")
+@options.json_output
+def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: Any) -> None:
+    """Value a policy from logs, with a guarantee for each row or user.
+
+    What is printed is private: a value, and an interval that includes noise, sampling, and what
+    weights that were cut could have brought. Every call is a release of its own: calls with one
+    --ledger are kept within its --budget together.
+    """
+    logs = _logs(asked)
+    policy = _policy(asked, logs)
+    model = None if asked["reward_model"] is None else read_model(asked["reward_model"])
+    names = ("epsilon", "delta", "estimator", "mechanism", "largest_weight", "least_propensity")
+    ask: dict[str, Any] = {name: asked[name] for name in (*names, "level")} | {"model": model}
+    for warning in delta_warnings(asked["delta"], logs.rows):
+        complain("warning", warning)
+    with contextlib.ExitStack() as stack:
+        if ledger is not None:
+            ask["ledger"] = stack.enter_context(kept(ledger, _budget(asked, budget, logs)))
+        elif budget is not None:
+            raise InvalidValue("--budget is given without a ledger; give --ledger FILE too")
+        found = off_policy_value(logs, policy, **ask)
+    _tell(found, as_json=as_json, kept=ledger is not None)
+
+
+def _tell(found: OffPolicyValue, *, as_json: bool, kept: bool) -> None:
+    if as_json:
+        print_json(found.to_dict() | {"promise": found.guarantee.sentence()})
+        return
+    print_wrapped(f"value: {found.sentence()}")
+    print_wrapped(f"noise alone: a standard deviation of {found.noise:.3g}")
+    if found.weight is not None:
+        print_wrapped(
+            f"mean weight after the cut, with noise: {found.weight:.3g} (1 is nothing cut)"
+        )
+    print_wrapped(f"over {found.units} {found.guarantee.unit}s, by {found.estimator}")
+    print_wrapped(f"promised: {found.guarantee.sentence()}")
+    if not kept:
+        print_wrapped("This call knows of no other; with --ledger FILE calls share one budget.")
+
+
+def _logs(asked: dict[str, Any]) -> Logs:
+    named = {name: asked[name] for name in ("action", "reward", "user", "arms", "norm")}
+    columns = {name: one for name, one in named.items() if one is not None}
+    if asked["propensity"] is not None:
+        columns["propensity"] = chance_of(asked["propensity"])
+    named_arms = "=" in (asked["action"] or "")
+    if not are_logs(asked["data"]) and asked["arms"] is None and not named_arms:
+        raise InvalidValue(
+            "--arms is not given, and how many arms there are is not read off private data; give "
+            "--arms NUMBER, or --action COLUMN=first|second"
+        )
+    bounds = range_of(asked["reward_range"])
+    return read_logs(asked["data"], reward_range=bounds, features=asked["features"], **columns)
+
+
+def _policy(asked: dict[str, Any], logs: Logs) -> FixedPolicy:
+    given = [name for name in ("arm", "policy", "model") if asked[name] is not None]
+    if len(given) != 1:
+        raise InvalidValue(
+            f"{' and '.join(f'--{one}' for one in given) or 'no policy'} is given; give one of "
+            "--arm, --policy and --model"
+        )
+    if asked["model"] is not None:
+        return read_model(asked["model"])
+    if asked["policy"] is not None:
+        if asked["policy"] != "uniform":
+            raise InvalidValue(f"policy is {asked['policy']!r}; it can be uniform, or give --model")
+        return UniformPlay()
+    return OneArm(arm=_arm(asked["arm"], asked["action"] or "", logs))
+
+
+def _arm(given: str, action: str, logs: Logs) -> int:
+    """The number of an arm, by its declared name or by itself."""
+    _, _, text = action.partition("=")
+    names = words_of(text) if text else tuple(map(str, range(logs.arms)))
+    if given not in names:
+        known = ", ".join(names[:40])
+        raise InvalidValue(f"arm is {given!r}; the arms are {known}")
+    return names.index(given)
+
+
+def _budget(asked: dict[str, Any], budget: float | None, logs: Logs) -> Guarantee:
+    """What a ledger's file promises: that of one call, where nothing else is said."""
+    return Guarantee(
+        epsilon=asked["epsilon"] if budget is None else budget,
+        delta=asked["delta"],
+        trust=Trust.CENTRAL,
+        unit="row" if logs.users is None else "user",
+    )

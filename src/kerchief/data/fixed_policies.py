@@ -1,0 +1,157 @@
+"""Policies that stay as they are, whose value is asked for: one arm, any arm, a linear model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from kerchief.core import validate
+from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.data.logs import Floats, Logs
+
+_LONGEST = 2**26
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneArm:
+    """Plays one arm, or any allowed one where that is not allowed."""
+
+    arm: int
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        validate.plain(self)
+        validate.whole("arm", self.arm, low=0)
+
+    def chances(self, logs: Logs) -> Floats:
+        """One for the arm."""
+        validate.whole("arm", self.arm, low=0, high=logs.arms - 1)
+        return _among(
+            logs, np.broadcast_to(np.arange(logs.arms) == self.arm, (logs.rows, logs.arms))
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UniformPlay:
+    """Plays all allowed arms with equal chances."""
+
+    def chances(self, logs: Logs) -> Floats:
+        """The same for every allowed arm."""
+        return _among(logs, np.ones((logs.rows, logs.arms), bool))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LinearModel:
+    """Scores arms by their users' features and by their own; as a policy, plays the best.
+
+    Attributes:
+        by_arm: arms x features of users: every arm's own parameter; None for none.
+        shared: one parameter for the features of arms; None for none.
+        intercepts: one number per arm; None for zeros.
+
+    >>> model = LinearModel(by_arm=[[1.0], [-1.0]])
+    >>> logs = Logs(contexts=np.array([[0.5], [-0.5]]), actions=np.array([0, 1]), arms=2,
+    ...     rewards=np.array([1, 0]), propensities=np.array([0.5, 0.5]), low=0.0, high=1.0)
+    >>> model.chances(logs).argmax(axis=1).tolist()
+    [0, 1]
+    """
+
+    by_arm: Any = None
+    shared: Any = None
+    intercepts: Any = None
+
+    def __post_init__(self) -> None:
+        """Check that all numbers are finite."""
+        for name, axes in (("by_arm", 2), ("shared", 1), ("intercepts", 1)):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            found = validate.real_array(name, given)
+            if found.ndim != axes or not np.isfinite(found).all():
+                raise InvalidValue(
+                    f"{name} has shape {found.shape}, or is not finite; it needs {axes} axes"
+                )
+            object.__setattr__(self, name, found)
+        if self.by_arm is None and self.shared is None and self.intercepts is None:
+            raise InvalidValue("the model is empty; give by_arm, shared or intercepts")
+
+    def scores(self, logs: Logs) -> Floats:
+        """The predicted reward of every arm, rows x arms."""
+        found = np.zeros((logs.rows, logs.arms))
+        if self.by_arm is not None:
+            self._fit("by_arm", self.by_arm.shape, (logs.arms, logs.dim))
+            found = found + logs.contexts @ self.by_arm.T
+        if self.shared is not None:
+            self._fit("shared", self.shared.shape, (logs.arm_dim,))
+            found = found + (
+                logs.arm_features @ self.shared if logs.arm_features is not None else 0
+            )
+        if self.intercepts is not None:
+            self._fit("intercepts", self.intercepts.shape, (logs.arms,))
+            found = found + self.intercepts
+        return np.nan_to_num(found, posinf=1e300, neginf=-1e300)
+
+    def chances(self, logs: Logs) -> Floats:
+        """One for the allowed arm with the greatest score, the first of several."""
+        scores = np.where(logs.choices(), self.scores(logs), -np.inf)
+        best: Floats = (np.arange(logs.arms) == scores.argmax(axis=1)[:, None]).astype(np.float64)
+        return best
+
+    def _fit(self, name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        if shape != wanted:
+            raise InvalidValue(f"{name} of the model has shape {shape}; these logs need {wanted}")
+
+
+FixedPolicy: TypeAlias = OneArm | UniformPlay | LinearModel | Callable[[Logs], Any]
+"""A policy that stays as it is. A function of logs gives the chance of every arm, rows x arms: each
+row of it must follow from that row's features, allowed arms and public facts alone."""
+
+
+def chances_of(policy: FixedPolicy, logs: Logs) -> Floats:
+    """The chance of every arm, rows x arms, checked."""
+    own = isinstance(policy, OneArm | UniformPlay | LinearModel)
+    if not own and not callable(policy):
+        raise InvalidValue(
+            f"policy is a {type(policy).__name__}; give OneArm, UniformPlay, a LinearModel, or a "
+            "function of logs"
+        )
+    given = policy.chances(logs) if own else policy(logs)  # type: ignore[union-attr, operator]
+    found = validate.real_array("chances", given)
+    if found.shape != (logs.rows, logs.arms):
+        raise InvalidValue(f"chances have shape {found.shape}; give {(logs.rows, logs.arms)}")
+    wrong = ~(found >= 0).all(axis=1) | ~(np.abs(found.sum(axis=1) - 1) <= 1e-6)
+    wrong |= (found * ~logs.choices()).any(axis=1)
+    if wrong.any():
+        raise InvalidValue(
+            f"row {int(wrong.argmax()) + 1}: chances are negative, do not add up to 1, or are of "
+            "arms that are not allowed"
+        )
+    return found
+
+
+def read_model(path: Path | str) -> LinearModel:
+    """Read a JSON object with `by_arm`, `shared` or `intercepts`."""
+    try:
+        with Path(path).open("rb") as file:
+            content = json.loads(file.read(_LONGEST + 1))
+    except OSError as error:
+        raise CodecError(f"{path} cannot be read ({error.strerror}); give a file") from error
+    except (ValueError, RecursionError):
+        raise CodecError(f"{Path(str(path)).name!r} is no JSON of a model; write it anew") from None
+    if not isinstance(content, dict) or not content.keys() <= {"by_arm", "shared", "intercepts"}:
+        raise CodecError("a model has the fields by_arm, shared and intercepts, and no others")
+    return LinearModel(**content)
+
+
+def _among(logs: Logs, wanted: Any) -> Floats:
+    """Equal chances for arms that are wanted and allowed, or for the allowed if there are none."""
+    allowed = logs.choices()
+    both = wanted & allowed
+    both = np.where(both.any(axis=1, keepdims=True), both, allowed).astype(np.float64)
+    chances: Floats = both / both.sum(axis=1, keepdims=True)
+    return chances

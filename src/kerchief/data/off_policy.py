@@ -1,0 +1,330 @@
+"""The value of a policy from logs, released with a guarantee: proof note `off_policy.md`.
+
+A curator holds the logs. What leaves is a vector of sums with exact noise, paid for before it is
+drawn; the value and its interval are computed from that vector and from public facts alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import between, one_of, whole
+from kerchief.data.fixed_policies import FixedPolicy, LinearModel, chances_of
+from kerchief.data.logs import Floats, Logs
+from kerchief.data.reward_fits import RewardFit
+from kerchief.data.tails import Noise
+from kerchief.data.value_sums import SUREST_GUESS, MatchedSum, MeanSum, Reading, ValueSum
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.laplace import ExactLaplace
+from kerchief.privacy.calibration import gaussian_noise_multiplier
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.ledger import Ledger, MemoryLedger
+from kerchief.privacy.receipts import Charge, Cohort
+
+Estimator: TypeAlias = Literal["replay", "ips", "dr"]
+ExactNoise: TypeAlias = ExactGaussian | ExactLaplace
+
+MECHANISMS = ("best", "gaussian", "laplace")
+ESTIMATORS = ("replay", "ips", "dr")
+LARGEST_WEIGHT = 10.0
+MOST_OF_A_USER = 1024
+"""Rows of a user that count: rounding in a mean of more would be more than the proof allows."""
+# One unit of so many is for the model of rewards, where one must be fitted.
+_FITTED = 3
+_MOST_STEPS = 2**52
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OffPolicyValue:
+    """What a policy would have earned per row, and how sure that is.
+
+    Attributes:
+        value: the estimate of its mean reward; where users are the unit, every user counts once.
+        low: the lower end of the interval, with sampling error and noise in it. Where weights may
+            have been cut, what they could have brought is in both ends.
+        high: the upper end.
+        level: how often such an interval holds the value.
+        estimator: replay, ips or dr.
+        noise: the standard deviation that noise alone gives to the value.
+        weight: the mean weight after cutting, with noise; the less it is below 1, the less the cut
+            matters. None where it is declared that nothing is cut.
+        largest_weight: where weights were cut.
+        units: how many rows or users the value is over.
+        guarantee: what was promised about each of them.
+    """
+
+    value: float
+    low: float
+    high: float
+    level: float
+    estimator: str
+    noise: float
+    weight: float | None
+    largest_weight: float
+    units: int
+    guarantee: Guarantee
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary."""
+        return vars(self) | {"guarantee": self.guarantee.to_dict()}
+
+    def sentence(self) -> str:
+        """The value in one line."""
+        cut = "no weight is cut, as was declared"
+        if self.weight is not None:
+            cut = f"weights are cut at {self.largest_weight:g}, which both ends allow for"
+        return (
+            f"{self.value:.6g}, and between {self.low:.6g} and {self.high:.6g} at level "
+            f"{self.level:g}, noise and sampling included; {cut}"
+        )
+
+
+def off_policy_value(
+    logs: Logs,
+    policy: FixedPolicy,
+    *,
+    estimator: Estimator = "ips",
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    mechanism: str = "best",
+    ledger: Ledger | None = None,
+    largest_weight: float | None = None,
+    least_propensity: float | None = None,
+    model: LinearModel | None = None,
+    level: float = 0.95,
+) -> OffPolicyValue:
+    """Estimate what a fixed policy would have earned, under (epsilon, delta)-privacy.
+
+    The unit is a row, or a user where the logs say who came: then a user counts once, by the mean
+    of their first 1024 rows. Call it once per question and give it one ledger: every call is a
+    release of its own. Whatever is chosen here must not have been chosen by looking at these logs.
+
+    Args:
+        logs: what a trusted curator holds.
+        policy: one of `kerchief.data.fixed_policies`, or a function of logs.
+        estimator: `ips`, inverse propensity; `dr`, doubly robust, with a model of rewards;
+            `replay`, the mean over rows that agree with the policy, by their weights.
+        epsilon: privacy asked for.
+        delta: the same; 0 asks for pure privacy.
+        mechanism: `laplace` or `gaussian` noise; `best` takes the one that has less here. Many
+            releases on one ledger add up to less with Gaussian noise.
+        ledger: pays, before anything is drawn; one of this call alone where None.
+        largest_weight: a public number to which weights (chance now over chance then) are cut; 10
+            where nothing is said.
+        least_propensity: instead, a public promise of the logging policy: it gave every
+            allowed arm at least this chance. Then nothing is cut, and the interval is narrower.
+        model: of rewards, for `dr`, made without these logs. Where None, one is fitted to
+            a noisy sum over a third of the units, and the value is over the others.
+        level: how often the interval holds the value, as far as means of so many units are normal.
+
+    Raises:
+        BudgetExceeded: the ledger refuses; nothing was drawn.
+
+    >>> from kerchief.data.fixed_policies import OneArm
+    >>> dice = np.random.default_rng(1)
+    >>> actions = dice.integers(2, size=20_000)
+    >>> rewards = dice.random(20_000) < 0.3 + 0.4 * actions
+    >>> logs = Logs(contexts=np.zeros((20_000, 0)), actions=actions, rewards=rewards, arms=2,
+    ...     propensities=np.full(20_000, 0.5), low=0.0, high=1.0)
+    >>> found = off_policy_value(logs, OneArm(arm=1), least_propensity=0.5)
+    >>> found.low < 0.7 < found.high, found.high - found.low < 0.05
+    (True, True)
+    """
+    asked = _Asked.of(logs, estimator, largest_weight, least_propensity, model, level)
+    unit = "row" if logs.users is None else "user"
+    guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=Trust.CENTRAL, unit=unit)
+    ledger = MemoryLedger(guarantee) if ledger is None else _agreeing(ledger, unit)
+    noises = [_noise(guarantee, mechanism, one) for one in asked.sums]
+    bill = [
+        Charge(event=noise.event(), cohort=cohort)
+        for noise, cohort in zip(noises, asked.cohorts, strict=True)
+    ]
+    chances = chances_of(policy, logs)
+    paid = ledger.charge_all(bill)
+    reading = _read(logs, asked, chances, noises)
+    for receipt in paid:
+        ledger.settle(receipt, used=1)
+    return asked.told(logs, reading, guarantee)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was asked for, checked, and what follows from it and from public facts.
+
+    Attributes:
+        fit: what a model of rewards is fitted to; None where none is.
+        units: how many rows or users there are.
+    """
+
+    estimator: str
+    largest: float
+    least: float
+    complete: bool
+    level: float
+    model: LinearModel | None
+    fit: RewardFit | None
+    units: int
+
+    @classmethod
+    def of(
+        cls,
+        logs: Logs,
+        estimator: str,
+        largest_weight: float | None,
+        least_propensity: float | None,
+        model: LinearModel | None,
+        level: float,
+    ) -> _Asked:
+        one_of("estimator", estimator, ESTIMATORS)
+        if largest_weight is not None and least_propensity is not None:
+            raise InvalidValue(
+                f"largest_weight is {largest_weight} and least_propensity {least_propensity}; "
+                "the latter says that no weight is cut: give one of the two"
+            )
+        if model is not None and estimator != "dr":
+            raise InvalidValue(f"estimator is {estimator!r} and takes no model; choose dr")
+        largest, least = LARGEST_WEIGHT if largest_weight is None else largest_weight, 0.0
+        if least_propensity is not None:
+            least = between("least_propensity", least_propensity, 1e-6, 1.0, closed=True)
+            largest = 1 / least
+        units = logs.rows if logs.users is None else int(logs.users.max()) + 1
+        return cls(
+            estimator=estimator,
+            largest=between("largest_weight", largest, 1.0, 1e6, closed=True),
+            least=least,
+            complete=least_propensity is not None,
+            level=between("level", level, 0.5, 0.9999, closed=True),
+            model=model,
+            fit=RewardFit.of(logs) if estimator == "dr" and model is None else None,
+            units=whole("units", units, low=2 if estimator != "dr" else 2 * _FITTED),
+        )
+
+    @property
+    def valued(self) -> ValueSum:
+        """What is summed for the value."""
+        if self.estimator == "replay":
+            return MatchedSum(largest=self.largest, complete=self.complete)
+        modelled = self.estimator == "dr"
+        return MeanSum(largest=self.largest, modelled=modelled, complete=self.complete)
+
+    @property
+    def sums(self) -> list[RewardFit | ValueSum]:
+        """All that is released."""
+        return [self.valued] if self.fit is None else [self.fit, self.valued]
+
+    @property
+    def parts(self) -> list[NDArray[np.int64]]:
+        """The units of each sum; no unit is in two of them."""
+        everyone = np.arange(self.units)
+        if self.fit is None:
+            return [everyone]
+        return [everyone[::_FITTED], everyone[everyone % _FITTED > 0]]
+
+    @property
+    def cohorts(self) -> list[Cohort]:
+        """The same as places in a ledger: those of the first sum come first."""
+        ends = np.cumsum([0, *map(len, self.parts)]).tolist()
+        return [Cohort(first=ends[i], last=ends[i + 1]) for i in range(len(ends) - 1)]
+
+    def told(self, logs: Logs, reading: Reading, guarantee: Guarantee) -> OffPolicyValue:
+        """In the units of rewards."""
+        middle, half = _scale(logs)
+        return OffPolicyValue(
+            value=middle + half * reading.value,
+            low=middle + half * reading.low,
+            high=middle + half * reading.high,
+            level=self.level,
+            estimator=self.estimator,
+            noise=half * reading.noise,
+            weight=reading.weight,
+            largest_weight=self.largest,
+            units=len(self.parts[-1]),
+            guarantee=guarantee,
+        )
+
+
+def _read(logs: Logs, asked: _Asked, chances: Floats, noises: list[ExactNoise]) -> Reading:
+    """Draw each sum once, the model's first, and read the value."""
+    middle, half = _scale(logs)
+    rewards, played = (logs.rewards - middle) / half, (np.arange(logs.rows), logs.actions)
+    guesses = np.zeros((logs.rows, logs.arms))
+    if asked.model is not None:
+        guesses = _cut((asked.model.scores(logs) - middle) / half)
+    if asked.fit is not None:
+        rows = asked.fit.rows(logs.contexts, logs.actions, rewards)
+        total = _drawn(_by_unit(logs, rows)[asked.parts[0]], noises[0])
+        parameters = asked.fit.fitted(total, noises[0].std)
+        guesses = _cut(asked.fit.guesses(parameters, logs.contexts))
+    weights = chances[played] / np.maximum(logs.propensities, asked.least)
+    weights = np.minimum(weights, asked.largest)
+    numbers = asked.valued.rows(weights, rewards, guesses[played], (chances * guesses).sum(axis=1))
+    pure = isinstance(noises[-1], ExactLaplace)
+    units = asked.valued.encode(_by_unit(logs, numbers)[asked.parts[-1]], pure=pure)
+    noise = Noise(std=noises[-1].std / len(units), pure=pure, units=len(units))
+    means = _drawn(units, noises[-1]) / len(units)
+    return asked.valued.read(means, noise, miss=(1 - asked.level) / 2)
+
+
+def _cut(guesses: Floats) -> Floats:
+    return np.clip(guesses, -SUREST_GUESS, SUREST_GUESS)
+
+
+def _drawn(units: Floats, noise: ExactNoise) -> Floats:
+    """The sum of the units' statistics, kept in whole steps of the noise's grid, with noise."""
+    if len(units) * 4 >= _MOST_STEPS * noise.grid:
+        raise InvalidValue(
+            f"{len(units)} units on a grid of {noise.grid} do not fit; ask for less epsilon"
+        )
+    steps = np.rint(np.ldexp(units, noise.grid_bits)).astype(np.int64).sum(axis=0)
+    return noise.add(steps.astype(np.float64) * noise.grid)
+
+
+def _by_unit(logs: Logs, rows: Floats) -> Floats:
+    """The mean of every unit's rows, of a user's first `MOST_OF_A_USER` ones."""
+    if logs.users is None:
+        return rows
+    order = np.argsort(logs.users, kind="stable")
+    users, counts = logs.users[order], np.bincount(logs.users)
+    earlier = np.arange(len(order)) - (np.cumsum(counts) - counts)[users]
+    kept, users = order[earlier < MOST_OF_A_USER], users[earlier < MOST_OF_A_USER]
+    sums = np.stack([np.bincount(users, column) for column in rows[kept].T], axis=1)
+    means: Floats = sums / np.minimum(counts, MOST_OF_A_USER)[:, None]
+    return means
+
+
+def _noise(guarantee: Guarantee, mechanism: str, summed: RewardFit | ValueSum) -> ExactNoise:
+    """The exact noise that keeps a promise; which one follows from public facts alone."""
+    one_of("mechanism", mechanism, MECHANISMS)
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    if mechanism == "gaussian" and delta == 0:
+        raise InvalidValue("delta is 0 and the mechanism gaussian; give delta above 0, or laplace")
+    kinds: list[ExactNoise] = []
+    if mechanism != "gaussian":
+        kinds.append(
+            ExactLaplace.of(epsilon=epsilon, taxicab=summed.taxicab, dimension=summed.size)
+        )
+    if mechanism != "laplace" and delta > 0:
+        multiplier = gaussian_noise_multiplier(epsilon, delta)
+        kinds.append(ExactGaussian.matching(multiplier, summed.sensitivity, summed.size))
+    return min(kinds, key=lambda noise: noise.std)
+
+
+def _agreeing(ledger: Ledger, unit: str) -> Ledger:
+    """Refuse a budget that promises something else."""
+    budget = ledger.budget
+    if budget.trust is not Trust.CENTRAL or budget.unit != unit:
+        raise InvalidValue(
+            f"the ledger's budget is for one {budget.unit} under {budget.trust} trust; here it "
+            f"must be for one {unit} under central trust"
+        )
+    return ledger
+
+
+def _scale(logs: Logs) -> tuple[float, float]:
+    """The middle of the rewards' range and half its width."""
+    return (logs.low + logs.high) / 2, (logs.high - logs.low) / 2

@@ -1,0 +1,131 @@
+"""Logs as the bandit feedback of Open Bandit Pipeline: a dictionary, stored as .npz.
+
+Its keys are n_rounds, n_actions, context, action_context, action, position, reward and pscore. Of
+lists with several positions each row is a decision of its own, as it is there.
+"""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core.errors import CodecError
+from kerchief.core.validate import whole
+from kerchief.data.logs import MOST_CELLS, Logs
+
+_NEEDED = ("n_rounds", "n_actions", "context", "action", "reward", "pscore")
+_KNOWN = (*_NEEDED, "action_context", "position", "user")
+_MOST_BYTES = 8 * MOST_CELLS
+# All that reading an archive that lies about itself was seen to raise.
+_BROKEN = (
+    *(ValueError, TypeError, KeyError, OverflowError, MemoryError, EOFError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+)
+
+
+def from_feedback(feedback: Mapping[str, Any], *, low: float, high: float) -> Logs:
+    """Logs from a dictionary of bandit feedback; low and high declare the range of rewards.
+
+    >>> feedback = dict(n_rounds=2, n_actions=2, context=np.ones((2, 1)), action=np.array([0, 1]),
+    ...     reward=np.array([1, 0]), pscore=np.array([0.5, 0.5]), position=None)
+    >>> from_feedback(feedback, low=0.0, high=1.0).arms
+    2
+    """
+    missing = [name for name in _NEEDED if feedback.get(name) is None]
+    if missing:
+        raise CodecError(f"the feedback has no {missing[0]}; it needs {', '.join(_NEEDED)}")
+    rounds, count = (_scalar(name, feedback[name]) for name in ("n_rounds", "n_actions"))
+    logs = Logs(
+        contexts=feedback["context"],
+        actions=feedback["action"],
+        rewards=feedback["reward"],
+        propensities=feedback["pscore"],
+        arms=count,
+        low=low,
+        high=high,
+        arm_features=feedback.get("action_context"),
+        users=feedback.get("user"),
+    )
+    if logs.rows != rounds:
+        raise CodecError(
+            f"n_rounds is {rounds} and there are {logs.rows} actions; mend one of them"
+        )
+    return logs
+
+
+def to_feedback(logs: Logs) -> dict[str, Any]:
+    """The dictionary of these logs; masks have no word in it, and names of columns are lost."""
+    if logs.allowed is not None and not logs.allowed.all():
+        raise CodecError("some rows do not allow all arms, and bandit feedback cannot say so")
+    users = {} if logs.users is None else {"user": logs.users}
+    return users | {
+        "n_rounds": logs.rows,
+        "n_actions": logs.arms,
+        "context": logs.contexts,
+        "action_context": logs.arm_features,
+        "action": logs.actions,
+        "position": None,
+        "reward": logs.rewards,
+        "pscore": logs.propensities,
+    }
+
+
+def read_feedback(path: Path | str, *, low: float, high: float) -> Logs:
+    """Read a .npz file of bandit feedback; nothing in it is ever executed."""
+    return from_feedback(_arrays(Path(path)), low=low, high=high)
+
+
+def write_feedback(logs: Logs, path: Path | str) -> None:
+    """Write logs so that `read_feedback` finds the same, names of columns aside."""
+    kept = {name: value for name, value in to_feedback(logs).items() if value is not None}
+    with Path(path).open("wb") as file:
+        np.savez_compressed(file, **kept)
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as file:
+            return _members(path, file)
+    except OSError as error:
+        raise CodecError(f"{path} cannot be read ({error.strerror}); give a file") from error
+    except _BROKEN as error:
+        if isinstance(error, CodecError):
+            raise
+        raise CodecError(
+            f"{path.name} is no whole .npz file; it may be cut off: write it anew"
+        ) from None
+
+
+def _members(path: Path, file: Any) -> dict[str, NDArray[Any]]:
+    """The arrays that we know, once it is clear that they are not too large."""
+    with zipfile.ZipFile(file) as box:
+        sizes = {one.filename.removesuffix(".npy"): one.file_size for one in box.infolist()}
+    if sum(sizes.get(name, 0) for name in _KNOWN) > _MOST_BYTES:
+        raise CodecError(f"{path.name} holds more than {_MOST_BYTES} bytes; give fewer rows")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as box:
+        return {name: box[name] for name in _KNOWN if name in box.files and _plain(box, name)}
+
+
+def _plain(box: Any, name: str) -> bool:
+    """Whether it holds numbers or words; None, which a dictionary may hold, is pickled."""
+    try:
+        found = box[name]
+        return isinstance(found, np.ndarray) and found.dtype.kind in "iufbU"
+    except ValueError:
+        if name in _NEEDED:
+            raise
+        return False
+
+
+def _scalar(name: str, given: Any) -> int:
+    scalar = isinstance(given, np.ndarray) and given.shape == ()
+    return whole(name, given[()] if scalar else given)

@@ -1,0 +1,108 @@
+"""From logs to a world that replays them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from kerchief.core.errors import InvalidValue
+from kerchief.data.declaration import Declared
+from kerchief.data.logs import Logs
+from kerchief.data.replay import Replay
+from kerchief.data.sources import ReadLogs, nothing, read_with_origin
+from kerchief.data.tables import Tabular
+from kerchief.environments.ranges import RANGED_CONSTANT
+from kerchief.environments.supervised import Origin
+
+
+def from_logs(
+    source: Logs | Tabular | Mapping[str, Any],
+    *,
+    reward_range: tuple[float, float] | None = None,
+    action: str | None = None,
+    reward: str | None = None,
+    propensity: str | float | None = None,
+    features: Declared = (),
+    norm: float | None = None,
+    intercept: float = RANGED_CONSTANT,
+    arms: int | tuple[str, ...] | None = None,
+    arm_features: ArrayLike | None = None,
+    arm_norm: float | None = None,
+    user: str | None = None,
+    least_propensity: float | None = None,
+    sha256: str | None = None,
+) -> Replay:
+    """A world that replays logs, without bias whatever the logging policy was: see `Replay`.
+
+    Args:
+        source: `Logs`, or whatever `read_logs` reads; what follows is for it, unless said.
+        reward_range: the least and the greatest reward.
+        action: the column of what was done, as "item" or "item=red|blue".
+        reward: the column of what it gave.
+        propensity: the column of the chance that it had, or one chance for all rows.
+        features: of users, each arm with a model of its own, with their public bounds.
+        norm: public bound on the norm of features without bounds of their own.
+        intercept: the constant behind features with bounds.
+        arms: how many arms there are, or their names.
+        arm_features: one row per arm, with one model for all.
+        arm_norm: public bound on the norm of an arm's features, of `Logs` too.
+        user: the column that says who came; a simulation takes no note of it.
+        least_propensity: rows with less count as if they had it: faster, with some bias.
+        sha256: the digest that a file must have.
+
+    >>> table = {"a": [0, 1, 1], "r": [1, 0, 1], "p": [0.5, 0.5, 0.5], "age": [20, 70, 40]}
+    >>> world = from_logs(table, reward_range=(0, 1), action="a", reward="r", propensity="p",
+    ...     features="age=18:90")
+    >>> world.problem(3).arms, world.rounds
+    (2, 1)
+    """
+    named: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity}
+    named |= {"arms": arms, "arm_features": arm_features, "user": user}
+    columns = {name: one for name, one in named.items() if one is not None}
+    played: dict[str, Any] = {"arm_norm": arm_norm, "least": least_propensity}
+    if isinstance(source, Logs):
+        if columns or not nothing(features) or reward_range is not None:
+            raise InvalidValue("columns are named, and these logs were read already; name none")
+        return Replay.of(source, norm=norm, **played)
+    bounds = {"features": features, "norm": norm, "intercept": intercept}
+    read = read_with_origin(source, reward_range, columns, bounds)
+    said = _described(source, read, {**columns, **bounds, **played})
+    if sha256 is not None and str(sha256) != said["data_sha256"]:
+        raise InvalidValue(
+            f"the SHA-256 digest of the data is {said['data_sha256']}, and {str(sha256)[:64]} was "
+            "asked for: these are not the same data"
+        )
+    origin = Origin(
+        name=Path(said["data"]).name,
+        parameters=tuple(said.items()),
+        clipped=float(read.encoded.clipped.mean()),
+        shares=read.encoded.shares,
+    )
+    bound = norm if read.logs.norm is None else None
+    return Replay.of(read.logs, norm=bound, origin=origin, **played)
+
+
+def _described(source: Any, read: ReadLogs, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """How the logs were declared, in the words of the command line."""
+    logs, features = read.logs, () if nothing(asked["features"]) else read.logs.names
+    told = read.declaration.texts() if read.declaration is not None else features
+    words = {**asked, "features": told, "least_propensity": asked["least"]}
+    known = ("features", "norm", "action", "reward", "propensity", "user", "arm_norm", "intercept")
+    return {
+        "data": str(source) if isinstance(source, str | Path) else "logs",
+        "data_sha256": _digest(source, read),
+        **{n: words[n] for n in (*known, "least_propensity") if not nothing(words.get(n))},
+        "reward_range": f"{logs.low:.17g}:{logs.high:.17g}",
+    }
+
+
+def _digest(source: Any, read: ReadLogs) -> str:
+    """Of the table, or of the file; none for a dictionary."""
+    if read.table is not None:
+        return read.table.digest
+    known = isinstance(source, str | Path)
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest() if known else "none"

@@ -1,0 +1,68 @@
+"""A ledger in a file, which is written before anything that it pays for is drawn."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kerchief.core.errors import InvalidValue
+from kerchief.experiments.folder import Folder
+from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privacy.receipts import Charge, Receipt
+
+
+class _Kept(MemoryLedger):
+    """A ledger whose receipts are in a file when a charge returns."""
+
+    def __init__(self, budget: Guarantee, path: Path) -> None:
+        """An empty one, for this file."""
+        super().__init__(budget)
+        self._path = path
+
+    def charge_all(self, bill: Sequence[Charge]) -> tuple[Receipt, ...]:
+        """Pay for every line of a bill, or for none of them, and write it down."""
+        paid = super().charge_all(bill)
+        self._write()
+        return paid
+
+    def settle(self, receipt: Receipt, used: int) -> Receipt:
+        """Record what was really used, and write it down."""
+        settled = super().settle(receipt, used)
+        self._write()
+        return settled
+
+    def _write(self) -> None:
+        folder = Folder(path=self._path.parent)
+        folder.write(self._path.name, self.dumps().encode())
+
+
+@contextlib.contextmanager
+def kept(path: Path, budget: Guarantee) -> Iterator[MemoryLedger]:
+    """Open the ledger in a file, or begin one with this budget; nobody else can meanwhile.
+
+    Raises:
+        InvalidValue: the file is none of a ledger, or of another budget.
+    """
+    Folder.at(path.parent)
+    with path.with_name(f"{path.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ledger = _Kept(budget, path)
+        if path.exists():
+            ledger._receipts = list(_receipts(path, budget))
+        yield ledger
+
+
+def _receipts(path: Path, budget: Guarantee) -> tuple[Receipt, ...]:
+    try:
+        found = MemoryLedger.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"{path} cannot be read: {error}; give a file of a ledger") from error
+    if found.budget != budget:
+        raise InvalidValue(
+            f"{path} has the budget {found.budget.sentence()}; ask for the same, or give "
+            "another file"
+        )
+    return found.receipts

@@ -1,0 +1,176 @@
+"""A world that replays logs: what it shows is what the bandit would have met."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.data.simulated import contexts, logged, means, rule
+
+from kerchief import Guarantee, MemoryLedger, Protection, Trust, simulate
+from kerchief.core.contracts import Arms, Clock, Environment, Opposes, Singles
+from kerchief.core.errors import InvalidValue
+from kerchief.core.random import ARMS, WORLD, Stream
+from kerchief.data.logs import Logs
+from kerchief.data.replay import LoggedArms, Replay
+from kerchief.environments.projected import Projected
+from kerchief.roles.arrange import arrange
+
+LOGS = logged(3000, seed=1)
+REPLAYED = Replay.of(LOGS, norm=1.0)
+FREE = Guarantee(epsilon=float("inf"), delta=0.0, trust=Trust.NONE)
+
+
+def by_rule(arms: Arms) -> Any:
+    return jnp.where(arms.features[0, 1] > 0, 2, 0)
+
+
+def met(world: Replay, choose: Any, replicates: int, rounds: int) -> tuple[Any, ...]:
+    """Rows, rewards and regrets of many rounds in many replicates."""
+
+    def one(replicate: Any, round: Any) -> Any:
+        root = Stream.of(seed=5, replicate=replicate)
+        truth, clock = world.init(root.at(WORLD)), Clock(round=round, since={})
+        arms = world.opposed(truth, clock, root.at(ARMS, round=round), choose)
+        action = choose(arms)
+        reward = world.reward(truth, arms, action, clock, root)
+        return arms.row, reward, world.regret(truth, arms, action, clock)
+
+    both = jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None))
+    found = jax.jit(both)(jnp.arange(replicates), jnp.arange(rounds))
+    return tuple(np.asarray(leaf) for leaf in found)
+
+
+def test_users_and_rewards_have_the_law_that_playing_would_give() -> None:
+    """Bootstrap and draws: five standard errors of 200 replicates of 200 rounds."""
+    rows, rewards, regrets = met(REPLAYED, by_rule, 200, 200)
+    assert (rows >= 0).all()
+    error = 5 * rewards.mean(axis=1).std() / np.sqrt(200)
+    chosen = rule(LOGS.contexts)
+    weights = (chosen == LOGS.actions) / LOGS.propensities
+    expected = (weights * LOGS.rewards).sum() / weights.sum()
+    assert abs(rewards.mean() - expected) < error
+    seen = LOGS.contexts[rows]
+    everyone = (weights[:, None] * LOGS.contexts).sum(axis=0) / weights.sum()
+    # Of the logging policy's users, two fifths would have been met too often or too rarely.
+    assert np.abs(seen.mean(axis=(0, 1)) - everyone).max() < 0.01
+    np.testing.assert_allclose(regrets, np.asarray(REPLAYED.means).max() - rewards, atol=1e-6)
+
+
+def test_a_replicate_is_a_bootstrap_sample() -> None:
+    """Its mean over many rounds is its sample's, which differs from sample to sample."""
+    small = Replay.of(logged(60, seed=2), norm=1.0)
+    rows, _, _ = met(small, lambda arms: jnp.int32(0), 30, 600)
+    missing = [len(np.setdiff1d(np.flatnonzero(small.actions == 0), one)) for one in rows]
+    assert np.mean(missing) > 0.2 * np.sum(np.asarray(small.actions) == 0)
+
+
+def test_rounds_without_an_agreeing_row_are_lost_for_the_least_reward() -> None:
+    """All users to the left were given arm 0, and the bandit wants arm 1 there and nowhere else."""
+    left = Logs(
+        contexts=np.array([[-0.5], [-0.5], [0.5], [0.5]]),
+        actions=np.array([0, 0, 1, 1]),
+        rewards=np.ones(4),
+        propensities=np.full(4, 0.5),
+        arms=2,
+        low=0.25,
+        high=1.0,
+    )
+    world = Replay.of(left, norm=1.0)
+    rows, rewards, _ = met(world, lambda arms: (arms.features[0, 0] < 0).astype(jnp.int32), 4, 8)
+    assert (rows == -1).all()
+    assert (rewards == 0.25).all()
+
+
+def test_means_and_the_best_arm_are_by_inverse_propensity() -> None:
+    truth = means(contexts(200_000, seed=9)).mean(axis=0)
+    world = Replay.of(logged(30_000, seed=3), norm=1.0)
+    np.testing.assert_allclose(world.means, truth, atol=0.03)
+    assert int(world.single(Stream.of(seed=1, replicate=0))) == int(truth.argmax())
+
+
+def test_bandits_learn_from_logs_in_the_compiled_loop() -> None:
+    """What a bandit loses against one arm, it loses at first: later it is better than any arm."""
+    assert isinstance(REPLAYED, Opposes)
+    assert isinstance(REPLAYED, Singles)
+    world: Environment = REPLAYED
+    made = arrange("own-models", world.problem(1000), Protection(guarantee=FREE))
+    run = simulate(
+        policy=made.policy,
+        privatizers=made.privatizers,
+        environment=world,
+        ledger=MemoryLedger(FREE),
+        horizon=1000,
+        replicates=8,
+        seed=3,
+        ticks=4,
+    )
+    late = (run.regret[-1] - run.regret[-2]).mean() / 250
+    assert late < -0.03
+
+
+def test_arm_features_share_a_parameter_and_meet_users_as_products() -> None:
+    of_arms = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
+    both = Replay.of(logged(50, seed=4, arm_features=of_arms), norm=1.0, arm_norm=1.0)
+    facts = both.problem(10)
+    assert (facts.dim, facts.own) == (6, 0)
+    assert facts.norm == pytest.approx(np.sqrt(2))
+    arms = both.arms(both.init(Stream.of(seed=1, replicate=0)), Clock(round=jnp.int32(0), since={}),
+                     Stream.of(seed=1, replicate=0))  # fmt: skip
+    user = logged(50, seed=4).contexts[int(arms.row)]
+    expected = [[*one, *np.outer(one, user).ravel()] for one in of_arms]
+    np.testing.assert_allclose(arms.features, expected, atol=1e-6)
+
+
+def test_a_projected_replay_still_knows_the_row() -> None:
+    short = Projected.of(world=Replay.of(logged(50, seed=4), norm=1.0), onto=1)
+    assert isinstance(short, Singles)
+    assert isinstance(short, Opposes)
+    root, clock = Stream.of(seed=1, replicate=0), Clock(round=jnp.int32(0), since={})
+    truth = short.init(root.at(WORLD))
+    arms = short.opposed(truth, clock, root.at(ARMS), lambda arms: jnp.int32(0))
+    row = arms.whole.row  # type: ignore[attr-defined]
+    assert isinstance(row, jax.Array)
+    assert float(short.reward(truth, arms, jnp.int32(0), clock, root)) == logged(50, 4).rewards[row]
+
+
+def test_masks_travel_with_their_rows() -> None:
+    allowed = np.ones((50, 3), bool)
+    rows = np.arange(50)
+    allowed[rows, (logged(50, seed=4).actions + 1) % 3] = False
+    world = Replay.of(logged(50, seed=4, allowed=allowed), norm=1.0)
+    root, clock = Stream.of(seed=1, replicate=0), Clock(round=jnp.int32(0), since={})
+    arms = world.arms(world.init(root), clock, root)
+    assert isinstance(arms, LoggedArms)
+    np.testing.assert_array_equal(arms.allowed, allowed[int(arms.row)])
+
+
+@pytest.mark.parametrize(
+    ("more", "asked", "said"),
+    [
+        ({}, {}, "norm is not given"),
+        ({}, {"norm": 0.1}, "row 1 .*norm 0.1 is exceeded"),
+        ({"arms": 4}, {"norm": 1.0}, "arm 3 was never logged"),
+        ({"contexts": np.zeros((50, 0))}, {"norm": 1.0}, "no features"),
+        ({"propensities": np.full(50, 1e-7)}, {"norm": 1.0}, "least propensity is 1e-07"),
+        ({}, {"norm": 1.0, "least": 0.0}, "least is 0.0"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said(more: Any, asked: Any, said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        Replay.of(logged(50, seed=4, **more), **asked)
+
+
+def test_worlds_of_logs_can_be_sent_to_other_processes() -> None:
+    again = pickle.loads(pickle.dumps(REPLAYED))
+    np.testing.assert_array_equal(again.contexts, REPLAYED.contexts)
+    assert again.problem(9) == REPLAYED.problem(9)
+
+
+def test_runs_longer_than_the_logs_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="at most 3000"):
+        REPLAYED.problem(3001)

@@ -1,0 +1,170 @@
+"""Logs in the forms that people have become the same logs, and a world to play in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.data.simulated import logged
+
+from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.data import (
+    Logs,
+    from_logs,
+    read_logs,
+    to_feedback,
+    write_dsjson,
+    write_feedback,
+    write_log_table,
+)
+from kerchief.experiments.declare import Comparison
+from kerchief.experiments.runner import compare
+
+LOGS = logged(60, seed=5, users=np.arange(60) // 2)
+TABLE: dict[str, Any] = {
+    "item": ["red", "blue", "red", "blue"],
+    "gain": [1.0, 0.0, 0.5, 1.0],
+    "chance": [0.5, 0.25, 0.5, 1.0],
+    "age": [20, 99, 35, 50],
+    "plan": ["gold", "basic", "gold", "basic"],
+    "who": ["a", "b", "a", "c"],
+}
+ASKED: dict[str, Any] = {
+    "reward_range": (0.0, 1.0),
+    "action": "item=red|blue",
+    "reward": "gain",
+    "propensity": "chance",
+    "features": "age=18:90,plan=basic|gold",
+}
+
+
+def same(one: Logs, other: Logs) -> None:
+    for name in ("contexts", "actions", "rewards", "propensities", "arms", "users", "names"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_table_gives_back_what_it_was_given(ending: str, tmp_path: Path) -> None:
+    write_log_table(LOGS, tmp_path / f"log{ending}")
+    again = read_logs(
+        tmp_path / f"log{ending}",
+        reward_range=(0.0, 1.0),
+        features=("x0", "x1"),
+        arms=3,
+        user="user",
+    )
+    same(LOGS, again)
+
+
+def test_every_format_holds_the_same_logs(tmp_path: Path) -> None:
+    write_dsjson(LOGS, tmp_path / "log.jsonl")
+    write_feedback(LOGS, tmp_path / "log.npz")
+    asked: Any = {"reward_range": (0.0, 1.0)}
+    same(LOGS, read_logs(tmp_path / "log.npz", **asked))
+    same(LOGS, read_logs(to_feedback(LOGS), **asked))
+    same(LOGS, read_logs(tmp_path / "log.jsonl", user="_user", **asked))
+
+
+@pytest.mark.parametrize("frame", [dict, pl.DataFrame], ids=["mapping", "polars"])
+def test_declared_features_are_scaled_and_words_become_arms(frame: Any) -> None:
+    logs = read_logs(frame(TABLE), user="who", **ASKED)
+    assert logs.actions.tolist() == [0, 1, 0, 1]
+    assert logs.users is not None
+    assert logs.users.tolist() == [0, 1, 0, 2]
+    assert logs.names == ("age", "plan", "constant")
+    assert logs.norm is not None
+    assert np.linalg.norm(logs.contexts, axis=1).max() <= logs.norm
+    assert (logs.contexts[:, -1] == logs.constant).all()
+
+
+def test_one_chance_serves_all_rows() -> None:
+    assert read_logs(TABLE, **(ASKED | {"propensity": 0.5})).propensities.tolist() == [0.5] * 4
+
+
+def test_bare_names_are_numbers_as_they_are_unless_a_norm_is_declared() -> None:
+    plain = read_logs(TABLE, **(ASKED | {"features": "age"}))
+    assert (plain.contexts[:, 0].tolist(), plain.norm) == ([20, 99, 35, 50], None)
+    bounded = read_logs(TABLE, **(ASKED | {"features": "age", "norm": 50.0}))
+    assert bounded.names == ("age", "constant")
+    assert np.abs(bounded.contexts[:, 0]).max() <= 1
+
+
+def test_features_of_other_formats_can_be_declared_too(tmp_path: Path) -> None:
+    write_dsjson(LOGS, tmp_path / "log.json")
+    logs = read_logs(tmp_path / "log.json", reward_range=(0, 1), features="x0=-1:1")
+    assert logs.names == ("x0", "constant")
+    empty = to_feedback(LOGS) | {"context": np.zeros((60, 0))}
+    with pytest.raises(InvalidValue, match="have none"):
+        read_logs(empty, reward_range=(0, 1), features="x0=-1:1")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"action": "items"}, "no column 'items'; did you mean 'item'"),
+        ({"action": "item"}, "is no number"),
+        ({"action": "item=red|green"}, "'blue', which is not declared"),
+        ({"reward": "age"}, r"row 1 .*: reward is outside \[0, 1\]"),
+        ({"propensity": "age"}, "propensity is above 1"),
+        ({"propensity": 0.0}, "propensity is 0.0"),
+        ({"features": "age=18:90,town=a|b"}, "no column 'town'"),
+        ({"features": "plan"}, "is no number"),
+        ({"reward_range": 1.0}, "reward_range is no pair"),
+        ({"user": "nobody"}, "no column 'nobody'"),
+        ({"reward": 7}, "reward is a int"),
+        ({"sha256": "00"}, "these are not the same data"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said_in_one_line(changed: Any, said: str) -> None:
+    with pytest.raises(InvalidValue, match=said) as found:
+        from_logs(TABLE, **(ASKED | changed))
+    assert "\n" not in str(found.value)
+
+
+def test_cut_files_change_nothing_and_are_named(tmp_path: Path) -> None:
+    for ending in (".csv", ".parquet"):
+        file = tmp_path / f"log{ending}"
+        write_log_table(LOGS, file)
+        file.write_bytes(file.read_bytes()[: -(20 if ending == ".csv" else 60)])
+        with pytest.raises(InvalidValue, match=r"cut off|log\.csv"):
+            read_logs(file, reward_range=(0, 1), features="x0,x1")
+
+
+def test_what_a_table_cannot_say_is_not_written(tmp_path: Path) -> None:
+    for more, said in (
+        ({"arm_features": np.eye(3)}, "write DSJSON"),
+        ({"names": ("action", "x")}, "rename it"),
+    ):
+        with pytest.raises(CodecError, match=said):
+            write_log_table(logged(60, seed=5, **more), tmp_path / "log.csv")
+    with pytest.raises(InvalidValue, match=r"\.csv or \.parquet"):
+        write_log_table(LOGS, tmp_path / "log.txt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_world_of_logs_is_declared_again_by_its_own_words() -> None:
+    world = from_logs(TABLE, **ASKED, least_propensity=0.5)
+    said = dict(world.origin.parameters)
+    assert said["features"] == ("age=18:90", "plan=basic|gold")
+    assert (said["action"], said["least_propensity"]) == ("item=red|blue", 0.5)
+    assert said["reward_range"] == "0:1"
+    assert world.origin.clipped == 0.25
+    again = from_logs(TABLE, **ASKED, least_propensity=0.5, sha256=said["data_sha256"])
+    np.testing.assert_array_equal(again.contexts, world.contexts)
+    with pytest.raises(InvalidValue, match="read already"):
+        from_logs(LOGS, action="item")
+
+
+def test_bandits_are_compared_on_logs() -> None:
+    """As many rounds as agree with a bandit; yardsticks play along, the best arm among them."""
+    world = from_logs(logged(800, seed=2), norm=1.0)
+    plan = Comparison.on(world, trusts=("joint",), epsilons=(1.0,), replicates=8)
+    assert plan.horizon == 80
+    rows = {row.cell.label(): row for row in compare(plan)}
+    assert {"uniform", "single-arm not private"} < rows.keys()
+    assert "best single arm" in plan.note()
+    assert "800 logged decisions" in plan.note()
+    assert rows["single-arm not private"].regret.mean < rows["uniform"].regret.mean

@@ -25,7 +25,7 @@ from kerchief.data.tails import Noise
 from kerchief.data.value_sums import MatchedSum, MeanSum, ValueSum
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.laplace import ExactLaplace
-from kerchief.privacy.guarantee import Guarantee
+from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privacy.receipts import Charge, Receipt
 
@@ -421,3 +421,50 @@ def test_a_value_is_written_as_json() -> None:
     told = found.to_dict()
     assert told["guarantee"]["trust"] == "central"
     assert told.keys() >= {"value", "low", "high", "level", "noise", "weight", "units"}
+
+
+def test_who_came_when_moves_nobody_else() -> None:
+    """A model fitted to some of the users would depend on the order in which they came."""
+    logs = Logs(
+        contexts=np.zeros((12, 0)),
+        actions=np.arange(12) % 2,
+        rewards=np.ones(12),
+        propensities=np.full(12, 0.5),
+        arms=2,
+        low=0.0,
+        high=1.0,
+        users=np.arange(12),
+    )
+    with pytest.raises(InvalidValue, match="who came when; give a model"):
+        off_policy_value(logs, OneArm(arm=1), estimator="dr")
+
+
+def test_what_does_not_fit_is_refused_before_it_is_charged() -> None:
+    logs = Logs(
+        contexts=np.zeros((2000, 0)),
+        actions=np.zeros(2000, int),
+        rewards=np.ones(2000),
+        propensities=np.full(2000, 0.5),
+        arms=2,
+        low=0.0,
+        high=1.0,
+    )
+    ledger = MemoryLedger(Guarantee(epsilon=1e6, delta=0.0, trust=Trust.CENTRAL, unit="row"))
+    with pytest.raises(InvalidValue, match="do not fit"):
+        off_policy_value(logs, OneArm(arm=0), epsilon=1e5, delta=0.0, ledger=ledger)
+    assert ledger.receipts == ()
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_tells_of_a_row() -> None:
+    logs = Logs(
+        contexts=np.zeros((20, 0)),
+        actions=np.zeros(20, int),
+        rewards=np.ones(20),
+        propensities=np.array([5e-324, *(19 * [0.5])]),
+        arms=2,
+        low=0.0,
+        high=1.0,
+    )
+    found = off_policy_value(logs, OneArm(arm=0))
+    assert np.isfinite(found.value)

@@ -161,6 +161,44 @@ def test_rows_that_cannot_be_read_are_those_of_another_run(tmp_path: Path) -> No
     assert (tmp_path / "results.json").read_text() == "["
 
 
+def test_what_is_not_ours_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("precious")
+    with pytest.raises(InvalidValue, match=r"report.html without results.json"):
+        Outputs.at(tmp_path, SMALL)
+    assert (tmp_path / "report.html").read_text() == "precious"
+
+
+def test_parts_that_are_a_link_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "parts").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidValue, match="is a link"):
+        Outputs.at(tmp_path / "run", SMALL, force=True)
+
+
+def test_force_removes_parts_and_nothing_else(tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "own.npz").write_bytes(b"precious")
+    (parts / f"{64 * 'a'}.npz").write_bytes(b"a part")
+    Outputs.at(tmp_path, SMALL, force=True)
+    assert [path.name for path in parts.iterdir()] == ["own.npz"]
+
+
+def test_a_finished_run_is_replaced_by_a_finished_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parts may be lost, and playing it again may be interrupted."""
+    monkeypatch.setattr(module, "picture", lambda plan, finished: b"\x89PNG")
+    _played(tmp_path, 22)
+    old = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    _played(tmp_path, 3)
+    assert {name: (tmp_path / name).read_bytes() for name in old} == old
+    again = _played(tmp_path, 22)
+    assert set(again.files) == {"rows", "table", "picture", "report"}
+    assert json.loads((tmp_path / "results.json").read_text())["complete"] is True
+
+
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="no run in"):
         Outputs.at(tmp_path, SMALL, resume=True)
@@ -176,6 +214,7 @@ def test_links_are_refused_before_anything_runs(tmp_path: Path) -> None:
 
 def _played(path: Path, cells: int) -> Outputs:
     kept = Outputs.at(path, SMALL)
+    kept.begin()
     for one in fake(SMALL)[:cells]:
         kept.keep(one)
     kept.close()

@@ -24,6 +24,7 @@ from kerchief.experiments import fingerprint as prints
 from kerchief.experiments.archive import Archive
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.fingerprint import fingerprint
+from kerchief.experiments.folder import Folder
 from kerchief.experiments.parts import Part, parts_of, widest
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import Work, compare
@@ -65,7 +66,7 @@ def _same(one: list[Result], other: list[Result]) -> None:
 def test_what_was_finished_is_not_played_again(
     played: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = Archive.at(tmp_path)
+    archive = Archive(folder=Folder.at(tmp_path))
     results = Work.of(TINY, ticks=4, width=3, archive=archive).results(_quiet)
     next(results)
     assert len(list(tmp_path.glob("*.npz"))) == 2
@@ -77,7 +78,7 @@ def test_what_was_finished_is_not_played_again(
 
 
 def test_populations_are_stored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = Archive.at(tmp_path)
+    archive = Archive(folder=Folder.at(tmp_path))
     first = list(compare(PHASED, ticks=4, archive=archive))
     assert first[-1].communication["bits"] > 0
     monkeypatch.setattr(Part, "play", lambda *given: pytest.fail("it was played again"))
@@ -86,7 +87,7 @@ def test_populations_are_stored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("damage", ["cut", "swapped", "pickled"])
 def test_a_damaged_file_is_played_anew(tmp_path: Path, damage: str) -> None:
-    archive = Archive.at(tmp_path)
+    archive = Archive(folder=Folder.at(tmp_path))
     (one,), (other,) = list(parts_of(TINY, ticks=4, width=6))[:2]
     runs = {part: part.play() for part in (one, other)}
     for part, run in runs.items():
@@ -157,8 +158,28 @@ def test_code_from_outside_counts_with_its_source(tmp_path: Path) -> None:
     assert made("a: int = 1  # changed") != made("a: int = 1")
     with pytest.raises(InvalidValue, match="no fingerprint"):
         fingerprint(object())
-    with pytest.raises(InvalidValue, match="no fingerprint"):
+    with pytest.raises(InvalidValue, match="no name of its own"):
         fingerprint(lambda: tmp_path)
+
+
+def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
+    """However the parent ends, nobody is left behind."""
+    program = tmp_path / "parent.py"
+    program.write_text(
+        "import os, signal\n"
+        "from kerchief.experiments.workers import local_processes\n"
+        "if __name__ == '__main__':\n"
+        "    with local_processes(1, os.getpid) as workers:\n"
+        "        print(workers.executor.submit(os.getpid).result(), flush=True)\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    worker = int(done.stdout)
+    for _ in range(100):
+        if not Path(f"/proc/{worker}").exists():
+            return
+        time.sleep(0.1)
+    pytest.fail("the worker is still there")
 
 
 def test_parts_are_narrow_on_a_processor() -> None:
@@ -177,7 +198,9 @@ def processes() -> Iterator[Workers]:
 def test_other_processes_play_the_same(
     processes: Workers, played: list[Result], tmp_path: Path
 ) -> None:
-    work = Work.of(TINY, ticks=4, width=3, archive=Archive.at(tmp_path), workers=processes)
+    work = Work.of(
+        TINY, ticks=4, width=3, archive=Archive(folder=Folder.at(tmp_path)), workers=processes
+    )
     _same(list(work.results(_quiet)), played)
     told = work.to_dict()
     assert (told["parts"], told["found"]) == (8, 0)

@@ -479,7 +479,6 @@ BY_HAND = {
     "experiments.experiment:Experiment": "command:reproduce",
     "experiments.experiment:Reproduction": "command:reproduce",
     "experiments.folder:Folder.at": "experiments.folder:Folder.at",
-    "experiments.archive:Archive.at": "experiments.folder:Folder.at",
     "experiments.outputs:Outputs.at": "experiments.folder:Folder.at",
     "experiments.runner:Work.of": "command:compare",
     "privatizers.protect:protect": "privatizers.protect:protect",

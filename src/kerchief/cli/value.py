@@ -22,7 +22,7 @@ from kerchief.data.off_policy import (
     OffPolicyValue,
     off_policy_value,
 )
-from kerchief.data.sources import are_logs, read_logs
+from kerchief.data.sources import read_logs
 from kerchief.experiments.kept_ledger import kept
 from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
 
@@ -81,7 +81,7 @@ def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: 
     model = None if asked["reward_model"] is None else read_model(asked["reward_model"])
     names = ("epsilon", "delta", "estimator", "mechanism", "largest_weight", "least_propensity")
     ask: dict[str, Any] = {name: asked[name] for name in (*names, "level")} | {"model": model}
-    for warning in delta_warnings(asked["delta"], logs.rows):
+    for warning in delta_warnings(asked["delta"], logs.units):
         complain("warning", warning)
     with contextlib.ExitStack() as stack:
         if ledger is not None:
@@ -114,7 +114,8 @@ def _logs(asked: dict[str, Any]) -> Logs:
     if asked["propensity"] is not None:
         columns["propensity"] = chance_of(asked["propensity"])
     named_arms = "=" in (asked["action"] or "")
-    if not are_logs(asked["data"]) and asked["arms"] is None and not named_arms:
+    counted = Path(asked["data"]).suffix.lower() == ".npz"
+    if not counted and asked["arms"] is None and not named_arms:
         raise InvalidValue(
             "--arms is not given, and how many arms there are is not read off private data; give "
             "--arms NUMBER, or --action COLUMN=first|second"

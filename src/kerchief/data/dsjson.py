@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from kerchief.core.errors import CodecError
+from kerchief.core.validate import whole
 from kerchief.data.logs import MOST_ARMS, MOST_CELLS, MOST_ROWS, Floats, Logs
 
 _MOST_LINE = 2**24
@@ -52,6 +53,7 @@ def read_dsjson(
     features: Sequence[str] | None = None,
     arm_features: Sequence[str] | None = None,
     user: str | None = None,
+    arms: int | None = None,
 ) -> Logs:
     """Read a file of decisions.
 
@@ -62,6 +64,7 @@ def read_dsjson(
         features: names of the users' features; all that are found, in order, where None.
         arm_features: the same of arms.
         user: the name of the shared feature that says who came, such as `User.id`.
+        arms: how many arms there are, where that must not be read off the lines.
     """
     events = list(_events(Path(path), user))
     if not events:
@@ -74,7 +77,10 @@ def read_dsjson(
         )
     shared = _chosen(features, (one.shared for one in events))
     own = _chosen(arm_features, (arm for one in events for arm in one.arms))
-    count = max(len(one.arms) for one in events)
+    found = max(len(one.arms) for one in events)
+    count = found if arms is None else whole("arms", arms, high=MOST_ARMS)
+    if found > count:
+        raise CodecError(f"some line of {Path(path).name} has more arms than the {count} declared")
     if max(len(shared), len(own) * count) * len(events) > MOST_CELLS:
         raise CodecError(
             f"{len(events)} lines with {len(own)} features by arm do not fit; name few"

@@ -88,6 +88,11 @@ class Logs:
         return len(self.actions)
 
     @property
+    def units(self) -> int:
+        """How many rows there are, or users where it is said who came."""
+        return self.rows if self.users is None else int(self.users.max()) + 1
+
+    @property
     def dim(self) -> int:
         """How many features a user has."""
         return int(self.contexts.shape[1])

@@ -119,7 +119,8 @@ def off_policy_value(
         least_propensity: instead, a public promise of the logging policy: it gave every
             allowed arm at least this chance. Then nothing is cut, and the interval is narrower.
         model: of rewards, for `dr`, made without these logs. Where None, one is fitted to
-            a noisy sum over a third of the units, and the value is over the others.
+            a noisy sum over a third of the rows, and the value is over the others; where users
+            are the unit, it must be given.
         level: how often the interval holds the value, as far as means of so many units are normal.
 
     Raises:
@@ -144,6 +145,8 @@ def off_policy_value(
         Charge(event=noise.event(), cohort=cohort)
         for noise, cohort in zip(noises, asked.cohorts, strict=True)
     ]
+    for part, noise in zip(asked.parts, noises, strict=True):
+        _check_grid(len(part), noise)
     chances = chances_of(policy, logs)
     paid = ledger.charge_all(bill)
     reading = _read(logs, asked, chances, noises)
@@ -188,11 +191,15 @@ class _Asked:
             )
         if model is not None and estimator != "dr":
             raise InvalidValue(f"estimator is {estimator!r} and takes no model; choose dr")
+        if estimator == "dr" and model is None and logs.users is not None:
+            raise InvalidValue(
+                "estimator is 'dr' without a model, and the unit is a user: which users a model is "
+                "fitted to would depend on who came when; give a model, or choose ips or replay"
+            )
         largest, least = LARGEST_WEIGHT if largest_weight is None else largest_weight, 0.0
         if least_propensity is not None:
             least = between("least_propensity", least_propensity, 1e-6, 1.0, closed=True)
             largest = 1 / least
-        units = logs.rows if logs.users is None else int(logs.users.max()) + 1
         return cls(
             estimator=estimator,
             largest=between("largest_weight", largest, 1.0, 1e6, closed=True),
@@ -201,7 +208,7 @@ class _Asked:
             level=between("level", level, 0.5, 0.9999, closed=True),
             model=model,
             fit=RewardFit.of(logs) if estimator == "dr" and model is None else None,
-            units=whole("units", units, low=2 if estimator != "dr" else 2 * _FITTED),
+            units=whole("units", logs.units, low=2 if estimator != "dr" else 2 * _FITTED),
         )
 
     @property
@@ -248,6 +255,8 @@ class _Asked:
         )
 
 
+# A warning would tell of single rows.
+@np.errstate(all="ignore")
 def _read(logs: Logs, asked: _Asked, chances: Floats, noises: list[ExactNoise]) -> Reading:
     """Draw each sum once, the model's first, and read the value."""
     middle, half = _scale(logs)
@@ -271,15 +280,19 @@ def _read(logs: Logs, asked: _Asked, chances: Floats, noises: list[ExactNoise]) 
 
 
 def _cut(guesses: Floats) -> Floats:
-    return np.clip(guesses, -SUREST_GUESS, SUREST_GUESS)
+    return np.clip(np.nan_to_num(guesses), -SUREST_GUESS, SUREST_GUESS)
+
+
+def _check_grid(units: int, noise: ExactNoise) -> None:
+    """Refuse, before anything is charged, what whole numbers cannot hold."""
+    if units * 4 >= _MOST_STEPS * noise.grid:
+        raise InvalidValue(
+            f"{units} units on a grid of {noise.grid} do not fit; ask for less epsilon"
+        )
 
 
 def _drawn(units: Floats, noise: ExactNoise) -> Floats:
     """The sum of the units' statistics, kept in whole steps of the noise's grid, with noise."""
-    if len(units) * 4 >= _MOST_STEPS * noise.grid:
-        raise InvalidValue(
-            f"{len(units)} units on a grid of {noise.grid} do not fit; ask for less epsilon"
-        )
     steps = np.rint(np.ldexp(units, noise.grid_bits)).astype(np.int64).sum(axis=0)
     return noise.add(steps.astype(np.float64) * noise.grid)
 

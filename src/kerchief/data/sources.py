@@ -87,7 +87,8 @@ def read_logs(
             numbers, which are taken as they are.
         norm: public bound on the norm of features without bounds of their own.
         intercept: the constant behind features with bounds.
-        arms: how many arms there are, or their names in the column of actions.
+        arms: how many arms there are, or their names in the column of actions. Of DSJSON nothing
+            is then read off the lines but the users' features that are named.
         arm_features: one row per arm, for tables.
         user: the column that says who came, where users came several times.
 
@@ -111,8 +112,15 @@ def read_with_origin(
     asked = _Features(**bounds)
     kind = Path(source).suffix.lower() if isinstance(source, str | Path) else ""
     if kind in _DSJSON:
-        names, user = asked.bare or None, columns.get("user")
-        return asked.of(read_dsjson(source, low=low, high=high, features=names, user=user))
+        arms = columns.get("arms")
+        # Who declares the arms declares the features too: none is then read off the lines.
+        names = asked.bare or (None if arms is None or not nothing(asked.features) else ())
+        given: dict[str, Any] = {
+            "features": names,
+            "arm_features": None if arms is None else (),
+            "arms": arms,
+        }
+        return asked.of(read_dsjson(source, low=low, high=high, user=columns.get("user"), **given))
     if kind == _FEEDBACK:
         return asked.of(read_feedback(source, low=low, high=high))
     if isinstance(source, Mapping) and {"pscore", "n_actions"} <= source.keys():

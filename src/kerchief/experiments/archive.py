@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,19 +24,15 @@ from kerchief.privacy.guarantee import Guarantee
 from kerchief.simulation.run import Run
 
 _FACTS = "facts"
+_NAME = re.compile(r"[0-9a-f]{64}\.npz")
 _BROKEN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, KerchiefError)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Archive:
-    """A folder of finished parts; make it with `Archive.at`."""
+    """A folder of finished parts."""
 
     folder: Folder
-
-    @classmethod
-    def at(cls, path: Path) -> Archive:
-        """Create the folder where it is missing."""
-        return cls(folder=Folder.at(path))
 
     def find(self, part: Part) -> Finished | None:
         """What was recorded when the part was played, if it was."""
@@ -52,9 +48,10 @@ class Archive:
         self.folder.write(f"{address}.npz", _encoded(played, address, part))
 
     def clear(self) -> None:
-        """Remove every part."""
-        for file in self.folder.path.glob("*.npz"):
-            self.folder.remove(file.name)
+        """Remove every part, and nothing else."""
+        for file in self.folder.path.iterdir():
+            if _NAME.fullmatch(file.name):
+                self.folder.remove(file.name)
 
 
 def _encoded(played: Finished, address: str, part: Part) -> bytes:

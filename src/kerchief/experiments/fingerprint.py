@@ -68,8 +68,8 @@ def _described(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = ((one.name, getattr(value, one.name)) for one in dataclasses.fields(value))
         return [_named(type(value)), [[name, _described(inner)] for name, inner in fields]]
-    if inspect.isfunction(value) and value.__closure__ is None:
-        return _named(value)
+    if inspect.isfunction(value):
+        return [_named(value), _described((value.__defaults__, value.__kwdefaults__))]
     raise InvalidValue(
         f"a {type(value).__name__} has no fingerprint, so its results cannot be stored; make it a "
         "frozen dataclass of numbers, texts and arrays"
@@ -83,6 +83,11 @@ def _array(value: np.ndarray[Any, Any]) -> list[str]:
 def _named(thing: Any) -> str:
     """The full name; of what is not kerchief's own, a digest of its source too."""
     name = f"{thing.__module__}.{thing.__qualname__}"
+    if "<" in name:
+        raise InvalidValue(
+            f"{name} has no name of its own, so its results cannot be stored; define it at the top "
+            "of a module"
+        )
     foreign = [one for one in getattr(thing, "__mro__", (thing,)) if not _trusted(one)]
     files = [_of_file(Path(inspect.getfile(one))) for one in foreign]
     return " ".join([name, *(_digest(one) for one in files)])

@@ -70,7 +70,9 @@ class Folder:
                 # Made new: a file or a link that waits under this name is an error.
                 os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
                 draft.write_bytes(content)
+                _sync(draft)
                 draft.replace(target)
+                _sync(self.path)
             finally:
                 draft.unlink(missing_ok=True)
         return target
@@ -92,6 +94,10 @@ class Folder:
         with self._told():
             (self.path / name).unlink(missing_ok=True)
 
+    def inner(self, name: str) -> Folder:
+        """A folder inside this one, which must not be a link."""
+        return Folder.at(self.check(name))
+
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
         """Turn what the system says into one line with a remedy."""
@@ -102,3 +108,12 @@ class Folder:
                 f"results cannot be written to {str(self.path)!r} ({problem.strerror or problem}); "
                 "what was written before is still there; make room, or choose another folder"
             ) from problem
+
+
+def _sync(path: Path) -> None:
+    """Let the disk have what was written, before anything else is done."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -39,6 +39,7 @@ class Outputs:
         finished: the cells so far.
         files: what was written, and where it lies.
         work: how it was played, in the words of the JSON object.
+        settled: whether the folder holds this run finished; it is replaced by a finished one alone.
     """
 
     plan: Plan
@@ -47,6 +48,7 @@ class Outputs:
     finished: list[Result] = dataclasses.field(default_factory=list)
     files: dict[str, Path] = dataclasses.field(default_factory=dict)
     work: dict[str, object] = dataclasses.field(default_factory=dict)
+    settled: bool = False
 
     @classmethod
     def at(
@@ -71,11 +73,12 @@ class Outputs:
         folder = Folder.at(path)
         wanted = tuple(one for one in NEEDS if not missing(one))
         made = cls(plan=plan, folder=folder, wanted=wanted)
-        for name in made._names().values():
+        for name in (*made._names().values(), _PARTS):
             folder.check(name)
         other = differences(path, plan)
         if resume and other is None:
             raise InvalidValue(f"there is no run in {str(path)!r} to resume; leave out --resume")
+        other = made._strangers() if other is None else other
         if other and not force:
             raise InvalidValue(
                 f"{str(path)!r} holds another run ({other}); choose another --out, or replace it "
@@ -88,23 +91,29 @@ class Outputs:
     @property
     def archive(self) -> Archive:
         """Where the finished parts are."""
-        return Archive.at(self.folder.path / _PARTS)
+        return Archive(folder=self.folder.inner(_PARTS))
 
     def begin(self) -> None:
-        """Write down whose folder this is, before anything is finished."""
-        self._write_rows()
+        """Write down whose folder this is, before anything is finished; a finished run stays."""
+        self.settled = _is_complete(self.folder.path / _ROWS)
+        if not self.settled:
+            self._write_rows()
 
     def keep(self, finished: Result) -> None:
         """Write the results so far: an interrupted run leaves these files whole."""
         self.finished.append(finished)
+        if self.settled:
+            return
         if "table" in self.wanted:
             self._write("table", parquet(self.plan, self.finished))
         self._write_rows()
 
     def close(self) -> None:
         """Draw the picture and write the report of whatever was finished."""
-        if not self.finished:
+        if not self.finished or (self.settled and not self.complete):
             return
+        if "table" in self.wanted:
+            self._write("table", parquet(self.plan, self.finished))
         image = picture(self.plan, self.finished) if "picture" in self.wanted else b""
         if image:
             self._write("picture", image)
@@ -151,6 +160,12 @@ class Outputs:
         """Wall time of all finished cells, compilation included."""
         return sum(one.wall_seconds for one in self.finished)
 
+    def _strangers(self) -> str | None:
+        """The files under our names of which no run says that it has written them."""
+        path = self.folder.path
+        found = [name for name in self._names().values() if (path / name).exists()]
+        return f"{', '.join(found)} without {_ROWS}" if found and _ROWS not in found else None
+
     def _forget(self) -> None:
         """Remove what an earlier run left; its rows, which say whose folder this is, go last."""
         self.archive.clear()
@@ -196,6 +211,13 @@ def differences(path: Path, plan: Plan) -> str | None:
     now: dict[str, Any] = json.loads(json.dumps(plan.parameters() | _told(versions())))
     names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     return ", ".join(f"{name} {then.get(name)} there, {now.get(name)} now" for name in names)
+
+
+def _is_complete(rows: Path) -> bool:
+    try:
+        return json.loads(rows.read_text(encoding="utf-8"))["complete"] is True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _told(found: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,8 @@ import os
 import pickle
 import resource
 import sys
+import threading
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from typing import Any, TypeAlias
@@ -81,7 +83,12 @@ def _program(part: Part) -> Hashable:
 def local_processes(jobs: int, prepare: Prepare) -> Iterator[Workers]:
     """So many processes of this machine; those still playing at the end are stopped."""
     # Fresh ones: a copy of a process that has started JAX hangs.
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_end_with,
+        initargs=(os.getpid(),),
+    )
     try:
         yield Workers(executor=pool, count=jobs, prepare=prepare)
     finally:
@@ -126,6 +133,17 @@ def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:
             if type(problem).__name__ == "KilledWorker":
                 raise KerchiefError(_LOST) from problem
             raise
+
+
+def _end_with(parent: int) -> None:
+    """In a worker: end when the parent does, however it does."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @double_precision

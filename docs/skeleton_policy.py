@@ -5,8 +5,12 @@ or, ever more rarely, any arm. The direction is the (noisy) sum of reward times 
 users so far: it points to the parameter when arms come from everywhere alike.
 
 Nothing here knows how users are protected: the same file is the non-private bandit, and the local,
-shuffle, joint and central ones. Run it with `python docs/skeleton_policy.py`, or hold it to the
-laws with `kerchief check skeleton_policy:AlongTheMean` in this folder.
+shuffle, joint and central ones. In this folder, hold it to the laws and play it beside ours:
+
+    kerchief check --plugin skeleton_policy.py along-the-mean --trust local
+    kerchief compare --plugin skeleton_policy.py --policy along-the-mean --policy linucb
+
+or run it with `python skeleton_policy.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import clip_features, finite
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
+from kerchief.policies.registry import register
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,6 +150,14 @@ class AlongTheMean(Policy):
     ) -> Mapping[str, Example]:
         """Device: what this user would answer to each query, before clipping and noise."""
         return {"mean": Example(features=arms.features[action], reward=reward)}
+
+
+register(
+    "along-the-mean",
+    AlongTheMean,
+    summary="plays along the mean of reward times features, and explores ever more rarely",
+    source="an example, to copy",
+)
 
 
 def main() -> None:

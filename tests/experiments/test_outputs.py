@@ -14,7 +14,7 @@ from tests.experiments.fakes import fake
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments import outputs as module
 from kerchief.experiments.declare import Comparison
-from kerchief.experiments.figures import draw
+from kerchief.experiments.figures import _Pen, draw
 from kerchief.experiments.outputs import Outputs, free_folder
 from kerchief.experiments.report import headlines, promises, render
 from kerchief.experiments.results import Result
@@ -227,3 +227,14 @@ def test_the_document_is_json(outputs: Outputs) -> None:
     assert document == json.loads(outputs.files["rows"].read_text())
     assert set(document["files"]) == {"table", "rows", "picture", "report"}
     assert document["parameters"]["epsilon"] == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("epsilons", [(0.5,), (0.5, 2.0)])
+def test_a_single_epsilon_is_drawn_solid(epsilons: tuple[float, ...]) -> None:
+    plan = dataclasses.replace(SMALL, contexts=("ball",), epsilons=epsilons)
+    played = fake(plan)
+    pen = _Pen.of(played)
+    dashes = {pen.style(one.cell)[1][1] for one in played if one.cell.asked is not None}
+    assert len(dashes) == len(epsilons)
+    assert (dashes == {()}) == (len(epsilons) == 1)
+    assert any(one.name.startswith("dashes") for one in pen.samples(played)) == (len(epsilons) > 1)

@@ -438,7 +438,7 @@ def sessions() -> list[Target]:
         Target(
             name="command:check",
             call=lambda policy, **options: _command(words=("check", str(policy)), **options),
-            samples={"policy": ("linucb",), "trust": ("abacus",)},
+            samples={"policy": ("linucb",), "trust": ("abacus",), "plugin": ("absent.py",)},
             closed=closed({"trust"}),
             weight=0.02,
         ),
@@ -481,6 +481,7 @@ BY_HAND = {
     "experiments.folder:Folder.at": "experiments.folder:Folder.at",
     "experiments.outputs:Outputs.at": "experiments.folder:Folder.at",
     "experiments.runner:Work.of": "command:compare",
+    "experiments.plugins:Plugin.at": "command:check",
     "privatizers.protect:protect": "privatizers.protect:protect",
     "core.registry:Registry": "environments.worlds:make_environment",
     "policies.registry:named": "roles.bandit:Bandit",

@@ -12,6 +12,7 @@ from kerchief.audits import KINDS, Audit, Subject, entries, find, one_run
 from kerchief.audits.picture import picture
 from kerchief.cli import options
 from kerchief.cli.device import use_device
+from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, print_json, print_table, progress_bar
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import require
@@ -53,6 +54,7 @@ _FAILURE, _RARE = 0.05, 1e-3
     type=click.Path(path_type=Path),
     help="Folder for the picture of what can be told apart.  [default: none is drawn]",
 )
+@plugin_option
 @options.json_output
 def audit(
     *,

@@ -13,6 +13,7 @@ import click
 from kerchief.checks import check as hold
 from kerchief.checks.errors import Report
 from kerchief.cli import options
+from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, print_json
 from kerchief.core.errors import InvalidValue
 from kerchief.privatizers.registry import TRUSTS
@@ -26,6 +27,7 @@ from kerchief.privatizers.registry import TRUSTS
     help="Whom users must trust.  [default: each under which NAME may run]",
 )
 @click.option("--thorough", is_flag=True, help="Play too, which takes minutes.")
+@plugin_option
 @options.json_output
 def check(*, name: str, trust: str | None, thorough: bool, as_json: bool) -> int:
     """Hold NAME to the laws, and leave with 1 if one is broken.

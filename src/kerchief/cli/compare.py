@@ -13,6 +13,7 @@ from kerchief.cli.data import NAMES, check_without, of_data, world_of
 from kerchief.cli.device import use_device
 from kerchief.cli.options import words
 from kerchief.cli.playing import Playing, perform, playing_options, print_promises
+from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import print_json, print_table, print_wrapped
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.worlds import NOISES
@@ -80,6 +81,7 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
 @options.option("--replicates", "Independent runs.")
 @options.seed
 @options.option("--mode", "Widths, tuned or from the theorem.", metavar="tuned|theory")
+@plugin_option
 @playing_options
 def compare(*, playing: Playing, **declared: Any) -> None:
     """Play policies x trusts x epsilons, and show what privacy costs.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kerchief.cli.index import Line, read
+from kerchief.cli.plugins import load, plugin_files
 from kerchief.cli.printing import json_output, print_json, print_table
 from kerchief.core.registry import Registry
 
@@ -18,10 +19,14 @@ _ONLY_JSON = {
 
 @click.command("list")
 @click.argument("kind", metavar="policies|environments|mechanisms|trusts|experiments|proofs")
+@plugin_files
 @json_output
-def list_(*, kind: str, as_json: bool) -> None:
+def list_(*, kind: str, plugins: tuple[str, ...], as_json: bool) -> None:
     """List policies, environments, mechanisms, trusts, experiments or proofs."""
     lines = _listings()[kind]
+    # Proofs are of our own.
+    if load(plugins) and kind != "proofs":
+        lines = _live(kind)
     if as_json:
         print_json({kind: lines})
         return
@@ -36,6 +41,13 @@ def _listings() -> Registry[list[Line]]:
     for kind, lines in read()["listings"].items():
         listings.add(kind, lines)
     return listings
+
+
+def _live(kind: str) -> list[Line]:
+    """From the registries, with what plugins have entered."""
+    from kerchief.experiments.listing import LISTINGS
+
+    return LISTINGS[kind]()
 
 
 def _text(value: object) -> str:

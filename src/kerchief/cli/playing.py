@@ -19,6 +19,7 @@ from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.outputs import Outputs, free_folder
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
+from kerchief.experiments.plugins import Plugin, load_installed, loaded
 from kerchief.experiments.report import of_one_report, sentences
 from kerchief.experiments.runner import Work
 from kerchief.experiments.workers import Workers, dask_cluster, local_processes
@@ -50,7 +51,7 @@ class Playing:
     @contextlib.contextmanager
     def workers(self) -> Iterator[Workers | None]:
         """Who plays; nobody else, unless it is asked for."""
-        prepare = functools.partial(use_device, self.device, alone=False)
+        prepare = functools.partial(_prepare, self.device, loaded())
         if self.scheduler is not None:
             with dask_cluster(self.scheduler, prepare) as workers:
                 yield workers
@@ -59,6 +60,14 @@ class Playing:
                 yield workers
         else:
             yield None
+
+
+def _prepare(device: str, plugins: tuple[Plugin, ...]) -> None:
+    """In a worker: take the device, and load the plugins that are loaded here."""
+    use_device(device, alone=False)
+    load_installed()
+    for one in plugins:
+        one.load()
 
 
 def playing_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -10,6 +10,7 @@ import click
 
 from kerchief.cli import options
 from kerchief.cli.playing import Playing, perform, playing_options, print_promises
+from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, fits, print_json, print_table, print_wrapped
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments.catalogue import EXPERIMENTS
@@ -26,6 +27,7 @@ _WORDS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "not judged": "n
 @click.option("--quick", is_flag=True, help="A smoke test: a short run of few replicates.")
 @click.option("--replicates", type=int, help="Independent runs.  [default: the experiment's own]")
 @options.seed
+@plugin_option
 @playing_options
 def reproduce(
     *, name: str | None, every: bool, playing: Playing, quick: bool, **sizes: int

@@ -31,8 +31,10 @@ class Registry(Generic[T]):
 
     def add(self, name: str, entry: T) -> T:
         """Enter one thing under a name that is still free."""
-        if name in self._entries:
-            raise ValueError(f"two entries of kind {self.kind} are called {name!r}")
+        if name in self._entries or name in self._meant:
+            raise ValueError(
+                f"two entries of kind {self.kind} are called {name!r}; give one another name"
+            )
         self._entries[name] = entry
         return entry
 

@@ -15,6 +15,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
 from kerchief.environments.projected import Projected, Shortened, loss_of
 from kerchief.environments.registry import ENVIRONMENTS, EnvironmentEntry
+from kerchief.experiments import plugins
 from kerchief.experiments.data import (
     WorldOfData,
     entry_of,
@@ -270,7 +271,7 @@ continuum
         >>> Comparison(contexts=("fixed",)).command()[:48]
         'kerchief compare --env linear --contexts fixed -'
         """
-        words = ["kerchief", "compare"]
+        words = ["kerchief", "compare", *plugins.flags()]
         for name, value in self.parameters().items():
             for one in value if isinstance(value, list) else [value]:
                 words += [f"--{name.replace('_', '-')}", str(one)]

@@ -11,6 +11,7 @@ from typing import ParamSpec
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
+from kerchief.experiments import plugins
 from kerchief.experiments.claims import Claim, Verdict, judge, paid
 from kerchief.experiments.plan import Layout, Panel, Plan
 from kerchief.experiments.players import YARDSTICKS, Cell, Key, Player, needs_telling, player
@@ -212,7 +213,8 @@ class Reproduction(Plan):
 
     def command(self) -> str:
         """The command line that plays it again."""
-        words = ["kerchief", "reproduce", self.name, *(["--quick"] if self.quick else [])]
+        words = ["kerchief", "reproduce", self.name, *plugins.flags()]
+        words += ["--quick"] * self.quick
         words += ["--replicates", str(self.replicates), "--seed", str(self.seed)]
         return shlex.join(words)
 

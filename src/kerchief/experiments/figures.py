@@ -83,7 +83,8 @@ class _Pen:
         """The legend of many lines: what colours are, what dashes are, and who else plays."""
         private = [one.cell for one in cells if one.cell.asked is not None]
         keys = dict.fromkeys(map(_key, private))
-        asked = sorted({cell.guarantee.epsilon for cell in private}) if dashed else []
+        told = dashed and len(self.epsilons) > 1
+        asked = sorted({cell.guarantee.epsilon for cell in private}) if told else []
         plain = {_key(one.cell): one.cell for one in cells if one.cell.asked is None}
         groups = {
             "colour: policy and trust": [
@@ -99,6 +100,9 @@ class _Pen:
         return [one for name, group in groups.items() if group for one in (Sample(name), *group)]
 
     def _dashes(self, epsilon: float) -> Dashes:
+        """Patterns tell epsilons apart: a single one is drawn solid."""
+        if len(self.epsilons) == 1:
+            return (0, ())
         return _DASHES[self.epsilons.index(epsilon) % len(_DASHES)]
 
 

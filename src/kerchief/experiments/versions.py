@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 
 import kerchief
+from kerchief.experiments import plugins
 from kerchief.experiments.fingerprint import source
 
 
@@ -23,12 +24,12 @@ def _versions() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of kerchief, of its very source, of Python and of what numbers are computed with.
+    """Versions of kerchief, of its very source and plugins, of Python, and of what computes.
 
     >>> sorted(versions())
     ['dp-accounting', 'jax', 'jaxlib', 'kerchief', 'numpy', 'python', 'scipy', 'source']
     """
-    return dict(_versions())
+    return _versions() | plugins.sources()
 
 
 def machine() -> dict[str, object]:

@@ -1,0 +1,48 @@
+"""The option `--plugin`: what users wrote themselves, loaded before anything is looked up."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+plugin_files = click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="FILE",
+    help="A Python file that registers bandits, worlds, noises or experiments of your own. "
+    "Repeatable.",
+)
+
+
+def plugin_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option to a command, which runs after all plugins are loaded."""
+
+    @functools.wraps(command)
+    def prepared(*, plugins: Sequence[str], **given: Any) -> Any:
+        load(plugins, device=given.get("device"))
+        return command(**given)
+
+    return plugin_files(prepared)
+
+
+def load(paths: Sequence[str], *, device: str | None = None) -> bool:
+    """Load what is installed and what is given; whether there is anything."""
+    # As `experiments.plugins.GROUP`; a listing without plugins shall import nothing of it.
+    if not paths and not importlib.metadata.entry_points(group="kerchief.plugins"):
+        return False
+    from kerchief.experiments.plugins import Plugin, load_installed
+
+    if device is not None:
+        from kerchief.cli.device import use_device
+
+        # A plugin may make arrays, and arrays live on the device.
+        use_device(device)
+    load_installed()
+    for one in [Plugin.at(path) for path in dict.fromkeys(paths)]:
+        one.load()
+    return True

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import Result
+from tests.plugins import fresh_registries
 
 Call = Callable[..., Result]
 
@@ -28,7 +29,8 @@ def test_a_bandit_of_ones_own_that_breaks_a_law_leaves_with_one(call: Call, tmp_
     trusting = text.replace("clip_features(record.features, self.norm)", "finite(record.features)")
     assert trusting != text
     (tmp_path / "trusting.py").write_text(trusting)
-    result = call("check", "trusting:AlongTheMean", "--trust", "none")
+    with fresh_registries():
+        result = call("check", "trusting:AlongTheMean", "--trust", "none")
     assert result.exit_code == 1, result.output
     assert "clipping holds beyond the domain; seen:" in result.stdout
 

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from kerchief.cli import options
+from kerchief.cli.config import config
 from kerchief.cli.data import NAMES, check_without, of_data, world_of
 from kerchief.cli.device import use_device
 from kerchief.cli.options import words
@@ -25,6 +26,7 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
 
 
 @click.command()
+@config
 @of_data
 @options.env
 @options.option("--contexts", "Where arms come from.", metavar=words(CONTEXTS))

@@ -1,0 +1,56 @@
+"""Options in a TOML file, so that a run can be kept, reviewed and asked for again."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.registry import Registry
+
+
+def _take(context: click.Context, this: click.Parameter, path: Path | None) -> None:
+    """Let the file stand for options that are not on the command line."""
+    if path is None:
+        return
+    known: Registry[click.Parameter] = Registry("option")
+    for one in context.command.params:
+        if one is not this:
+            known.add(one.opts[0].removeprefix("--"), one)
+    given = {known[name.replace("_", "-")]: value for name, value in _read(path).items()}
+    context.default_map = {one.name: _value(one, value) for one, value in given.items() if one.name}
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidValue(f"the configuration {str(path)!r} cannot be read: {reason}") from error
+
+
+def _value(option: click.Parameter, given: object) -> object:
+    """One value, or a list of them where an option may be repeated."""
+    values = given if isinstance(given, list) else [given]
+    if any(isinstance(one, dict | list) for one in values):
+        raise InvalidValue(f"{option.opts[0]} is {given!r} in the configuration; give plain values")
+    if option.multiple:
+        return values
+    if isinstance(given, list):
+        raise InvalidValue(f"{option.opts[0]} is {given!r} in the configuration; give one value")
+    return given
+
+
+config = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    callback=_take,
+    help="A TOML file with options by their names; those on the command line come first.",
+)
+"""The option that reads them."""

@@ -175,7 +175,7 @@ def test_the_command_names_every_parameter(comparison: Comparison) -> None:
     assert words.count("--epsilon") == len(comparison.epsilons)
     read = command.make_context("compare", words[2:]).params
     how = {field.name for field in dataclasses.fields(Playing)}
-    about = how | {name for name in NAMES if name != "data"}
+    about = how | {"plugins"} | {name for name in NAMES if name != "data"}
     declared = {name: read[name] for name in read if name not in about}
     assert set(declared) == {field.name for field in dataclasses.fields(Comparison)}
     again = Comparison(**declared)

@@ -127,7 +127,7 @@ def test_both_kinds_of_features_are_a_world_that_bandits_refuse_clearly() -> Non
             {"y": None, "rewards": CLICKS, "reward_range": (0, 1)},
             r"of column 'clicks_news' in the data lies outside the declared range of rewards 0:1",
         ),
-        ({"y": None, "rewards": CLICKS, "reward_range": (1, 0)}, "width of the range"),
+        ({"y": None, "rewards": CLICKS, "reward_range": (1, 0)}, "width of reward_range"),
         ({"y": None, "rewards": CLICKS, "reward_range": 7}, "no pair"),
         ({"y": None, "rewards": CLICKS[:1], "reward_range": (0, 2)}, "name two or more"),
         ({"arm_table": {"arm": ["news"]}}, "no features of arms are declared"),

@@ -468,3 +468,5 @@ def test_no_warning_tells_of_a_row() -> None:
     )
     found = off_policy_value(logs, OneArm(arm=0))
     assert np.isfinite(found.value)
+    wild = dataclasses.replace(logs, contexts=np.array([[1e300], *(19 * [[0.0]])]))
+    assert np.isfinite(off_policy_value(wild, LinearModel(by_arm=[[1e300], [1.0]])).value)

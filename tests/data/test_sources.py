@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,8 @@ def test_features_of_other_formats_can_be_declared_too(tmp_path: Path) -> None:
         ({"features": "age=18:90,town=a|b"}, "no column 'town'"),
         ({"features": "plan"}, "is no number"),
         ({"reward_range": 1.0}, "reward_range is no pair"),
+        ({"reward_range": np.array(0.5)}, "reward_range is no pair"),
+        ({"reward_range": (1, 1)}, "width of reward_range is 0"),
         ({"user": "nobody"}, "no column 'nobody'"),
         ({"reward": 7}, "reward is a int"),
         ({"sha256": "00"}, "these are not the same data"),
@@ -168,3 +171,29 @@ def test_bandits_are_compared_on_logs() -> None:
     assert "best single arm" in plan.note()
     assert "800 logged decisions" in plan.note()
     assert rows["single-arm not private"].regret.mean < rows["uniform"].regret.mean
+
+
+def test_of_declared_arms_and_features_nothing_is_read_off_dsjson(tmp_path: Path) -> None:
+    """Two files that differ in one line have logs of one shape, whatever that line brings."""
+    lines = [_line(0, ["a", "b"], {"age": 3}), _line(1, ["a", "b"], {"age": 4})]
+    other = [lines[0], _line(1, ["a", "b", "c"], {"age": 4, "town": 7})]
+    found = []
+    for name, content in (("one", lines), ("other", other)):
+        path = tmp_path / f"{name}.dsjson"
+        path.write_text("\n".join(map(json.dumps, content)))
+        found.append(read_logs(path, reward_range=(0, 1), arms=3, features=("User.age",)))
+    assert {(logs.arms, logs.names) for logs in found} == {(3, ("User.age",))}
+    with pytest.raises(CodecError, match="more arms than the 2 declared"):
+        read_logs(tmp_path / "other.dsjson", reward_range=(0, 1), arms=2, features=("User.age",))
+
+
+def _line(action: int, arms: list[str], user: dict[str, float]) -> dict[str, Any]:
+    order = [action + 1, *(i + 1 for i in range(len(arms)) if i != action)]
+    return {
+        "_label_cost": -1.0,
+        "_label_probability": 0.5,
+        "_labelIndex": action,
+        "a": order,
+        "p": [0.5] + [0.5 / (len(arms) - 1)] * (len(arms) - 1),
+        "c": {"User": user, "_multi": [{"A": {"id": one}} for one in arms]},
+    }

@@ -198,6 +198,14 @@ def test_a_learned_design_plays_what_the_last_matrix_knows_least() -> None:
     np.testing.assert_array_equal(played(policy(learned=1.0), fresh), played(policy(), fresh))
 
 
+def test_what_is_not_offered_does_not_drown_a_learned_design() -> None:
+    shown = arms((1e-18, 0.0), (0.0, 1e-18), (1.0, 0.0), (-1.0, 0.0))
+    shown = dataclasses.replace(shown, allowed=jnp.array([False, True, False, False]))
+    loose = model(width=jnp.array([9.0, 9.0, 9.0], jnp.float32))
+    act = jax.jit(lambda i: policy(learned=1.0).act(loose, shown, clock(50), stream(i)))
+    assert [int(act(jnp.uint32(i))) for i in range(5)] == [1] * 5
+
+
 def stream(replicate: Any) -> Stream:
     return Stream.of(seed=1, replicate=replicate).at(POLICY)
 

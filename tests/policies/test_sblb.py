@@ -201,6 +201,24 @@ def test_numbers_that_make_no_sense_are_refused(numbers: dict[str, float], why: 
         made("sblb@paper", facts(), 1.0, **numbers)
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"epsilon": 1e-300}, r"epsilon is 1e-300; it must lie in \[1e-09, 1000000000.0\]"),
+        ({"epsilon": 1e155}, "epsilon is 1e[+]155; it must lie in"),
+        ({"delta": 1e-310}, r"delta is 1e-310; it must lie in \(1e-300, 1.0\)"),
+    ],
+)
+def test_promises_without_a_length_are_refused(changed: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidValue, match=why):
+        SBLB.of(facts(), switching=True, **changed)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e9])
+def test_the_farthest_promises_have_a_length(epsilon: float) -> None:
+    assert SBLB.of(facts(), switching=True, epsilon=epsilon, delta=1e-299).queries
+
+
 # Widths.
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
+from kerchief.data.declaration import declared_range
 from kerchief.data.features import Category, words_of
 from kerchief.data.tables import Frame, Table, read_table
 
@@ -104,10 +104,7 @@ def _rewarded(
             "rewards have no declared range; declare their least and greatest value, such as 0:1: "
             "bounds are never read off the data, since noise and clipping rest on them"
         )
-    if not isinstance(reward_range, tuple | list) or len(reward_range) != 2:
-        raise InvalidValue("the range of rewards is no pair; give the least and the greatest one")
-    low, high = (validate.between("reward", one, -1e9, 1e9, closed=True) for one in reward_range)
-    validate.at_least("width of the range of rewards", high - low, 1e-9)
+    low, high = declared_range(reward_range)
     if len(columns) < 2 or len(set(columns)) < len(columns):
         raise InvalidValue(f"rewards are in columns {columns}; name two or more, none twice")
     found = [table.numbers(name) for name in columns]

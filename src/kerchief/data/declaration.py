@@ -139,6 +139,8 @@ class Declaration:
 Declared: TypeAlias = Declaration | str | Iterable[str] | Mapping[str, Any]
 """What a declaration can be made from."""
 
+_REWARDS = (-1e9, 1e9)
+
 _HOW = (
     "declare what is public, as in age=18:90 for a range or plan=basic|gold for words: bounds are "
     "never read off the data, since noise and clipping rest on them"
@@ -208,3 +210,16 @@ def _matching(name: str, columns: list[str]) -> list[str]:
     if not found:
         raise InvalidValue(f"no column is like {name!r}; columns are {', '.join(columns[:40])}")
     return found
+
+
+def declared_range(given: object) -> tuple[float, float]:
+    """Return the least and the greatest reward, if they are a pair with room between them.
+
+    >>> declared_range((0, 1))
+    (0.0, 1.0)
+    """
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise InvalidValue("reward_range is no pair; declare the least and the greatest reward")
+    low, high = (validate.between("reward_range", one, *_REWARDS, closed=True) for one in given)
+    validate.at_least("width of reward_range", high - low, 1e-9)
+    return low, high

@@ -112,6 +112,8 @@ FixedPolicy: TypeAlias = OneArm | UniformPlay | LinearModel | Callable[[Logs], A
 row of it must follow from that row's features, allowed arms and public facts alone."""
 
 
+# A warning would tell of single rows.
+@np.errstate(all="ignore")
 def chances_of(policy: FixedPolicy, logs: Logs) -> Floats:
     """The chance of every arm, rows x arms, checked."""
     own = isinstance(policy, OneArm | UniformPlay | LinearModel)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from kerchief.core import validate
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
 from kerchief.core.installing import installing
-from kerchief.data.declaration import Declaration, Declared
+from kerchief.data.declaration import Declaration, Declared, declared_range
 from kerchief.data.dsjson import read_dsjson
 from kerchief.data.features import Category, Encoded, words_of
 from kerchief.data.logs import Floats, Logs
@@ -108,7 +108,7 @@ def read_with_origin(
     source: Any, reward_range: Any, columns: Mapping[str, Any], bounds: Mapping[str, Any]
 ) -> ReadLogs:
     """The same, with what was found on the way."""
-    low, high = _range(reward_range)
+    low, high = declared_range(reward_range)
     asked = _Features(**bounds)
     kind = Path(source).suffix.lower() if isinstance(source, str | Path) else ""
     if kind in _DSJSON:
@@ -233,13 +233,6 @@ def _of_table(
         **asked.fields(encoded.rows, declared),
     )
     return ReadLogs(logs=logs, table=table, declaration=declared, encoded=encoded)
-
-
-def _range(given: Any) -> tuple[float, float]:
-    match given:
-        case [low, high]:
-            return low, high
-    raise InvalidValue("reward_range is no pair; declare the least and the greatest reward")
 
 
 def _coordinates(declared: Declaration) -> tuple[str, ...]:

@@ -67,6 +67,7 @@ enter(
         _rising(PRINTED),
         _rising(CURATED[::2], quick=True),
         CURATED[-1].below(CURATED[1], times=0.03, quick=True),
+        CURATED[-1].at_most(2200, quick=True),
         PRINTED[-1].below(PRINTED[0], times=0.04),
         PLAIN[-1].below(PRINTED[0], times=0.006),
         PLAIN[-1].below(PLAIN[0], times=0.1, quick=True),

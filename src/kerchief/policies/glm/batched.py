@@ -273,7 +273,8 @@ class Batched(Batchwise):
         """A user's own design, mixed with that for all: arms that the last matrix knows least."""
         last = jnp.maximum(model.known - 1, 0)
         spread = jnp.maximum(lengths(scaled, jnp.asarray(model.shape)[last]) ** 2, _LEAST)
-        sharp = jnp.where(kept, (spread / spread.max()) ** math.log(spread.size), 0)
+        spread = jnp.where(kept, spread, 0)
+        sharp = (spread / spread.max()) ** math.log(spread.size)
         learned = jnp.where(model.known > 0, self.learned, 0)
         weights = (1 - learned) * design.weights + learned * sharp / sharp.sum()
         return dataclasses.replace(design, weights=weights)

@@ -34,6 +34,8 @@ from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
 
 _MOST_BATCHES = 2**20
+# Promises beyond these have lengths that no float holds.
+_EPSILONS, _DELTAS = (1e-9, 1e9), (1e-300, 1.0)
 
 
 def printed_keep(local: float, *, dim: int, bits: int = 1) -> float:
@@ -76,8 +78,8 @@ def batch_length(
     >>> batch_length(1.0, 1e-5, horizon=20_000, dim=2, keep=1 / 9, printed=True)
     371
     """
-    epsilon = positive("epsilon", epsilon)
-    delta = between("delta", delta, 0.0, 1.0)
+    epsilon = between("epsilon", epsilon, *_EPSILONS, closed=True)
+    delta = between("delta", delta, *_DELTAS)
     total = whole("bits", bits) * whole("horizon", horizon)
     lie = 1 - between("keep", keep, 0.0, 1.0)
     scale = 32 * whole("dim", dim) * (dim + 3) * math.log(8 * total / delta)

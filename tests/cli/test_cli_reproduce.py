@@ -14,6 +14,7 @@ from tests.experiments.fakes import fake_play
 from kerchief.cli import reproduce as command
 from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
+from kerchief.experiments import workers
 from kerchief.experiments.claims import at
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.players import player
@@ -161,6 +162,7 @@ def test_bad_input_is_one_line(
     call: Call, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], message: str
 ) -> None:
     monkeypatch.setattr(Work, "results", _stopped_after(0))
+    monkeypatch.setattr(workers, "PATIENCE", 0.2)
     result = call("reproduce", *words)
     assert result.exit_code == 2
     assert result.stdout == ""

@@ -24,6 +24,8 @@ from kerchief.experiments.extras import installing
 from kerchief.experiments.parts import Finished, Part
 
 Prepare: TypeAlias = Callable[[], object]
+PATIENCE = 10
+"""How many seconds a scheduler has to answer."""
 _MOST_IN_A_TASK = 6
 _LOST = (
     "a worker was lost (out of memory, perhaps); what was finished is kept: run the command again"
@@ -107,7 +109,7 @@ def dask_cluster(address: str, prepare: Prepare) -> Iterator[Workers]:
         )
     distributed: Any = importlib.import_module("distributed")
     try:
-        client = distributed.Client(address, timeout="10s", set_as_default=False)
+        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as problem:
         raise InvalidValue(
             f"scheduler is {address!r}; none answers there ({problem}); start one with "

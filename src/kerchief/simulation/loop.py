@@ -31,6 +31,7 @@ from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.roles import round as roles
+from kerchief.simulation.devices import on_all_devices
 
 # How many replicates an accelerator serves at once.
 _LANES = 16
@@ -71,7 +72,10 @@ class Replicate(roles.Carry):
 @jax.jit
 def begin(scene: Scene, replicates: Array) -> Replicate:
     """All replicates before their first round."""
+    return on_all_devices(_begin, scene, replicates)
 
+
+def _begin(scene: Scene, replicates: Array) -> Replicate:
     def begin_one(replicate: Array) -> Replicate:
         at = Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)
         world, begun = scene.environment.init(at), dict(vars(scene.bandit.begin()))
@@ -88,14 +92,17 @@ def begin(scene: Scene, replicates: Array) -> Replicate:
 @partial(jax.jit, static_argnames="length", donate_argnames="carry")
 def advance(scene: Scene, carry: Replicate, start: Array, *, length: int) -> Replicate:
     """Play `length` rounds from round `start` on, in every replicate."""
+    rounds = start + jnp.arange(length, dtype=jnp.int32)
+    return on_all_devices(_advance, scene, carry, rounds)
 
+
+def _advance(scene: Scene, carry: Replicate, rounds: Array) -> Replicate:
     def play_round(carry: Replicate, round: Array) -> tuple[Replicate, None]:
         carry, wishes = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, round)
         for name, due in wishes.items():
             carry = _serve(scene, carry, round, name, due)
         return carry, None
 
-    rounds = start + jnp.arange(length, dtype=jnp.int32)
     return jax.lax.scan(play_round, carry, rounds)[0]
 
 

@@ -27,6 +27,7 @@ from kerchief.privatizers.protect import mean_noise
 from kerchief.privatizers.schedule import Every
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
+from kerchief.simulation.devices import on_all_devices
 from kerchief.simulation.recorder import Played, Recorder
 
 Floats = NDArray[np.float64]
@@ -99,6 +100,10 @@ class PhaseReplicate:
 @jax.jit
 def begin(scene: PhaseScene, replicates: Array) -> PhaseReplicate:
     """All replicates before their first phase."""
+    return on_all_devices(_begin, scene, replicates)
+
+
+def _begin(scene: PhaseScene, replicates: Array) -> PhaseReplicate:
     noisy = scene.privatizer is not None and scene.privatizer.outlook.noisy
     outlook = {name: Outlook(noisy=noisy) for name in scene.policy.queries}
 
@@ -122,6 +127,10 @@ def begin(scene: PhaseScene, replicates: Array) -> PhaseReplicate:
 @jax.jit
 def play(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseReplicate:
     """One phase of every replicate that is not done."""
+    return on_all_devices(_play_all, scene, carry, phase)
+
+
+def _play_all(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseReplicate:
     one = partial(_play, scene, phase)
     if jax.default_backend() == "cpu":
         # One after another: those that are done then cost nothing.

@@ -1,4 +1,4 @@
-"""Run the command line in this process, with its compiled code kept out of the user's home."""
+"""Run the command line in this process, in a folder of the test's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ Call = Callable[..., Result]
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(main, [str(word) for word in words])
 

@@ -99,13 +99,14 @@ def test_arms_have_features_of_their_own_or_of_every_meeting() -> None:
     np.testing.assert_array_equal(apart.offers, alone.offers)
 
 
-def test_both_kinds_of_features_are_a_world_that_bandits_refuse_clearly() -> None:
+def test_users_and_arms_may_both_have_features() -> None:
+    """Every arm's own parameter is a block of one that all bandits can learn."""
     world = from_supervised(PEOPLE, "likes", features=FEATURES, arm_features="price_{arm}=0:12")
     facts = world.problem(40)
-    assert (facts.dim, facts.own) == (4, 3)
+    assert (facts.dim, facts.own) == (1 + 3 * facts.arms, 0)
     assert np.linalg.norm(features_of(world, 3), axis=1).max() <= facts.norm
-    with pytest.raises(InvalidValue, match="users and arms both have features, and greedy does"):
-        Comparison.on(world)
+    plan = Comparison.on(world, trusts=("joint",), epsilons=(1.0,))
+    assert [cell.player.policy for cell in plan.cells()][-1] == "sampling"
 
 
 @pytest.mark.parametrize(

@@ -101,12 +101,15 @@ def test_features_of_arms_share_a_parameter() -> None:
         np.testing.assert_allclose(arms.features, each[user], rtol=1e-6)
 
 
-def test_both_kinds_of_features_stand_side_by_side() -> None:
+def test_both_kinds_of_features_are_one_long_row_with_a_block_for_every_arm() -> None:
     each = np.full((4, 3, 1), 0.25)
     both = Supervised.of(users=ROWS, offers=each, labels=LABELS, norm=1.0, constant=0.5)
     arms = both.arms(jnp.arange(4), at(1), ROOT)
-    np.testing.assert_allclose(arms.features, [[0.25, *ROWS[1]]] * 3, rtol=1e-6)
-    assert (both.problem(4).own, both.problem(4).dim) == (2, 3)
+    none = [0.0, 0.0]
+    blocks = [[*ROWS[1], *none, *none], [*none, *ROWS[1], *none], [*none, *none, *ROWS[1]]]
+    np.testing.assert_allclose(arms.features, [[0.25, *one] for one in blocks], rtol=1e-6)
+    facts = both.problem(4)
+    assert (facts.own, facts.dim, facts.constant, facts.radius) == (0, 7, 0.0, 2.0)
 
 
 @pytest.mark.parametrize(

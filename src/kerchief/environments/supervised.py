@@ -157,18 +157,27 @@ class Supervised:
                 f"horizon is {horizon}, and there are {self.rows} users who come once each; play "
                 "at most so many rounds, or draw users anew with orders bootstrap"
             )
-        own = self.users.shape[-1]
+        own, shared, spread = self.users.shape[-1], self.offers.shape[-1], self.high - self.low
         return Problem(
-            dim=own + self.offers.shape[-1],
+            dim=shared + self.count * own if self.mixed else shared + own,
             arms=self.count,
             norm=self.norm,
-            radius=self.high - self.low,
+            radius=spread * math.sqrt(1 + self.count) if self.mixed else spread,
             low=self.low,
             high=self.high,
             horizon=horizon,
-            constant=self.constant,
-            own=own,
+            constant=0.0 if self.mixed else self.constant,
+            own=0 if self.mixed else own,
         )
+
+    @property
+    def mixed(self) -> bool:
+        """Whether both users and arms have features.
+
+        Then every arm's own parameter is a block of a long one, which all share: an arm's features
+        are those that it offers and, in its block, the user's.
+        """
+        return bool(self.users.shape[-1] and self.offers.shape[-1])
 
     def init(self, stream: Stream) -> Tree:
         """The order in which users come, or where they are drawn from."""
@@ -178,9 +187,11 @@ class Supervised:
         return jnp.argsort(tickets).astype(jnp.int32)
 
     def arms(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
-        """This round's user: features of arms, then the user's own beside every one of them."""
+        """This round's user: features of arms, or the user's for every arm, or both (`mixed`)."""
         row = self._user(world, clock)
-        own = jnp.tile(self.users[row], (self.count, 1))
+        user = self.users[row]
+        block = jnp.eye(self.count) if self.mixed else jnp.ones((self.count, 1))
+        own = jnp.kron(block.astype(user.dtype), user)
         offers = self.offers if self.offers.ndim == 2 else self.offers[row]
         features = jnp.concatenate([offers, own], axis=1)
         return Arms(features=features, allowed=jnp.ones(self.count, bool))

@@ -106,11 +106,6 @@ continuum
             except InvalidValue:
                 if self.data is None:
                     _check_world(cell.player.policy, self.world)
-                elif 0 < self.data.problem(1).own < problem.dim:
-                    raise InvalidValue(
-                        f"users and arms both have features, and {cell.player.policy} does not "
-                        "learn both kinds at once; declare one of them"
-                    ) from None
                 raise
 
     @classmethod

@@ -16,7 +16,7 @@ from kerchief.experiments import outputs as module
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import draw
 from kerchief.experiments.outputs import Outputs, free_folder
-from kerchief.experiments.pens import Pen
+from kerchief.experiments.pens import pen_for
 from kerchief.experiments.report import headlines, promises, render
 from kerchief.experiments.results import Result
 from kerchief.experiments.versions import versions
@@ -237,7 +237,7 @@ def test_the_document_is_json(outputs: Outputs) -> None:
 def test_a_single_epsilon_is_drawn_solid(epsilons: tuple[float, ...]) -> None:
     plan = dataclasses.replace(SMALL, contexts=("ball",), epsilons=epsilons)
     played = fake(plan)
-    pen = Pen.of(played)
+    pen = pen_for(played)
     dashes = {pen.style(one.cell)[1][1] for one in played if one.cell.asked is not None}
     assert len(dashes) == len(epsilons)
     assert (dashes == {()}) == (len(epsilons) == 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -413,6 +414,8 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "source": ({"age": [20, 70]}, np.eye(2), [[1.0, 2.0]], "nowhere.csv"),
         "name": (None, "people"),
     },
+    "experiments.frames:Results": {"rows": ((),), "table": ((), Path("results.parquet"))},
+    "experiments.frames:read_results": {"source": ((), "nowhere", Path("nowhere"))},
     "environments.context_free:Alternating.of": {"arms": (10, 2)},
     "environments.context_free:ChanceArms.of": {"arms": (10, 2)},
     "environments.context_free:CountedArms.of": {"arms": (10, 2)},

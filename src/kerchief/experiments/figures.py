@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kerchief.core.validate import one_of
 from kerchief.experiments.extras import require
 from kerchief.experiments.facets import Facet, facets
-from kerchief.experiments.labels import Names
+from kerchief.experiments.labels import Names, name_ends
 from kerchief.experiments.panels import OverBits, OverEpsilon, OverRounds, OverWorlds, Panel
-from kerchief.experiments.pens import GREY, Pen
+from kerchief.experiments.pens import GREY, Pen, pen_for
 from kerchief.experiments.plan import Panel as Word
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.results import Result
@@ -86,7 +86,7 @@ def draw(plan: Plan, finished: Sequence[Result]) -> Figure:
     engine = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.03, hspace=0.03)
     figure = Figure(figsize=(_WIDTH, height), layout=engine)
     parts = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=rows)[:, 0]
-    pen = Pen.of(finished)
+    pen = pen_for(finished)
     names = [
         name
         for part, (title, block) in zip(parts, blocks, strict=True)
@@ -103,7 +103,7 @@ def _blocks(plan: Plan, finished: Sequence[Result]) -> list[tuple[str, list[_Dra
     """What is drawn of each world, under its caption."""
     layout = plan.layout()
     panels = [_PANELS[word] for word in layout.panels]
-    if len(Pen.of(finished).epsilons) == 1 and len(panels) > 1:
+    if len(pen_for(finished).epsilons) == 1 and len(panels) > 1:
         panels.remove(_PANELS["epsilon"])
     sent = any(sum(one.communication.values()) for one in finished)
     panels += [OverBits()] * sent
@@ -163,7 +163,7 @@ def _draw_block(part: SubFigure, title: str, block: Sequence[_Drawn], pen: Pen) 
         _finish(axes, one.title, first=place % columns == 0, lost=lost)
     _share_places(every, block)
     return [
-        Names.of(axes, one.panel.ends(one.facet, pen))
+        name_ends(axes, one.panel.ends(one.facet, pen))
         for axes, one in zip(every, block, strict=False)
     ]
 

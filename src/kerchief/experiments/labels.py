@@ -40,42 +40,12 @@ class End(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Names:
-    """The names of the lines of one panel; make them with `Names.of`."""
+    """The names of the lines of one panel; `name_ends` makes them."""
 
     axes: Axes
     ends: tuple[End, ...]
     leaders: tuple[Line2D, ...]
     texts: tuple[Text, ...]
-
-    @classmethod
-    def of(cls, axes: Axes, ends: Sequence[End]) -> Names:
-        """Write the names on the right of a panel, for the layout to make room for them."""
-        from matplotlib.lines import Line2D
-        from matplotlib.transforms import ScaledTranslation, blended_transform_factory
-
-        figure = axes.get_figure(root=True)
-        assert figure is not None
-        corner: Any = axes.transAxes
-        beside = figure.dpi_scale_trans + ScaledTranslation(1, 0, corner)
-        place = blended_transform_factory(beside, axes.transAxes)
-        ordered = tuple(sorted(ends, key=lambda end: end.height))
-        leaders, texts = [], []
-        for end in ordered:
-            line = Line2D(_LEADER, [0.5] * 4, color=end.colour, linewidth=1, gid=LEADER)
-            line.set(transform=place, clip_on=False)
-            axes.add_artist(line)
-            leaders.append(line)
-            texts.append(
-                axes.text(
-                    _LEADER[-1] + _SPACE,
-                    0.5,
-                    end.name,
-                    fontsize=SIZE,
-                    verticalalignment="center",
-                    transform=place,
-                )
-            )
-        return cls(axes=axes, ends=ordered, leaders=tuple(leaders), texts=tuple(texts))
 
     def space(self) -> None:
         """Put them beside the ends of their lines, once the panel has its size and its limits."""
@@ -90,6 +60,36 @@ class Names:
         for line, text, true, height in zip(self.leaders, self.texts, heights, placed, strict=True):
             line.set_ydata([true, true, height, height])
             text.set_y(height)
+
+
+def name_ends(axes: Axes, ends: Sequence[End]) -> Names:
+    """Write the names on the right of a panel, for the layout to make room for them."""
+    from matplotlib.lines import Line2D
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    corner: Any = axes.transAxes
+    beside = figure.dpi_scale_trans + ScaledTranslation(1, 0, corner)
+    place = blended_transform_factory(beside, axes.transAxes)
+    ordered = tuple(sorted(ends, key=lambda end: end.height))
+    leaders, texts = [], []
+    for end in ordered:
+        line = Line2D(_LEADER, [0.5] * 4, color=end.colour, linewidth=1, gid=LEADER)
+        line.set(transform=place, clip_on=False)
+        axes.add_artist(line)
+        leaders.append(line)
+        texts.append(
+            axes.text(
+                _LEADER[-1] + _SPACE,
+                0.5,
+                end.name,
+                fontsize=SIZE,
+                verticalalignment="center",
+                transform=place,
+            )
+        )
+    return Names(axes=axes, ends=ordered, leaders=tuple(leaders), texts=tuple(texts))
 
 
 def _apart(heights: Sequence[float], least: float) -> list[float]:

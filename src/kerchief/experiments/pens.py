@@ -52,12 +52,6 @@ class Pen:
     colours: Mapping[Key, str]
     epsilons: tuple[float, ...]
 
-    @classmethod
-    def of(cls, finished: Sequence[Result]) -> Pen:
-        """The colours and dashes of a picture of these."""
-        asked = {one.cell.asked[0] for one in finished if one.cell.asked is not None}
-        return cls(colours=_colours(finished), epsilons=tuple(sorted(asked)))
-
     def solid(self) -> Pen:
         """The same colours, for a panel with one epsilon."""
         return dataclasses.replace(self, epsilons=self.epsilons[:1])
@@ -79,6 +73,12 @@ class Pen:
             return _PLAIN[cell.player.policy]
         dark = [key for key, colour in self.colours.items() if colour in (_BLACK, _BROWN)]
         return _BLACK_DASHES[dark.index(key_of(cell)) % len(_BLACK_DASHES)]
+
+
+def pen_for(finished: Sequence[Result]) -> Pen:
+    """The colours and dashes of a picture of these."""
+    asked = {one.cell.asked[0] for one in finished if one.cell.asked is not None}
+    return Pen(colours=_colours(finished), epsilons=tuple(sorted(asked)))
 
 
 def key_of(cell: Cell) -> Key:

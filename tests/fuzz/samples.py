@@ -194,6 +194,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "public": (None, np.array([[0.6, 0.5], [0.3, 0.5]])),
     "batches": ((), (20, 60)),
     "strength": (1.0, 0.5),
+    "told": (None, "linear"),
     "project": (None,),
     "readings": ((), (20, 60)),
     "bits": (1, 8),

@@ -133,14 +133,15 @@ class Outputs:
 
     def _images(self) -> dict[str, bytes]:
         """The picture in every format that is wanted, and in that of the report."""
-        if "picture" not in self.wanted:
+        if "picture" not in self.wanted or self.plan.layout().empty:
             return {}
         forms = dict.fromkeys((*self.formats, FORMATS[0]))
         return {form: picture(self.plan, self.finished, form) for form in forms}
 
     def _tables(self) -> list[Table]:
-        """For papers."""
-        return by_world(self.finished, self.plan.caption, rewarded=self.plan.rewarded)
+        """For papers: those of the plan, and one for each world."""
+        each = by_world(self.finished, self.plan.caption, rewarded=self.plan.rewarded)
+        return [*self.plan.tables(self.finished), *each]
 
     @property
     def complete(self) -> bool:
@@ -158,6 +159,7 @@ class Outputs:
             "rows": [
                 one.to_dict() | {"printed": printed.get(one.cell.key)} for one in self.finished
             ],
+            **self.plan.findings(self.finished),
             "claims": [dataclasses.asdict(verdict) for verdict in self.verdicts()],
             "projection": {
                 name: dataclasses.asdict(one) for name, one in self.plan.shortened.items()
@@ -198,8 +200,8 @@ class Outputs:
         return {
             "table": "results.parquet",
             **{_picture(form): f"{self.plan.name}.{form}" for form in FORMATS},
-            **{form: name for form, (name, _) in WRITERS.items()},
-            "report": "report.html",
+            **{form: f"{self.plan.tables_name}.{end}" for form, (end, _) in WRITERS.items()},
+            "report": f"{self.plan.page}.html",
             "rows": _ROWS,
         }
 

@@ -156,7 +156,7 @@ def markdown_text(text: str) -> str:
 
 
 WRITERS: Mapping[str, tuple[str, Callable[[Sequence[Table]], str]]] = {
-    "latex": ("results.tex", latex),
-    "markdown": ("results.md", markdown),
+    "latex": ("tex", latex),
+    "markdown": ("md", markdown),
 }
-"""What tables for papers may be written as: the file, and how."""
+"""What tables for papers may be written as: how their files end, and how they are made."""

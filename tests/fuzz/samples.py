@@ -182,6 +182,12 @@ _OF_TABLES: Mapping[str, tuple[Any, ...]] = {
     "least_propensity": (None, 0.5),
     "sha256": (None,),
 }
+_BOARD: Mapping[str, tuple[Any, ...]] = {
+    "size": ("quick", "usual"),
+    "worlds": (("chance",),),
+    "policies": (("ucb",), ("tsallis",)),
+    "trusts": (("local",),),
+}
 SAMPLES: Mapping[str, tuple[Any, ...]] = {
     **CROWD,
     **_WORDS,
@@ -415,6 +421,8 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "source": ({"age": [20, 70]}, np.eye(2), [[1.0, 2.0]], "nowhere.csv"),
         "name": (None, "people"),
     },
+    "experiments.leaderboard:Leaderboard": _BOARD,
+    "experiments.leaderboard:Leaderboard.of": _BOARD,
     "experiments.frames:Results": {"rows": ((),), "table": ((), Path("results.parquet"))},
     "experiments.frames:read_results": {"source": ((), "nowhere", Path("nowhere"))},
     "environments.context_free:Alternating.of": {"arms": (10, 2)},

@@ -39,7 +39,7 @@ _QUICK = (
     *("ucb", "kl-ucb", "tsallis", "successive-elimination"),
 )
 _OVER = "regret over that of the parent, and the rank"
-_HORIZONS: Mapping[SizeName, int] = {"quick": 1000, "usual": 5000, "full": 50_000}
+_HORIZONS: Mapping[SizeName, int] = {"quick": 2500, "usual": 5000, "full": 50_000}
 _REPLICATES: Mapping[SizeName, int] = {"quick": 12, "usual": 32, "full": 200}
 
 
@@ -90,6 +90,9 @@ class Leaderboard(Plan):
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
         validate.positive("epsilon", self.epsilon)
         validate.between("delta", self.delta, 0.0, 1.0)
+        for name in ("worlds", "policies", "trusts"):
+            if getattr(self, name) != (_listed(name, getattr(self, name)) or None):
+                raise InvalidValue(f"{name} is empty, or names something twice; name each once")
         for world in self.worlds:
             WORLDS[world]
         for trust in self.trusts:
@@ -126,9 +129,9 @@ class Leaderboard(Plan):
         offered = _QUICK if size == "quick" else _private()
         return cls(
             size=size,
-            worlds=tuple(dict.fromkeys(worlds)) or tuple(usual),
-            policies=tuple(dict.fromkeys(map(POLICIES.own_name, policies))) or offered,
-            trusts=tuple(dict.fromkeys(trusts)) or _PRIVATE,
+            worlds=_listed("worlds", worlds) or tuple(usual),
+            policies=tuple(map(POLICIES.own_name, _listed("policies", policies))) or offered,
+            trusts=_listed("trusts", trusts) or _PRIVATE,
             epsilon=epsilon,
             delta=delta,
             horizon=_HORIZONS[size],
@@ -147,8 +150,7 @@ class Leaderboard(Plan):
 
     def caption(self, world: str) -> str:
         """The name, what it is, and how long it was played."""
-        rounds = WORLDS[world].horizon or self.horizon
-        return f"{world}: {WORLDS[world].summary}; {rounds} rounds"
+        return f"{world}: {WORLDS[world].summary}; {self._rounds(world)} rounds"
 
     def layout(self) -> Layout:
         """No picture: hundreds of lines would show nothing."""
@@ -199,6 +201,8 @@ class Leaderboard(Plan):
                     out.append(
                         LeftOut(policy=one.policy, trust=str(one.trust), world=world, reason=reason)
                     )
+            if not private:
+                continue
             lineup = (*self._yardsticks(world), *map(parent_of, private), *private)
             cells += [self._cell(one, world) for one in dict.fromkeys(lineup)]
         return tuple(cells), tuple(out)
@@ -215,12 +219,12 @@ class Leaderboard(Plan):
         ]
 
     def _refusal(self, one: Player, world: str) -> str | None:
-        cell = self._cell(one, world)
+        problem = self.environment(world).problem(self._rounds(world))
         try:
-            for each in (cell, self._cell(parent_of(one), world)):
-                arranged(each, self.environment(world).problem(each.horizon))
-        except InvalidValue as problem:
-            return str(problem)
+            for each in (one, parent_of(one)):
+                arranged(self._cell(each, world), problem)
+        except InvalidValue as refusal:
+            return str(refusal)
         return None
 
     def _yardsticks(self, world: str) -> list[Player]:
@@ -232,8 +236,10 @@ class Leaderboard(Plan):
         ]
 
     def _cell(self, one: Player, world: str) -> Cell:
-        horizon = WORLDS[world].horizon or self.horizon
-        return Cell(player=one, world=world, delta=self.delta, horizon=horizon)
+        return Cell(player=one, world=world, delta=self.delta, horizon=self._rounds(world))
+
+    def _rounds(self, world: str) -> int:
+        return WORLDS[world].horizon or self.horizon
 
     def boards(self, finished: Sequence[Result]) -> list[Board]:
         """Standings for each division and trust, over the worlds that are finished."""
@@ -289,6 +295,15 @@ class Leaderboard(Plan):
             ],
             "left_out": [dataclasses.asdict(one) for one in self.left_out],
         }
+
+
+def _listed(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Words without those that were said twice."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidValue(f"{name} is a {type(given).__name__}; give a tuple of names")
+    if not all(isinstance(one, str) for one in given):
+        raise InvalidValue(f"{name} holds what is no name; give a tuple of names")
+    return tuple(dict.fromkeys(given))
 
 
 def _private() -> tuple[str, ...]:

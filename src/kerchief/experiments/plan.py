@@ -1,7 +1,7 @@
 """What is played together: the cells of a plan.
 
-A `Comparison` (any policies, from the command line) and a `Reproduction` (an experiment of the
-catalogue) are plans. Everything that plays, tabulates, draws or reports takes a plan.
+A `Comparison` (any policies, from the command line), a `Reproduction` (an experiment of the
+catalogue) and a `Leaderboard` are plans. Everything that plays, tabulates, draws or reports takes a plan.
 """
 
 from __future__ import annotations

@@ -27,7 +27,10 @@ def test_it_prints_standings_and_leaves_a_page(call: Call, monkeypatch: pytest.M
     assert {path.name for path in folder.iterdir()} == {
         "leaderboard.html", "leaderboard.md", "results.json", "results.parquet", "parts"
     }  # fmt: skip
-    assert "**arms, local trust**" in (folder / "leaderboard.md").read_text()
+    page = (folder / "leaderboard.md").read_text()
+    assert page.startswith("# Private bandits at one guarantee")
+    assert "`kerchief leaderboard --quick --world chance" in page
+    assert "**arms, local trust**" in page
 
 
 def test_a_real_board_can_be_read_by_programs(call: Call) -> None:

@@ -57,6 +57,21 @@ def test_a_difference_within_the_noise_is_a_tie() -> None:
     assert _places(SMALL, sharp) == {"ucb": "1", "kl-ucb": "2", "tsallis": "3"}
 
 
+def test_bandits_stand_in_the_order_of_their_ranks() -> None:
+    """One whose regret varies much may be ahead of nobody and behind nobody."""
+    rows = _results(SMALL, {"ucb": 30, "tsallis": 34, "kl-ucb": 33}, spread=0.1)
+    wild = player("tsallis", trust="local", epsilon=1.0)
+    swing = np.where(np.arange(SMALL.replicates) % 2, 20.0, -20.0)
+    rows = [
+        dataclasses.replace(one, curves=one.curves + np.array([[0.0], [1.0]]) * swing)
+        if one.cell.player == wild
+        else one
+        for one in rows
+    ]
+    found = _places(SMALL, rows)
+    assert list(found.items()) == [("ucb", "1="), ("tsallis", "1="), ("kl-ucb", "2")]
+
+
 def test_noise_that_all_share_is_no_excuse() -> None:
     """All meet the same draws: what moves everybody alike does not hide a difference."""
     common = 10 * np.sin(np.arange(SMALL.replicates))

@@ -274,6 +274,10 @@ class Leaderboard(Plan):
         left = Table(caption="left out", headings=headings, lines=lines, columns="llll")
         return made + [left] * bool(lines)
 
+    def preface(self) -> str:
+        """What the page is, and how it was made."""
+        return f"# {self.title}\n\n{self.lead()} {self.note()}\n\n`{self.command()}`\n\n"
+
     def note(self) -> str:
         """How to read the standings."""
         return (

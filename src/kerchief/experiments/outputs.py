@@ -125,7 +125,8 @@ class Outputs:
         for form in self.formats if images else ():
             self._write(_picture(form), images[form])
         for form in self.tables:
-            self._write(form, WRITERS[form][1](self._tables()).encode())
+            preface = self.plan.preface() if form == "markdown" else ""
+            self._write(form, (preface + WRITERS[form][1](self._tables())).encode())
         if "report" in self.wanted:
             image = images.get(FORMATS[0], b"")
             self._write("report", render(self.plan, self.finished, image).encode())

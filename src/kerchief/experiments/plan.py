@@ -1,7 +1,8 @@
 """What is played together: the cells of a plan.
 
 A `Comparison` (any policies, from the command line), a `Reproduction` (an experiment of the
-catalogue) and a `Leaderboard` are plans. Everything that plays, tabulates, draws or reports takes a plan.
+catalogue) and a `Leaderboard` are plans. Everything that plays, tabulates, draws or reports takes a
+plan.
 """
 
 from __future__ import annotations
@@ -96,6 +97,10 @@ class Plan(abc.ABC):
     """What the HTML page is called."""
     tables_name = "results"
     """What files with tables for papers are called."""
+
+    def preface(self) -> str:
+        """What stands before tables in Markdown, where there is anything."""
+        return ""
 
     def tables(self, finished: Sequence[Result]) -> list[Table]:
         """Tables that come before those of each world, where there are any."""

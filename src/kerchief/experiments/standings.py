@@ -75,7 +75,7 @@ def standings(found: Found, players: Sequence[Player], worlds: Sequence[str]) ->
     everywhere = [one for one in players if len(played[one]) == len(worlds)]
     ranks = _ranks({one: _shares(found, one, worlds) for one in everywhere})
     made = [_standing(found, one, played[one], ranks) for one in players if played[one]]
-    return sorted(made, key=lambda one: (one.rank is None, one.score[0]))
+    return sorted(made, key=lambda one: (one.rank or len(players) + 1, one.score[0]))
 
 
 def _standing(

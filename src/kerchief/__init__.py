@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kerchief.data import read_logs as read_logs
     from kerchief.environments import make_environment as make_environment
     from kerchief.experiments import compare as compare
+    from kerchief.experiments import read_results as read_results
     from kerchief.policies import POLICIES as POLICIES
     from kerchief.privacy import Guarantee as Guarantee
     from kerchief.privacy import Ledger as Ledger
@@ -94,6 +95,7 @@ _HOMES = {
     "off_policy_value": "data",
     "protect": "privatizers",
     "read_logs": "data",
+    "read_results": "experiments",
     "simulate": "simulation",
 }
 

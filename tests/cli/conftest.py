@@ -23,4 +23,4 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write no real picture, which takes longest to make of all that is written."""
-    monkeypatch.setattr(outputs, "picture", lambda plan, finished: b"\x89PNG")
+    monkeypatch.setattr(outputs, "picture", lambda plan, finished, form: b"\x89PNG")

@@ -5,6 +5,7 @@ Each statistical test fails by chance with probability at most 1e-6; seeds are f
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import jax
@@ -198,3 +199,18 @@ def test_masks_honour_the_fewest_at_the_edge(edge: type[Edge]) -> None:
 def test_bad_worlds_are_refused(fault: dict[str, object], error: type[KerchiefError]) -> None:
     with pytest.raises(error):
         make_environment(**fault)  # type: ignore[arg-type]
+
+
+def test_bandits_may_be_told_a_wrong_link() -> None:
+    """Truth, rewards and regret are those of the true link; the problem states the other."""
+    wrong = make_environment(link="logistic", radius=4.0, told="linear")
+    right = make_environment(link="logistic", radius=4.0)
+    assert (wrong.problem(7).link, right.problem(7).link) == ("linear", "logistic")
+    assert dataclasses.replace(wrong.problem(7), link="logistic") == right.problem(7)
+    truth, arms = (wrong.init(ROOT.at(WORLD)), wrong.arms(wrong.init(ROOT.at(WORLD)), START, ROOT))
+    for action in range(3):
+        assert float(wrong.regret(truth, arms, jnp.int32(action), START)) == float(
+            right.regret(truth, arms, jnp.int32(action), START)
+        )
+    with pytest.raises(InvalidValue, match="told is 'cubic'"):
+        make_environment(told="cubic")

@@ -14,8 +14,9 @@ from tests.experiments.fakes import fake
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments import outputs as module
 from kerchief.experiments.declare import Comparison
-from kerchief.experiments.figures import _Pen, draw
+from kerchief.experiments.figures import draw
 from kerchief.experiments.outputs import Outputs, free_folder
+from kerchief.experiments.pens import pen_for
 from kerchief.experiments.report import headlines, promises, render
 from kerchief.experiments.results import Result
 from kerchief.experiments.versions import versions
@@ -78,11 +79,14 @@ def test_results_are_whole_after_every_cell(finished: list[Result], tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results.json", "results.parquet"]
 
 
-def test_the_picture_has_a_row_a_contexts(outputs: Outputs, finished: list[Result]) -> None:
+def test_the_picture_has_a_block_of_panels_for_each_world(
+    outputs: Outputs, finished: list[Result]
+) -> None:
+    """Four trusts, and the price of epsilon."""
     assert outputs.files["picture"].read_bytes().startswith(b"\x89PNG")
-    panels = draw(SMALL, finished).axes
-    assert len(panels) == 4
-    assert [panel.get_legend() is None for panel in panels] == [True, False, True, False]
+    figure = draw(SMALL, finished)
+    assert [part.get_suptitle() for part in figure.subfigs] == ["ball contexts", "fixed contexts"]
+    assert [len(part.axes) for part in figure.subfigs] == [5, 5]
 
 
 def test_a_picture_without_protection_is_drawn(finished: list[Result]) -> None:
@@ -91,10 +95,10 @@ def test_a_picture_without_protection_is_drawn(finished: list[Result]) -> None:
 
 
 def test_a_stopped_picture_is_drawn(finished: list[Result]) -> None:
-    """Few cells were finished in the second world: they are named, and need no legend."""
-    panels = draw(SMALL, finished[:13]).axes
-    assert [panel.get_legend() is None for panel in panels] == [True, False, True, True]
-    assert [len(panel.texts) for panel in panels] == [0, 0, 2, 2]
+    """Few cells were finished in the second world: one panel shows them all."""
+    first, second = draw(SMALL, finished[:13]).subfigs
+    assert [len(panel.texts) for panel in second.axes] == [2, 2]
+    assert len(first.axes) == 5
 
 
 def test_the_report_stands_alone(outputs: Outputs) -> None:
@@ -189,7 +193,7 @@ def test_a_finished_run_is_replaced_by_a_finished_one_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its parts may be lost, and playing it again may be interrupted."""
-    monkeypatch.setattr(module, "picture", lambda plan, finished: b"\x89PNG")
+    monkeypatch.setattr(module, "picture", lambda plan, finished, form: b"\x89PNG")
     _played(tmp_path, 22)
     old = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     _played(tmp_path, 3)
@@ -233,8 +237,7 @@ def test_the_document_is_json(outputs: Outputs) -> None:
 def test_a_single_epsilon_is_drawn_solid(epsilons: tuple[float, ...]) -> None:
     plan = dataclasses.replace(SMALL, contexts=("ball",), epsilons=epsilons)
     played = fake(plan)
-    pen = _Pen.of(played)
+    pen = pen_for(played)
     dashes = {pen.style(one.cell)[1][1] for one in played if one.cell.asked is not None}
     assert len(dashes) == len(epsilons)
     assert (dashes == {()}) == (len(epsilons) == 1)
-    assert any(one.name.startswith("dashes") for one in pen.samples(played)) == (len(epsilons) > 1)

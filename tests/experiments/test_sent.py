@@ -79,7 +79,7 @@ def test_the_picture_has_a_panel_of_it(phased: list[Result]) -> None:
     # One point for everybody who sent something.
     places = [_places(line)[0] for line in axes[-1].lines if line.get_marker() == "o"]
     assert places == [row.communication["bits"] for row in phased[1:]]
-    assert len(draw(PLAIN, fake(PLAIN)).axes) == 2
+    assert len(draw(PLAIN, fake(PLAIN)).axes) == 1
 
 
 def test_players_that_differ_in_numbers_alone_are_joined(phased: list[Result]) -> None:

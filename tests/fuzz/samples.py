@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,12 @@ _OF_TABLES: Mapping[str, tuple[Any, ...]] = {
     "least_propensity": (None, 0.5),
     "sha256": (None,),
 }
+_BOARD: Mapping[str, tuple[Any, ...]] = {
+    "size": ("quick", "usual"),
+    "worlds": (("chance",),),
+    "policies": (("ucb",), ("tsallis",)),
+    "trusts": (("local",),),
+}
 SAMPLES: Mapping[str, tuple[Any, ...]] = {
     **CROWD,
     **_WORDS,
@@ -193,6 +200,7 @@ SAMPLES: Mapping[str, tuple[Any, ...]] = {
     "public": (None, np.array([[0.6, 0.5], [0.3, 0.5]])),
     "batches": ((), (20, 60)),
     "strength": (1.0, 0.5),
+    "told": (None, "linear"),
     "project": (None,),
     "readings": ((), (20, 60)),
     "bits": (1, 8),
@@ -413,6 +421,10 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "source": ({"age": [20, 70]}, np.eye(2), [[1.0, 2.0]], "nowhere.csv"),
         "name": (None, "people"),
     },
+    "experiments.leaderboard:Leaderboard": _BOARD,
+    "experiments.leaderboard:Leaderboard.of": _BOARD,
+    "experiments.frames:Results": {"rows": ((),), "table": ((), Path("results.parquet"))},
+    "experiments.frames:read_results": {"source": ((), "nowhere", Path("nowhere"))},
     "environments.context_free:Alternating.of": {"arms": (10, 2)},
     "environments.context_free:ChanceArms.of": {"arms": (10, 2)},
     "environments.context_free:CountedArms.of": {"arms": (10, 2)},

@@ -423,6 +423,20 @@ def sessions() -> list[Target]:
             weight=0.02,
         ),
         Target(
+            name="command:leaderboard",
+            call=lambda **options: _command(
+                words=("leaderboard", "--quick"), **options | {"device": "abacus"}
+            ),
+            samples={
+                "world": ("chance",),
+                "policy": ("ucb",),
+                "trust": ("local",),
+                "epsilon": (1.0,),
+                "replicates": (2,),
+            },
+            weight=0.02,
+        ),
+        Target(
             name="command:audit",
             call=lambda policy, **options: _command(words=("audit", str(policy)), **options),
             samples={

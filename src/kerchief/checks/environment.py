@@ -38,6 +38,7 @@ _BAD: Mapping[str, tuple[Any, ...]] = {
     "fewest": (0, _ARMS + 1),
     "strength": (-0.5, 2.0, math.nan),
     "link": ("cubic",),
+    "told": ("cubic",),
 }
 _USUAL, _LEAST, _MOST = range(3)
 

@@ -12,16 +12,18 @@ from typing import Any, TypeAlias
 import click
 
 from kerchief.cli.device import use_device
-from kerchief.cli.options import device
+from kerchief.cli.options import device, words
 from kerchief.cli.printing import complain, json_output, print_json, print_wrapped, progress_bar
 from kerchief.core import validate
 from kerchief.experiments.extras import NEEDS, installing, missing
+from kerchief.experiments.figures import FORMATS
 from kerchief.experiments.outputs import Outputs, free_folder
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.plugins import Plugin, load_installed, loaded
 from kerchief.experiments.report import of_one_report, sentences
 from kerchief.experiments.runner import Work
+from kerchief.experiments.tables import WRITERS
 from kerchief.experiments.workers import Workers, dask_cluster, local_processes
 
 
@@ -35,11 +37,17 @@ class Playing:
     resume: bool
     jobs: int
     scheduler: str | None
+    formats: tuple[str, ...]
+    tables: tuple[str, ...]
     as_json: bool
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check the numbers and the words."""
         validate.whole("jobs", self.jobs, high=1024)
+        for word in self.formats:
+            validate.one_of("format", word, FORMATS)
+        for word in self.tables:
+            validate.one_of("table", word, tuple(WRITERS))
 
     def folder(self, plan: Plan) -> Path:
         """The folder asked for; else the usual one, or the first after it that is free."""
@@ -94,9 +102,32 @@ def playing_options(command: Callable[..., None]) -> Callable[..., None]:
             "--jobs", type=int, default=1, show_default=True, help="Processes that play at once."
         ),
         click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster that plays instead."),
+        _words_option(
+            *("--format", "formats", FORMATS, "What the picture is written as."),
+            default=FORMATS[:1],
+        ),
+        _words_option("--table", "tables", WRITERS, "Write tables for a paper, too."),
         json_output,
     ]
     return functools.reduce(lambda wrapped, one: one(wrapped), reversed(options), packed)
+
+
+def _words_option(
+    flag: str, name: str, known: Iterable[str], help: str, *, default: tuple[str, ...] = ()
+) -> Callable[..., Any]:
+    """An option of several words, repeated or in one list with commas."""
+    return click.option(
+        flag,
+        name,
+        multiple=True,
+        default=default,
+        show_default=bool(default),
+        callback=lambda _, this, given: tuple(
+            dict.fromkeys(word.strip() for text in given for word in text.split(","))
+        ),
+        metavar=words(known),
+        help=f"{help} Repeatable.",
+    )
 
 
 Show: TypeAlias = Callable[[Outputs], None]
@@ -132,6 +163,8 @@ def _begin(plan: Plan, playing: Playing, workers: Workers | None) -> tuple[Outpu
         needed=not playing.as_json,
         force=playing.force,
         resume=playing.resume,
+        formats=playing.formats,
+        tables=playing.tables,
     )
     outputs.begin()
     return outputs, Work.of(plan, archive=outputs.archive, workers=workers)

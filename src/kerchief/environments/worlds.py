@@ -76,6 +76,7 @@ class GLMEnvironment:
         strength: the norm of the parameter, in radii; nobody is told.
         fewest: each user may choose among at least this many arms; the rest are masked at random.
         link: how a score becomes an expected reward.
+        told: the link that the problem states, where bandits are told a wrong one.
         noise: how a reward falls around it.
     """
 
@@ -86,6 +87,7 @@ class GLMEnvironment:
     strength: float | Array = 1.0
     fewest: int = static()
     link: str = static()
+    told: str = static()
     noise: str = static()
 
     @classmethod
@@ -96,11 +98,13 @@ class GLMEnvironment:
         radius: float,
         fewest: int | None = None,
         link: str,
+        told: str | None = None,
         noise: str = "bernoulli",
         strength: float = 1.0,
     ) -> Self:
         """Check every value, and find the range of rewards."""
         validate.one_of("env", link, tuple(LINKS))
+        told = validate.one_of("told", link if told is None else told, tuple(LINKS))
         radius = validate.between("radius", radius, 1e-9, 1e9, closed=True)
         NOISES[noise]
         count = contexts.count
@@ -118,6 +122,7 @@ class GLMEnvironment:
             strength=validate.between("strength", strength, 0.0, 1.0, closed=True),
             fewest=least,
             link=link,
+            told=told,
             noise=noise,
         )
         return made
@@ -134,7 +139,7 @@ class GLMEnvironment:
             high=float(self.high),
             horizon=horizon,
             constant=self.contexts.constant,
-            link=self.link,
+            link=self.told,
         )
 
     def init(self, stream: Stream) -> GLMTruth:
@@ -203,8 +208,11 @@ def make_environment(
     fewest: int | None = None,
     noise: str = "bernoulli",
     strength: float = 1.0,
+    told: str | None = None,
 ) -> GLMEnvironment:
     """Build a world by names, checking every value.
+
+    Where `told` is another link than the true one, every model that bandits may have is wrong.
 
     >>> make_environment(contexts="fixed", dim=3).problem(100).low
     -1.0
@@ -218,5 +226,11 @@ def make_environment(
     arms = validate.whole("arms", arms, high=2**24)
     source = make(dim=dim, count=arms)
     return GLMEnvironment.of(
-        contexts=source, radius=radius, fewest=fewest, link=link, noise=noise, strength=strength
+        contexts=source,
+        radius=radius,
+        fewest=fewest,
+        link=link,
+        told=told,
+        noise=noise,
+        strength=strength,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kerchief.experiments.declare import Comparison
+from kerchief.experiments.frames import Results, read_results
 from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell, Player, player
@@ -16,6 +17,8 @@ __all__ = [
     "Plan",
     "Player",
     "Result",
+    "Results",
     "compare",
     "player",
+    "read_results",
 ]

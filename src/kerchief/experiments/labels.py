@@ -1,7 +1,8 @@
-"""Names of lines: beside their right ends while they are few, else in a legend outside."""
+"""Names of lines, beside their right ends: no two touch, and no two leaders cross."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -9,16 +10,24 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
 
 Dashes: TypeAlias = tuple[float, tuple[float, ...]]
 
 MOST_NAMED = 8
-"""The most lines of a panel that are named where they end; more get a legend."""
+"""The most lines of a panel; more are dealt to several panels."""
 
-_SIZE = 7.5
-_GAP = 0.056  # of a panel's height: the least distance of two names
-# Where a leader leaves the panel, bends, bends again and meets its name, in panel widths.
-_LEADER = (1.0, 1.012, 1.034, 1.042)
+LEADER = "leader"
+"""What the thin lines from the ends to the names are called, for those who look for them."""
+
+SIZE = 6.5
+"""Of names, in points."""
+
+_GAP = 1.25  # of the size: the least distance of two names
+# Where a leader leaves the panel, bends, bends again and meets its name, in inches.
+_LEADER = (0.0, 0.03, 0.11, 0.14)
+_SPACE = 0.03
 
 
 class End(NamedTuple):
@@ -29,60 +38,70 @@ class End(NamedTuple):
     colour: str
 
 
-class Sample(NamedTuple):
-    """One entry of a legend, or a heading over some, which shows no line."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Names:
+    """The names of the lines of one panel; `name_ends` makes them."""
 
-    name: str
-    colour: str = "none"
-    dashes: Dashes = (0, ())
+    axes: Axes
+    ends: tuple[End, ...]
+    leaders: tuple[Line2D, ...]
+    texts: tuple[Text, ...]
+
+    def space(self) -> None:
+        """Put them beside the ends of their lines, once the panel has its size and its limits."""
+        low, high = np.log(self.axes.get_ylim())
+        values = np.log([max(end.height, 1e-12) for end in self.ends])
+        # No regret at all has no place on a logarithmic axis: it is named at the bottom.
+        heights = np.clip((values - low) / (high - low), 0, 1).tolist()
+        figure = self.axes.get_figure(root=True)
+        assert figure is not None
+        points = self.axes.get_window_extent().height * 72 / figure.dpi
+        placed = _apart(heights, _GAP * SIZE / points)
+        for line, text, true, height in zip(self.leaders, self.texts, heights, placed, strict=True):
+            line.set_ydata([true, true, height, height])
+            text.set_y(height)
 
 
-def name_ends(axes: Axes, ends: Sequence[End]) -> None:
-    """Name every line beside its end, in the order of the ends, so that no two leaders cross."""
-    low, high = np.log(axes.get_ylim())
-    ordered = sorted(ends, key=lambda end: end.height)
-    values = np.log([max(end.height, 1e-12) for end in ordered])
-    # No regret at all has no place on a logarithmic axis: it is named at the bottom.
-    heights = np.clip((values - low) / (high - low), 0, 1).tolist()
-    leader: Any = {"linewidth": 1.2, "clip_on": False, "transform": axes.transAxes}
-    name: Any = {"fontsize": _SIZE, "verticalalignment": "center", "transform": axes.transAxes}
-    for end, true, height in zip(ordered, heights, _apart(heights), strict=True):
-        axes.plot(_LEADER, (true, true, height, height), color=end.colour, **leader)
-        axes.text(_LEADER[-1] + 0.006, height, end.name, **name)
-
-
-def outside_legend(axes: Axes, samples: Sequence[Sample]) -> None:
-    """A legend on the right of a panel, where it hides nothing."""
+def name_ends(axes: Axes, ends: Sequence[End]) -> Names:
+    """Write the names on the right of a panel, for the layout to make room for them."""
     from matplotlib.lines import Line2D
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
-    lines = [
-        Line2D([], [], color=one.colour, linestyle=one.dashes, linewidth=1.6, label=one.name)
-        for one in samples
-    ]
-    legend = axes.legend(
-        handles=lines,
-        loc="upper left",
-        bbox_to_anchor=(1.02, 1.0),
-        borderaxespad=0,
-        frameon=False,
-        fontsize=_SIZE + 0.5,
-        handlelength=2.6,
-    )
-    for text, one in zip(legend.get_texts(), samples, strict=True):
-        if one.colour == "none":
-            text.set(fontstyle="italic")
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    corner: Any = axes.transAxes
+    beside = figure.dpi_scale_trans + ScaledTranslation(1, 0, corner)
+    place = blended_transform_factory(beside, axes.transAxes)
+    ordered = tuple(sorted(ends, key=lambda end: end.height))
+    leaders, texts = [], []
+    for end in ordered:
+        line = Line2D(_LEADER, [0.5] * 4, color=end.colour, linewidth=1, gid=LEADER)
+        line.set(transform=place, clip_on=False)
+        axes.add_artist(line)
+        leaders.append(line)
+        texts.append(
+            axes.text(
+                _LEADER[-1] + _SPACE,
+                0.5,
+                end.name,
+                fontsize=SIZE,
+                verticalalignment="center",
+                transform=place,
+            )
+        )
+    return Names(axes=axes, ends=ordered, leaders=tuple(leaders), texts=tuple(texts))
 
 
-def _apart(heights: Sequence[float]) -> list[float]:
+def _apart(heights: Sequence[float], least: float) -> list[float]:
     """Move sorted heights apart to the least gap, as little as possible, within the panel.
 
     Less a gap for each one below, heights need only not fall: those that do are put together, at
     their mean.
 
-    >>> [round(height, 3) for height in _apart([0.5, 0.5, 1.02])]
+    >>> [round(height, 3) for height in _apart([0.5, 0.5, 1.02], 0.056)]
     [0.472, 0.528, 1.0]
     """
-    gap = min(_GAP, 1 / max(1, len(heights) - 1))
+    gap = min(least, 1 / max(1, len(heights) - 1))
     blocks: list[list[float]] = []
     for place, height in enumerate(heights):
         block = [height - place * gap]

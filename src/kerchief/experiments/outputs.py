@@ -17,12 +17,13 @@ from kerchief.core.errors import InvalidValue
 from kerchief.experiments.archive import Archive
 from kerchief.experiments.claims import Verdict
 from kerchief.experiments.extras import NEEDS, Extra, missing, require
-from kerchief.experiments.figures import picture
+from kerchief.experiments.figures import FORMATS, picture
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.report import render
 from kerchief.experiments.results import Result
 from kerchief.experiments.table import parquet
+from kerchief.experiments.tables import WRITERS, Table, by_world
 from kerchief.experiments.versions import machine, versions
 
 _ROWS = "results.json"
@@ -36,6 +37,8 @@ class Outputs:
     Attributes:
         folder: where the files are.
         wanted: what is written besides the rows.
+        formats: what the picture is written as.
+        tables: for papers: what tables are written as.
         finished: the cells so far.
         files: what was written, and where it lies.
         work: how it was played, in the words of the JSON object.
@@ -45,6 +48,8 @@ class Outputs:
     plan: Plan
     folder: Folder
     wanted: tuple[Extra, ...]
+    formats: tuple[str, ...] = FORMATS[:1]
+    tables: tuple[str, ...] = ()
     finished: list[Result] = dataclasses.field(default_factory=list)
     files: dict[str, Path] = dataclasses.field(default_factory=dict)
     work: dict[str, object] = dataclasses.field(default_factory=dict)
@@ -59,6 +64,8 @@ class Outputs:
         needed: bool = True,
         force: bool = False,
         resume: bool = False,
+        formats: tuple[str, ...] = FORMATS[:1],
+        tables: tuple[str, ...] = (),
     ) -> Outputs:
         """Check that everything can be written, before anything runs.
 
@@ -72,7 +79,7 @@ class Outputs:
             require(*NEEDS)
         folder = Folder.at(path)
         wanted = tuple(one for one in NEEDS if not missing(one))
-        made = cls(plan=plan, folder=folder, wanted=wanted)
+        made = cls(plan=plan, folder=folder, wanted=wanted, formats=formats, tables=tables)
         for name in (*made._names().values(), _PARTS):
             folder.check(name)
         other = differences(path, plan)
@@ -109,17 +116,33 @@ class Outputs:
         self._write_rows()
 
     def close(self) -> None:
-        """Draw the picture and write the report of whatever was finished."""
+        """Draw the picture and write tables and the report of whatever was finished."""
         if not self.finished or (self.settled and not self.complete):
             return
         if "table" in self.wanted:
             self._write("table", parquet(self.plan, self.finished))
-        image = picture(self.plan, self.finished) if "picture" in self.wanted else b""
-        if image:
-            self._write("picture", image)
+        images = self._images()
+        for form in self.formats if images else ():
+            self._write(_picture(form), images[form])
+        for form in self.tables:
+            preface = self.plan.preface() if form == "markdown" else ""
+            self._write(form, (preface + WRITERS[form][1](self._tables())).encode())
         if "report" in self.wanted:
+            image = images.get(FORMATS[0], b"")
             self._write("report", render(self.plan, self.finished, image).encode())
         self._write_rows()
+
+    def _images(self) -> dict[str, bytes]:
+        """The picture in every format that is wanted, and in that of the report."""
+        if "picture" not in self.wanted or self.plan.layout().empty:
+            return {}
+        forms = dict.fromkeys((*self.formats, FORMATS[0]))
+        return {form: picture(self.plan, self.finished, form) for form in forms}
+
+    def _tables(self) -> list[Table]:
+        """For papers: those of the plan, and one for each world."""
+        each = by_world(self.finished, self.plan.caption, rewarded=self.plan.rewarded)
+        return [*self.plan.tables(self.finished), *each]
 
     @property
     def complete(self) -> bool:
@@ -137,6 +160,7 @@ class Outputs:
             "rows": [
                 one.to_dict() | {"printed": printed.get(one.cell.key)} for one in self.finished
             ],
+            **self.plan.findings(self.finished),
             "claims": [dataclasses.asdict(verdict) for verdict in self.verdicts()],
             "projection": {
                 name: dataclasses.asdict(one) for name, one in self.plan.shortened.items()
@@ -176,8 +200,9 @@ class Outputs:
         """The files by their words."""
         return {
             "table": "results.parquet",
-            "picture": f"{self.plan.name}.png",
-            "report": "report.html",
+            **{_picture(form): f"{self.plan.name}.{form}" for form in FORMATS},
+            **{form: f"{self.plan.tables_name}.{end}" for form, (end, _) in WRITERS.items()},
+            "report": f"{self.plan.page}.html",
             "rows": _ROWS,
         }
 
@@ -188,6 +213,15 @@ class Outputs:
         self.files["rows"] = self.folder.path / _ROWS
         text = json.dumps(self.document(), indent=2, allow_nan=False) + "\n"
         self._write("rows", text.encode())
+
+
+def _picture(form: str) -> str:
+    """The word of a picture among the files.
+
+    >>> _picture("png"), _picture("pdf")
+    ('picture', 'picture_pdf')
+    """
+    return "picture" if form == FORMATS[0] else f"picture_{form}"
 
 
 def free_folder(path: Path, plan: Plan) -> Path:

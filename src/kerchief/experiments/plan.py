@@ -1,7 +1,8 @@
 """What is played together: the cells of a plan.
 
-A `Comparison` (any policies, from the command line) and a `Reproduction` (an experiment of the
-catalogue) are plans. Everything that plays, tabulates, draws or reports takes a plan.
+A `Comparison` (any policies, from the command line), a `Reproduction` (an experiment of the
+catalogue) and a `Leaderboard` are plans. Everything that plays, tabulates, draws or reports takes a
+plan.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kerchief.environments.projected import Shortened
 from kerchief.experiments.claims import Verdict
 from kerchief.experiments.players import Cell, Key
 from kerchief.experiments.results import Result
+from kerchief.experiments.tables import Table
 from kerchief.privacy.guarantee import delta_warnings
 from kerchief.simulation.run import AnyEnvironment
 
@@ -34,6 +36,11 @@ class Layout:
     panels: tuple[Panel, ...] = ("rounds", "epsilon")
     axis: str | None = None
     numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no picture at all."""
+        return not self.panels and self.axis is None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,6 +91,23 @@ class Plan(abc.ABC):
 
     def printed(self) -> Mapping[Key, float]:
         """The regrets that a paper printed, where there are any."""
+        return {}
+
+    page = "report"
+    """What the HTML page is called."""
+    tables_name = "results"
+    """What files with tables for papers are called."""
+
+    def preface(self) -> str:
+        """What stands before tables in Markdown, where there is anything."""
+        return ""
+
+    def tables(self, finished: Sequence[Result]) -> list[Table]:
+        """Tables that come before those of each world, where there are any."""
+        return []
+
+    def findings(self, finished: Sequence[Result]) -> dict[str, object]:
+        """What stands in the JSON object besides the rows, where there is anything."""
         return {}
 
     def note(self) -> str:

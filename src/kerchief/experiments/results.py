@@ -118,7 +118,7 @@ class Result:
         final = self.curves[-1]
         return Spread(
             mean=float(final.mean()),
-            se=_error(final),
+            se=mean_error(final),
             uniform_share=float(final.mean()) / self.uniform if self.uniform > 0 else None,
             median=float(np.median(final)),
             p95=self.percentile(95.0),
@@ -132,7 +132,7 @@ class Result:
         if self.earned is None:
             return None
         each = self.earned / int(self.rounds[-1])
-        return Reward(mean=float(each.mean()), se=_error(each))
+        return Reward(mean=float(each.mean()), se=mean_error(each))
 
     def percentile(self, percent: float) -> float:
         """Of the final regret over replicates."""
@@ -245,8 +245,8 @@ def headings_of(rows: Sequence[Result], *, rewarded: bool = False) -> tuple[str,
     return (*HEADINGS[: _REGRET - 1], *earned, HEADINGS[_REGRET - 1], *sent, *HEADINGS[_REGRET:])
 
 
-def _error(values: NDArray[np.float64]) -> float | None:
-    """The standard error of their mean, if there are several."""
+def mean_error(values: NDArray[np.float64]) -> float | None:
+    """The standard error of the mean of values, if there are several."""
     return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
 
 

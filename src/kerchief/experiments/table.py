@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 # What of a row as JSON stands in every line of a cell.
 _PLAYER = ("policy", "mode", "numbers", "trust", "continual", "shuffling", "randomizer", "curator")
-_CELL = ("contexts", *_PLAYER, "epsilon", "delta")
+CELL = ("contexts", *_PLAYER, "epsilon", "delta")
+"""The columns by which cells are told apart."""
 
 
 def parquet(plan: Plan, finished: Sequence[Result]) -> bytes:
@@ -42,7 +43,7 @@ def long_form(plan: Plan, finished: Sequence[Result]) -> pl.DataFrame:
     require("table")
     import polars as pl
 
-    shared = {name: value for name, value in plan.parameters().items() if name not in _CELL}
+    shared = {name: value for name, value in plan.parameters().items() if name not in CELL}
     shared = {name: value for name, value in shared.items() if not isinstance(value, list)}
     shared |= {f"version_{name}": version for name, version in versions().items()}
     constants = [pl.lit(value).alias(name) for name, value in shared.items()]
@@ -73,7 +74,7 @@ def _facts(one: Result) -> dict[str, object]:
     """What all rows of a cell have in common."""
     row, (spent, delta) = one.to_dict(), one.spent or (None, None)
     numbers = ", ".join(f"{name}={value:g}" for name, value in one.cell.player.numbers)
-    return {name: row[name] for name in _CELL} | {
+    return {name: row[name] for name in CELL} | {
         "numbers": numbers,
         "spent_epsilon": spent,
         "spent_delta": delta,

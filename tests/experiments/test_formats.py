@@ -1,0 +1,64 @@
+"""Pictures for papers: letters are letters, and the same picture is the same file."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+from tests.experiments.fakes import fake
+
+from kerchief.core.errors import InvalidValue
+from kerchief.experiments.declare import Comparison
+from kerchief.experiments.figures import FORMATS, picture
+from kerchief.experiments.outputs import Outputs
+
+PLAN = Comparison(contexts=("ball",), horizon=60, replicates=4, epsilons=(0.5, 2.0))
+ROWS = fake(PLAN)
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
+)
+def test_a_picture_is_the_same_bytes_every_time(form: str, start: bytes) -> None:
+    first = picture(PLAN, ROWS, form)
+    assert first.startswith(start)
+    assert picture(PLAN, ROWS, form) == first
+    assert b"Date" not in first
+    assert b"dc:date" not in first
+
+
+def test_pdf_embeds_its_fonts_as_fonts() -> None:
+    page = picture(PLAN, ROWS, "pdf")
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", page, re.DOTALL)
+    plain = page + b"".join(zlib.decompress(one) for one in streams if one[:1] == b"\x78")
+    assert b"/FontFile2" in plain
+    assert b"/Type3" not in plain
+
+
+def test_svg_keeps_its_letters() -> None:
+    page = picture(PLAN, ROWS, "svg").decode()
+    assert ">sampling joint</text>" in page
+    assert "greedy ε=∞" in page
+
+
+def test_other_formats_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="format is 'gif'"):
+        picture(PLAN, ROWS, "gif")
+
+
+def test_formats_and_tables_are_written_beside_the_rest(tmp_path: Path) -> None:
+    kept = Outputs.at(tmp_path, PLAN, formats=("pdf", "svg"), tables=("latex", "markdown"))
+    for one in ROWS:
+        kept.keep(one)
+    kept.close()
+    names = {path.name for path in kept.files.values()}
+    assert names == {
+        "compare.pdf", "compare.svg", "results.tex", "results.md", "results.json",
+        "results.parquet", "report.html",
+    }  # fmt: skip
+    assert "data:image/png;base64," in (tmp_path / "report.html").read_text()
+    Outputs.at(tmp_path, PLAN, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+    assert FORMATS[0] == "png"

@@ -40,7 +40,7 @@ _QUICK = (
 )
 _OVER = "regret over that of the parent, and the rank"
 _HORIZONS: Mapping[SizeName, int] = {"quick": 2500, "usual": 5000, "full": 50_000}
-_REPLICATES: Mapping[SizeName, int] = {"quick": 12, "usual": 32, "full": 200}
+_REPLICATES: Mapping[SizeName, int] = {"quick": 12, "usual": 32, "full": 100}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

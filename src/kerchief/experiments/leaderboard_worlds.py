@@ -75,7 +75,7 @@ _contextual(
 )
 _contextual("d=2", "two dimensions, redrawn", dim=2)
 _contextual("d=32", "32 dimensions, redrawn", dim=32)
-_contextual("d=256", "256 dimensions, redrawn", dim=256, sizes=("full",))
+_contextual("d=256", "256 dimensions, redrawn", dim=256, horizon=5000, sizes=("full",))
 _contextual("K=2", "two arms, redrawn", arms=2)
 _contextual("K=1000", "1000 arms, redrawn", arms=1000, sizes=("full",))
 _contextual("T=10^6", "redrawn, a million rounds", horizon=10**6, sizes=("full",))

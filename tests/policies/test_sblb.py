@@ -242,17 +242,26 @@ def test_widths_do_not_depend_on_the_unit_of_the_features(norm: float) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-5)
 
 
+def printed(t: int, p: float, *, dim: int = 2, radius: float = 1.0) -> tuple[float, float]:
+    """Equations (8) and (7) for one bit, λ = √T at T = 20000 and δ = 0.05."""
+    log = math.log(2 * t / 0.05)
+    ridge = math.sqrt(8 * t * log) * (1 + 2 / (1 - p)) + math.sqrt(20_000)
+    sampling = 0.5 * math.sqrt(8 * log + dim * math.log(3 + t / ridge))
+    bits = 2 * math.sqrt(p * (1 - p / 2) * t * log) + 8 * log / 3 + math.sqrt(8 * t * log)
+    return ridge, sampling + radius * math.sqrt(3 * ridge) + dim / math.sqrt(ridge) * bits
+
+
+@pytest.mark.parametrize("t", [371, 3710, 19_663])
+@pytest.mark.parametrize("norm", [1.0, 2.0])
 @double_precision
-def test_noise_is_read_in_units_of_the_features() -> None:
-    """The matrix's is divided by L², the vector's by L."""
-    one, two = (SBLB.of(facts(norm=norm, radius=1 / norm), switching=True) for norm in (1.0, 2.0))
-    count, noise = jnp.int32(1000), jnp.float64(80.0)
-    ridge, width = two._widths(count, noise)
-    assert float(ridge) == pytest.approx(float(one._widths(count, noise / 4)[0]))
-    lower, upper = (float(one._widths(count, noise / part)[1]) for part in (4, 2))
-    gap = 2 * (80 / 2 - 80 / 4) * math.sqrt(math.log(2 * 1000 / 0.05)) * 2 / math.sqrt(float(ridge))
-    assert lower < float(width) < upper
-    assert float(width) == pytest.approx(lower + gap)
+def test_widths_are_as_printed(t: int, norm: float) -> None:
+    """At the p that has the noise of the release, read in units of the features."""
+    policy = SBLB.of(facts(norm=norm, radius=1 / norm), switching=True)
+    for p in (0.5, 8 / 9):
+        noise = jnp.float64(math.sqrt(t) / (1 - p) * norm**2)
+        found = [float(one) for one in policy._widths(jnp.int32(t), noise)]
+        assert found == pytest.approx(printed(t, p), rel=1e-6)
+    assert np.isfinite(policy._widths(jnp.int32(t), jnp.float64(0.0))).all()
 
 
 @double_precision

@@ -232,16 +232,19 @@ class SBLB(Batchwise, Coded):
         return posted(Model(estimate=estimate / norm, inverse=inverted, width=width / norm))
 
     def _widths(self, count: Array, noise: Array) -> tuple[Array, Array]:
-        """Equations (8) and (7), with the noise that a release states in place of √t/((1−p)√m).
+        """Equations (8) and (7) as printed, at m = 1 and the p that has the noise of the release.
 
-        They are for features within 1: so the noise of the matrix is divided by L² and that of the
-        vector by L, and S becomes LS (`sblb.md`).
+        They are for features within 1: so the noise of the matrix is divided by L², and S becomes
+        LS (`sblb.md`). One bit that is kept with chance 1 − p leaves noise of √t/(1 − p).
         """
         dim, norm = self.query.dim, self.query.norm
         log = jnp.log(2 * count / self.confidence)
-        ridge = jnp.sqrt(8 * log) * (jnp.sqrt(1.0 * count) + 2 * noise / norm**2) + self.regularizer
+        root, noise = jnp.sqrt(1.0 * count), noise / norm**2
+        lie = 1 - jnp.minimum(1, root / noise)
+        ridge = jnp.sqrt(8 * log) * (root + 2 * noise) + self.regularizer
         sampling = self.spread * jnp.sqrt(8 * log + dim * jnp.log(3 + count / ridge))
-        shaken = 2 * noise / norm * jnp.sqrt(log) + 8 / 3 * log + jnp.sqrt(8 * count * log)
+        shaken = 2 * jnp.sqrt(lie * (1 - lie / 2) * count * log)
+        shaken += 8 / 3 * log + jnp.sqrt(8 * count * log)
         bias = norm * self.radius * jnp.sqrt(3 * ridge)
         return ridge, sampling + bias + dim / jnp.sqrt(ridge) * shaken
 

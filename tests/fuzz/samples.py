@@ -419,6 +419,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "environments.context_free:Switching.of": {"arms": (10, 2)},
     "environments.own:OwnModels.of": {
         "dim": (3, 2),
+        "weakest": (None, 0.5),
         "noise": ("bernoulli", "binomial", "bounded", "gaussian"),
     },
     "environments.population:Population.of": {"radius": (1.0, 0.5)},

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kerchief.data import read_logs as read_logs
     from kerchief.environments import make_environment as make_environment
     from kerchief.experiments import compare as compare
+    from kerchief.experiments.settings import planned as planned
     from kerchief.policies import POLICIES as POLICIES
     from kerchief.privacy import Guarantee as Guarantee
     from kerchief.privacy import Ledger as Ledger
@@ -92,6 +93,7 @@ _HOMES = {
     "from_supervised": "data",
     "make_environment": "environments",
     "off_policy_value": "data",
+    "planned": "experiments.settings",
     "protect": "privatizers",
     "read_logs": "data",
     "simulate": "simulation",

@@ -346,6 +346,7 @@ _WEIGHTS = {
     "data.supervised:from_supervised": 0.2,
     "experiments.declare:Comparison": 0.03,
     "experiments.declare:Comparison.on": 0.03,
+    "experiments.planning:Planning": 0.03,
     "mechanisms.exact_continual:ExactContinualNoise.matching": 0.02,
     "privacy.calibration:zcdp_epsilon": 0.03,
     "privacy.calibration:zcdp_rho": 0.1,

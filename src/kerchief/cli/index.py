@@ -13,7 +13,8 @@ from typing import TypedDict
 import click
 
 COMMANDS = (
-    *("audit", "bench", "calibrate", "check", "compare", "ledger", "list", "reproduce", "value"),
+    *("audit", "bench", "calibrate", "check", "compare", "ledger", "list", "plan", "reproduce"),
+    "value",
 )
 """Each is defined in the module of its name."""
 

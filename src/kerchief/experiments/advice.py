@@ -147,31 +147,34 @@ class Advice:
         assert gain is not None
         who = f"{best.cell.player.policy} under {best.cell.player.trust} trust"
         one = "play one arm" if self.beside.player.policy == SINGLE else "choose at random"
-        much = f"{abs(gain.mean):.2g} per user ({gain.low:.2g} to {gain.high:.2g} on average)"
+        much = (
+            f"{gain.mean:+.2g} per user beside {self.measure} (on average over worlds "
+            f"{gain.low:+.2g} to {gain.high:+.2g})"
+        )
         few = self._few()
         match self.verdict:
             case "personalise":
                 return (
-                    f"Personalise: {who} at epsilon {self.planning.epsilon:g} earns {much} more "
-                    f"than {self.measure}, and more than it in {100 * (best.better or 0):.0f} % of "
-                    "the simulated worlds."
+                    f"Personalise: {few}{who} at epsilon {self.planning.epsilon:g} earns {much}, "
+                    f"and is ahead of it in {100 * (best.better or 0):.0f} % of the simulated "
+                    "worlds."
                 )
             case "one arm":
                 return (
-                    f"Do not personalise: {one}. {few}the best private bandit ({who}) earns {much} "
-                    f"less than {self.measure}."
+                    f"Do not personalise: {one}. {few}the best private bandit, {who} at epsilon "
+                    f"{self.planning.epsilon:g}, earns {much}."
                 )
         return (
-            f"Undecided, so do not personalise yet: {one}. {few}{who} earns {much} more than "
-            f"{self.measure}, and so few worlds ({best.replicates}) do not tell that from none; "
-            "give more --seconds."
+            f"Undecided, so do not personalise yet: {one}. {few}{who} at epsilon "
+            f"{self.planning.epsilon:g} earns {much}, which {best.replicates} worlds cannot tell "
+            "from nothing; give more --seconds."
         )
 
     def _few(self) -> str:
         """Where not all users were simulated, what is said is said of those who were."""
         if self.played.users >= 0.9 * self.planning.count:
             return ""
-        return f"Over the first {self.played.users} users, "
+        return f"over the first {self.played.users} users "
 
     def notes(self) -> Iterator[str]:
         """What must be known to read the table."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_GREY, _BLACK, _BROWN = "#767676", "#000000", "#8C5A2B"
-_COLOURS = (
+GREY, BLACK, _BROWN = "#767676", "#000000", "#8C5A2B"
+COLOURS = (
     "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933",
     "#332288", "#117733"
 )  # fmt: skip
@@ -75,7 +75,7 @@ class _Pen:
         elif cell.player.policy in _PLAIN:
             dashes = _PLAIN[cell.player.policy]
         else:
-            dark = [key for key, colour in self.colours.items() if colour in (_BLACK, _BROWN)]
+            dark = [key for key, colour in self.colours.items() if colour in (BLACK, _BROWN)]
             dashes = _BLACK_DASHES[dark.index(_key(cell)) % len(_BLACK_DASHES)]
         return self.colours[_key(cell)], dashes
 
@@ -91,7 +91,7 @@ class _Pen:
                 Sample(" ".join(key), self.colours[key], (0, ())) for key in keys
             ],
             "dashes: ε asked for": [
-                Sample(f"{epsilon:.3g}", _GREY, self._dashes(epsilon)) for epsilon in asked
+                Sample(f"{epsilon:.3g}", GREY, self._dashes(epsilon)) for epsilon in asked
             ],
             "without protection": [
                 Sample(cell.player.name, *self.style(cell)) for cell in plain.values()
@@ -189,7 +189,7 @@ def _over_bits(axes: Axes, cells: Sequence[Result], pen: _Pen) -> None:
         points = [one for one in told if _without_numbers(one) == alike]
         places = [one.communication["bits"] for one in points]
         regrets = [one.regret.mean for one in points]
-        axes.plot(places, regrets, color=_GREY, linewidth=0.8)
+        axes.plot(places, regrets, color=GREY, linewidth=0.8)
         for place, one in zip(places, points, strict=True):
             _points(axes, [place], [one], color=pen.style(one.cell)[0])
     for one in cells:
@@ -278,9 +278,9 @@ def _colours(finished: Sequence[Result]) -> dict[Key, str]:
     plain = [key for key in keys if key[1] == "none" and key[0] not in YARDSTICKS]
     few = len(_BLACK_DASHES)
     return (
-        {key: _COLOURS[place % len(_COLOURS)] for place, key in enumerate(private)}
-        | {key: _GREY for key in keys if key[1] == "none" and key[0] in YARDSTICKS}
-        | {key: _BLACK if place < few else _BROWN for place, key in enumerate(plain)}
+        {key: COLOURS[place % len(COLOURS)] for place, key in enumerate(private)}
+        | {key: GREY for key in keys if key[1] == "none" and key[0] in YARDSTICKS}
+        | {key: BLACK if place < few else _BROWN for place, key in enumerate(plain)}
     )
 
 

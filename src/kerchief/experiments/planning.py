@@ -77,9 +77,17 @@ class Planning:
 
     def __post_init__(self) -> None:
         """Check every value, and that every cell can be played."""
+        validate.plain(self)
+        self._check_kinds()
         if self.users is None and self.data is None:
             raise InvalidValue("users is not given; give --users N, or data with --data FILE")
-        validate.whole("users", self.count, low=_FEWEST, high=_MOST)
+        if self.users is not None:
+            validate.whole("users", self.users, low=_FEWEST, high=_MOST)
+        if self.count < _FEWEST:
+            raise InvalidValue(
+                f"the data have {self.count} users; a plan needs {_FEWEST} (with --orders "
+                "bootstrap, --users may be more than there are)"
+            )
         validate.positive("epsilon", self.epsilon)
         validate.between("delta", self.delta, 0.0, 1.0)
         if ANY in self.trusts and len(self.trusts) > 1:
@@ -89,6 +97,26 @@ class Planning:
         if self.data is None:
             self._check_family()
         self.comparison(self.count)
+
+    def _check_kinds(self) -> None:
+        """Refuse what has the wrong form, before it is looked into."""
+        if not isinstance(self.trusts, tuple) or not self.trusts:
+            raise InvalidValue("trusts is empty, or no tuple; give at least one, or ('any',)")
+        if self.strength is not None and not (
+            isinstance(self.strength, tuple) and len(self.strength) == 2
+        ):
+            raise InvalidValue(f"strength is {self.strength!r}; give the least and the greatest")
+        pairs = self.options if isinstance(self.options, tuple) else (None,)
+        if not all(isinstance(one, tuple) and len(one) == 2 for one in pairs):
+            raise InvalidValue("options is no tuple of pairs; give a name and a value each")
+        for name in ("env", "reward", "policy"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidValue(f"{name} is {getattr(self, name)!r}; give a word")
+        if not isinstance(self.data, WorldOfData | None):
+            raise InvalidValue(
+                f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes, "
+                "or `from_logs`"
+            )
 
     def _check_family(self) -> None:
         entry = ENVIRONMENTS[self.env]

@@ -113,9 +113,7 @@ class Played:
     def _ordered(self, cell: Cell) -> list[Finished]:
         """The chunks up to the first that is missing, so that replicates have their numbers."""
         chunks = self.runs[cell]
-        return [
-            chunks[i] for i in itertools.takewhile(chunks.__contains__, range(len(chunks) + 1))
-        ]
+        return [chunks[i] for i in itertools.takewhile(chunks.__contains__, range(len(chunks) + 1))]
 
 
 def play(
@@ -198,7 +196,7 @@ class _Run:
             watch=watch,
             width=int(min(_MOST, max(_FEWEST, _FIRST * room / cost))),
             ticks=ticks,
-            base=tuple(sorted(cells, key=lambda cell: -_guess(cell, problem))),
+            base=_ordered(cells, problem),
             played=Played(users=users),
         )
 
@@ -324,6 +322,17 @@ class _Run:
             )
 
 
+def _ordered(cells: Sequence[Cell], problem: AnyProblem) -> tuple[Cell, ...]:
+    """First one private bandit and what it is held to; then the longest ones first."""
+    private = [cell for cell in cells if cell.asked is not None]
+    first = {min(private, key=lambda cell: _guess(cell, problem)), yardstick(cells)}
+    return tuple(
+        sorted(
+            cells, key=lambda cell: (cell not in first, cell.asked is None, -_guess(cell, problem))
+        )
+    )
+
+
 def yardstick(cells: Sequence[Cell]) -> Cell:
     """What learning must beat: the best single arm where the world knows it, else uniform play."""
     found = {cell.player.policy: cell for cell in cells}
@@ -381,5 +390,3 @@ def _play_within(part: bytes, prepare: Prepare, seconds: float) -> Finished | To
         return loaded.play(_Pace(loaded.cell.horizon, seconds - (time.monotonic() - begun)))
     except _GivenUp as problem:
         return TooSlow(seconds=float(problem.args[0]))
-
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ from kerchief.experiments.forecast import (
 @pytest.mark.parametrize("law", ["normal", "uniform", "exponential", "two points"])
 def test_a_new_world_lies_where_it_was_predicted(count: int, law: str) -> None:
     random = np.random.default_rng(count)
-    draw = {
+    draw: Any = {
         "normal": random.normal,
         "uniform": random.uniform,
         "exponential": random.exponential,
@@ -27,15 +29,15 @@ def test_a_new_world_lies_where_it_was_predicted(count: int, law: str) -> None:
     }[law]
     worlds = np.asarray(draw(size=(2000, count + 1)))
     held = [predicted(row[:-1]).covers(row[-1]) for row in worlds]
-    # 90 % but for the error of 2000 draws; few worlds of a law that is not normal tell less.
-    assert np.mean(held) > (0.87 if law == "normal" or count >= 19 else 0.84)
+    # 90 % but for the error of 2000 draws; three that are alike cannot know of another.
+    assert np.mean(held) > (0.87 if count > 3 else 0.84)
 
 
 def test_intervals_are_not_idly_wide() -> None:
     random = np.random.default_rng(0)
     widths = [predicted(random.normal(size=12)) for _ in range(500)]
     held = [one.covers(value) for one in widths for value in random.normal(size=20)]
-    assert np.mean(held) < 0.96
+    assert np.mean(held) < 0.97
     assert predicted([0.5] * 30).text() == "0.5 (0.5 to 0.5)"
 
 

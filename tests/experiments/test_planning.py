@@ -104,7 +104,7 @@ def test_segments_are_equal_and_leave_few_out() -> None:
     ("gain", "verdict", "said"),
     [
         (0.05, "personalise", "Personalise:"),
-        (-0.05, "one arm", "Do not personalise: play one arm."),
+        (-0.05, "one arm", "Do not personalise: play one arm, for"),
     ],
 )
 def test_the_plain_sentence_follows_from_the_gain(gain: float, verdict: str, said: str) -> None:
@@ -166,19 +166,19 @@ def test_settings_of_which_one_half_was_edited_are_refused(tmp_path: Path) -> No
 
 
 def test_plans_come_true_in_worlds_that_they_have_not_seen() -> None:
-    found = coverage(SMALL, width=6, plans=8, unseen=8, seed=1)
+    found = coverage(SMALL, width=6, plans=10, unseen=6, seed=1)
     for cell, held in found.items():
         assert min(held.reward, held.regret) >= 0.8, cell.label()
         assert held.gain is None or held.gain >= 0.8, cell.label()
 
 
 def test_a_plan_of_worlds_that_are_too_alike_does_not_come_true() -> None:
-    """The check can fail: a plan made of strong worlds alone misses the weak ones."""
-    strong = played_here(dataclasses.replace(SMALL, strength=(0.95, 1.0)), width=6, chunks=2)
+    """The check can fail: a plan made of weak worlds alone misses the strong ones."""
     weak = played_here(dataclasses.replace(SMALL, strength=(0.0, 0.05)), width=6, chunks=2)
-    uniform = next(iter(strong.runs))
-    regret = Advice(planning=SMALL, played=strong).rows[0].regret
-    assert np.mean([regret.covers(one) for one in weak.curves(uniform)[-1]]) < 0.5
+    strong = played_here(dataclasses.replace(SMALL, strength=(0.9, 1.0)), width=6, chunks=2)
+    (uniform, *_) = Advice(planning=SMALL, played=weak).rows
+    lost = strong.curves(uniform.cell)[-1]
+    assert np.mean([uniform.regret.covers(one) for one in lost]) < 0.5
 
 
 @pytest.mark.nightly

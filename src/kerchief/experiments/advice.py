@@ -161,11 +161,11 @@ class Advice:
                 )
             case "one arm":
                 return (
-                    f"Do not personalise: {one}. {few}the best private bandit, {who} at epsilon "
-                    f"{self.planning.epsilon:g}, earns {much}."
+                    f"Do not personalise: {one}, for {few}the best private bandit, {who} at "
+                    f"epsilon {self.planning.epsilon:g}, earns {much}."
                 )
         return (
-            f"Undecided, so do not personalise yet: {one}. {few}{who} at epsilon "
+            f"Undecided, so do not personalise yet: {one}, for {few}{who} at epsilon "
             f"{self.planning.epsilon:g} earns {much}, which {best.replicates} worlds cannot tell "
             "from nothing; give more --seconds."
         )

@@ -51,20 +51,21 @@ def predicted(values: ArrayLike, *, level: float = LEVEL) -> Interval:
     """Where the value of one more world will lie.
 
     From 19 worlds on (for 90 %) between two order statistics, which holds whatever the law of the
-    worlds is. Fewer cannot say that much: there the interval is as wide as normal values would
-    need, and holds at least all that was seen.
+    worlds is. Fewer cannot say that much: there the interval holds all that was seen, and is as
+    wide as normal values would need to miss half as often, since few worlds hide how skewed a law
+    is.
 
     >>> predicted(range(1, 40)).text()
     '20 (2 to 38)'
     >>> predicted([1.0, 2.0, 3.0]).text()
-    '2 (-1.37 to 5.37)'
+    '2 (-2.97 to 6.97)'
     """
     seen = _seen(values)
     count, rank = seen.size, _rank(seen.size, level)
     if rank >= 1:
         low, high = float(seen[rank - 1]), float(seen[count - rank])
         return Interval(mean=float(seen.mean()), low=low, high=high)
-    wide = _deviations(count, level) * math.sqrt(1 + 1 / count) * float(seen.std(ddof=1))
+    wide = _deviations(count, (1 + level) / 2) * math.sqrt(1 + 1 / count) * float(seen.std(ddof=1))
     mean = float(seen.mean())
     return Interval(
         mean=mean, low=min(mean - wide, float(seen[0])), high=max(mean + wide, float(seen[-1]))

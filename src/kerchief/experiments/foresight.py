@@ -67,23 +67,21 @@ def coverage(
     made = played_here(planning, width=width, chunks=plans)
     fresh = played_here(dataclasses.replace(planning, seed=seed), width=width, chunks=unseen)
     beside = yardstick(list(made.runs))
-    found = {}
-    for cell in made.runs:
-        others = cell != beside
-        found[cell] = Coverage(
-            reward=_covered(lambda one, cell=cell: one.rewards(cell), made, fresh, width),
-            regret=_covered(lambda one, cell=cell: one.curves(cell)[-1], made, fresh, width),
-            gain=_covered(lambda one, cell=cell: one.gains(cell, beside)[-1], made, fresh, width)
-            if others
-            else None,
+
+    def held(read: Callable[[Played], NDArray[np.float64]]) -> float:
+        return _covered(read(made), read(fresh), width)
+
+    def of(cell: Cell) -> Coverage:
+        return Coverage(
+            reward=held(lambda one: one.rewards(cell)),
+            regret=held(lambda one: one.curves(cell)[-1]),
+            gain=None if cell == beside else held(lambda one: one.gains(cell, beside)[-1]),
         )
-    return found
+
+    return {cell: of(cell) for cell in made.runs}
 
 
-def _covered(
-    read: Callable[[Played], NDArray[np.float64]], made: Played, fresh: Played, width: int
-) -> float:
-    seen, unseen = read(made), read(fresh)
+def _covered(seen: NDArray[np.float64], unseen: NDArray[np.float64], width: int) -> float:
     plans = [predicted(seen[start : start + width]) for start in range(0, seen.size, width)]
     return float(np.mean([_share(plan, unseen) for plan in plans]))
 

@@ -63,6 +63,16 @@ def planned(path: str | Path) -> dict[str, Any]:
 
     Raises:
         InvalidValue: the file cannot be read, or holds no such table, or its two halves differ.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp(), "plan.toml")
+    >>> lines = ["[bandit]", "policy = 'own-models'", "mode = 'tuned'", "mechanism = 'best'"]
+    >>> lines += ["[bandit.guarantee]", "epsilon = 1.0", "delta = 1e-6", "trust = 'joint'"]
+    >>> lines += ["[bandit.problem]", "dim = 2", "arms = 3", "norm = 1.0", "radius = 1.0"]
+    >>> lines += ["low = 0.0", "high = 1.0", "horizon = 1000", "own = 2"]
+    >>> _ = file.write_text("\n".join(lines))
+    >>> planned(file)["guarantee"].trust
+    <Trust.JOINT: 'joint'>
     """
     if not isinstance(path, str | Path):
         raise InvalidValue(f"path is a {type(path).__name__}; give the name of a file")

@@ -180,8 +180,8 @@ class Advice:
         """What must be known to read the table."""
         yield self.planning.assumed()
         yield (
-            f"Intervals hold 9 of 10 new worlds of this kind ({self._fewest()} simulated worlds "
-            "or more for each row; the fewer, the wider). "
+            f"Intervals hold 9 of 10 new worlds of this kind ({self.worlds} worlds were simulated; "
+            "the fewer, the wider). "
             + (
                 "The best single arm is known to nobody beforehand: finding it costs users too."
                 if self.beside.player.policy == SINGLE
@@ -200,9 +200,6 @@ class Advice:
         for line in self.played.left:
             yield f"Left out: {line}; give more --seconds."
 
-    def _fewest(self) -> int:
-        return min(row.replicates for row in self.rows)
-
     def needs(self) -> Iterator[str]:
         """How many users, and which epsilon, each trust needs."""
         for row in self.private:
@@ -220,17 +217,23 @@ class Advice:
                 found.setdefault(cell.player.trust, {})[cell.player.epsilon] = gains
         return found
 
+    @functools.cached_property
+    def worlds(self) -> int:
+        """In how many worlds every row was played: the table is of these."""
+        known = self.planning.cells(self.played.users)
+        return min(self.played.curves(cell).shape[1] for cell in known if cell in self.played.runs)
+
     def _row(self, cell: Cell) -> Row:
-        played, regret = self.played, self.played.curves(cell)[-1]
+        played, worlds = self.played, self.worlds
         plain = Row(
             cell=cell,
-            replicates=regret.size,
-            reward=predicted(played.rewards(cell)),
-            regret=predicted(regret),
+            replicates=worlds,
+            reward=predicted(played.rewards(cell)[:worlds]),
+            regret=predicted(played.curves(cell)[-1, :worlds]),
         )
         if cell == self.beside:
             return plain
-        curves = played.gains(cell, self.beside)
+        curves = played.gains(cell, self.beside)[:, :worlds]
         final = curves[-1] / played.users
         judged = dataclasses.replace(
             plain,

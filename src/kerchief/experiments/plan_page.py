@@ -43,7 +43,8 @@ def _gains(axes: Axes, advice: Advice) -> None:
     for row in advice.rows:
         if row.gain is None or row.cell.player.policy == "uniform":
             continue
-        curves, colour = advice.played.gains(row.cell, advice.beside), _colour(advice, row)
+        curves = advice.played.gains(row.cell, advice.beside)[:, : advice.worlds]
+        colour = _colour(advice, row)
         spans = [average(tick) for tick in curves]
         axes.plot(rounds, curves.mean(axis=1), color=colour, linewidth=1.6, label=_name(row))
         low, high = [one.low for one in spans], [one.high for one in spans]

@@ -70,7 +70,7 @@ def planned(path: str | Path) -> dict[str, Any]:
     >>> lines += ["[bandit.guarantee]", "epsilon = 1.0", "delta = 1e-6", "trust = 'joint'"]
     >>> lines += ["[bandit.problem]", "dim = 2", "arms = 3", "norm = 1.0", "radius = 1.0"]
     >>> lines += ["low = 0.0", "high = 1.0", "horizon = 1000", "own = 2"]
-    >>> _ = file.write_text("\n".join(lines))
+    >>> _ = file.write_text("\\n".join(lines))
     >>> planned(file)["guarantee"].trust
     <Trust.JOINT: 'joint'>
     """

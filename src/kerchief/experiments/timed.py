@@ -3,7 +3,8 @@
 Every lane is one process, which keeps what it has compiled. Cells are played in chunks of a few
 replicates: first one chunk of every cell, then other epsilons, then further chunks, each only if it
 will be finished in time, judged by how long its like has taken. A run that turns out to be too long
-is given up early, and all are begun again with fewer users.
+is given up early; if that is the quickest of the private ones, all are begun again with fewer
+users.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _START_S, _COMPILE_S = 4.0, 6.5
 _ROUND_US, _NUMBER_US = 2.0, 0.0025
 _SLOWER = {Trust.NONE: 2.2, Trust.LOCAL: 4.0, Trust.SHUFFLE: 1.6, Trust.JOINT: 1.7}
 # How many replicates a chunk has, and what share of the time the first chunks may take to play.
-_FEWEST, _MOST, _FIRST = 5, 16, 0.45
+_FEWEST, _MOST, _FIRST = 5, 8, 0.45
 # How many chunks a cell gets at most.
 _CHUNKS = 12
 # Steps between epsilons, and the least and the greatest of them.
@@ -131,24 +132,24 @@ def play(
     Raises:
         KerchiefError: not even the yardsticks and one private bandit were finished.
     """
-    begun = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        lanes = [
-            Lane(workers=stack.enter_context(local_processes(1, prepare))) for _ in range(jobs)
-        ]
-        users = planning.count
-        while True:
-            run = _Run.of(planning, users, lanes=lanes, begun=begun, seconds=seconds, watch=watch)
-            slow = run.finish()
-            if slow is None:
-                break
-            users = shorter(run.played.users, slow)
-            # What runs in vain is not waited for.
-            lanes = [
-                Lane(workers=stack.enter_context(local_processes(1, prepare))) for _ in range(jobs)
-            ]
-    run.played.seconds = time.monotonic() - begun
-    return run.played
+    begun, users = time.monotonic(), planning.count
+    while True:
+        # What one attempt plays in vain is ended before the next one.
+        with contextlib.ExitStack() as stack:
+            processes = (stack.enter_context(local_processes(1, prepare)) for _ in range(jobs))
+            run = _Run.of(
+                planning,
+                users,
+                lanes=[Lane(workers=one) for one in processes],
+                begun=begun,
+                seconds=seconds,
+                watch=watch,
+            )
+            share = run.finish()
+        if share is None:
+            run.played.seconds = time.monotonic() - begun
+            return run.played
+        users = shorter(run.played.users, share)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -251,25 +252,37 @@ class _Run:
             ) from problem
         job, lane.job, lane.future = lane.job, None, None
         if isinstance(done, TooSlow):
-            if job.cell not in self.base or job.chunk:
-                return None
-            left = self.deadline - time.monotonic() - _COMPILE_S
-            return min(0.5, max(0.05, left / len(self.base) * len(self.lanes) / done.seconds))
+            return self._given_up(job, done)
         self.played.runs.setdefault(job.cell, {})[job.chunk] = done
         self.playing[job.cell] = done.run.seconds
         self.taken.setdefault(job.cell, time.monotonic() - lane.since)
         return None
 
+    def _given_up(self, job: Job, slow: TooSlow) -> float | None:
+        """Begin again with fewer users if the quickest private bandit was too slow."""
+        if job.cell is not next(cell for cell in self.base if cell.asked is not None):
+            return None
+        left = self.deadline - time.monotonic() - _COMPILE_S
+        return min(0.5, max(0.02, left / len(self.base) * len(self.lanes) / slow.seconds))
+
     def _wanted(self, lane: Lane) -> Iterator[Job]:
         """What a lane might play next, the most useful first."""
         yield from self._new(Job(cell=cell, chunk=0) for cell in self.base)
         yield from self._new(Job(cell=cell, chunk=0) for cell in self._ladder(1))
-        mine = [cell for cell in lane.known if cell in self.played.runs]
-        mine.sort(key=lambda cell: (len(self.played.runs[cell]), self.playing[cell]))
-        second = [Job(cell=cell, chunk=len(self.played.runs[cell])) for cell in mine]
-        yield from self._new(one for one in second if one.chunk < 2 and one.cell in self.base)
+        yield from self._new(self._further(lane, self.base, 2))
         yield from self._new(Job(cell=cell, chunk=0) for cell in self._ladder(2))
-        yield from self._new(one for one in second if one.chunk < _CHUNKS)
+        yield from self._new(self._further(lane, self.base, _CHUNKS))
+
+    def _further(self, lane: Lane, cells: Sequence[Cell], most: int) -> Iterator[Job]:
+        """The next chunk of what this lane has compiled, if no other cell is behind.
+
+        Rows of a table are of the same worlds, so one cell alone gains nothing.
+        """
+        runs = self.played.runs
+        done = [len(runs[cell]) for cell in cells if cell in runs]
+        for cell in cells:
+            if cell in lane.known and cell in runs and len(runs[cell]) == min(done) < most:
+                yield Job(cell=cell, chunk=len(runs[cell]))
 
     def _new(self, jobs: Iterator[Job]) -> Iterator[Job]:
         return (job for job in jobs if job not in self.started)

@@ -221,7 +221,7 @@ class Advice:
     def worlds(self) -> int:
         """In how many worlds every row was played: the table is of these."""
         known = self.planning.cells(self.played.users)
-        return min(self.played.curves(cell).shape[1] for cell in known if cell in self.played.runs)
+        return min(len(self.played.rewards(cell)) for cell in known if cell in self.played.runs)
 
     def _row(self, cell: Cell) -> Row:
         played, worlds = self.played, self.worlds

@@ -67,10 +67,11 @@ def planned(path: str | Path) -> dict[str, Any]:
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp(), "plan.toml")
     >>> lines = ["[bandit]", "policy = 'own-models'", "mode = 'tuned'", "mechanism = 'best'"]
-    >>> lines += ["[bandit.guarantee]", "epsilon = 1.0", "delta = 1e-6", "trust = 'joint'"]
+    >>> lines += ["guarantee = {epsilon = 1.0, delta = 1e-6, trust = 'joint'}"]
     >>> lines += ["[bandit.problem]", "dim = 2", "arms = 3", "norm = 1.0", "radius = 1.0"]
     >>> lines += ["low = 0.0", "high = 1.0", "horizon = 1000", "own = 2"]
-    >>> _ = file.write_text("\\n".join(lines))
+    >>> with file.open("w") as stream:
+    ...     print(*lines, sep=chr(10), file=stream)
     >>> planned(file)["guarantee"].trust
     <Trust.JOINT: 'joint'>
     """

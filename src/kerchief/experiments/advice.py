@@ -66,10 +66,10 @@ class Row:
         asked = self.cell.asked
         return (
             self.cell.player.name,
-            str(self.cell.player.trust) if asked else "-",
+            str(self.cell.player.trust),
             f"{asked[0]:.4g}" if asked else "-",
             self.reward.text(),
-            f"{amount(self.regret.mean)} ({self.regret.low:.3g} to {self.regret.high:.3g})",
+            f"{amount(self.regret.mean)} ({_lost(self.regret.low)} to {_lost(self.regret.high)})",
             "-" if self.better is None else f"{100 * self.better:.0f} % of worlds",
         )
 
@@ -280,6 +280,11 @@ class Advice:
             "left_out": list(self.played.left),
             "seconds": self.played.seconds,
         }
+
+
+def _lost(regret: float) -> str:
+    """A regret, which few worlds may allow to be below 0."""
+    return f"-{amount(-regret)}" if regret < 0 else amount(regret)
 
 
 def _users(needed: Needed) -> str:

@@ -11,6 +11,7 @@ from kerchief.experiments.advice import HEADINGS, Advice, Row
 from kerchief.experiments.extras import require
 from kerchief.experiments.figures import BLACK, COLOURS, GREY
 from kerchief.experiments.forecast import LEVEL, average
+from kerchief.experiments.players import YARDSTICKS
 from kerchief.experiments.report import page, promises
 
 if TYPE_CHECKING:
@@ -67,14 +68,15 @@ def _rewards(axes: Axes, advice: Advice) -> None:
 
 
 def _name(row: Row) -> str:
-    return row.cell.player.label().removesuffix(" not private")
+    player = row.cell.player
+    return player.name if player.policy in YARDSTICKS else player.label()
 
 
 def _colour(advice: Advice, row: Row) -> str:
     """As in other pictures: private ones have colours, yardsticks are grey, others black."""
     if row.cell.asked is not None:
         return COLOURS[[one.cell for one in advice.private].index(row.cell) % len(COLOURS)]
-    return GREY if row.cell.player.policy in ("uniform", "single-arm") else BLACK
+    return GREY if row.cell.player.policy in YARDSTICKS else BLACK
 
 
 def render(advice: Advice, *, command: str, config: str, image: bytes) -> str:

@@ -184,8 +184,8 @@ def test_a_plan_of_worlds_that_are_too_alike_does_not_come_true() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("trust", ["local", "shuffle", "joint", "central"])
 def test_plans_come_true_under_every_trust(trust: str) -> None:
-    asked = Planning(users=20_000, dim=8, arms=10, trusts=(trust,))
-    found = coverage(asked, width=8, plans=12, unseen=12, seed=77)
+    asked = Planning(users=10_000, dim=8, arms=10, trusts=(trust,))
+    found = coverage(asked, width=8, plans=8, unseen=8, seed=77)
     for cell, held in found.items():
         assert min(held.reward, held.regret) >= 0.8, cell.label()
         assert held.gain is None or held.gain >= 0.8, cell.label()

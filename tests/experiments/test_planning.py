@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import pickle
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +18,11 @@ import kerchief
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.experiments.advice import Advice
 from kerchief.experiments.foresight import coverage, played_here
+from kerchief.experiments.parts import Part
 from kerchief.experiments.planning import Planning, segments, shorter
 from kerchief.experiments.settings import planned, settings
-from kerchief.experiments.timed import Played, play
+from kerchief.experiments.timed import Lane, Played, TooSlow, _Run, play
+from kerchief.experiments.workers import Workers
 
 SMALL = Planning(users=400, dim=2, arms=3, trusts=("central",), epsilon=8.0, delta=1e-4)
 
@@ -163,6 +169,52 @@ def test_settings_of_which_one_half_was_edited_are_refused(tmp_path: Path) -> No
     file.write_text("epsilon =", encoding="utf-8")
     with pytest.raises(InvalidValue, match="cannot be read"):
         planned(file)
+
+
+class _Instant:
+    """An executor that has played everything before, or gives it up."""
+
+    def __init__(self, slow: Callable[[Part], bool]) -> None:
+        self.slow = slow
+
+    def submit(self, function: Any, part: bytes, *rest: Any) -> Future[Any]:
+        asked, future = pickle.loads(part), Future[Any]()
+        known = played().runs.get(asked.cell, {})
+        given_up = not known or self.slow(asked)
+        future.set_result(TooSlow(seconds=100.0) if given_up else known[0])
+        return future
+
+
+def attempt(slow: Callable[[Part], bool]) -> tuple[float | None, Played]:
+    executor: Any = _Instant(slow)
+    lanes = [Lane(workers=Workers(executor=executor, count=1, prepare=_nothing)) for _ in range(2)]
+    run = _Run.of(
+        *(SMALL, SMALL.count),
+        lanes=lanes,
+        begun=time.monotonic(),
+        seconds=30.0,
+        watch=lambda what, past: None,
+    )
+    return run.finish(), run.played
+
+
+def test_what_was_finished_is_kept_when_more_of_it_is_too_slow() -> None:
+    share, made = attempt(lambda part: part.first > 0)
+    assert share is None
+    assert {cell for cell in made.runs} >= set(SMALL.cells(400))
+    assert not made.left
+
+
+def test_fewer_users_are_simulated_where_nothing_private_would_be_finished() -> None:
+    share, _ = attempt(lambda part: part.cell.asked is not None)
+    assert share is not None
+    assert 0 < share <= 0.5
+
+
+def test_a_bandit_that_is_too_slow_is_left_out_and_named() -> None:
+    share, made = attempt(lambda part: part.cell.label() == "own-models not private")
+    assert share is None
+    assert made.left == ["own-models not private was not finished in time"]
 
 
 def test_plans_come_true_in_worlds_that_they_have_not_seen() -> None:

@@ -32,7 +32,7 @@ from kerchief.experiments import plan_page
 from kerchief.experiments.advice import HEADINGS, Advice
 from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.folder import Folder
-from kerchief.experiments.planning import ANY, FAMILY, Planning
+from kerchief.experiments.planning import ANY, FAMILY, STRENGTH, Planning
 from kerchief.experiments.plugins import flags, loaded
 from kerchief.experiments.report import sentences
 from kerchief.experiments.settings import settings
@@ -61,7 +61,7 @@ _reward = click.option(
     "--strength",
     metavar="LOW:HIGH",
     help="How much arms differ, from 0 to 1: each simulated world draws its own.  "
-    f"[default: {'{:g}:{:g}'.format(*Planning(users=100).strengths)}]",
+    f"[default: {'{:g}:{:g}'.format(*STRENGTH)}]",
 )
 @options.pairs("--option", "options", help="A further option of the world, such as radius=0.3.")
 @options.option("--policy", "The bandit that learns.", default=Planning.policy, metavar="NAME")

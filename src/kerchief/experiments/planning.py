@@ -28,7 +28,9 @@ FAMILY = "own"
 SINGLE, UNIFORM = "single-arm", "uniform"
 
 _FEWEST, _MOST = 50, 10**8
-_STRENGTH = (0.25, 1.0)
+STRENGTH = (0.25, 1.0)
+"""How much arms of the family differ, unless it is said."""
+
 # How often regret is read: as often as leaves the fewest users out of equal segments.
 _TICKS = range(30, 101)
 
@@ -149,7 +151,7 @@ class Planning:
     @property
     def strengths(self) -> tuple[float, float]:
         """Between which arms may differ."""
-        return _STRENGTH if self.strength is None else self.strength
+        return STRENGTH if self.strength is None else self.strength
 
     def comparison(
         self, users: int, *, epsilon: float | None = None, trusts: tuple[str, ...] | None = None

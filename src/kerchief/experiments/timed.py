@@ -260,7 +260,7 @@ class _Run:
 
     def _given_up(self, job: Job, slow: TooSlow) -> float | None:
         """Begin again with fewer users if the quickest private bandit was too slow."""
-        if job.cell is not next(cell for cell in self.base if cell.asked is not None):
+        if job.chunk or job.cell != next(cell for cell in self.base if cell.asked is not None):
             return None
         left = self.deadline - time.monotonic() - _COMPILE_S
         return min(0.5, max(0.02, left / len(self.base) * len(self.lanes) / slow.seconds))

@@ -211,10 +211,15 @@ def test_fewer_users_are_simulated_where_nothing_private_would_be_finished() -> 
     assert 0 < share <= 0.5
 
 
-def test_a_bandit_that_is_too_slow_is_left_out_and_named() -> None:
-    share, made = attempt(lambda part: part.cell.label() == "own-models not private")
+@pytest.mark.parametrize("label", ["uniform", "own-models not private"])
+def test_what_is_too_slow_is_left_out_and_named(label: str) -> None:
+    share, made = attempt(lambda part: part.cell.label() == label)
     assert share is None
-    assert made.left == ["own-models not private was not finished in time"]
+    assert made.left == [f"{label} was not finished in time"]
+    advice = Advice(planning=SMALL, played=made)
+    assert label not in [row.cell.label() for row in advice.rows]
+    assert f"Left out: {label}" in " ".join(advice.notes())
+    assert advice.to_dict()["verdict"] == advice.verdict
 
 
 def test_plans_come_true_in_worlds_that_they_have_not_seen() -> None:

@@ -349,7 +349,7 @@ def _ordered(cells: Sequence[Cell], problem: AnyProblem) -> tuple[Cell, ...]:
 def yardstick(cells: Sequence[Cell]) -> Cell:
     """What learning must beat: the best single arm where the world knows it, else uniform play."""
     found = {cell.player.policy: cell for cell in cells}
-    return found.get(SINGLE, found[UNIFORM])
+    return found[SINGLE if SINGLE in found else UNIFORM]
 
 
 def _guess(cell: Cell, problem: AnyProblem) -> float:

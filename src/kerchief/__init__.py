@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kerchief.environments import make_environment as make_environment
     from kerchief.experiments import compare as compare
     from kerchief.experiments import read_results as read_results
+    from kerchief.experiments.settings import planned as planned
     from kerchief.policies import POLICIES as POLICIES
     from kerchief.privacy import Guarantee as Guarantee
     from kerchief.privacy import Ledger as Ledger
@@ -93,6 +94,7 @@ _HOMES = {
     "from_supervised": "data",
     "make_environment": "environments",
     "off_policy_value": "data",
+    "planned": "experiments.settings",
     "protect": "privatizers",
     "read_logs": "data",
     "read_results": "experiments",

@@ -47,6 +47,38 @@ def test_rewards_have_the_mean_of_the_arm_played() -> None:
     assert abs(drawn.mean() - mean) < 5 * 2 / np.sqrt(20_000)
 
 
+def test_a_family_draws_how_much_arms_differ_anew_in_every_run() -> None:
+    family = OwnModels.of(dim=4, arms=3, radius=0.5, strength=0.8, weakest=0.2, base=0.5)
+    drawn: Any = jax.vmap(lambda k: family.init(Stream.of(seed=1, replicate=k)))
+    lengths = np.linalg.norm(np.asarray(drawn(jnp.arange(2000, dtype=jnp.uint32))), axis=2)
+    np.testing.assert_allclose(lengths, lengths[:, :1].repeat(3, 1), rtol=1e-5)
+    np.testing.assert_allclose(np.quantile(lengths, [0.0, 0.5, 1.0]), [0.1, 0.25, 0.4], atol=0.01)
+
+
+def test_rewards_around_a_base_are_chances() -> None:
+    chances = OwnModels.of(dim=4, arms=3, radius=0.5, base=0.5)
+    truth = chances.init(Stream.of(seed=1, replicate=0))
+    arms = chances.arms(truth, at(0), Stream.of(seed=2, replicate=0))
+    draw: Any = jax.vmap(
+        lambda k: chances.reward(truth, arms, jnp.int32(1), at(0), Stream.of(seed=k, replicate=0))
+    )
+    drawn = np.asarray(draw(jnp.arange(20_000)))
+    assert set(np.unique(drawn)) == {0.0, 1.0}
+    assert abs(drawn.mean() - 0.5 - float((arms.features[1] * truth[1]).sum())) < 0.02
+    facts = chances.problem(10)
+    assert (facts.low, facts.high) == (0.0, 1.0)
+    own = np.asarray(truth[1]) + np.array([0.0, 0.0, 0.0, 0.5 / facts.constant])
+    assert float(np.asarray(arms.features[1]) @ own) == pytest.approx(
+        0.5 + float((arms.features[1] * truth[1]).sum()), abs=1e-6
+    )
+    assert np.linalg.norm(own) <= facts.radius
+
+
+def test_the_weakest_run_is_no_stronger_than_the_strongest() -> None:
+    with pytest.raises(InvalidValue, match="weakest"):
+        OwnModels.of(strength=0.5, weakest=0.6)
+
+
 def test_the_best_single_arm_loses_the_least_on_average() -> None:
     truth = WORLD.init(Stream.of(seed=1, replicate=0))
 

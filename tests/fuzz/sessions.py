@@ -283,6 +283,18 @@ _CALIBRATE = {
     "horizon": (1000,),
     "sensitivity": (None, 1.0),
 }
+_PLAN = {
+    "users": (1000, 50),
+    "dim": (3,),
+    "arms": (4,),
+    "reward": ("bernoulli", "gaussian"),
+    "strength": ("0.2:0.6", "0.5"),
+    "trust": ("any", "joint"),
+    "epsilon": (1.0, 0.1),
+    "delta": (1e-5,),
+    "seconds": (20,),
+    "jobs": (1,),
+}
 _PLAY = {
     "env": ("linear",),
     "contexts": ("ball",),
@@ -402,6 +414,12 @@ def sessions() -> list[Target]:
             name="command:compare",
             call=lambda **options: _command(words=("compare",), **options | {"device": "abacus"}),
             samples=_PLAY,
+            weight=0.02,
+        ),
+        Target(
+            name="command:plan",
+            call=lambda **options: _command(words=("plan",), **options | {"out": "/dev/null/plan"}),
+            samples=_PLAN,
             weight=0.02,
         ),
         Target(

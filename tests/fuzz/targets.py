@@ -348,6 +348,7 @@ _WEIGHTS = {
     "experiments.declare:Comparison.on": 0.03,
     "experiments.leaderboard:Leaderboard": 0.03,
     "experiments.leaderboard:Leaderboard.of": 0.03,
+    "experiments.planning:Planning": 0.03,
     "mechanisms.exact_continual:ExactContinualNoise.matching": 0.02,
     "privacy.calibration:zcdp_epsilon": 0.03,
     "privacy.calibration:zcdp_rho": 0.1,

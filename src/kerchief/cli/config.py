@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
+from kerchief.experiments.settings import BANDIT, read_toml
 
 
 def _take(context: click.Context, this: click.Parameter, path: Path | None) -> None:
-    """Let the file stand for options that are not on the command line."""
+    """Let the file stand for options that are not on the command line.
+
+    A table of what to deploy, which a plan writes there too, is passed over.
+    """
     if path is None:
         return
     known: Registry[click.Parameter] = Registry("option")
     for one in context.command.params:
         if one is not this:
             known.add(one.opts[0].removeprefix("--"), one)
-    given = {known[name.replace("_", "-")]: value for name, value in _read(path).items()}
+    read = {name: value for name, value in read_toml(path).items() if name != BANDIT}
+    given = {known[name.replace("_", "-")]: value for name, value in read.items()}
     context.default_map = {one.name: _value(one, value) for one, value in given.items() if one.name}
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InvalidValue(f"the configuration {str(path)!r} cannot be read: {reason}") from error
 
 
 def _value(option: click.Parameter, given: object) -> object:

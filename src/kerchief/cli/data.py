@@ -21,13 +21,14 @@ from kerchief.experiments.data import WorldOfData
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _FILE = click.Path(path_type=Path)
+_REWARD = click.option("--reward", metavar="COLUMN", help="Of logs, what it gave.")
 logged = (
     click.option(
         "--action",
         metavar="COLUMN",
         help="Of logs, what was done; COLUMN=first|second declares the arms.",
     ),
-    click.option("--reward", metavar="COLUMN", help="Of logs, what it gave."),
+    _REWARD,
     click.option(
         "--propensity", metavar="COLUMN", help="Of logs, the chance that it had; or one number."
     ),
@@ -83,10 +84,10 @@ NAMES = ("data", "data_sha256", "declare", *WORDS)
 """The names of these options."""
 
 
-def of_data(command: Decorated) -> Decorated:
-    """Add the options to a command."""
+def of_data(command: Decorated, *, reward: Callable[[Decorated], Decorated] = _REWARD) -> Decorated:
+    """Add the options to a command, where `--reward` may mean more than a column of logs."""
     for option in reversed(_OPTIONS):
-        command = option(command)
+        command = (reward if option is _REWARD else option)(command)
     return command
 
 

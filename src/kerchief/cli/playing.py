@@ -59,7 +59,7 @@ class Playing:
     @contextlib.contextmanager
     def workers(self) -> Iterator[Workers | None]:
         """Who plays; nobody else, unless it is asked for."""
-        prepare = functools.partial(_prepare, self.device, loaded())
+        prepare = functools.partial(prepared, self.device, loaded())
         if self.scheduler is not None:
             with dask_cluster(self.scheduler, prepare) as workers:
                 yield workers
@@ -70,9 +70,9 @@ class Playing:
             yield None
 
 
-def _prepare(device: str, plugins: tuple[Plugin, ...]) -> None:
+def prepared(device: str, plugins: tuple[Plugin, ...], *, hurried: bool = False) -> None:
     """In a worker: take the device, and load the plugins that are loaded here."""
-    use_device(device, alone=False)
+    use_device(device, alone=False, hurried=hurried)
     load_installed()
     for one in plugins:
         one.load()

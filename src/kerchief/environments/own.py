@@ -16,19 +16,25 @@ from kerchief.core.struct import static, struct
 from kerchief.environments.contexts import in_ball, on_sphere
 from kerchief.environments.worlds import NOISES
 
+_CONSTANT = math.sqrt(0.5)
+
 
 @struct
 class OwnModels:
     """Users u/√2 in a ball with a constant 1/√2 behind them, and one parameter for every arm.
 
     Attributes:
-        radius: bound on the norm of each arm's parameter.
-        strength: that norm, in radii; nobody is told.
+        radius: bound on the norm of each arm's parameter, and on how far rewards are from `base`.
+        strength: that norm, in radii, at most; nobody is told.
+        weakest: that norm, in radii, at the least: every run has one of its own, between the two.
+        base: what an arm without a parameter earns.
         noise: how a reward falls around its mean.
     """
 
     radius: float | Array
     strength: float | Array = 1.0
+    weakest: float | Array = 1.0
+    base: float | Array = 0.0
     dim: int = static()
     count: int = static()
     noise: str = static()
@@ -42,38 +48,50 @@ class OwnModels:
         radius: float = 1.0,
         noise: str = "bernoulli",
         strength: float = 1.0,
+        weakest: float | None = None,
+        base: float = 0.0,
     ) -> Self:
-        """Check every value.
+        """Check every value; unless it is said, no run is weaker than another.
 
         >>> OwnModels.of(dim=3, arms=4).problem(100).own
         3
+        >>> chances = OwnModels.of(radius=0.5, base=0.5).problem(100)
+        >>> chances.low, chances.high
+        (0.0, 1.0)
         """
         NOISES[noise]
+        strength = validate.between("strength", strength, 0.0, 1.0, closed=True)
+        least = strength if weakest is None else weakest
         return cls(
             dim=validate.whole("dim", dim, low=2, high=64),
             count=validate.whole("arms", arms, high=2**16),
             radius=validate.between("radius", radius, 1e-9, 512.0, closed=True),
             noise=noise,
-            strength=validate.between("strength", strength, 0.0, 1.0, closed=True),
+            strength=strength,
+            weakest=validate.between("weakest", least, 0.0, strength, closed=True),
+            base=validate.between("base", base, -512.0, 512.0, closed=True),
         )
 
     def problem(self, horizon: int) -> Problem:
-        """The public facts."""
+        """The public facts: the constant carries the base."""
+        wide, base = float(self.radius), float(self.base)
         return Problem(
             dim=self.dim,
             arms=self.count,
             norm=1.0,
-            radius=float(self.radius),
-            low=-float(self.radius),
-            high=float(self.radius),
+            radius=wide + abs(base) / _CONSTANT,
+            low=base - wide,
+            high=base + wide,
             horizon=horizon,
-            constant=math.sqrt(0.5),
+            constant=_CONSTANT,
             own=self.dim,
         )
 
     def init(self, stream: Stream) -> Array:
         """Draw every arm's parameter, uniform on a sphere."""
-        length: Array = jnp.float32(self.radius * self.strength)
+        share = stream.split(1).uniform(1)[0].astype(jnp.float64)
+        strength = self.weakest + (self.strength - self.weakest) * share
+        length: Array = jnp.float32(self.radius * strength)
         return on_sphere(stream, self.count, self.dim) * length
 
     def arms(self, world: Array, clock: Clock, stream: Stream) -> Arms:
@@ -88,7 +106,8 @@ class OwnModels:
     ) -> Array:
         """Draw the reward of an action."""
         mean, most = self._means(world, arms)[action], jnp.float32(self.radius)
-        return NOISES[self.noise](mean, -most, most, stream)
+        base = jnp.float32(self.base)
+        return NOISES[self.noise](base + mean, base - most, base + most, stream)
 
     def regret(self, world: Array, arms: Arms, action: Array, clock: Clock) -> Array:
         """Expected reward lost against the best arm for this user."""

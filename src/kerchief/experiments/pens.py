@@ -13,9 +13,9 @@ from kerchief.experiments.labels import Dashes
 from kerchief.experiments.players import YARDSTICKS, Cell
 from kerchief.experiments.results import Result
 
-GREY = "#767676"
-_BLACK, _BROWN = "#000000", "#8C5A2B"
-_COLOURS = (
+GREY, BLACK = "#767676", "#000000"
+_BROWN = "#8C5A2B"
+COLOURS = (
     "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933",
     "#332288", "#117733"
 )  # fmt: skip
@@ -71,7 +71,7 @@ class Pen:
             return _DASHES[self.epsilons.index(cell.asked[0]) % len(_DASHES)]
         if cell.player.policy in _PLAIN:
             return _PLAIN[cell.player.policy]
-        dark = [key for key, colour in self.colours.items() if colour in (_BLACK, _BROWN)]
+        dark = [key for key, colour in self.colours.items() if colour in (BLACK, _BROWN)]
         return _BLACK_DASHES[dark.index(key_of(cell)) % len(_BLACK_DASHES)]
 
 
@@ -93,7 +93,7 @@ def _colours(finished: Sequence[Result]) -> dict[Key, str]:
     plain = [key for key in keys if key[1] == "none" and key[0] not in YARDSTICKS]
     few = len(_BLACK_DASHES)
     return (
-        {key: _COLOURS[place % len(_COLOURS)] for place, key in enumerate(private)}
+        {key: COLOURS[place % len(COLOURS)] for place, key in enumerate(private)}
         | {key: GREY for key in keys if key[1] == "none" and key[0] in YARDSTICKS}
-        | {key: _BLACK if place < few else _BROWN for place, key in enumerate(plain)}
+        | {key: BLACK if place < few else _BROWN for place, key in enumerate(plain)}
     )

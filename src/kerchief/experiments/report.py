@@ -29,18 +29,10 @@ class Promise:
 
 
 def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
-    """Fill the report's template, with the picture as PNG.
-
-    Everything is escaped, and nothing is loaded from elsewhere.
-    """
-    require("report")
-    import jinja2
-
-    text = resources.files(__package__).joinpath("report.html.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(text).render(
+    """Fill the report's template, with the picture as PNG."""
+    return page(
+        "report.html.j2",
+        picture,
         plan=plan,
         finished=finished,
         headlines=headlines(plan, finished),
@@ -48,9 +40,31 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
         minor=_MINOR,
         tables=_by_world(plan, finished),
         beside=side_by_side(plan, finished),
-        picture=base64.b64encode(picture).decode("ascii"),
         promises=promises(row.cell for row in finished),
         of_one_report=list(of_one_report(finished)),
+    )
+
+
+def page(template: str, picture: bytes, **values: object) -> str:
+    """Fill a template of this folder, with the picture as PNG and what it ran on.
+
+    Everything is escaped, and nothing is loaded from elsewhere.
+    """
+    require("report")
+    import jinja2
+
+    folder = resources.files(__package__)
+    loader = jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
+    environment = jinja2.Environment(
+        autoescape=True,
+        loader=loader,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(
+        **values,
+        picture=base64.b64encode(picture).decode("ascii"),
         versions=versions(),
         machine=machine(),
     )

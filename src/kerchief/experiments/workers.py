@@ -94,10 +94,10 @@ def local_processes(jobs: int, prepare: Prepare) -> Iterator[Workers]:
     try:
         yield Workers(executor=pool, count=jobs, prepare=prepare)
     finally:
-        running = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in running:
+        for process in list((pool._processes or {}).values()):
             process.terminate()
+        # Nobody is left to wait for but the pool's own thread, which would complain at exit.
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,238 @@
+"""`kerchief plan`: what privacy will cost, before anything is built."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kerchief.cli import options
+from kerchief.cli.data import NAMES, check_without, of_data, world_of
+from kerchief.cli.device import use_device
+from kerchief.cli.options import PRIVATE_TRUSTS, words
+from kerchief.cli.playing import prepared
+from kerchief.cli.plugins import plugin_option
+from kerchief.cli.printing import (
+    complain,
+    json_output,
+    print_json,
+    print_table,
+    print_wrapped,
+    progress_bar,
+)
+from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
+from kerchief.environments.worlds import NOISES
+from kerchief.experiments import plan_page
+from kerchief.experiments.advice import HEADINGS, Advice
+from kerchief.experiments.extras import NEEDS, installing, missing
+from kerchief.experiments.folder import Folder
+from kerchief.experiments.planning import ANY, FAMILY, STRENGTH, Planning
+from kerchief.experiments.plugins import flags, loaded
+from kerchief.experiments.report import sentences
+from kerchief.experiments.settings import settings
+from kerchief.experiments.timed import Played, play
+from kerchief.experiments.versions import machine, versions
+
+# Seconds for what comes before the simulations, and for the page after them.
+_AROUND_S = 6.0
+_FILES = {"config": "plan.toml", "rows": "plan.json", "picture": "plan.png", "report": "plan.html"}
+
+_reward = click.option(
+    "--reward",
+    metavar=f"{words(NOISES)}|COLUMN",
+    help="Without data, how rewards fall around their mean; of logs, the column of what was given."
+    f"  [default: {Planning.reward}]",
+)
+
+
+@click.command()
+@click.option("--users", type=int, help="How many users there are.  [default: those of the data]")
+@functools.partial(of_data, reward=_reward)
+@options.option("--env", "The world, without data.", default=FAMILY, metavar="NAME")
+@options.dim
+@options.of_world("--arms", type=int, help="How many arms there are.")
+@click.option(
+    "--strength",
+    metavar="LOW:HIGH",
+    help="How much arms differ, from 0 to 1: each simulated world draws its own.  "
+    f"[default: {'{:g}:{:g}'.format(*STRENGTH)}]",
+)
+@options.pairs("--option", "options", help="A further option of the world, such as radius=0.3.")
+@options.option("--policy", "The bandit that learns.", default=Planning.policy, metavar="NAME")
+@click.option(
+    "--trust",
+    "trusts",
+    multiple=True,
+    default=Planning.trusts,
+    show_default=True,
+    metavar=f"{ANY}|{PRIVATE_TRUSTS}",
+    help="Whom users may be asked to trust. Repeatable.",
+)
+@options.epsilon
+@options.option("--delta", "Privacy asked for; below 1/users.", default=Planning.delta)
+@options.seed
+@options.option("--seconds", "How long it may take.", default=60.0, type=float)
+@options.option("--jobs", "Processes that play at once.", default=2, type=int)
+@options.device
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for the page, the picture, the figures and the settings.  [default: none]",
+)
+@click.option("--force", is_flag=True, help="Replace an earlier plan in that folder.")
+@plugin_option
+@json_output
+def plan(
+    *,
+    seconds: float,
+    jobs: int,
+    device: str,
+    out: Path | None,
+    force: bool,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Tell what privacy will cost, and under which trust, before anything is built.
+
+    Simulates the private bandits at this number of users for at most --seconds, beside uniform
+    play, the best single arm and no privacy, and says what to expect, how many users and which
+    epsilon it takes until learning pays, what devices send, and which settings to use; or that
+    nobody should be asked for anything.
+    """
+    begun = time.monotonic()
+    validate.between("seconds", seconds, 15.0, 86_400.0, closed=True)
+    validate.whole("jobs", jobs, high=64)
+    use_device(device)
+    planning = _planning(asked)
+    folder = None if out is None else _folder(out, force=force)
+    for warning in planning.warnings():
+        complain("warning", warning)
+    prepare = functools.partial(prepared, device, loaded(), hurried=True)
+    left = seconds - _AROUND_S - (time.monotonic() - begun)
+    played = _play(planning, seconds=left, jobs=jobs, prepare=prepare)
+    advice = Advice(planning=planning, played=played)
+    command = _command(planning, seconds=seconds, jobs=jobs)
+    document = {
+        **advice.to_dict(),
+        "config": settings(advice),
+        "parameters": planning.parameters(),
+        "command": command,
+        "versions": versions(),
+        "machine": machine(),
+    }
+    files = {} if folder is None else _write(folder, advice, document)
+    document["files"] = {name: str(path) for name, path in files.items()}
+    if as_json:
+        print_json(document)
+    else:
+        _print(advice, files)
+
+
+def _planning(asked: dict[str, Any]) -> Planning:
+    """What is asked, on data or in a family of worlds."""
+    data = {name: asked.pop(name) for name in NAMES}
+    strength = _strength(asked.pop("strength"))
+    asked["trusts"] = tuple(dict.fromkeys(asked["trusts"]))
+    if data["data"] is None:
+        reward = data.pop("reward") or Planning.reward
+        check_without(data)
+        return Planning(reward=reward, strength=strength, **asked)
+    for name in ("dim", "arms", "strength", "options"):
+        if (strength if name == "strength" else asked[name]) not in (None, ()):
+            raise InvalidValue(f"{name} is given, and data say it themselves; leave it out")
+    return Planning(data=world_of(data), strength=None, **asked)
+
+
+def _strength(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    low, _, high = text.partition(":")
+    try:
+        return float(low), float(high or low)
+    except ValueError:
+        raise InvalidValue(f"strength is {text!r}; give it as in --strength 0.2:0.6") from None
+
+
+def _folder(path: Path, *, force: bool) -> Folder:
+    """Where the page goes, which holds no other plan."""
+    folder = Folder.at(path)
+    found = [name for name in _FILES.values() if folder.check(name).exists()]
+    if found and not force:
+        raise InvalidValue(
+            f"{str(path)!r} holds a plan ({', '.join(found)}); choose another --out, or replace it "
+            "with --force"
+        )
+    return folder
+
+
+def _play(planning: Planning, *, seconds: float, jobs: int, prepare: Any) -> Played:
+    with progress_bar() as bar:
+        task = bar.add_task("starting", total=seconds)
+        return play(
+            planning,
+            seconds=seconds,
+            jobs=jobs,
+            prepare=prepare,
+            watch=lambda what, past: bar.update(task, description=what, completed=past),
+        )
+
+
+def _command(planning: Planning, *, seconds: float, jobs: int) -> str:
+    """The command line that asks this again."""
+    given = planning.parameters() | {"seconds": seconds, "jobs": jobs}
+    said = ["kerchief", "plan", *flags()]
+    for name, value in given.items():
+        for one in value if isinstance(value, list) else [value]:
+            said += [f"--{name.replace('_', '-')}", str(one)]
+    return shlex.join(said)
+
+
+def _write(folder: Folder, advice: Advice, document: dict[str, Any]) -> dict[str, Path]:
+    """The files, as far as there are libraries to write them."""
+    contents = {
+        "config": str(document["config"]).encode(),
+        "rows": (json.dumps(document, indent=2, allow_nan=False) + "\n").encode(),
+    }
+    lacking = missing(*NEEDS)
+    if lacking:
+        complain(
+            "warning",
+            f"the page will not be written without {', '.join(lacking)}: run "
+            f"{installing('report')}",
+        )
+    else:
+        contents["picture"] = plan_page.picture(advice)
+        page = plan_page.render(
+            advice,
+            command=str(document["command"]),
+            config=str(document["config"]),
+            image=contents["picture"],
+        )
+        contents["report"] = page.encode()
+    return {name: folder.write(_FILES[name], content) for name, content in contents.items()}
+
+
+def _print(advice: Advice, files: dict[str, Path]) -> None:
+    """One page: the verdict, the table, what it takes, what is sent, what is assumed."""
+    print_wrapped(advice.sentence())
+    headings = [one.format(advice.measure) for one in HEADINGS]
+    print_table(headings, [row.texts() for row in advice.rows], columns="llrrrR")
+    for line in advice.needs():
+        print_wrapped(line)
+    best = advice.best
+    use = f"Use {best.cell.player.policy} under {best.cell.player.trust} trust"
+    print_wrapped(f"{use}: {best.wire.text()}." if best.wire else f"{use}.")
+    for line in advice.notes():
+        print_wrapped(line)
+    for sentence in sentences(row.cell.guarantee for row in advice.private):
+        print_wrapped(sentence)
+    if not files:
+        click.echo("--out FOLDER writes the page, its picture and the settings (plan.toml)")
+    for name, path in files.items():
+        click.echo(f"{name}: {path}")

@@ -1,0 +1,288 @@
+"""What `kerchief plan` is asked: how many users, what they may be like, and whom they trust."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
+from kerchief.core.problems import AnyProblem, Problem
+from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.environments.worlds import NOISES
+from kerchief.experiments.data import WorldOfData, rounds_of, told_of
+from kerchief.experiments.declare import Comparison
+from kerchief.experiments.players import Cell
+from kerchief.privacy.guarantee import Trust
+from kerchief.simulation.run import AnyEnvironment
+
+ANY = "any"
+"""The word for all trusts that a policy supports."""
+
+FAMILY = "own"
+"""The world without data: users have features, and every arm has a parameter of its own."""
+
+SINGLE, UNIFORM = "single-arm", "uniform"
+
+_FEWEST, _MOST = 50, 10**8
+STRENGTH = (0.25, 1.0)
+"""How much arms of the family differ, unless it is said."""
+
+# How often regret is read: as often as leaves the fewest users out of equal segments.
+_TICKS = range(30, 101)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Planning:
+    """A question of somebody who has users, features and arms.
+
+    Attributes:
+        users: how many there are; on data, by default all of them.
+        data: a world of data, in place of the fields down to `options`.
+        env: the world, a word of `ENVIRONMENTS` in which users bring features.
+        dim: length of a feature vector, its constant included; None for the world's own.
+        arms: how many; None for the world's own.
+        reward: how rewards fall around their mean, a word of `NOISES`.
+        strength: how much arms differ, from 0 to 1: every simulated world draws its own between
+            these two.
+        options: further options of the world, such as ("radius", 1.0).
+        policy: the bandit that learns.
+        trusts: under which it may; `any` for all that it supports.
+        epsilon: asked for, as is delta.
+
+    >>> asked = Planning(users=1000, dim=3, arms=4, trusts=("joint",))
+    >>> [cell.label() for cell in asked.cells(1000)]
+    ['uniform', 'single-arm not private', 'own-models not private', 'own-models joint ε=1']
+    >>> Planning(users=3)
+    Traceback (most recent call last):
+    ...
+    kerchief_wire.errors.InvalidValue: users is 3; it must be at least 50 and at most \
+100000000
+    """
+
+    users: int | None = None
+    data: WorldOfData | None = None
+    env: str = FAMILY
+    dim: int | None = None
+    arms: int | None = None
+    reward: str = "bernoulli"
+    strength: tuple[float, float] | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+    policy: str = "best"
+    trusts: tuple[str, ...] = (ANY,)
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every value, and that every cell can be played."""
+        validate.plain(self)
+        self._check_kinds()
+        if self.users is None and self.data is None:
+            raise InvalidValue("users is not given; give --users N, or data with --data FILE")
+        if self.users is not None:
+            validate.whole("users", self.users, low=_FEWEST, high=_MOST)
+        if self.count < _FEWEST:
+            raise InvalidValue(
+                f"the data have {self.count} users; a plan needs {_FEWEST} (with --orders "
+                "bootstrap, --users may be more than there are)"
+            )
+        validate.positive("epsilon", self.epsilon)
+        validate.between("delta", self.delta, 0.0, 1.0)
+        if ANY in self.trusts and len(self.trusts) > 1:
+            raise InvalidValue(f"trust is {ANY!r} and more; give {ANY!r} alone, or the others")
+        if str(Trust.NONE) in self.trusts:
+            raise InvalidValue("trust is 'none', which plays along by itself; leave it out")
+        if self.data is None:
+            self._check_family()
+        self.comparison(self.count)
+
+    def _check_kinds(self) -> None:
+        """Refuse what has the wrong form, before it is looked into."""
+        if not isinstance(self.trusts, tuple) or not self.trusts:
+            raise InvalidValue("trusts is empty, or no tuple; give at least one, or ('any',)")
+        if self.strength is not None and not (
+            isinstance(self.strength, tuple) and len(self.strength) == 2
+        ):
+            raise InvalidValue(f"strength is {self.strength!r}; give the least and the greatest")
+        pairs = self.options if isinstance(self.options, tuple) else (None,)
+        if not all(isinstance(one, tuple) and len(one) == 2 for one in pairs):
+            raise InvalidValue("options is no tuple of pairs; give a name and a value each")
+        for name in ("env", "reward", "policy"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidValue(f"{name} is {getattr(self, name)!r}; give a word")
+        if not isinstance(self.data, WorldOfData | None):
+            raise InvalidValue(
+                f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes, "
+                "or `from_logs`"
+            )
+
+    def _check_family(self) -> None:
+        entry = ENVIRONMENTS[self.env]
+        if entry.problem is not Problem:
+            known = ", ".join(name for name, one in ENVIRONMENTS.items() if one.problem is Problem)
+            raise InvalidValue(
+                f"env is {self.env!r}, where users bring no features; plan for one of {known}"
+            )
+        if self.reward not in NOISES:
+            raise InvalidValue(
+                f"reward is {self.reward!r}; without data it is one of {', '.join(NOISES)}, and a "
+                "column only with --data FILE"
+            )
+        if self.strength is not None and self.env != FAMILY:
+            raise InvalidValue(
+                f"strength is {self.strength}, and the {self.env} world has no family; leave it "
+                f"out, or plan in the world {FAMILY!r}"
+            )
+        low, high = self.strengths
+        validate.between("the greater strength", high, 0.0, 1.0, closed=True)
+        validate.between("the less strength", low, 0.0, high, closed=True)
+
+    @property
+    def count(self) -> int:
+        """How many users there are."""
+        if self.users is None and self.data is not None:
+            return rounds_of(self.data)
+        return self.users or 0
+
+    @property
+    def strengths(self) -> tuple[float, float]:
+        """Between which arms may differ."""
+        return STRENGTH if self.strength is None else self.strength
+
+    def comparison(
+        self, users: int, *, epsilon: float | None = None, trusts: tuple[str, ...] | None = None
+    ) -> Comparison:
+        """The candidates as a comparison of so many rounds."""
+        return Comparison(
+            **self._world(),
+            horizon=users,
+            policies=(self.policy,),
+            trusts=trusts or (None if ANY in self.trusts else self.trusts),
+            epsilons=(self.epsilon if epsilon is None else epsilon,),
+            delta=self.delta,
+            seed=self.seed,
+        )
+
+    def _world(self) -> Mapping[str, Any]:
+        if self.data is not None:
+            return {"data": self.data}
+        options = dict(self.options)
+        if self.env == FAMILY:
+            low, high = self.strengths
+            # Rewards from 0 to 1, around one half.
+            usual = {"radius": 0.5, "base": 0.5, "strength": high, "weakest": low}
+            options = usual | options
+        made = {"env": self.env, "dim": self.dim, "arms": self.arms, "noise": self.reward}
+        named: dict[str, Any] = {
+            name: options.pop(name) for name in ("radius", "fewest") if name in options
+        }
+        if "contexts" in ENVIRONMENTS[self.env].options:
+            named["contexts"] = (str(options.pop("contexts", "ball")),)
+        return {**made, **named, "options": tuple(options.items())}
+
+    def cells(self, users: int) -> tuple[Cell, ...]:
+        """Who is played: yardsticks, the bandit without privacy, and with it under each trust."""
+        return tuple(
+            cell for cell in self.comparison(users).cells() if cell.player.policy != "greedy"
+        )
+
+    def cell_at(self, cell: Cell, epsilon: float) -> Cell:
+        """The same cell with another epsilon."""
+        return dataclasses.replace(cell, player=dataclasses.replace(cell.player, epsilon=epsilon))
+
+    @functools.cached_property
+    def environment(self) -> AnyEnvironment:
+        """The world that is simulated."""
+        made = self.comparison(self.count)
+        return made.environment(made.cells()[0].world)
+
+    def problem(self, users: int) -> AnyProblem:
+        """The public facts of so many users."""
+        return self.environment.problem(users)
+
+    def assumed(self) -> str:
+        """What kind of world the answer speaks about."""
+        if self.data is not None:
+            return (
+                "Assumed: users like those of the data. The simulated worlds differ in the order "
+                "of users (or in who is drawn, with --orders bootstrap), so intervals say what "
+                "another order may bring, not what other people may. These figures are read off "
+                "the data and are not private."
+            )
+        if self.env != FAMILY:
+            return (
+                f"Assumed: the {self.env} world with its options; each simulated world has a "
+                f"parameter of its own. Rewards are {self.reward}."
+            )
+        low, high = self.strengths
+        return (
+            "Assumed: features of users fill a ball, every arm has a linear model of its own, "
+            f"rewards are {self.reward} with means around 1/2, and the arms of each simulated "
+            f"world differ by a strength drawn from {low:g} to {high:g} (1: as much as rewards "
+            "allow; 0: all are alike). Where yours differ less, say so with --strength."
+        )
+
+    def told(self) -> tuple[str, ...]:
+        """What declared bounds did to data."""
+        return () if self.data is None else tuple(told_of(self.data))
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed but should be seen."""
+        return self.comparison(self.count).warnings()
+
+    def parameters(self) -> dict[str, object]:
+        """Everything that was chosen, in the words of the command line."""
+        world = {} if self.data is None else self.comparison(self.count).parameters()
+        kept = {name: one for name, one in world.items() if name not in _PLAYED}
+        family: dict[str, object] = {
+            "env": self.env,
+            "dim": self.problem(1).dim,
+            "arms": self.problem(1).arms,
+            "reward": self.reward,
+            "option": [f"{name}={value}" for name, value in self.options],
+        }
+        if self.env == FAMILY:
+            family["strength"] = "{:g}:{:g}".format(*self.strengths)
+        return {
+            "users": self.count,
+            **(family if self.data is None else kept),
+            "policy": self.policy,
+            "trust": list(self.trusts),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "seed": self.seed,
+        }
+
+
+_PLAYED = frozenset(
+    ("horizon", "policy", "trust", "continual", "shuffling", "randomizer", "curator", "epsilon")
+) | {"delta", "replicates", "seed", "mode"}
+
+
+def segments(users: int) -> tuple[int, int]:
+    """How many users are simulated, and how often regret is read, in segments of equal length.
+
+    A shorter last segment would be a program of its own, and compiling that takes longer than the
+    few users are worth.
+
+    >>> segments(100_000), segments(569), segments(50)
+    ((100000, 100), (568, 71), (50, 50))
+    """
+    ticks = [one for one in _TICKS if one <= users] or [users]
+    best = min(ticks, key=lambda one: (users % one, -one))
+    return users - users % best, best
+
+
+def shorter(users: int, share: float) -> int:
+    """A share of users in round numbers, and never none.
+
+    >>> shorter(1_000_000, 0.237)
+    230000
+    """
+    wanted = max(float(_FEWEST), users * share)
+    unit = 10 ** max(0, math.floor(math.log10(wanted)) - 1)
+    return min(users, int(wanted // unit * unit))

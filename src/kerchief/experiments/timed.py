@@ -1,0 +1,405 @@
+"""Play the cells of a planning within a bounded time: what matters most first, then what fits.
+
+Every lane is one process, which keeps what it has compiled. Cells are played in chunks of a few
+replicates: first one chunk of every cell, then other epsilons, then further chunks, each only if it
+will be finished in time, judged by how long its like has taken. A run that turns out to be too long
+is given up early; if that is the quickest of the private ones, all are begun again with fewer
+users.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import itertools
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.core.errors import KerchiefError
+from kerchief.core.precision import double_precision
+from kerchief.core.problems import AnyProblem
+from kerchief.experiments.parts import Finished, Part
+from kerchief.experiments.planning import SINGLE, UNIFORM, Planning, segments, shorter
+from kerchief.experiments.players import Cell
+from kerchief.experiments.workers import Prepare, Workers, local_processes
+from kerchief.privacy.guarantee import Trust
+
+Watch: TypeAlias = Callable[[str, float], None]
+"""Told what is played, and the seconds that have passed."""
+
+# Seconds that starting a process and compiling one program take, and microseconds of a round: a
+# guess for the beginning, which what is measured replaces.
+_START_S, _COMPILE_S = 4.0, 6.5
+_ROUND_US, _NUMBER_US = 2.0, 0.0025
+_SLOWER = {Trust.NONE: 2.2, Trust.LOCAL: 4.0, Trust.SHUFFLE: 1.6, Trust.JOINT: 1.7}
+# How many replicates a chunk has, and what share of the time the first chunks may take to play.
+_FEWEST, _MOST, _FIRST = 5, 8, 0.45
+# How many chunks a cell gets at most.
+_CHUNKS = 12
+# Steps between epsilons, and the least and the greatest of them.
+_STEP, _BOUNDS = 4.0, (1e-3, 1000.0)
+# How often is looked, how much longer things may take than before, and how many ticks tell a pace.
+_TICK_S, _SLACK, _RECENT = 0.1, 1.15, 6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TooSlow:
+    """A run that was given up: how long it would have taken to play, in seconds."""
+
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """Some replicates of a cell."""
+
+    cell: Cell
+    chunk: int
+
+
+@dataclasses.dataclass(kw_only=True)
+class Lane:
+    """One process, what it plays now, and what it has compiled."""
+
+    workers: Workers
+    known: set[Cell] = dataclasses.field(default_factory=set)
+    job: Job | None = None
+    future: Future[Finished | TooSlow] | None = None
+    since: float = 0.0
+
+
+@dataclasses.dataclass(kw_only=True)
+class Played:
+    """What was played, of so many users.
+
+    Attributes:
+        runs: the chunks of each cell, in their order.
+        users: how many users were simulated.
+        left: what the time did not suffice for, one line each.
+        seconds: how long all of it took.
+    """
+
+    users: int
+    runs: dict[Cell, dict[int, Finished]] = dataclasses.field(default_factory=dict)
+    left: list[str] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+
+    def rounds(self) -> NDArray[np.int64]:
+        """After how many users regret was read."""
+        return next(iter(self._ordered(next(iter(self.runs))))).run.rounds
+
+    def curves(self, cell: Cell) -> NDArray[np.float64]:
+        """Cumulative regret, one row per tick and one column per replicate."""
+        return np.concatenate([one.run.regret for one in self._ordered(cell)], axis=1)
+
+    def rewards(self, cell: Cell) -> NDArray[np.float64]:
+        """The mean reward per user in each replicate."""
+        earned = [one.run.earned for one in self._ordered(cell)]
+        return np.concatenate([one for one in earned if one is not None]) / self.users
+
+    def gains(self, cell: Cell, beside: Cell) -> NDArray[np.float64]:
+        """How much less than another cell it has lost in the same worlds, as `curves`."""
+        ours, theirs = self.curves(cell), self.curves(beside)
+        both = min(ours.shape[1], theirs.shape[1])
+        return theirs[:, :both] - ours[:, :both]
+
+    def _ordered(self, cell: Cell) -> list[Finished]:
+        """The chunks up to the first that is missing, so that replicates have their numbers."""
+        chunks = self.runs[cell]
+        return [chunks[i] for i in itertools.takewhile(chunks.__contains__, range(len(chunks) + 1))]
+
+
+def play(
+    planning: Planning, *, seconds: float, jobs: int, prepare: Prepare, watch: Watch
+) -> Played:
+    """Play as much as the time allows.
+
+    Args:
+        planning: what is asked.
+        seconds: how long it may take.
+        jobs: on how many processes.
+        prepare: called in each process before it plays.
+        watch: told what is being played.
+
+    Raises:
+        KerchiefError: not even the yardsticks and one private bandit were finished.
+    """
+    begun, users = time.monotonic(), planning.count
+    while True:
+        # What one attempt plays in vain is ended before the next one.
+        with contextlib.ExitStack() as stack:
+            processes = (stack.enter_context(local_processes(1, prepare)) for _ in range(jobs))
+            run = _Run.of(
+                planning,
+                users,
+                lanes=[Lane(workers=one) for one in processes],
+                begun=begun,
+                seconds=seconds,
+                watch=watch,
+            )
+            share = run.finish()
+        if share is None:
+            run.played.seconds = time.monotonic() - begun
+            return run.played
+        users = shorter(run.played.users, share)
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Run:
+    """One attempt, with so many users."""
+
+    planning: Planning
+    lanes: Sequence[Lane]
+    begun: float
+    deadline: float
+    watch: Watch
+    width: int
+    ticks: int
+    base: tuple[Cell, ...]
+    played: Played
+    started: set[Job] = dataclasses.field(default_factory=set)
+    playing: dict[Cell, float] = dataclasses.field(default_factory=dict)
+    taken: dict[Cell, float] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        planning: Planning,
+        users: int,
+        *,
+        lanes: Sequence[Lane],
+        begun: float,
+        seconds: float,
+        watch: Watch,
+    ) -> _Run:
+        deadline, left = begun + seconds, begun + seconds - time.monotonic()
+        cells, problem = planning.cells(users), planning.problem(users)
+        room = max(0.0, len(lanes) * (left - _START_S) - _COMPILE_S * len(cells))
+        room = max(room, 0.1 * len(lanes) * left)
+        cost = sum(_guess(cell, problem) for cell in cells)
+        if cost * _FEWEST > room:
+            users = shorter(users, room / cost / _FEWEST)
+        users, ticks = segments(users)
+        cells, cost = planning.cells(users), cost * users / cells[0].horizon
+        return cls(
+            planning=planning,
+            lanes=lanes,
+            begun=begun,
+            deadline=deadline,
+            watch=watch,
+            width=int(min(_MOST, max(_FEWEST, _FIRST * room / cost))),
+            ticks=ticks,
+            base=_ordered(cells, problem),
+            played=Played(users=users),
+        )
+
+    def finish(self) -> float | None:
+        """Play until nothing more fits; or the share of users that would fit, where none did."""
+        while True:
+            for lane in self.lanes:
+                if lane.future is None:
+                    self._begin(lane)
+            waiting = [lane.future for lane in self.lanes if lane.future is not None]
+            now = time.monotonic()
+            if not waiting or now >= self.deadline:
+                break
+            concurrent.futures.wait(waiting, timeout=_TICK_S, return_when="FIRST_COMPLETED")
+            for lane in self.lanes:
+                share = self._collect(lane)
+                if share is not None:
+                    return share
+            self._tell()
+        self._note()
+        return None
+
+    def _begin(self, lane: Lane) -> None:
+        job = next((one for one in self._wanted(lane) if self._fits(one, lane)), None)
+        if job is None:
+            return
+        self.started.add(job)
+        lane.known.add(job.cell)
+        part = Part(
+            cell=job.cell,
+            environment=self.planning.environment,
+            seed=self.planning.seed,
+            first=job.chunk * self.width,
+            last=(job.chunk + 1) * self.width,
+            ticks=self.ticks,
+        )
+        left = self.deadline - time.monotonic()
+        lane.job, lane.since = job, time.monotonic()
+        send = lane.workers.executor.submit
+        lane.future = send(_play_within, _packed(part), lane.workers.prepare, left)
+
+    def _collect(self, lane: Lane) -> float | None:
+        """Keep what a lane has finished; if it was too slow, the share of users that would fit."""
+        if lane.future is None or lane.job is None or not lane.future.done():
+            return None
+        try:
+            done = lane.future.result()
+        except BrokenExecutor as problem:
+            raise KerchiefError(
+                "a process of the planning was lost (out of memory, perhaps); run it again with "
+                "--jobs 1"
+            ) from problem
+        job, lane.job, lane.future = lane.job, None, None
+        if isinstance(done, TooSlow):
+            return self._given_up(job, done)
+        self.played.runs.setdefault(job.cell, {})[job.chunk] = done
+        self.playing[job.cell] = done.run.seconds
+        self.taken.setdefault(job.cell, time.monotonic() - lane.since)
+        return None
+
+    def _given_up(self, job: Job, slow: TooSlow) -> float | None:
+        """Begin again with fewer users if the quickest private bandit was too slow."""
+        if job.chunk or job.cell != next(cell for cell in self.base if cell.asked is not None):
+            return None
+        left = self.deadline - time.monotonic() - _COMPILE_S
+        return min(0.5, max(0.02, left / len(self.base) * len(self.lanes) / slow.seconds))
+
+    def _wanted(self, lane: Lane) -> Iterator[Job]:
+        """What a lane might play next, the most useful first."""
+        yield from self._new(Job(cell=cell, chunk=0) for cell in self.base)
+        yield from self._new(Job(cell=cell, chunk=0) for cell in self._ladder(1))
+        yield from self._new(self._further(lane, self.base, 2))
+        yield from self._new(Job(cell=cell, chunk=0) for cell in self._ladder(2))
+        yield from self._new(self._further(lane, self.base, _CHUNKS))
+
+    def _further(self, lane: Lane, cells: Sequence[Cell], most: int) -> Iterator[Job]:
+        """The next chunk of what this lane has compiled, if no other cell is behind.
+
+        Rows of a table are of the same worlds, so one cell alone gains nothing.
+        """
+        runs = self.played.runs
+        done = [len(runs[cell]) for cell in cells if cell in runs]
+        for cell in cells:
+            if cell in lane.known and cell in runs and len(runs[cell]) == min(done) < most:
+                yield Job(cell=cell, chunk=len(runs[cell]))
+
+    def _new(self, jobs: Iterator[Job]) -> Iterator[Job]:
+        return (job for job in jobs if job not in self.started)
+
+    def _ladder(self, steps: int) -> Iterator[Cell]:
+        """Other epsilons: less where learning pays at the one asked for, more where it does not."""
+        beside = yardstick(self.base)
+        for cell in self.base:
+            if cell.asked is None or not {cell, beside} <= self.played.runs.keys():
+                continue
+            pays = self.played.gains(cell, beside)[-1].mean() > 0
+            epsilon = cell.player.epsilon * _STEP ** (-steps if pays else steps)
+            before = self.planning.cell_at(cell, cell.player.epsilon * _STEP ** (-1 if pays else 1))
+            if not _BOUNDS[0] <= epsilon <= _BOUNDS[1]:
+                continue
+            if steps > 1:
+                # A further step only where the first did not cross.
+                if before not in self.played.runs:
+                    continue
+                crossed = (self.played.gains(before, beside)[-1].mean() > 0) != pays
+                if crossed:
+                    continue
+            yield self.planning.cell_at(cell, epsilon)
+
+    def _fits(self, job: Job, lane: Lane) -> bool:
+        """Whether it will be finished in time, by how long its like has taken."""
+        left = self.deadline - time.monotonic()
+        if job.cell in self.base and job.chunk == 0:
+            return left > 0
+        if job.chunk:
+            return _SLACK * self.playing[job.cell] + 0.5 < left
+        alike = next(one for one in self.base if one.player.trust is job.cell.player.trust)
+        return _SLACK * self.taken[alike] < left
+
+    def _tell(self) -> None:
+        labels = [lane.job.cell.label() for lane in self.lanes if lane.job is not None]
+        self.watch(" | ".join(labels), time.monotonic() - self.begun)
+
+    def _note(self) -> None:
+        """What was not finished."""
+        for cell in self.base:
+            if cell not in self.played.runs:
+                self.played.left.append(f"{cell.label()} was not finished in time")
+        if yardstick(self.base) not in self.played.runs or not any(
+            cell.asked is not None for cell in self.played.runs
+        ):
+            raise KerchiefError(
+                "the time did not suffice for one private bandit and what it is measured against; "
+                "give more --seconds, or fewer --trust"
+            )
+
+
+def _ordered(cells: Sequence[Cell], problem: AnyProblem) -> tuple[Cell, ...]:
+    """First one private bandit and what it is held to; then the longest ones first."""
+    private = [cell for cell in cells if cell.asked is not None]
+    first = {min(private, key=lambda cell: _guess(cell, problem)), yardstick(cells)}
+    return tuple(
+        sorted(
+            cells, key=lambda cell: (cell not in first, cell.asked is None, -_guess(cell, problem))
+        )
+    )
+
+
+def yardstick(cells: Sequence[Cell]) -> Cell:
+    """What learning must beat: the best single arm where the world knows it, else uniform play."""
+    found = {cell.player.policy: cell for cell in cells}
+    return found[SINGLE if SINGLE in found else UNIFORM]
+
+
+def _guess(cell: Cell, problem: AnyProblem) -> float:
+    """Seconds that one replicate takes."""
+    if cell.player.policy in (SINGLE, UNIFORM):
+        return 1e-6 * cell.horizon
+    slower = _SLOWER.get(cell.player.trust, 1.0)
+    each = (_ROUND_US + _NUMBER_US * problem.arms * problem.dim**2) * slower
+    return 1e-6 * each * cell.horizon
+
+
+@double_precision
+def _packed(part: Part) -> bytes:
+    return pickle.dumps(part)
+
+
+class _Pace:
+    """Watches a run, and gives it up when it will not be finished in time.
+
+    Bandits learn most often in the beginning, so it is the latest ticks that tell the pace.
+    """
+
+    def __init__(self, horizon: int, seconds: float) -> None:
+        self.horizon, self.end = horizon, time.monotonic() + seconds
+        self.ticks: collections.deque[tuple[float, int]] = collections.deque(maxlen=_RECENT)
+
+    def __call__(self, stage: str, done: int) -> None:
+        """After a tick."""
+        if stage != "playing":
+            return
+        now = time.monotonic()
+        self.ticks.append((now, done))
+        since, rounds = self.ticks[0]
+        pace = (now - since) / max(1, done - rounds)
+        late = now + pace * (self.horizon - done) > self.end
+        if len(self.ticks) == _RECENT and late:
+            raise _GivenUp(pace * self.horizon)
+
+
+class _GivenUp(Exception):
+    """A run would take too long."""
+
+
+@double_precision
+def _play_within(part: bytes, prepare: Prepare, seconds: float) -> Finished | TooSlow:
+    """In a worker: play a part, unless that takes too long."""
+    begun = time.monotonic()
+    prepare()
+    loaded: Part = pickle.loads(part)
+    try:
+        return loaded.play(_Pace(loaded.cell.horizon, seconds - (time.monotonic() - begun)))
+    except _GivenUp as problem:
+        return TooSlow(seconds=float(problem.args[0]))

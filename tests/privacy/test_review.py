@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import UnsupportedEvent
 from kerchief.privacy import Guarantee, Trust, epsilon_at

@@ -101,11 +101,11 @@ def test_a_stopped_picture_is_drawn(finished: list[Result]) -> None:
     assert len(first.axes) == 5
 
 
-def test_the_report_stands_alone(outputs: Outputs) -> None:
+def test_the_report_stands_alone(outputs: Outputs, finished: list[Result]) -> None:
     page = outputs.files["report"].read_text()
     assert "data:image/png;base64," in page
     assert "http" not in page.replace("http-equiv", "")
-    for promise in promises(SMALL.cells()):
+    for promise in promises(SMALL, (one.cell for one in finished)):
         assert promise.statement.split(".")[1] in page
     assert "interrupted" not in page
     assert page.count("not private") >= 4

@@ -11,7 +11,7 @@ from tests.experiments.fakes import fake
 
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.declare import Comparison
-from kerchief.experiments.report import promises, render
+from kerchief.experiments.report import kept_promises, promises, render
 
 PLAN = Comparison(contexts=("ball", "fixed"), horizon=60, replicates=4, epsilons=(0.5, 1.0, 2.0))
 _VOID = {"meta", "img", "br"}
@@ -112,8 +112,10 @@ def test_a_promise_that_is_too_weak_is_marked() -> None:
 
 
 def test_promises_that_differ_in_epsilon_are_one_sentence() -> None:
-    assert all(len(one.others) == 1 for one in promises(PLAN.cells()))
-    assert promises(PLAN.cells())[0].others[0].startswith("(epsilon=1 or 2, delta=1e-05) local")
+    assert all(len(one.others) == 1 for one in promises(PLAN, PLAN.cells()))
+    assert (
+        promises(PLAN, PLAN.cells())[0].others[0].startswith("(epsilon=1 or 2, delta=1e-05) local")
+    )
 
 
 def test_a_run_that_was_cut_short_lists_the_promises_that_were_played() -> None:
@@ -122,6 +124,23 @@ def test_a_run_that_was_cut_short_lists_the_promises_that_were_played() -> None:
     headings = [one.text for one in _Page(render(PLAN, played, b"")).all("h3")]
     assert headings == ["local trust"]
     assert len([one.text for one in _Page(render(PLAN, finished, b"")).all("h3")]) > 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "about"),
+    [
+        ("dpe", "one user's rewards (all of them; the actions are public), replaced"),
+        ("tsallis", "one user's answer to a public question, replaced"),
+        ("linucb", "one user's context, action and reward, replaced"),
+    ],
+)
+def test_a_promise_is_about_what_the_problem_protects(policy: str, about: str) -> None:
+    plan = Comparison(policies=(policy,), trusts=("local",), epsilons=(1.0, 2.0), horizon=400)
+    (sentence,) = kept_promises(plan, plan.cells())
+    assert about in sentence
+    (one,) = promises(plan, plan.cells())
+    assert about.split(", replaced")[0].removeprefix("one ") in one.statement
+    assert about in one.others[0]
 
 
 def _warns(one: _Element) -> bool:

@@ -3,13 +3,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import FrozenInstanceError, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerchief.core.errors import CodecError, InvalidValue, UnsupportedEvent
+from kerchief.core.problems import ContextFreeProblem, PopulationProblem
 from kerchief.privacy import (
     Composed,
     DiscreteGaussian,
@@ -136,6 +137,21 @@ def test_statements_say_from_whom() -> None:
     assert "does not collude" in text(Trust.SHUFFLE)
     assert "batches" in text(Trust.CENTRAL)
     assert ", plus" not in text(Trust.LOCAL)
+
+
+@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.SHUFFLE, Trust.CENTRAL])
+def test_a_promise_about_public_actions_speaks_of_no_context(trust: Trust) -> None:
+    facts: dict[str, Any] = {"horizon": 100, "low": 0.0, "high": 1.0, "arms": 5}
+    space: dict[str, Any] = {"dim": 2, "norm": 1.0, "radius": 1.0, "clients": 9, "spread": 0.1}
+    population, free = PopulationProblem(**facts, **space), ContextFreeProblem(**facts)
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=trust)
+    for problem, what in ((population, "rewards (all"), (free, "answer to a public question")):
+        for text in (promise.sentence, promise.statement):
+            said = text(protected=problem.protected)
+            assert f"user's {what}" in said
+            assert "context" not in said
+            assert "serving the chosen item" not in said
+            assert "own action" not in said
 
 
 def test_guarantees_are_checked() -> None:

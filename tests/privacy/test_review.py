@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import UnsupportedEvent
 from kerchief.privacy import Guarantee, Trust, epsilon_at
@@ -179,7 +182,43 @@ def _numbers(event: Event) -> list[float]:
 
 
 def test_what_nobody_has_proved_is_refused() -> None:
-    """Randomized bits of one user in several records have no certificate."""
-    assert visited(BITS, visits=1, apart=False) == BITS
+    """An event of somebody's own, of which no more is known than what one record costs."""
+
+    class Own(Event):
+        pass
+
+    one = Own()
+    assert visited(one, visits=1, apart=False) == one
     with pytest.raises(UnsupportedEvent, match="let users come once"):
-        visited(BITS, visits=2, apart=False)
+        visited(one, visits=2, apart=False)
+
+
+def test_three_records_among_randomized_bits_are_one_in_each_third() -> None:
+    third = dataclasses.replace(BITS, users=3)
+    assert visited(BITS, visits=3, apart=False) == Repeated(event=third, count=3)
+    alone = dataclasses.replace(BITS, users=1)
+    assert visited(BITS, visits=11, apart=False) == Repeated(event=alone, count=11)
+
+
+@pytest.mark.parametrize("visits", [1, 2, 5, 40])
+def test_what_several_records_cost_covers_the_exact_sums(visits: int) -> None:
+    """One bit per report, all records of a user turned around, and any bits of the others."""
+    event = RandomizedBits(users=40, bits=1, keep=0.25, sensitivity=2.0, dimension=1, tail=1e-9)
+    epsilon = epsilon_at([visited(event, visits=visits, apart=False)], 1e-5)
+    high, low = (1 + event.keep) / 2, (1 - event.keep) / 2
+
+    def sums(ones: int) -> NDArray[np.float64]:
+        laws = (stats.binom.pmf(range(n + 1), n, p) for n, p in ((ones, high), (40 - ones, low)))
+        return np.convolve(*laws)
+
+    for others in range(40 - visits + 1):
+        truth, other = sums(others + visits), sums(others)
+        assert np.maximum(truth - math.exp(epsilon) * other, 0.0).sum() <= 1e-5
+        assert np.maximum(other - math.exp(epsilon) * truth, 0.0).sum() <= 1e-5
+
+
+def test_a_ledger_of_randomized_bits_is_priced_for_users_who_return() -> None:
+    budget = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.SHUFFLE)
+    event = dataclasses.replace(BITS, users=3000, keep=0.0625)
+    once, thrice = (review(budget, receipts(event), visits=k).ours for k in (1, 3))
+    assert 0 < 2 * once < thrice < 4 * once

@@ -13,6 +13,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.privacy.events import Event
 from kerchief.privacy.receipts import Receipt, read_ledger
 from kerchief.privacy.review import Opinion, Review, review
+from kerchief.roles.context_free import unpacked
 from kerchief.roles.verify import check_releases, read_chain
 from kerchief.roles.verify import verify as verified
 from kerchief_wire.chain import export as exported
@@ -49,7 +50,8 @@ def show(*, file: Path, visits: int, as_json: bool) -> int:
     if as_json:
         print_json(_document(read, receipts))
     else:
-        _print(read, receipts)
+        # The file of a ledger does not say which problem was played.
+        _print(read, receipts, protected="record")
     return _judged(read)
 
 
@@ -75,7 +77,8 @@ def verify(*, place: str, visits: int, head: str | None, as_json: bool) -> int:
         state = {"draws": len(books.drawn), "epochs": len(books.epochs), "ended": books.ended}
         print_json({**told, **state, **_document(read, books.receipts)})
     else:
-        _print(read, books.receipts)
+        problem = unpacked(books.task.bandit, books.task.problem)
+        _print(read, books.receipts, protected=problem.protected)
         print_wrapped(f"task {books.task.id.hex()}")
         print_wrapped(f"{len(lines)} lines, {len(books.drawn)} draws, head {books.head.hex()}")
         click.echo("The chain is whole, and what was drawn is what was paid for.")
@@ -114,7 +117,7 @@ def _document(read: Review, receipts: tuple[Receipt, ...]) -> dict[str, object]:
     }
 
 
-def _print(read: Review, receipts: tuple[Receipt, ...]) -> None:
+def _print(read: Review, receipts: tuple[Receipt, ...], *, protected: str) -> None:
     rows = [
         (
             str(one.number),
@@ -139,8 +142,8 @@ def _print(read: Review, receipts: tuple[Receipt, ...]) -> None:
         columns="llr",
         title=f"the worst-off user{often}, at delta {read.budget.delta:g}",
     )
-    print_wrapped(f"promised: {read.budget.sentence()}")
-    print_wrapped(f"spent: {read.spent.sentence()}")
+    print_wrapped(f"promised: {read.budget.sentence(protected=protected)}")
+    print_wrapped(f"spent: {read.spent.sentence(protected=protected)}")
 
 
 def _opinion(second: Opinion | None) -> tuple[str, str]:

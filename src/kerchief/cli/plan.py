@@ -34,7 +34,7 @@ from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.planning import ANY, FAMILY, STRENGTH, Planning
 from kerchief.experiments.plugins import flags, loaded
-from kerchief.experiments.report import sentences
+from kerchief.experiments.report import kept_promises
 from kerchief.experiments.settings import settings
 from kerchief.experiments.timed import Played, play
 from kerchief.experiments.versions import machine, versions
@@ -230,7 +230,7 @@ def _print(advice: Advice, files: dict[str, Path]) -> None:
     print_wrapped(f"{use}: {best.wire.text()}." if best.wire else f"{use}.")
     for line in advice.notes():
         print_wrapped(line)
-    for sentence in sentences(row.cell.guarantee for row in advice.private):
+    for sentence in kept_promises(advice.plan, (row.cell for row in advice.private)):
         print_wrapped(sentence)
     if not files:
         click.echo("--out FOLDER writes the page, its picture and the settings (plan.toml)")

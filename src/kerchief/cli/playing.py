@@ -21,7 +21,7 @@ from kerchief.experiments.outputs import Outputs, free_folder
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.plugins import Plugin, load_installed, loaded
-from kerchief.experiments.report import of_one_report, sentences
+from kerchief.experiments.report import kept_promises, of_one_report
 from kerchief.experiments.runner import Work
 from kerchief.experiments.tables import WRITERS
 from kerchief.experiments.workers import Workers, dask_cluster, local_processes
@@ -235,10 +235,9 @@ def _play(outputs: Outputs, work: Work) -> bool:
 
 def print_promises(outputs: Outputs) -> None:
     """The promises that were kept, one sentence per trust, and the files."""
-    cells = [one.cell for one in outputs.finished if one.cell.asked is not None]
-    for sentence in sentences(cell.guarantee for cell in cells):
-        print_wrapped(sentence)
-    for sentence in of_one_report(outputs.finished):
+    plan, finished = outputs.plan, outputs.finished
+    promised = kept_promises(plan, (one.cell for one in finished))
+    for sentence in (*promised, *of_one_report(plan, finished)):
         print_wrapped(sentence)
     for name, path in outputs.files.items():
         click.echo(f"{name}: {path}")

@@ -15,6 +15,9 @@ from kerchief.core.convex import Domain
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
 
+WHOLE_RECORD = "context, action and reward"
+"""What is protected of a user who meets a bandit in private."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:
@@ -62,6 +65,11 @@ class Problem:
         validate.at_least("high - low", self.high - self.low, 1e-9)
         link_named(self.link)
 
+    @property
+    def protected(self) -> str:
+        """What a promise is about: what of one user's could be replaced."""
+        return WHOLE_RECORD
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PopulationProblem(Problem):
@@ -86,6 +94,11 @@ class PopulationProblem(Problem):
         if self.own:
             raise InvalidValue(f"own is {self.own}; a population's actions share one parameter: 0")
         validate.between("spread", self.spread, 0.0, 1e9, closed=True)
+
+    @property
+    def protected(self) -> str:
+        """What a promise is about: a client answers once, for all of its rewards."""
+        return "rewards (all of them; the actions are public)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,6 +142,11 @@ class ContextFreeProblem:
         for name in ("smoothness", "convexity"):
             if validate.between(name, getattr(self, name), 0.0, 1e9, closed=True) > 0:
                 validate.at_least(name, getattr(self, name), 1e-9)
+
+    @property
+    def protected(self) -> str:
+        """What a promise is about; see `Problem.protected`."""
+        return "answer to a public question"
 
     @property
     def width(self) -> float:

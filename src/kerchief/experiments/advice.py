@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief.experiments.declare import Comparison
 from kerchief.experiments.forecast import (
     Interval,
     Needed,
@@ -113,6 +114,11 @@ class Advice:
         """Uniform play, what is to be beaten, no privacy, then every trust that was asked for."""
         known = self.planning.cells(self.played.users)
         return tuple(self._row(cell) for cell in known if cell in self.played.runs)
+
+    @functools.cached_property
+    def plan(self) -> Comparison:
+        """The rows as a comparison."""
+        return self.planning.comparison(self.played.users)
 
     @functools.cached_property
     def beside(self) -> Cell:

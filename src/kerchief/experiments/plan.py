@@ -73,6 +73,10 @@ class Plan(abc.ABC):
     def environment(self, world: str) -> AnyEnvironment:
         """The world of that name."""
 
+    def protected(self, cell: Cell) -> str:
+        """What a cell's promise is about, which its world's problem says."""
+        return self.environment(cell.world).problem(cell.horizon).protected
+
     @abc.abstractmethod
     def parameters(self) -> dict[str, object]:
         """Everything that was chosen, in the words of the command line."""

@@ -86,7 +86,7 @@ def render(advice: Advice, *, command: str, config: str, image: bytes) -> str:
         image,
         advice=advice,
         headings=[one.format(advice.measure) for one in HEADINGS],
-        promises=promises(row.cell for row in advice.private),
+        promises=promises(advice.plan, (row.cell for row in advice.private)),
         command=command,
         config=config,
     )

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
+from typing import TypeAlias
 
 from kerchief.experiments.extras import require
 from kerchief.experiments.plan import Plan
@@ -21,7 +22,7 @@ _MINOR = ("δ", "spent ε, δ", "% uniform", "µs")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What one trust promises: first with its limits, and all others in few sentences."""
+    """What one trust promises about one thing: in full once, and all others in few sentences."""
 
     trust: str
     statement: str
@@ -40,8 +41,8 @@ def render(plan: Plan, finished: Sequence[Result], picture: bytes) -> str:
         minor=_MINOR,
         tables=_by_world(plan, finished),
         beside=side_by_side(plan, finished),
-        promises=promises(row.cell for row in finished),
-        of_one_report=list(of_one_report(finished)),
+        promises=promises(plan, (row.cell for row in finished)),
+        of_one_report=list(of_one_report(plan, finished)),
     )
 
 
@@ -118,37 +119,50 @@ def _beside(best: Result, other: Result) -> str:
     return f"{100 * share:.1f} % of {known}" if share < 1 else f"{share:.1f} times {known}"
 
 
-def promises(cells: Iterable[Cell]) -> list[Promise]:
-    """The promise of each private trust, in full once and in one sentence for further epsilons.
+Said: TypeAlias = tuple[Guarantee, str]
+"""A promise, and what it is about."""
 
-    >>> from kerchief.experiments.declare import Comparison
-    >>> [promise.trust for promise in promises(Comparison().cells())]
-    ['local', 'shuffle', 'joint', 'central']
-    """
-    asked = [cell.guarantee for cell in cells if cell.asked is not None]
-    by_trust: dict[str, list[Guarantee]] = {}
-    for guarantee in dict.fromkeys(asked):
-        by_trust.setdefault(str(guarantee.trust), []).append(guarantee)
+
+def promises(plan: Plan, cells: Iterable[Cell]) -> list[Promise]:
+    """What each private trust promises, in full once and in one sentence for further epsilons."""
+    alike: dict[tuple[str, str], list[Guarantee]] = {}
+    for guarantee, protected in dict.fromkeys(_asked(plan, cells)):
+        alike.setdefault((str(guarantee.trust), protected), []).append(guarantee)
     return [
-        Promise(trust=trust, statement=first.statement(), others=tuple(sentences(others)))
-        for trust, (first, *others) in by_trust.items()
+        Promise(
+            trust=trust,
+            statement=first.statement(protected=protected),
+            others=tuple(_sentences((one, protected) for one in others)),
+        )
+        for (trust, protected), (first, *others) in alike.items()
     ]
 
 
-def sentences(promises: Iterable[Guarantee]) -> Iterator[str]:
-    """Promises that differ in their epsilon alone, in one sentence."""
-    alike: dict[Guarantee, list[float]] = {}
-    for one in dict.fromkeys(promises):
-        alike.setdefault(dataclasses.replace(one, epsilon=0.0), []).append(one.epsilon)
-    for shared, (first, *others) in alike.items():
-        yield dataclasses.replace(shared, epsilon=first).sentence(*others)
+def kept_promises(plan: Plan, cells: Iterable[Cell]) -> Iterator[str]:
+    """The promises of cells, in one sentence for those that differ in their epsilon alone."""
+    return _sentences(_asked(plan, cells))
 
 
-def of_one_report(finished: Iterable[Result]) -> Iterator[str]:
+def of_one_report(plan: Plan, finished: Iterable[Result]) -> Iterator[str]:
     """What one report promises by itself, where that was asked for by the number `local`."""
-    asked = [one for one in finished if "local" in dict(one.cell.player.numbers)]
-    for sentence in sentences(one.alone for one in asked if one.alone is not None):
+    asked = (one for one in finished if "local" in dict(one.cell.player.numbers))
+    alone = ((one.alone, plan.protected(one.cell)) for one in asked if one.alone is not None)
+    for sentence in _sentences(alone):
         yield f"one report by itself, on its way to the shuffler: {sentence}"
+
+
+def _asked(plan: Plan, cells: Iterable[Cell]) -> Iterator[Said]:
+    return ((one.guarantee, plan.protected(one)) for one in cells if one.asked is not None)
+
+
+def _sentences(promises: Iterable[Said]) -> Iterator[str]:
+    """Promises that differ in their epsilon alone, in one sentence."""
+    alike: dict[Said, list[float]] = {}
+    for one, protected in dict.fromkeys(promises):
+        shared = dataclasses.replace(one, epsilon=0.0)
+        alike.setdefault((shared, protected), []).append(one.epsilon)
+    for (shared, protected), (first, *others) in alike.items():
+        yield dataclasses.replace(shared, epsilon=first).sentence(*others, protected=protected)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.core.problems import WHOLE_RECORD
 from kerchief.core.validate import at_least, between, one_of, plain, whole
 
 ADJACENCIES = ("replace",)
@@ -132,8 +133,10 @@ class Guarantee:
         (a, b), (c, d) = self.honest, self.excluded
         return (a * d - c * b) * users // (b * d)
 
-    def sentence(self, *others: float) -> str:
+    def sentence(self, *others: float, protected: str = WHOLE_RECORD) -> str:
         """Return the promise in one line, which may stand for others that differ in ε alone.
+
+        What of one unit's is `protected` follows from the problem, which says it by that name.
 
         >>> Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL, rounds=20000).sentence()
         "(epsilon=1, delta=1e-05) local differential privacy for one user's context, action and \
@@ -145,19 +148,20 @@ reward, replaced by any other, over 20000 rounds"
         epsilons = f"{', '.join(first)} or {last}" if first else last
         return (
             f"(epsilon={epsilons}, delta={self.delta:.6g}) {self.trust} "
-            f"differential privacy for one {self.unit}'s context, action and reward, "
+            f"differential privacy for one {self.unit}'s {protected}, "
             f"replaced by any other, {self._over()}"
         )
 
-    def statement(self) -> str:
-        """Return the promise and its limits in a few plain sentences.
+    def statement(self, *, protected: str = WHOLE_RECORD) -> str:
+        """Return the promise and its limits in a few plain sentences; see `sentence`.
 
         >>> print(Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE).statement())
         This run keeps no privacy promise, over any number of rounds. It protects from nobody.
         """
         if self.trust is Trust.NONE:
             return f"This run keeps no privacy promise, {self._over()}. {_FROM_WHOM[self.trust]}"
-        return " ".join((self._what(), _FROM_WHOM[self.trust] + self._as_long(), self._not()))
+        from_whom = _FROM_WHOM[self.trust] + self._as_long()
+        return " ".join((self._what(protected), from_whom, self._not(protected)))
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-able dictionary; an infinite ε is written as the word "inf"."""
@@ -202,19 +206,22 @@ reward, replaced by any other, over 20000 rounds"
         struck = f", of whom {c} in {d} may be struck out" if c else ""
         return f" It relies on other users: {part} must add their noise{struck}."
 
-    def _what(self) -> str:
+    def _what(self, protected: str) -> str:
         extra = f", plus {self.delta:.6g}" if self.delta else ""
         return (
-            f"The context, action and reward that one {self.unit} contributes in one round could "
-            f"be replaced by any others, and the probability of anything that is shown, "
+            f"What one {self.unit} contributes by taking part once, the {self.unit}'s {protected}, "
+            f"could be replaced by any other, and the probability of anything that is shown, "
             f"{self._over()}, would change by a factor of at most e^{self.epsilon:.6g} = "
             f"{_factor(self.epsilon)}{extra}."
         )
 
-    def _not(self) -> str:
+    def _not(self, protected: str) -> str:
+        # Mixed messages have a side door of their own, whatever is in them.
+        private_action = protected == WHOLE_RECORD or self.trust is Trust.SHUFFLE
+        side_door = _SIDE_DOOR[self.trust] if private_action else "the action, which is public"
         return (
             f"It does not protect: a {self.unit} who takes part k times, who pays k times; "
-            f"{_SIDE_DOOR[self.trust]}; settings tuned on private data beforehand; "
+            f"{side_door}; settings tuned on private data beforehand; "
             f"the fact of taking part; side channels such as timing."
         )
 

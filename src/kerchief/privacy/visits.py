@@ -4,6 +4,7 @@ A user who comes k times has k records, and all of them may be replaced together
 is a report with noise of its own (local trust), that is k events. Where records are summed before
 the noise is added, the worst is that all k fall into one sum, which then moves k times as far. For
 Gaussians the squares of k inverse multipliers add up to k in different sums, against k² in one.
+Sums of randomized bits hide k reports by cutting the batch into k parts (`randomized_bits.md`).
 
 >>> from kerchief.privacy.events import Gaussian
 >>> visited(Gaussian(noise_multiplier=6.0), visits=3, apart=False)
@@ -18,6 +19,7 @@ from kerchief.core.errors import InvalidValue, UnsupportedEvent
 from kerchief.core.validate import whole
 from kerchief.privacy import events
 from kerchief.privacy.events import Event
+from kerchief.privacy.randomized_bits import RandomizedBits
 
 # Accountants compose so many in seconds, and nobody is promised anything after so many.
 _MOST_VISITS = 10_000
@@ -39,6 +41,9 @@ def visited(event: Event, *, visits: int, apart: bool) -> Event:
             return replace(event, sensitivity=event.sensitivity * visits)
         case events.RandomizedResponse():
             return replace(event, epsilon=event.epsilon * visits)
+        case RandomizedBits():
+            part = replace(event, users=max(1, event.users // visits))
+            return events.Repeated(event=part, count=visits)
         case events.Zcdp():
             # Bun and Steinke 2016, proposition 1.9.
             return replace(event, rho=event.rho * visits**2)

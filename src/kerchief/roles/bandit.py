@@ -279,7 +279,7 @@ class Bandit(Guarded):
     def statement(self) -> str:
         """What is promised to whom, what it relies on, and what it costs those who return."""
         books = Books.of(self._middle.chain())
-        lines = [self._made.guarantee.statement()]
+        lines = [self._made.guarantee.statement(protected=self._made.problem.protected)]
         if self._made.guarantee.trust is Trust.NONE:
             return lines[0]
         lines.append(f"Spent so far by the worst-off user: epsilon {books.spent().epsilon:.6g}.")

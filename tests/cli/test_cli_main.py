@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,6 +121,12 @@ def test_calibrate_shows_what_each_onlooker_is_promised(call: Call) -> None:
     (row,) = [line.split() for line in lines if line.split()[:1] == ["bit"] and len(line) < 60]
     assert float(row[1]) == pytest.approx(2.0, rel=0.01)
     assert float(row[2]) == float(row[3]) < 0.5
+    said = " ".join(" ".join(lines).split())
+    assert "one report's promise by" in said
+    (report,) = re.findall(r"shuffler: \(epsilon=(\S+), delta=0\) local", said)
+    (sums,) = re.findall(r"\(epsilon=(\S+), delta=1e-05\) shuffle", said)
+    assert float(report) == pytest.approx(float(row[1]), rel=1e-3)
+    assert float(sums) == pytest.approx(float(row[2]), rel=1e-3)
     refused = call("calibrate", "--local-epsilon", 2)
     assert refused.exit_code == 2
     assert "choose shuffling 'bit'" in refused.stderr
@@ -242,3 +249,9 @@ def test_calibrate_refuses_an_epsilon_without_bounds(call: Call, trust: str) -> 
     result = call("calibrate", "--epsilon", "1e308", "--trust", trust)
     assert result.exit_code == 2
     assert "epsilon is 1e+308; it must lie in" in result.stderr
+
+
+def test_worlds_are_listed_with_their_options(call: Call) -> None:
+    said = call("list", "environments").stdout
+    assert "clients" in said
+    assert "growth" in said

@@ -77,3 +77,25 @@ def test_nothing_at_all_is_like_nothing() -> None:
     things.add("linucb", 1)
     with pytest.raises(UnknownName, match=r"^no thing is called ' '; Known: linucb$"):
         things[" "]
+
+
+def test_of_many_names_the_nearest_are_shown_and_where_all_are() -> None:
+    things: Registry[int] = Registry("policy")
+    for number in range(60):
+        things.add(f"bandit-{number}", number)
+    things.add("linucb", 60)
+    things.add("linucb-pairs", 61)
+    with pytest.raises(UnknownName) as caught:
+        things["linubc"]
+    said = str(caught.value)
+    assert "did you mean 'linucb'? " in said
+    assert said.endswith("All 62: kerchief list policies")
+    assert len(said) < 200
+
+
+def test_few_names_are_all_shown_in_alphabetical_order() -> None:
+    things: Registry[int] = Registry("thing")
+    for name in ("pear", "apple", "fig"):
+        things.add(name, 1)
+    with pytest.raises(UnknownName, match=r"Known: apple, fig, pear$"):
+        things["x"]

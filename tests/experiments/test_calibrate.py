@@ -300,6 +300,12 @@ def test_a_promise_for_one_report_is_kept_beside_that_of_the_sums() -> None:
     # The worst of all cohorts, as the ledger charges it.
     assert answer.twin.epsilon == pytest.approx(views["bit"].sums)
     assert views["bit"].sums < 0.3
+    # What is said to be kept is what is kept, by a Gaussian too.
+    assert (answer.kept.epsilon, answer.guarantee.epsilon) == (views["bit"].sums, 1.0)
+    kept = calibrate(epsilon=views["bit"].sums, delta=1e-5, trust="shuffle", horizon=400, dim=2)
+    assert answer.gaussian_noise_multiplier == kept.gaussian_noise_multiplier
+    assert kept.kept == kept.guarantee
+    assert kept.alone is None
     assert all(one.std is not None or "only bits" in one.note for one in answer.alternatives)
 
 

@@ -41,3 +41,10 @@ def test_the_page_is_up_to_date() -> None:
     """`make proofs` writes it."""
     docs = Path(__file__).parents[2] / "docs" / "proofs.md"
     assert docs.read_text(encoding="utf-8") == page()
+
+
+def test_equal_statistics_of_two_policies_have_two_notes() -> None:
+    """A vector in the unit ball is asked for by phases and by K questions, for reasons of each."""
+    notes = {one.name: one.note.as_posix() for one in proofs() if one.kind == "policy"}
+    assert notes["k-point"] == "policies/context_free/k_point.md"
+    assert notes["dpe"] == "policies/phased/elimination.md"

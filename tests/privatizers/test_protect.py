@@ -99,7 +99,9 @@ def test_the_words_are_all_there_and_the_default_is_the_best() -> None:
 
 
 def test_an_unknown_word_is_refused_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match=r"'tre'; did you mean 'tree'\? Known: best, blt, tree"):
+    with pytest.raises(
+        UnknownName, match=r"'tre'; did you mean 'tree'\? Known: best, blt, doubling"
+    ):
         Protection(guarantee=promise(), mechanism="tre")
 
 

@@ -60,8 +60,10 @@ def test_whole_numbers_are_as_good_as_real_ones(trust: str, tmp_path: Path) -> N
         epsilon=epsilon, delta=0 if trust in ("none", "local") else 1e-6, trust=Trust(trust)
     )
     one = bandit(trust, problem=facts, guarantee=promised, default=0)
+    assert "Spent" not in one.statement()
     serve(one, 5)
     said = one.statement()
+    assert (trust == "none") != ("Paid in advance" in said)
     one.save(tmp_path / "there")
     one.close()
     assert Bandit.open(tmp_path / "there").statement() == said

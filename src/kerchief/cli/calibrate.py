@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kerchief.cli import options
-from kerchief.cli.printing import complain, print_json, print_table
+from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
 from kerchief.experiments.calibrate import Noise, Twin
 from kerchief.experiments.calibrate import calibrate as find
 from kerchief.experiments.ways import Alternative, View
@@ -56,12 +56,15 @@ def calibrate(*, delta: float, horizon: int, as_json: bool, **asked: Any) -> Non
         print_json(noise.to_dict())
         return
     print_table(("the noise", ""), _facts(noise), columns="lr")
-    headings = ("the same promise by", "std", "factor", "")
+    same = "the same promise" if noise.alone is None else "one report's promise"
+    headings = (f"{same} by", "std", "factor", "")
     print_table(headings, [_texts(one) for one in noise.alternatives], columns="lrrl")
     if noise.views:
         headings = ("promised to who sees", "a: a report", "b: the sums", "c: the models")
         print_table(headings, [_seen(one) for one in noise.views], columns="lrrr")
-    click.echo(noise.guarantee.sentence())
+    if noise.alone is not None:
+        print_wrapped(f"one report, on its way to the shuffler: {noise.alone.sentence()}")
+    print_wrapped(noise.kept.sentence())
 
 
 def _facts(noise: Noise) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from kerchief.core.registry import Registry
 # Columns that are for machines: they would not fit a terminal, or say what another one says.
 _ONLY_JSON = {
     "policies": ("source", "parent", "worlds"),
-    "environments": ("problem", "options"),
+    "environments": ("problem",),
     "proofs": ("kind", "summary"),
 }
 
@@ -31,7 +31,7 @@ def list_(*, kind: str, plugins: tuple[str, ...], as_json: bool) -> None:
         print_json({kind: lines})
         return
     headings = [name for name in lines[0] if name not in _ONLY_JSON.get(kind, ())]
-    rows = [[_text(line[name]) for name in headings] for line in lines]
+    rows = [[_text(line.get(name, "")) for name in headings] for line in lines]
     print_table(headings, rows, columns="l" * len(headings))
 
 

@@ -10,6 +10,10 @@ from kerchief.core.errors import UnknownName
 
 T = TypeVar("T")
 
+# An error names all that is known, or the nearest few where there is more than one line holds.
+_MOST_NAMED = 24
+_FEW = 6
+
 
 class Registry(Generic[T]):
     """Named entries of one kind.
@@ -68,19 +72,28 @@ class Registry(Generic[T]):
             raise UnknownName(f"a {type(name).__name__} is no name of a {self.kind}; give a text")
         if name not in self._entries:
             near = self._nearest(name)
-            hint = "" if near is None else f" did you mean {near!r}?"
-            known = ", ".join((*self._meant, *self._entries))
-            raise UnknownName(f"no {self.kind} is called {name[:80]!r};{hint} Known: {known}")
+            hint = f" did you mean {near[0]!r}?" if near else ""
+            raise UnknownName(
+                f"no {self.kind} is called {name[:80]!r};{hint} {self._known(near[1:_FEW])}"
+            )
         return self._entries[name]
 
-    def _nearest(self, name: str) -> str | None:
-        """The name that is most like it: in other letters, cut short, with more, or misspelt."""
+    def _known(self, near: list[str]) -> str:
+        """All names, or where there are many the next near ones and where all of them are."""
+        if len(self) <= _MOST_NAMED:
+            return f"Known: {', '.join(sorted((*self._meant, *self._entries)))}"
+        plural = f"{self.kind[:-1]}ies" if self.kind.endswith("y") else f"{self.kind}s"
+        also = f"Also near: {', '.join(near)}. " if near else ""
+        return f"{also}All {len(self)}: kerchief list {plural}"
+
+    def _nearest(self, name: str) -> list[str]:
+        """Names that are like it, the most like first: in other letters, cut short or misspelt."""
         given, bare = _bare(name), {_bare(known): known for known in reversed(self._entries)}
         begun = [one for one in reversed(bare) if given and one.startswith(given)]
         longer = sorted((one for one in bare if one and given.startswith(one)), key=len)
-        like = difflib.get_close_matches(given, list(bare), n=1)
-        near = [*([given] if given in bare else []), *like, *begun, *reversed(longer)]
-        return bare[near[0]] if near else None
+        like = difflib.get_close_matches(given, list(bare), n=_FEW)
+        near = [*([given] if given in bare else []), *like[:1], *begun, *reversed(longer), *like]
+        return [bare[one] for one in dict.fromkeys(near)]
 
     def __iter__(self) -> Iterator[str]:
         """Names, in the order of registration."""

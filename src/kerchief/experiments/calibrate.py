@@ -67,7 +67,10 @@ class Noise:
         sensitivity: how far one user can move the statistic, which has `size` numbers.
         noise_multiplier: standard deviation over sensitivity; under joint trust that of one release
             at the price of all prefixes. None for what is no such noise.
-        gaussian_noise_multiplier: that of one Gaussian release with the same promise.
+        kept: what the sums really promise: more than was asked for where one report's promise is
+            the stricter one.
+        alone: what one report promises by itself, where that was asked for.
+        gaussian_noise_multiplier: that of one Gaussian release that promises what is kept.
         std: standard deviation on each coordinate: of one report, of one cohort's sum (the largest
             cohort's under shuffle trust), or under joint trust of the worst prefix.
         total_std: standard deviation of the noise in the last total of a run.
@@ -76,6 +79,8 @@ class Noise:
     """
 
     guarantee: Guarantee
+    kept: Guarantee
+    alone: Guarantee | None
     word: str
     kind: str
     sensitivity: float
@@ -93,8 +98,15 @@ class Noise:
         """The answer as JSON."""
         facts = dataclasses.asdict(self)
         mechanism = {"word": facts.pop("word"), "noise": facts.pop("kind")}
-        discrete, guarantee = facts.pop("twin"), self.guarantee.to_dict()
-        return {**facts, "guarantee": guarantee, "mechanism": mechanism, "discrete": discrete}
+        discrete = facts.pop("twin")
+        return {
+            **facts,
+            "guarantee": self.guarantee.to_dict(),
+            "kept": self.kept.to_dict(),
+            "alone": None if self.alone is None else self.alone.to_dict(),
+            "mechanism": mechanism,
+            "discrete": discrete,
+        }
 
 
 @double_precision
@@ -138,22 +150,31 @@ def calibrate(
     std, event = own_noise(used, horizon), None if math.isfinite(local) else used.noises[0].event()
     cohort = _one_cohort(asked, used)
     word, words = _words(cohort, std)
+    views = tuple(_views(asked, used))
+    kept, alone = promise, None
+    if math.isfinite(local):
+        (view,) = (one for one in views if one.name == word)
+        kept = dataclasses.replace(promise, epsilon=view.sums)
+        assert view.wire is not None
+        alone = Guarantee(epsilon=view.wire, delta=0.0, trust=Trust.LOCAL, rounds=horizon)
     return Noise(
         guarantee=promise,
+        kept=kept,
+        alone=alone,
         word=word,
         kind=type(used.noises[0]).__name__,
         sensitivity=query.sensitivity,
         size=query.size,
         # After any rounding to a grid.
         noise_multiplier=event.noise_multiplier if isinstance(event, Gaussian | Binomial) else None,
-        gaussian_noise_multiplier=gaussian_multiplier(plain),
+        gaussian_noise_multiplier=gaussian_multiplier(dataclasses.replace(plain, promise=kept)),
         std=std,
         releases=used.schedule.capacity(horizon),
         total_std=last_noise(used, horizon),
         twin=_twin(used, promise, horizon),
         # None of the other ways has a promise for one report.
         alternatives=(*words, *(() if math.isfinite(local) else other_ways(cohort, std))),
-        views=tuple(_views(asked, used)),
+        views=views,
     )
 
 

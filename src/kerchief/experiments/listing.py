@@ -76,7 +76,7 @@ def _trusts() -> list[Line]:
     return [
         {
             "name": name,
-            "policies": [policy for policy, one in POLICIES.items() if name in one.trusts],
+            "policies": sorted(policy for policy, one in POLICIES.items() if name in one.trusts),
             "summary": entry.summary,
         }
         for name, entry in TRUSTS.items()

@@ -29,6 +29,7 @@ _ELSEWHERE = {
     "ThreeBlocks": "core/queries.md",
     "Loss": "policies/context_free/base.md",
     "UnitBall": "policies/phased/elimination.md",
+    "k-point": "policies/context_free/k_point.md",
     "prefix totals in epochs": "privatizers/epochs.md",
 }
 _CERTIFIED = (Response, ExactResponse, BitSums)
@@ -124,7 +125,7 @@ def proofs() -> Iterator[Proof]:
         status = offered if entry.trusts != ("none",) else "not private"
         queries = entry.build(problem, "tuned").queries.values()
         # One that asks nothing has nothing to prove.
-        for note in dict.fromkeys(_note(type(query)) for query in queries):
+        for note in dict.fromkeys(_note(type(query), name) for query in queries):
             yield Proof(kind="policy", name=name, status=status, note=note)
 
 

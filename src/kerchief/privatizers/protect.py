@@ -50,7 +50,7 @@ class Protection:
     Traceback (most recent call last):
     ...
     kerchief.core.errors.UnknownName: no continual noise is called 'privunit'; Known: best, blt, \
-tree, toeplitz, doubling
+doubling, toeplitz, tree
     """
 
     guarantee: Guarantee

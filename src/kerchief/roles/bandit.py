@@ -282,7 +282,8 @@ class Bandit(Guarded):
         lines = [self._made.guarantee.statement(protected=self._made.problem.protected)]
         if self._made.guarantee.trust is Trust.NONE:
             return lines[0]
-        lines.append(f"Spent so far by the worst-off user: epsilon {books.spent().epsilon:.6g}.")
+        charged = "Spent by" if books.ended else "Paid in advance, before anyone comes, for"
+        lines.append(f"{charged} the worst-off user: epsilon {books.spent().epsilon:.6g}.")
         costs = ", ".join(f"{k}: {books.review(k).spent.epsilon:.4g}" for k in _VISITS)
         lines.append(f"Epsilon of a user who takes part several times: {costs}.")
         lines.append(

@@ -13,7 +13,7 @@ __all__: list[str] = []
 _, MIDDLE, HIGH = OURS
 EXPLORING = EXPLORERS[1]
 
-# Algorithm 2 at home: contexts that an adversary chooses, blindly or with the posted model in hand.
+# Algorithm 2 at home: contexts that an adversary chooses, blindly or knowing what will be chosen.
 SAMPLED = ladder("sampling", "joint", (1.0, 4.0))
 PROVED = player("glm-rare-explore", trust="joint", epsilon=4.0, mode="theory")
 FREE, GREEDY, UNIFORM = player("glm"), player("greedy"), player("uniform")
@@ -25,9 +25,9 @@ enter(
     summary="probit rewards, d=3, K=20: one direction starved, or sets that the model loses in",
     source="Sarmasarkar 2026, Section 6 and Theorem 6.2; no experiment with adversaries is printed",
     sizes="d, K, S and T of Section 8; contexts are `starved` (a direction is seen in one round of "
-    "64) and `hostile` (of 16 sets the one in which the posted model's choice loses most)",
+    "64) and `hostile` (of 16 sets the one in which the choice, coins and all, loses most)",
     claimed="regret of order √T for any contexts, without assumptions on their spectrum",
-    holds="no world here makes it linear. An adversary that reads the model costs four to five "
+    holds="no world here makes it linear. An adversary that foresees the choice costs four to five "
     "times what redrawn arms cost; sums alone lose half of what fits lose, and sampling least at "
     "epsilon 1. Criterion I, which more than doubles regret on redrawn arms, costs nothing there "
     "at epsilon 4, and a quarter at epsilon 1; widths of the theorem explore to the end",
@@ -37,8 +37,8 @@ enter(
     quick=Size(horizon=600, replicates=24, players=(HIGH, FITS[1])),
     claims=(
         all_of(
-            "against the adversary that reads the model sums lose at most 200 at epsilon 4 and 500 "
-            "at epsilon 1, where sampling loses less than optimism",
+            "against the adversary that foresees the choice sums lose at most 200 at epsilon 4 and "
+            "500 at epsilon 1, where sampling loses less than optimism",
             [
                 at(HIGH, SEEING).at_most(200),
                 at(MIDDLE, SEEING).at_most(500),
@@ -60,7 +60,7 @@ enter(
         ),
         all_of(
             "at epsilon 4 Criterion I costs half again and more on starved contexts, and at most a "
-            "fifth against the adversary that reads the model",
+            "fifth against the adversary that foresees the choice",
             [
                 at(FITS[1], BLIND).below(at(EXPLORING, BLIND), times=0.6),
                 at(EXPLORING, SEEING).below(at(FITS[1], SEEING), times=1.2),

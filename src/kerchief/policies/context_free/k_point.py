@@ -2,8 +2,9 @@
 
 K. Zheng, T. Cai, W. Huang, Z. Li, L. Wang, "Locally differentially private (contextual) bandits
 learning" (2020), section 3.2, which treats two questions and says that more are alike; A. Agarwal,
-O. Dekel, L. Xiao (2010), section 3. Slopes along directions at right angles are together no longer
-than the gradient, so all of them cost what one does. Proof: `k_point.md`.
+O. Dekel, L. Xiao (2010), section 3. Slopes of a smooth loss along directions at right angles are
+together no longer than its gradient, and at kinks they are clipped to that length: all of them cost
+what one does. Proof: `k_point.md`.
 """
 
 from __future__ import annotations

@@ -131,10 +131,29 @@ def test_a_sound_bandit_is_passed_and_seen() -> None:
     assert found.counts["replicates"] == 4000
 
 
+@pytest.mark.parametrize(
+    ("name", "trust", "noise"),
+    [
+        ("linucb@paper", "local", "gaussian (Gaussian)"),
+        ("sblb@paper", "shuffle", "bit (Response)"),
+        ("linucb", "joint", "best (BLT)"),
+        ("privunit", "local", "privunit (PrivUnitG)"),
+    ],
+)
+def test_the_noise_that_a_table_plays_is_audited_and_named(
+    name: str, trust: str, noise: str
+) -> None:
+    """A paper's own version with the paper's noise."""
+    found = find(name, trust=trust).audit(epsilon=1.0, runs=200)
+    assert found.noise == noise
+    assert found.to_dict()["noise"] == noise
+
+
 @pytest.mark.nightly
 def test_canaries_pass_the_fits_and_see_them() -> None:
     """At epsilon 8 one run proves a good part of it, and not more than was claimed."""
     found = one_run("glm-rare", epsilon=8.0, canaries=1000)
+    assert found.noise == "best (Gaussian)"
     assert found.kept
     assert found.epsilon_lower > 0.8
     with pytest.raises(InvalidValue, match="no curve"):
@@ -149,11 +168,13 @@ def test_results_speak_plainly() -> None:
         epsilon_lower=1.5,
         failure=0.05,
         counts={"replicates": 10, "guesses": 5, "right": 4},
+        noise="best (Gaussian)",
     )
     assert not found.kept
     assert found.to_dict() == {
         "name": "x",
         "trust": "central",
+        "noise": "best (Gaussian)",
         "epsilon_claimed": 1.0,
         "delta": 1e-5,
         "epsilon_lower": 1.5,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-from kerchief.audits.audit import Audit, check_runs, look
+from kerchief.audits.audit import Audit, check_runs, look, said
 from kerchief.audits.neighbours import Floats
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import phased_views, round_views
@@ -21,7 +21,7 @@ from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.arrange import arrange, own_word
 from kerchief.simulation.run import AnyEnvironment
 
 HORIZON, ROUNDS = 64, 1024
@@ -33,6 +33,8 @@ RUNS = 20_000
 """How often each population of a bandit is played, if nothing is said."""
 
 Views: TypeAlias = tuple[Floats, Floats]
+Seen: TypeAlias = tuple[str, Views]
+"""Which noise was drawn, and what was seen of each of two neighbouring populations."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,7 @@ class Kind:
     """
 
     entries: Callable[[], Any]
-    views: Callable[[str, Guarantee, int, int], Views]
+    views: Callable[[str, Guarantee, int, int], Seen]
     problem: type[AnyProblem] | None = None
 
     def trusts(self, name: str) -> tuple[str, ...]:
@@ -87,8 +89,10 @@ class Subject:
         # The second population has the next seed.
         whole("seed", seed, low=0, high=2**32 - 2)
         claim = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(self.trust))
-        views = KINDS[self.kind].views(self.name, claim, runs, seed)
-        return look(name=self.name, claim=claim, views=views, seed=seed, failure=failure)
+        noise, views = KINDS[self.kind].views(self.name, claim, runs, seed)
+        return look(
+            name=self.name, claim=claim, views=views, noise=noise, seed=seed, failure=failure
+        )
 
 
 def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Subject:
@@ -128,16 +132,18 @@ def entries() -> Iterator[Subject]:
                 )
 
 
-def _bandit(kind: type[AnyProblem], name: str, claim: Guarantee, runs: int, seed: int) -> Views:
-    """A bandit in the smallest world of its home."""
-    world = _world(POLICIES[name], kind)
+def _bandit(kind: type[AnyProblem], name: str, claim: Guarantee, runs: int, seed: int) -> Seen:
+    """A bandit with its own noise, in the smallest world of its home."""
+    entry = POLICIES[name]
+    world = _world(entry, kind)
     facts = world.problem(ROUNDS if kind is PopulationProblem else HORIZON)
     made = arrange(name, facts, Protection(guarantee=claim))
+    drawn = [noise for one in made.privatizers.values() for noise in one.noises]
+    noise = said(own_word(entry, claim.trust), *drawn)
+    rooms: Any = {"privatizers": made.privatizers, "runs": runs, "seed": seed}
     if isinstance(made.policy, PhasePolicy):
-        return phased_views(policy=made.policy, privatizers=made.privatizers, runs=runs, seed=seed)
-    return round_views(
-        policy=made.policy, privatizers=made.privatizers, facts=facts, runs=runs, seed=seed
-    )
+        return noise, phased_views(policy=made.policy, **rooms)
+    return noise, round_views(policy=made.policy, facts=facts, **rooms)
 
 
 def _world(entry: PolicyEntry, kind: type[AnyProblem]) -> AnyEnvironment:
@@ -160,10 +166,11 @@ def _taking(kind: type[AnyProblem], what: str) -> Registry[PolicyEntry]:
     return found
 
 
-def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
+def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Seen:
     specimen = SPECIMENS[name]
     noise = specimen.make(claim.epsilon, claim.delta)
-    return specimen.draw(noise, 1, runs, seed), specimen.draw(noise, -1, runs, seed + 1)
+    one, other = specimen.draw(noise, 1, runs, seed), specimen.draw(noise, -1, runs, seed + 1)
+    return said(name, noise), (one, other)
 
 
 KINDS: Registry[Kind] = Registry("kind of audit")

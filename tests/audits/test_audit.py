@@ -82,8 +82,8 @@ def test_everything_has_an_entry() -> None:
     listed = {(subject.kind, subject.name, subject.trust) for subject in entries()}
     kinds: dict[str, tuple[type[AnyProblem], set[str]]] = {
         "contextual": (Problem, {"local", "shuffle", "joint", "central"}),
-        "phased": (PopulationProblem, {"local", "shuffle", "central"}),
-        "plain": (ContextFreeProblem, {"local"}),
+        "population": (PopulationProblem, {"local", "shuffle", "central"}),
+        "context-free": (ContextFreeProblem, {"local"}),
     }
     bandits = {
         (kind, name, trust)
@@ -94,18 +94,28 @@ def test_everything_has_an_entry() -> None:
     }
     assert {subject for subject in listed if subject[0] != "mechanism"} == bandits
     assert {name for kind, name, _ in listed if kind == "mechanism"} == set(MECHANISMS)
-    assert list(KINDS) == ["contextual", "phased", "plain", "mechanism"]
+    assert list(KINDS) == ["contextual", "population", "context-free", "mechanism"]
 
 
 def test_names_are_found() -> None:
     """A name that several kinds have means the first, unless the kind is said."""
     assert find("greedy") == Subject(kind="contextual", name="greedy", trust="local")
-    assert find("greedy", kind="plain").kind == "plain"
-    assert find("greedy", kind="phased", trust="central").trust == "central"
+    assert find("greedy", kind="context-free").kind == "context-free"
+    assert find("greedy", kind="population", trust="central").trust == "central"
     with pytest.raises(InvalidValue, match=r"claims something under local$"):
-        find("greedy", kind="plain", trust="central")
+        find("greedy", kind="context-free", trust="central")
     assert find("linucb@paper").trust == "local"
     assert find("coins").runs < find("gaussian").runs
+
+
+def test_kinds_are_found_by_their_earlier_words() -> None:
+    """And shown by those that everything else goes by."""
+    assert find("dpe", kind="phased") == find("dpe", kind="population")
+    assert find("tsallis", kind="plain") == find("tsallis", kind="context-free")
+    earlier = Subject(kind="plain", name="tsallis", trust="local")
+    assert earlier.audit(epsilon=1.0, runs=200).name == "tsallis"
+    with pytest.raises(UnknownName, match="Known: contextual, population, context-free, mechanism"):
+        find("tsallis", kind="crowd")
 
 
 def test_what_claims_nothing_is_refused() -> None:

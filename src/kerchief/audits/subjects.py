@@ -61,7 +61,7 @@ class Subject:
     """Something that claims to be private: of a kind of `KINDS`, by its name, under a trust.
 
     >>> find("tsallis")
-    Subject(kind='plain', name='tsallis', trust='local')
+    Subject(kind='context-free', name='tsallis', trust='local')
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Subject:
     @property
     def runs(self) -> int:
         """How often each population is played, if nothing is said."""
-        entry = KINDS[self.kind].entries()[self.name]
+        entry = KINDS[_own(self.kind)].entries()[self.name]
         return int(getattr(entry, "runs", RUNS))
 
     @double_precision
@@ -89,7 +89,7 @@ class Subject:
         # The second population has the next seed.
         whole("seed", seed, low=0, high=2**32 - 2)
         claim = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(self.trust))
-        noise, views = KINDS[self.kind].views(self.name, claim, runs, seed)
+        noise, views = KINDS[_own(self.kind)].views(self.name, claim, runs, seed)
         return look(
             name=self.name, claim=claim, views=views, noise=noise, seed=seed, failure=failure
         )
@@ -101,7 +101,7 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
     Raises:
         KerchiefError: there is no such thing, or not under this trust, or it claims nothing.
     """
-    kinds = [kind] if kind else [word for word, one in KINDS.items() if name in one.entries()]
+    kinds = [_own(kind)] if kind else [word for word, one in KINDS.items() if name in one.entries()]
     if not kinds:
         known: Registry[str] = Registry("bandit or mechanism")
         for word in dict.fromkeys(word for _, one in KINDS.items() for word in one.entries()):
@@ -114,6 +114,11 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
             f"{', '.join(offered) or 'no trust'}"
         )
     return Subject(kind=kinds[0], name=name, trust=trust or offered[0])
+
+
+def _own(kind: str) -> str:
+    """The word of a kind, where an earlier one may have been given."""
+    return {"phased": "population", "plain": "context-free"}.get(kind, kind)
 
 
 def entries() -> Iterator[Subject]:
@@ -184,6 +189,6 @@ def _enter(word: str, problem: type[AnyProblem], what: str) -> None:
 
 
 _enter("contextual", Problem, "policy with contexts")
-_enter("phased", PopulationProblem, "policy for populations")
-_enter("plain", ContextFreeProblem, "policy without contexts")
+_enter("population", PopulationProblem, "policy for populations")
+_enter("context-free", ContextFreeProblem, "policy without contexts")
 KINDS.add("mechanism", Kind(entries=lambda: SPECIMENS, views=_mechanism))

@@ -82,8 +82,8 @@ def test_everything_has_an_entry() -> None:
     listed = {(subject.kind, subject.name, subject.trust) for subject in entries()}
     kinds: dict[str, tuple[type[AnyProblem], set[str]]] = {
         "contextual": (Problem, {"local", "shuffle", "joint", "central"}),
-        "phased": (PopulationProblem, {"local", "shuffle", "central"}),
-        "plain": (ContextFreeProblem, {"local"}),
+        "population": (PopulationProblem, {"local", "shuffle", "central"}),
+        "context-free": (ContextFreeProblem, {"local"}),
     }
     bandits = {
         (kind, name, trust)
@@ -94,18 +94,28 @@ def test_everything_has_an_entry() -> None:
     }
     assert {subject for subject in listed if subject[0] != "mechanism"} == bandits
     assert {name for kind, name, _ in listed if kind == "mechanism"} == set(MECHANISMS)
-    assert list(KINDS) == ["contextual", "phased", "plain", "mechanism"]
+    assert list(KINDS) == ["contextual", "population", "context-free", "mechanism"]
 
 
 def test_names_are_found() -> None:
     """A name that several kinds have means the first, unless the kind is said."""
     assert find("greedy") == Subject(kind="contextual", name="greedy", trust="local")
-    assert find("greedy", kind="plain").kind == "plain"
-    assert find("greedy", kind="phased", trust="central").trust == "central"
+    assert find("greedy", kind="context-free").kind == "context-free"
+    assert find("greedy", kind="population", trust="central").trust == "central"
     with pytest.raises(InvalidValue, match=r"claims something under local$"):
-        find("greedy", kind="plain", trust="central")
+        find("greedy", kind="context-free", trust="central")
     assert find("linucb@paper").trust == "local"
     assert find("coins").runs < find("gaussian").runs
+
+
+def test_kinds_are_found_by_their_earlier_words() -> None:
+    """And shown by those that everything else goes by."""
+    assert find("dpe", kind="phased") == find("dpe", kind="population")
+    assert find("tsallis", kind="plain") == find("tsallis", kind="context-free")
+    earlier = Subject(kind="plain", name="tsallis", trust="local")
+    assert earlier.audit(epsilon=1.0, runs=200).name == "tsallis"
+    with pytest.raises(UnknownName, match="Known: contextual, population, context-free, mechanism"):
+        find("tsallis", kind="crowd")
 
 
 def test_what_claims_nothing_is_refused() -> None:
@@ -131,10 +141,29 @@ def test_a_sound_bandit_is_passed_and_seen() -> None:
     assert found.counts["replicates"] == 4000
 
 
+@pytest.mark.parametrize(
+    ("name", "trust", "noise"),
+    [
+        ("linucb@paper", "local", "gaussian (Gaussian)"),
+        ("sblb@paper", "shuffle", "bit (Response)"),
+        ("linucb", "joint", "best (BLT)"),
+        ("privunit", "local", "privunit (PrivUnitG)"),
+    ],
+)
+def test_the_noise_that_a_table_plays_is_audited_and_named(
+    name: str, trust: str, noise: str
+) -> None:
+    """A paper's own version with the paper's noise."""
+    found = find(name, trust=trust).audit(epsilon=1.0, runs=200)
+    assert found.noise == noise
+    assert found.to_dict()["noise"] == noise
+
+
 @pytest.mark.nightly
 def test_canaries_pass_the_fits_and_see_them() -> None:
     """At epsilon 8 one run proves a good part of it, and not more than was claimed."""
     found = one_run("glm-rare", epsilon=8.0, canaries=1000)
+    assert found.noise == "best (Gaussian)"
     assert found.kept
     assert found.epsilon_lower > 0.8
     with pytest.raises(InvalidValue, match="no curve"):
@@ -149,11 +178,13 @@ def test_results_speak_plainly() -> None:
         epsilon_lower=1.5,
         failure=0.05,
         counts={"replicates": 10, "guesses": 5, "right": 4},
+        noise="best (Gaussian)",
     )
     assert not found.kept
     assert found.to_dict() == {
         "name": "x",
         "trust": "central",
+        "noise": "best (Gaussian)",
         "epsilon_claimed": 1.0,
         "delta": 1e-5,
         "epsilon_lower": 1.5,

@@ -31,7 +31,7 @@ def test_a_mechanism_is_audited(call: Call) -> None:
 def test_a_bandit_is_audited_and_drawn(call: Call, tmp_path: Path) -> None:
     """A bandit without contexts, by its kind, with the picture."""
     pytest.importorskip("matplotlib")
-    words = ("--kind", "plain", "--epsilon", 2, "--replicates", 1000, "--out", "seen")
+    words = ("--kind", "context-free", "--epsilon", 2, "--replicates", 1000, "--out", "seen")
     result = call("audit", "greedy", *words)
     assert result.exit_code == 0, result.output
     assert "an audit is an alarm, not a proof" in result.stdout

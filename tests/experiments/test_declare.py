@@ -162,6 +162,9 @@ def test_a_large_delta_is_allowed_with_a_warning() -> None:
             trusts=("local", "central"),
             randomizer="laplace",
         ),
+        Comparison(policies=("linucb@paper",), trusts=("local",), epsilons=(1.0,)),
+        Comparison(policies=("linucb", "linucb@paper"), trusts=("local",), epsilons=(1.0,)),
+        Comparison(policies=("linucb@paper",), trusts=("local",), randomizer="best"),
         Comparison(policies=("tsallis",), arms=3, options=(("gap", 0.3),)),
         Comparison(policies=("two-point",), env="absolute", noise=0.25, mode="theory"),
     ],
@@ -171,7 +174,8 @@ def test_the_command_names_every_parameter(comparison: Comparison) -> None:
     """And played again, it is the same comparison: the same cells in the same worlds."""
     words = shlex.split(comparison.command())
     flags = [word for word in words if word.startswith("--")]
-    assert set(flags) == {f"--{name.replace('_', '-')}" for name in comparison.parameters()}
+    said = {name for name, value in comparison.parameters().items() if value is not None}
+    assert set(flags) == {f"--{name.replace('_', '-')}" for name in said}
     assert words.count("--epsilon") == len(comparison.epsilons)
     read = command.make_context("compare", words[2:]).params
     how = {field.name for field in dataclasses.fields(Playing)}
@@ -185,6 +189,34 @@ def test_the_command_names_every_parameter(comparison: Comparison) -> None:
         one, other = (plan.environment(cell.world) for plan in (again, comparison))
         assert str(jax.tree.structure(one)) == str(jax.tree.structure(other))
         assert jax.tree.leaves(one) == jax.tree.leaves(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "trust", "flag", "own"),
+    [
+        ("dpe@paper", "local", "randomizer", "gaussian"),
+        ("pe@paper", "central", "curator", "gaussian"),
+        ("sblb@paper", "shuffle", "shuffling", "bit"),
+        ("linucb", "joint", "continual", "best"),
+    ],
+)
+def test_best_is_obeyed_where_a_bandit_has_a_noise_of_its_own(
+    name: str, trust: str, flag: str, own: str
+) -> None:
+    """Only what was not said is the bandit's own; both are recorded as they are played."""
+    small: Any = {"policies": (name,), "trusts": (trust,), "epsilons": (1.0,), "horizon": 400}
+    for word, played in ((None, own), ("best", "best")):
+        plan = Comparison(**small | {flag: word})
+        assert plan.cells()[-1].player.mechanism == played
+        assert plan.parameters()[flag] == played
+
+
+def test_what_bandits_have_of_their_own_is_not_recorded_as_one_word() -> None:
+    """Two in one table, with different noises: the word that would replace one of them is null."""
+    plan = Comparison(policies=("sblb", "sblb@paper"), trusts=("shuffle",), epsilons=(1.0,))
+    assert [cell.player.mechanism for cell in plan.cells()][-2:] == ["best", "bit"]
+    assert plan.parameters()["shuffling"] is None
+    assert "--shuffling" not in plan.command()
 
 
 HOMES = {

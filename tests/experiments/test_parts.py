@@ -110,6 +110,8 @@ def test_an_address_tells_apart_whatever_changes_a_number() -> None:
 
     usual = address(TINY)
     assert address(dataclasses.replace(TINY)) == usual
+    # The same noise, said or the bandit's own.
+    assert address(dataclasses.replace(TINY, continual="best")) == usual
     changed = [
         dataclasses.replace(TINY, seed=1),
         dataclasses.replace(TINY, horizon=41),

@@ -6,11 +6,13 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kerchief.checks.case import small_home
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
+from kerchief.experiments.players import player
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.policies import POLICIES, Mode
@@ -20,6 +22,34 @@ from kerchief.roles.arrange import arrange
 
 OPEN = Protection(guarantee=Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE))
 NAMES = [name for name in POLICIES if name != "best"]
+
+
+PRINTED = [(name, trust) for name in NAMES for trust in POLICIES[name].noises]
+
+
+@pytest.mark.parametrize(("name", "trust"), PRINTED)
+def test_a_promise_without_a_word_is_kept_by_the_bandits_own_noise(name: str, trust: str) -> None:
+    """The one that its entry names, which a table's row and an audit play; `best` is another."""
+    problem = small_home(POLICIES[name].home or "linear").problem(400)
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust))
+    made, own, row = (
+        list(arranged.privatizers.values())
+        for arranged in (
+            arrange(name, problem, Protection(guarantee=promise)),
+            arrange(
+                name, problem, Protection(guarantee=promise, mechanism=POLICIES[name].noises[trust])
+            ),
+            player(name, trust=trust, epsilon=1.0).arrange(
+                problem, player(name, trust=trust, epsilon=1.0).promise(1e-5, 400)
+            ),
+        )
+    )
+    drawn = [
+        [(type(noise), np.asarray(noise.std).tolist()) for one in way for noise in one.noises]
+        for way in (made, own, row)
+    ]
+    assert drawn[0]
+    assert drawn[0] == drawn[1] == drawn[2]
 
 
 def with_number(policy: str, number: str, value: float) -> Any:

@@ -118,8 +118,9 @@ class Audit:
     """What an audit found.
 
     ε is at least `epsilon_lower`, but for a chance of `failure`. `counts` is what that rests on:
-    runs or canaries, guesses, and right ones. `curve` has the rates of false alarms and of hits
-    over all thresholds, on runs that trained nothing; None where a single run was audited.
+    runs or canaries, guesses, and right ones. `noise` names what was drawn, where that was said:
+    its word, and its class. `curve` has the rates of false alarms and of hits over all thresholds,
+    on runs that trained nothing; None where a single run was audited.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Audit:
     epsilon_lower: float
     failure: float
     counts: Mapping[str, int]
+    noise: str | None = None
     curve: tuple[Floats, Floats] | None = None
 
     @property
@@ -139,6 +141,7 @@ class Audit:
         return {
             "name": self.name,
             "trust": str(self.claim.trust),
+            "noise": self.noise,
             "epsilon_claimed": self.claim.epsilon,
             "delta": self.claim.delta,
             "epsilon_lower": self.epsilon_lower,
@@ -146,6 +149,17 @@ class Audit:
             **self.counts,
             "kept": self.kept,
         }
+
+
+def said(word: str, *noises: object) -> str:
+    """A noise by its word and its classes, where that of prefixes goes by what mixes its seeds.
+
+    >>> from kerchief.mechanisms.gaussian import Gaussian
+    >>> said("best", Gaussian(std=1.0, sensitivity=1.0))
+    'best (Gaussian)'
+    """
+    kinds = (type(getattr(one, "factor", one)).__name__ for one in noises)
+    return f"{word} ({', '.join(dict.fromkeys(kinds))})"
 
 
 def check_runs(runs: int) -> int:
@@ -158,6 +172,7 @@ def look(
     name: str,
     claim: Guarantee,
     views: tuple[Floats, Floats],
+    noise: str | None = None,
     seed: int = 0,
     failure: float = 0.05,
 ) -> Audit:
@@ -166,8 +181,9 @@ def look(
     Half of the runs of each population train the test, and the other half are told apart by it: so
     the bound holds whatever the test, and a poor test makes it weak, never wrong.
 
-    Views are by run, place and number. The seed is that of the coins that choose among the runs
-    that are told apart; the bound is wrong with a chance of `failure`.
+    Views are by run, place and number; `noise` names what they were drawn with. The seed is that of
+    the coins that choose among the runs that are told apart; the bound is wrong with a chance of
+    `failure`.
     """
     one, other = views
     half = check_runs(len(one)) // 2
@@ -188,6 +204,7 @@ def look(
         ),
         failure=failure,
         counts={"replicates": len(views[0]), "guesses": right + wrong, "right": right},
+        noise=noise,
         curve=_curve(test.scores(one), test.scores(other)),
     )
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kerchief.audits.audit import Audit
+from kerchief.audits.audit import Audit, said
 from kerchief.audits.bounds import one_run_lower
 from kerchief.core.contracts import BoundedLoss, Clock, Example, Gradient, Start
 from kerchief.core.errors import InvalidValue
@@ -29,6 +29,7 @@ from kerchief.policies import POLICIES
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.fits import Fits
+from kerchief.privatizers.registry import BEST
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,7 @@ def count_canaries(
         ),
         failure=failure,
         counts={"canaries": count, "guesses": guesses, "right": right},
+        noise=said(BEST, *fits.noises),
     )
 
 

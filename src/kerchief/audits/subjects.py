@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-from kerchief.audits.audit import Audit, check_runs, look
+from kerchief.audits.audit import Audit, check_runs, look, said
 from kerchief.audits.neighbours import Floats
 from kerchief.audits.specimens import SPECIMENS
 from kerchief.audits.views import phased_views, round_views
@@ -21,7 +21,7 @@ from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection
-from kerchief.roles.arrange import arrange
+from kerchief.roles.arrange import arrange, own_word
 from kerchief.simulation.run import AnyEnvironment
 
 HORIZON, ROUNDS = 64, 1024
@@ -33,6 +33,8 @@ RUNS = 20_000
 """How often each population of a bandit is played, if nothing is said."""
 
 Views: TypeAlias = tuple[Floats, Floats]
+Seen: TypeAlias = tuple[str, Views]
+"""Which noise was drawn, and what was seen of each of two neighbouring populations."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,7 @@ class Kind:
     """
 
     entries: Callable[[], Any]
-    views: Callable[[str, Guarantee, int, int], Views]
+    views: Callable[[str, Guarantee, int, int], Seen]
     problem: type[AnyProblem] | None = None
 
     def trusts(self, name: str) -> tuple[str, ...]:
@@ -59,7 +61,7 @@ class Subject:
     """Something that claims to be private: of a kind of `KINDS`, by its name, under a trust.
 
     >>> find("tsallis")
-    Subject(kind='plain', name='tsallis', trust='local')
+    Subject(kind='context-free', name='tsallis', trust='local')
     """
 
     kind: str
@@ -69,7 +71,7 @@ class Subject:
     @property
     def runs(self) -> int:
         """How often each population is played, if nothing is said."""
-        entry = KINDS[self.kind].entries()[self.name]
+        entry = KINDS[_own(self.kind)].entries()[self.name]
         return int(getattr(entry, "runs", RUNS))
 
     @double_precision
@@ -87,8 +89,10 @@ class Subject:
         # The second population has the next seed.
         whole("seed", seed, low=0, high=2**32 - 2)
         claim = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(self.trust))
-        views = KINDS[self.kind].views(self.name, claim, runs, seed)
-        return look(name=self.name, claim=claim, views=views, seed=seed, failure=failure)
+        noise, views = KINDS[_own(self.kind)].views(self.name, claim, runs, seed)
+        return look(
+            name=self.name, claim=claim, views=views, noise=noise, seed=seed, failure=failure
+        )
 
 
 def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Subject:
@@ -97,7 +101,7 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
     Raises:
         KerchiefError: there is no such thing, or not under this trust, or it claims nothing.
     """
-    kinds = [kind] if kind else [word for word, one in KINDS.items() if name in one.entries()]
+    kinds = [_own(kind)] if kind else [word for word, one in KINDS.items() if name in one.entries()]
     if not kinds:
         known: Registry[str] = Registry("bandit or mechanism")
         for word in dict.fromkeys(word for _, one in KINDS.items() for word in one.entries()):
@@ -110,6 +114,11 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
             f"{', '.join(offered) or 'no trust'}"
         )
     return Subject(kind=kinds[0], name=name, trust=trust or offered[0])
+
+
+def _own(kind: str) -> str:
+    """The word of a kind, where an earlier one may have been given."""
+    return {"phased": "population", "plain": "context-free"}.get(kind, kind)
 
 
 def entries() -> Iterator[Subject]:
@@ -128,16 +137,18 @@ def entries() -> Iterator[Subject]:
                 )
 
 
-def _bandit(kind: type[AnyProblem], name: str, claim: Guarantee, runs: int, seed: int) -> Views:
-    """A bandit in the smallest world of its home."""
-    world = _world(POLICIES[name], kind)
+def _bandit(kind: type[AnyProblem], name: str, claim: Guarantee, runs: int, seed: int) -> Seen:
+    """A bandit with its own noise, in the smallest world of its home."""
+    entry = POLICIES[name]
+    world = _world(entry, kind)
     facts = world.problem(ROUNDS if kind is PopulationProblem else HORIZON)
     made = arrange(name, facts, Protection(guarantee=claim))
+    drawn = [noise for one in made.privatizers.values() for noise in one.noises]
+    noise = said(own_word(entry, claim.trust), *drawn)
+    rooms: Any = {"privatizers": made.privatizers, "runs": runs, "seed": seed}
     if isinstance(made.policy, PhasePolicy):
-        return phased_views(policy=made.policy, privatizers=made.privatizers, runs=runs, seed=seed)
-    return round_views(
-        policy=made.policy, privatizers=made.privatizers, facts=facts, runs=runs, seed=seed
-    )
+        return noise, phased_views(policy=made.policy, **rooms)
+    return noise, round_views(policy=made.policy, facts=facts, **rooms)
 
 
 def _world(entry: PolicyEntry, kind: type[AnyProblem]) -> AnyEnvironment:
@@ -160,10 +171,11 @@ def _taking(kind: type[AnyProblem], what: str) -> Registry[PolicyEntry]:
     return found
 
 
-def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Views:
+def _mechanism(name: str, claim: Guarantee, runs: int, seed: int) -> Seen:
     specimen = SPECIMENS[name]
     noise = specimen.make(claim.epsilon, claim.delta)
-    return specimen.draw(noise, 1, runs, seed), specimen.draw(noise, -1, runs, seed + 1)
+    one, other = specimen.draw(noise, 1, runs, seed), specimen.draw(noise, -1, runs, seed + 1)
+    return said(name, noise), (one, other)
 
 
 KINDS: Registry[Kind] = Registry("kind of audit")
@@ -177,6 +189,6 @@ def _enter(word: str, problem: type[AnyProblem], what: str) -> None:
 
 
 _enter("contextual", Problem, "policy with contexts")
-_enter("phased", PopulationProblem, "policy for populations")
-_enter("plain", ContextFreeProblem, "policy without contexts")
+_enter("population", PopulationProblem, "policy for populations")
+_enter("context-free", ContextFreeProblem, "policy without contexts")
 KINDS.add("mechanism", Kind(entries=lambda: SPECIMENS, views=_mechanism))

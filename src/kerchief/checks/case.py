@@ -29,7 +29,7 @@ from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry
 from kerchief.privacy import Guarantee, Ledger, MemoryLedger, Trust
 from kerchief.privatizers import MECHANISMS_OF, Protection
-from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.arrange import Arranged, arrange, own_word
 from kerchief.roles.questions import Asker
 from kerchief.simulation import loop, phases
 from kerchief.simulation.run import AnyEnvironment, Run, simulate
@@ -93,7 +93,7 @@ class Case:
         Laws cut cohorts anew and silence noise, which bits do not allow: coins stand for them, and
         the laws about words hold every word to what it says.
         """
-        own = entry.noises.get(trust, BEST)
+        own = own_word(entry, trust)
         rooms.setdefault("mechanism", BEST if own == "bit" else own)
         rooms["environment"] = rooms.get("environment") or small_home(entry.home or "linear")
         return cls(name=name, entry=entry, trust=trust, **rooms)

@@ -137,9 +137,17 @@ def _show_all(audits: Iterable[tuple[str, Audit]], *, as_json: bool) -> int:
     if as_json:
         print_json({"audits": lines})
     else:
-        columns = ("kind", "name", "trust", "epsilon_lower", "epsilon_claimed", "replicates")
+        columns = (
+            "kind",
+            "name",
+            "trust",
+            "noise",
+            "epsilon_lower",
+            "epsilon_claimed",
+            "replicates",
+        )
         rows = [[_text(line[column]) for column in columns] for line in lines]
-        print_table([column.replace("_", " ") for column in columns], rows, columns="lllrrr")
+        print_table([column.replace("_", " ") for column in columns], rows, columns="llllrrr")
         click.echo(
             f"each bound holds with confidence {1 - _RARE:g}; an audit is an alarm, not a proof"
         )

@@ -59,20 +59,20 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
     metavar=words(Trust),
     help="Whom users must trust. Repeatable.  [default: all that the policy supports]",
 )
-@options.option(
+@options.of_policy(
     "--continual", "Noise on running totals, for rows of joint trust.", metavar=words(CONTINUALS)
 )
-@options.option(
+@options.of_policy(
     "--shuffling",
     "What devices add to reports, for rows of shuffle trust.",
     metavar=words(SHUFFLES),
 )
-@options.option(
+@options.of_policy(
     "--randomizer",
     "What devices do to their reports, for rows of local trust.",
     metavar=words(RANDOMIZERS),
 )
-@options.option(
+@options.of_policy(
     "--curator",
     "What a curator adds to the totals of batches, for rows of central trust.",
     metavar=words(CURATORS),

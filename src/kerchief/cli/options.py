@@ -22,6 +22,7 @@ __all__ = [
     "epsilon",
     "horizon",
     "json_output",
+    "of_policy",
     "of_world",
     "option",
     "pairs",
@@ -60,6 +61,12 @@ def option(
 def of_world(*names: str, help: str, **more: Any) -> Callable[[Decorated], Decorated]:
     """An option whose default is the world's own."""
     return click.option(*names, help=f"{help}  [default: the world's own]", **more)
+
+
+def of_policy(flag: str, help: str, *, metavar: str) -> Callable[[Decorated], Decorated]:
+    """An option for a word of noise, whose default is each policy's own."""
+    own = "best, or for a paper's own version the paper's"
+    return click.option(flag, metavar=metavar, help=f"{help}  [default: {own}]")
 
 
 def pairs(*names: str, help: str) -> Callable[[Decorated], Decorated]:

@@ -30,6 +30,7 @@ from kerchief.experiments.players import FLAGS, YARDSTICKS, Cell, Player, needs_
 from kerchief.policies import POLICIES, Mode, PolicyEntry
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import BEST, CONTINUALS, MECHANISMS_OF
+from kerchief.roles.arrange import own_word
 from kerchief.simulation.run import AnyEnvironment
 
 _NAMED = ("dim", "arms", "radius", "fewest", "noise")
@@ -52,6 +53,9 @@ class Comparison(Plan):
         options: further options of the world, such as ("gap", 0.1).
         project: onto how many numbers features are projected before a bandit sees them.
         trusts: the words under which each policy plays; by default all that it supports.
+        continual: the word of the noise in rows of joint trust, as `shuffling`, `randomizer` and
+            `curator` are of shuffle, local and central trust; None for each policy's own, which is
+            `best`, or the paper's for a paper's own version.
         numbers: parameters of the policies that are replaced, such as ("exploration", 1.0).
         epsilons: of the private ones, as is delta.
 
@@ -80,10 +84,10 @@ continuum
     horizon: int = 10_000
     policies: tuple[str, ...] = ("best",)
     trusts: tuple[str, ...] | None = None
-    continual: str = BEST
-    shuffling: str = BEST
-    randomizer: str = BEST
-    curator: str = BEST
+    continual: str | None = None
+    shuffling: str | None = None
+    randomizer: str | None = None
+    curator: str | None = None
     numbers: tuple[tuple[str, float], ...] = ()
     epsilons: tuple[float, ...] = (0.2, 1.0, 10.0)
     delta: float = 1e-5
@@ -251,7 +255,7 @@ continuum
             "horizon": self.horizon,
             "policy": list(self.policies),
             "trust": list(self._trusts()),
-            **{flag: getattr(self, flag) for flag in FLAGS.values()},
+            **{flag: self._recorded(trust) for trust, flag in FLAGS.items()},
             **_pairs("number", dict(self.numbers)),
             "epsilon": list(self.epsilons),
             "delta": self.delta,
@@ -269,7 +273,7 @@ continuum
         words = ["kerchief", "compare", *plugins.flags()]
         for name, value in self.parameters().items():
             for one in value if isinstance(value, list) else [value]:
-                words += [f"--{name.replace('_', '-')}", str(one)]
+                words += [] if one is None else [f"--{name.replace('_', '-')}", str(one)]
         return shlex.join(words)
 
     def _players(self) -> Iterator[Player]:
@@ -284,10 +288,23 @@ continuum
                     yield self._player(name, trust, epsilon)
 
     def _player(self, name: str, trust: str, epsilon: float) -> Player:
-        word = getattr(self, FLAGS[Trust(trust)]) if trust in FLAGS else BEST
-        mechanism = None if word == BEST else str(word)
-        one = player(name, trust=trust, epsilon=epsilon, mode=self.mode, mechanism=mechanism)
+        word = self._word(name, Trust(trust)) if trust in FLAGS else None
+        one = player(name, trust=trust, epsilon=epsilon, mode=self.mode, mechanism=word)
         return dataclasses.replace(one, numbers=tuple(sorted(dict(self.numbers).items())))
+
+    def _word(self, name: str, trust: Trust) -> str:
+        """The noise of a policy's rows of a trust: what was said, or else the policy's own."""
+        said: str | None = getattr(self, FLAGS[trust])
+        return own_word(POLICIES[name], trust) if said is None else said
+
+    def _words(self, trust: Trust) -> list[str]:
+        """The noises of all rows of a trust."""
+        return [self._word(name, trust) for name in self._names if trust in self._trusts_of(name)]
+
+    def _recorded(self, trust: Trust) -> str | None:
+        """The word that plays the same again; None where policies have different ones."""
+        words = set(self._words(trust)) or {getattr(self, FLAGS[trust]) or BEST}
+        return words.pop() if len(words) == 1 else None
 
     def _trusts_of(self, name: str) -> tuple[str, ...]:
         """Under which trusts a policy plays: those asked for, or all under which it is private."""
@@ -336,9 +353,9 @@ continuum
                 )
 
     def _check_numbers(self) -> None:
-        joint = Trust.JOINT in self._trusts()
-        longest = CONTINUALS[self.continual].longest if joint else validate.MOST_ROUNDS
-        validate.whole("horizon", self.horizon, high=longest)
+        longest = (CONTINUALS[word].longest for word in self._words(Trust.JOINT))
+        most = min(longest, default=validate.MOST_ROUNDS)
+        validate.whole("horizon", self.horizon, high=most)
         validate.whole("replicates", self.replicates, high=10**6)
         validate.whole("seed", self.seed, low=0, high=2**32 - 1)
         # Zero is pure privacy, which some noises keep.
@@ -362,6 +379,8 @@ continuum
             self._check_policy(said, POLICIES[name], self._trusts_of(name))
         for trust, flag in FLAGS.items():
             word = getattr(self, flag)
+            if word is None:
+                continue
             MECHANISMS_OF[trust][word]
             if word != BEST and trust not in self._trusts():
                 raise InvalidValue(

@@ -15,7 +15,7 @@ from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection
 from kerchief.privatizers.registry import BEST, MECHANISMS_OF
-from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.arrange import Arranged, arrange, own_word
 
 YARDSTICKS = ("uniform", "greedy", "single-arm")
 """Policies that play without protection, asked for or not, in every plan whose worlds they fit."""
@@ -128,8 +128,7 @@ def player(
     if not isinstance(policy, str):
         raise InvalidValue(f"policy is a {type(policy).__name__}; give a bandit's name")
     trusted = Trust(one_of("trust", trust, tuple(Trust)))
-    usual = POLICIES[policy].noises.get(trusted, BEST)
-    word = usual if mechanism is None else mechanism
+    word = own_word(POLICIES[policy], trusted) if mechanism is None else mechanism
     MECHANISMS_OF[trusted][word]
     return Player(
         policy=POLICIES.own_name(policy),

@@ -38,7 +38,8 @@ class Protection:
 
     Attributes:
         guarantee: the promise.
-        mechanism: a word of `MECHANISMS_OF` the guarantee's trust; by default the least noisy.
+        mechanism: a word of `MECHANISMS_OF` the guarantee's trust; None for the bandit's own, which
+            `arrange` knows: the least noisy, unless its entry names another.
 
     Raises:
         UnknownName: the trust has no such noise.
@@ -54,18 +55,23 @@ doubling, toeplitz, tree
     """
 
     guarantee: Guarantee
-    mechanism: str = BEST
+    mechanism: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a word that this trust does not have."""
         if not isinstance(self.guarantee, Guarantee):
             raise InvalidValue(f"guarantee is a {type(self.guarantee).__name__}; give a Guarantee")
-        MECHANISMS_OF[self.trust][self.mechanism]
+        MECHANISMS_OF[self.trust][self.word]
 
     @property
     def trust(self) -> Trust:
         """Whom users must trust."""
         return self.guarantee.trust
+
+    @property
+    def word(self) -> str:
+        """The noise for a bandit that has none of its own."""
+        return BEST if self.mechanism is None else self.mechanism
 
 
 class Asking(Protocol):
@@ -130,7 +136,7 @@ def mean_noise(privatizer: Privatizer, clients: int) -> float:
 def _check_local(queries: Mapping[str, Query], protection: Protection) -> None:
     """Refuse a promise about single reports where no noise would keep it."""
     local = min(float(getattr(query, "local", math.inf)) for query in queries.values())
-    coded = protection.trust is Trust.SHUFFLE and protection.mechanism in ("bits", "byte", "bit")
+    coded = protection.trust is Trust.SHUFFLE and protection.word in ("bits", "byte", "bit")
     if not coded and protection.trust is not Trust.NONE and math.isfinite(local):
         raise InvalidValue(
             f"local is {local}, a promise about one report that only bits behind a shuffler keep; "
@@ -140,7 +146,7 @@ def _check_local(queries: Mapping[str, Query], protection: Protection) -> None:
 
 def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[str, Privatizer]:
     """Running totals and fits, whose noise shares one budget."""
-    guarantee, word, queries = protection.guarantee, protection.mechanism, policy.queries
+    guarantee, word, queries = protection.guarantee, protection.word, policy.queries
     if protection.trust is Trust.LOCAL:
         return _randomized(queries, guarantee, word)
     if protection.trust is Trust.CENTRAL and CURATORS[word].words:
@@ -163,7 +169,7 @@ def _curated(policy: Asking, protection: Protection, horizon: int) -> Mapping[st
     Normal noise needs a delta, and Laplace noise a single sum and an epsilon that its exact twin
     can keep. Where none fits, normal noise says why.
     """
-    promise, words = protection.guarantee, CURATORS[protection.mechanism].words
+    promise, words = protection.guarantee, CURATORS[protection.word].words
     (query, *others) = policy.queries.values()
     pure = not others and not isinstance(query, BoundedLoss) and 1e-6 <= promise.epsilon <= 1e6
     fitting = [
@@ -221,7 +227,7 @@ def _single_reports(
             "from sums; choose trust 'local' or 'none'"
         )
     single = all(query.size == 1 for query in policy.queries.values())
-    if protection.trust is Trust.LOCAL and protection.mechanism == BEST and single:
+    if protection.trust is Trust.LOCAL and protection.word == BEST and single:
         protection = dataclasses.replace(protection, mechanism="one-bit")
     made = _answers(policy, protection, horizon)
     return {name: _heard_alone(privatizer) for name, privatizer in made.items()}
@@ -247,12 +253,12 @@ def _phases(policy: PhasePolicy, protection: Protection) -> Mapping[str, Privati
             "trust is 'joint', which releases every prefix total, and phases ask for one total "
             "each; choose trust 'central'"
         )
-    if protection.trust is Trust.SHUFFLE and protection.mechanism not in (BEST, "theorem"):
+    if protection.trust is Trust.SHUFFLE and protection.word not in (BEST, "theorem"):
         raise InvalidValue(
-            f"shuffling is {protection.mechanism!r}, whose noise depends on the size of every "
+            f"shuffling is {protection.word!r}, whose noise depends on the size of every "
             f"cohort, and phases are only known once the noise is; leave it at {BEST!r}"
         )
-    build = _theorem_by_phases if protection.mechanism == "theorem" else _answers_by_phases
+    build = _theorem_by_phases if protection.word == "theorem" else _answers_by_phases
     name, privatizer = build(policy, protection)
     phases = policy.phases(partial(mean_noise, privatizer))
     ends = tuple(itertools.accumulate(int(phase.clients) for phase in phases))
@@ -272,7 +278,7 @@ def _theorem_by_phases(policy: PhasePolicy, protection: Protection) -> tuple[str
     calls the norm.
     """
     guarantee, sizes = protection.guarantee, {2}
-    name, query = _only_sum(policy.queries, protection.mechanism)
+    name, query = _only_sum(policy.queries, protection.word)
     while True:
         made = ShuffledSums.by_theorem(
             query,

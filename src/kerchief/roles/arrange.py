@@ -60,7 +60,7 @@ def arrange(
     Args:
         name: of a registered bandit, or the entry of any.
         problem: the public facts.
-        protection: what is promised, and by which noise.
+        protection: what is promised, and by which noise; without a word, the bandit's own.
         mode: widths `tuned`, or from the `theory`.
         numbers: parameters of the policy that are replaced.
 
@@ -82,6 +82,8 @@ def arrange(
             f"the policy is a {type(entry).__name__}; give a name from `kerchief list policies`"
         )
     guarantee = protection.guarantee
+    if protection.mechanism is None:
+        protection = dataclasses.replace(protection, mechanism=own_word(entry, guarantee.trust))
     terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
     private = guarantee.trust is not Trust.NONE
     policy = _replaced(entry.build(problem, mode, terms if private else None), numbers or {})
@@ -94,6 +96,15 @@ def arrange(
             heard = dataclasses.replace(terms, channel=channel_of(privatizer))
             policy = _replaced(entry.build(problem, mode, heard), numbers or {})
     return Arranged(policy=policy, privatizers=privatizers)
+
+
+def own_word(entry: PolicyEntry, trust: Trust | str) -> str:
+    """The word of the noise that a bandit plays with under a trust, when none is said.
+
+    >>> own_word(POLICIES["linucb"], "local"), own_word(POLICIES["linucb@paper"], "local")
+    ('best', 'gaussian')
+    """
+    return entry.noises.get(trust, BEST)
 
 
 def _replaced(policy: AnyPolicy, numbers: Mapping[str, float]) -> AnyPolicy:

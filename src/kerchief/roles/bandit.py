@@ -79,7 +79,7 @@ class Bandit(Guarded):
         problem: Problem,
         guarantee: Guarantee,
         mode: Mode = "tuned",
-        mechanism: str = BEST,
+        mechanism: str | None = None,
         numbers: Mapping[str, float] | None = None,
         name: str | None = None,
         window_s: int = 86_400,
@@ -95,8 +95,8 @@ class Bandit(Guarded):
             problem: the public bounds; values outside them are refused, never clipped in silence.
             guarantee: what is promised to each user.
             mode: for a policy given by name: widths from its theorem, or tuned.
-            mechanism: which noise keeps the guarantee, a word of `MECHANISMS_OF` its trust; the
-                default is the least noisy one, and normal noise under central trust.
+            mechanism: which noise keeps the guarantee, a word of `MECHANISMS_OF` its trust; by
+                default the policy's own, which is `best`, the least noisy one.
             numbers: parameters of the policy that are replaced.
             name: what people call the bandit.
             window_s: seconds until a decision that got no reward counts with the default.

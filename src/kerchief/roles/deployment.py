@@ -47,7 +47,7 @@ from kerchief.privatizers.randomizers import BEST
 from kerchief.privatizers.schedule import At, Every
 from kerchief.privatizers.shuffled import ShuffledSums
 from kerchief.privatizers.sums import CohortSums
-from kerchief.roles.arrange import Arranged, arrange
+from kerchief.roles.arrange import Arranged, arrange, own_word
 from kerchief.roles.context_free import answering, in_losses, packed, unpacked
 from kerchief_wire import canonical
 from kerchief_wire import noise as wire
@@ -135,7 +135,7 @@ def deploy(
     problem: AnyProblem,
     guarantee: Guarantee,
     mode: Mode = "tuned",
-    mechanism: str = BEST,
+    mechanism: str | None = None,
     numbers: Mapping[str, float] | None = None,
     name: str | None = None,
     window_s: int = 86_400,
@@ -150,7 +150,7 @@ def deploy(
         problem: the public bounds.
         guarantee: what each user is promised.
         mode: for a bandit given by name: widths from its theorem, or tuned.
-        mechanism: which noise keeps the guarantee.
+        mechanism: which noise keeps the guarantee; the bandit's own if None.
         numbers: parameters of the bandit that are replaced.
         name: what people call the task.
         window_s: seconds until a decision without a reward gets the default one.
@@ -178,13 +178,17 @@ def deploy(
     asked = _Asked(
         name=policy if isinstance(policy, str) else None,
         mode=one_of("mode", mode, get_args(Mode)),
-        mechanism=mechanism,
+        mechanism=_word(policy, guarantee) if mechanism is None else mechanism,
         numbers={key: at_least(key, one, 0.0) for key, one in (numbers or {}).items()},
         given=None if isinstance(policy, str) else _fingerprint(policy),
     )
     rule = {"window_s": window_s, "jitter_s": jitter_s, "default": default}
     label = name or (policy if isinstance(policy, str) else type(policy).__name__)
     return _made(policy, problem, guarantee, asked, name=label, rule=rule, projection=projection)
+
+
+def _word(policy: str | AnyPolicy, guarantee: Guarantee) -> str:
+    return own_word(POLICIES[policy], guarantee.trust) if isinstance(policy, str) else BEST
 
 
 def deployed(task: Task, *, policy: AnyPolicy | None = None) -> Deployment:

@@ -310,6 +310,12 @@ def _always_normal(entry: Any, problem: Any, protection: Any, **named: Any) -> A
     return arrange(entry, problem, told, **named)
 
 
+def _never_by_theorem(entry: Any, problem: Any, protection: Any, **named: Any) -> Arranged:
+    """The published constants are asked for, and the best coins are tossed."""
+    word = "best" if protection.mechanism == "theorem" else protection.mechanism
+    return arrange(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
+
+
 def _weak(sums: Any) -> Any:
     """Two thirds of the noise that is stated, on every prefix."""
     return WeakPrefixes(**vars(sums))
@@ -590,6 +596,11 @@ FAULTS: list[tuple[str, str, Callable[[], Case]]] = [
         "noise is of the word printed",
         "normal noise for every word",
         lambda: _case(trust="local", arrange=_always_normal),
+    ),
+    (
+        "noise is of the word printed",
+        "best coins for the published ones",
+        lambda: _case(trust="shuffle", arrange=_never_by_theorem),
     ),
     (
         "noise drawn is the word printed",

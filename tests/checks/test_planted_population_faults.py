@@ -136,6 +136,12 @@ def _deaf(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arr
     return arrange(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
 
 
+def _never_by_theorem(entry: Any, problem: Any, protection: Protection, **named: Any) -> Arranged:
+    """The published constants are asked for, and the best coins are tossed."""
+    word = "best" if protection.mechanism == "theorem" else protection.mechanism
+    return arrange(entry, problem, dataclasses.replace(protection, mechanism=word), **named)
+
+
 def _normal(scene: PhaseScene, carry: PhaseReplicate, phase: Phase) -> PhaseReplicate:
     """The old fault in the engine: the word was kept, and Gaussian noise is drawn."""
     promise = Case.of("pe", POLICIES["pe"], "local").promise()
@@ -173,6 +179,7 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("faint bits", {"trust": "local", "mechanism": "one-bit", **_faint(FaintBit)}, _DRAWN),
     ("faint lists", {"trust": "local", "mechanism": "shortlist", **_faint(FaintList)}, _DRAWN),
     ("ignores the word", {"trust": "local", "arrange": _deaf}, _PRINTED),
+    ("never by theorem", {"trust": "shuffle", "arrange": _never_by_theorem}, _PRINTED),
     ("draws normal noise for every word", {**_LAPLACE, "play_phase": _normal}, _DRAWN),
     ("wide", {"arrange": _changed(_wide)}, _MOVES),
     ("wide", {"arrange": _changed(_wide)}, "clipping holds beyond the domain"),
@@ -181,7 +188,7 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("biased", {"arrange": _changed(_biased)}, "without noise it is its parent"),
     ("dear", {"arrange": _dear}, "charged is what was promised"),
 ]
-DAILY = ("weak", "faint bits", "ignores the word", "dear")
+DAILY = ("weak", "faint bits", "ignores the word", "never by theorem", "dear")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 from tests.plugins import fresh_registries
+
+from kerchief.mechanisms.registry import MECHANISMS
 
 Call = Callable[..., Result]
 
@@ -36,7 +39,10 @@ def test_a_bandit_of_ones_own_that_breaks_a_law_leaves_with_one(call: Call, tmp_
 
 
 def test_what_is_not_there_is_refused_in_one_line(call: Call) -> None:
-    for name, word in (("nobody", "no policy is called"), ("nowhere:Nothing", "module:Class")):
+    for name, word in (
+        ("nobody", "no bandit, world, noise or trust is called"),
+        ("nowhere:Nothing", "module:Class"),
+    ):
         result = call("check", name)
         assert result.exit_code == 2
         assert word in result.stderr
@@ -51,8 +57,55 @@ def test_a_trust_that_the_subject_does_not_have_is_refused_in_one_line(call: Cal
     assert "only bandits have one" in call("check", "linear", "--trust", "local").stderr
 
 
-def test_a_class_of_worlds_or_noises_is_not_taken_for_a_ledger(call: Call) -> None:
-    for name in ("kerchief.mechanisms.gaussian:Gaussian", "kerchief.environments:Population"):
-        result = call("check", name)
-        assert result.exit_code == 2, result.output
-        assert "give a world or a noise that is built" in result.stderr
+def test_a_class_of_worlds_is_not_taken_for_a_ledger(call: Call) -> None:
+    result = call("check", "kerchief.environments:Population")
+    assert result.exit_code == 2, result.output
+    assert "give a world that is built" in result.stderr
+
+
+@pytest.mark.parametrize("name", [*MECHANISMS])
+def test_a_registered_noise_is_held_to_the_laws(call: Call, name: str) -> None:
+    """By its draws too, where it is added to one vector."""
+    result = call("check", name, "--thorough", "--json")
+    assert result.exit_code == 0, result.output
+    kept = [law["law"] for law in json.loads(result.stdout)["laws"] if law["result"] == "kept"]
+    assert kept[:2] == ["frozen and keyword only", "its event is priced"]
+    alone = MECHANISMS[name].factor is None and name.split("-")[-1] not in ("bits", "coins")
+    assert ("draws are fresh" in kept) == (alone and name != "binomial")
+
+
+NOISE = """
+from kerchief.core.struct import struct
+from kerchief.mechanisms.gaussian import Gaussian
+
+
+@struct
+class Own(Gaussian):
+    @classmethod
+    def of(cls, *, noise_multiplier, FACTS):
+        return cls(std=noise_multiplier * sensitivity, sensitivity=sensitivity)
+
+    def add(self, vector, stream):
+        return vector + SHARE * (Gaussian.add(self, vector, stream) - vector)
+"""
+
+
+def test_a_noise_of_ones_own_is_held_to_the_laws(call: Call, tmp_path: Path) -> None:
+    """Built from what its `of` asks for; one that asks for more is refused in one line."""
+    for module, facts, share in (
+        ("sound_noise", "sensitivity", "1"),
+        ("weak_noise", "sensitivity", "0.5"),
+        ("asking_noise", "sensitivity, colour", "1"),
+    ):
+        text = NOISE.replace("FACTS", facts).replace("SHARE", share)
+        (tmp_path / f"{module}.py").write_text(text)
+    result = call("check", "sound_noise:Own", "--thorough")
+    assert result.exit_code == 0, result.output
+    assert "the noise Own" in result.stdout
+    broken = call("check", "weak_noise:Own", "--thorough")
+    assert broken.exit_code == 1, broken.output
+    assert "draws have the stated deviation; seen:" in broken.stdout
+    refused = call("check", "asking_noise:Own")
+    assert refused.exit_code == 2, refused.output
+    assert "Own needs 'colour'" in refused.stderr
+    assert call("check", "kerchief.mechanisms.gaussian:Gaussian").exit_code == 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from kerchief.audits.specimens import SPECIMENS, Specimen
 from kerchief.checks.case import Case, accepts, other_words, small_home
 from kerchief.checks.environment import WorldCase
 from kerchief.checks.errors import Law, Report, examine
@@ -16,16 +18,33 @@ from kerchief.checks.protocol import privatizer_cases
 from kerchief.checks.words import noise_drawn_is_the_word_printed
 from kerchief.core.contracts import Feedback
 from kerchief.core.errors import InvalidValue
+from kerchief.core.registry import Registry
 from kerchief.core.validate import one_of
 from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES, AnyPolicy, Mode, PolicyEntry, Terms
 from kerchief.policies.registry import actions_of
+from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privatizers import TRUSTS
 from kerchief.privatizers.registry import PrivatizerEntry
 from kerchief.simulation.run import AnyEnvironment
 
 _NONE: Mapping[str, str] = {}
 _HOMES: Mapping[Feedback, str] = {"totals": "linear", "reports": "chance", "phases": "population"}
+
+# What noises are built from: the epsilon and delta that they keep, and facts of a statistic.
+_PROMISED = 1.0, 1e-5
+_FACTS: Mapping[str, float] = {
+    "epsilon": _PROMISED[0],
+    "delta": _PROMISED[1],
+    "noise_multiplier": gaussian_noise_multiplier(*_PROMISED),
+    "sensitivity": 2.0,
+    "taxicab": 2.0,
+    "center": 0.0,
+    "radius": 1.0,
+    "dimension": 1,
+    "size": 1,
+}
 
 Subject = tuple[Any, Sequence[Law[Any]]]
 
@@ -42,10 +61,11 @@ def check(
     """Hold a bandit, a world, a noise, a kind of ledger or a privatizer to the laws of its kind.
 
     Args:
-        subject: a name (of a bandit, a world or a trust); an entry of a registry; a class of
-            bandits with `of(problem, mode=...)`; a policy, with the environment that it was built
-            for; a world; a noise with `add`, `std` and `event`; or whatever opens a ledger on a
-            budget.
+        subject: a name (of a bandit, a world, a noise or a trust); an entry of a registry; a class
+            of bandits with `of(problem, mode=...)`; a policy, with the environment that it was
+            built for; a world; a noise with `add`, `std` and `event`, or a class of noises that is
+            built from some of `epsilon`, `delta`, `noise_multiplier`, `sensitivity`, `taxicab`,
+            `center`, `radius`, `dimension` and `size`; or whatever opens a ledger on a budget.
         trusts: the words of `--trust` to check; by default all under which the bandit can be had.
         thorough: whether to play too; otherwise only the laws that look without playing.
         environment: the world to play in; by default a small copy of the bandit's home.
@@ -91,10 +111,14 @@ def _subjects(
         case type() if _plays(subject):
             entry = _entry(subject, _maker(subject), world)
             yield from _bandits(subject.__name__, entry, trusts, world, thorough)
+        case type() if hasattr(subject, "add") and hasattr(subject, "event"):
+            yield MechanismCase(noise=_noise(subject)), MECHANISM_LAWS
+        case Specimen():
+            yield MechanismCase(noise=subject.make(*_PROMISED)), MECHANISM_LAWS
         case _ if _unbuilt(subject):
             raise InvalidValue(
-                f"{subject.__name__} is a class of neither bandits nor ledgers; give a world or a "
-                "noise that is built"
+                f"{subject.__name__} is a class of neither bandits, noises nor ledgers; give a "
+                "world that is built"
             )
         case _ if _plays(subject):
             if world is None:
@@ -115,10 +139,31 @@ def _subjects(
 
 
 def _named(name: str) -> Any:
-    """What is registered under a name: a bandit, a world, or the privatizers of a trust."""
-    if name in set(ENVIRONMENTS):
-        return ENVIRONMENTS[name].make()
-    return TRUSTS[name] if name in set(TRUSTS) else POLICIES[name]
+    """What is registered under a name: a bandit, a world, a noise, or a trust's privatizers."""
+    known: Registry[Callable[[], Any]] = Registry("bandit, world, noise or trust")
+    for registry in (POLICIES, SPECIMENS, TRUSTS):
+        for word in registry:
+            known.add(word, partial(registry.__getitem__, word))
+    for word, world in ENVIRONMENTS.items():
+        known.add(word, world.make)
+    return known[POLICIES.own_name(name)]()
+
+
+def _noise(kind: Any) -> Any:
+    """One noise of a class: as audits build it, or by the facts that its `of` asks for."""
+    for name, entry in MECHANISMS.items():
+        if entry.kind is kind:
+            return SPECIMENS[name].make(*_PROMISED)
+    make = getattr(kind, "of", kind)
+    asked = inspect.signature(make).parameters.values()
+    needs = [one.name for one in asked if one.default is one.empty]
+    for name in needs:
+        if name not in _FACTS:
+            raise InvalidValue(
+                f"{kind.__name__} needs {name!r}, and only {', '.join(_FACTS)} are known here; "
+                "give a noise that is built"
+            )
+    return make(**{name: _FACTS[name] for name in needs})
 
 
 def _plays(subject: Any) -> bool:

@@ -18,11 +18,11 @@ import numpy as np
 from jax import Array
 
 from kerchief.checks.case import SEED, Case, by_reports, policy_of
+from kerchief.checks.deviations import pure_epsilon
 from kerchief.checks.domains import first_action
 from kerchief.checks.errors import expect, law, refused
 from kerchief.checks.leakage import charged_multiplier
 from kerchief.checks.statistics import Floats, fits_chances, fits_deviation, fits_scale
-from kerchief.checks.words import pure_epsilon
 from kerchief.core.contracts import Stops
 from kerchief.core.errors import BudgetExceeded
 from kerchief.policies.context_free.base import LOSS

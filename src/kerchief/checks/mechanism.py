@@ -1,6 +1,7 @@
 """What every noise that is added to a vector must be: fresh, centred, as large as it says, priced.
 
-Whether a promise is kept by it is for its privatizer (`checks.privatizer`) and its proof note.
+Whether a promise is kept by it is for its privatizer (`checks.privatizer`) and its proof note, and
+so are draws of noise on a cohort's sum, or on the prefixes of a stream.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from jax import Array
 from kerchief.checks.errors import expect, expect_frozen, law
 from kerchief.checks.statistics import Floats, expect_deviation, fits_squares, normal_bound
 from kerchief.core.random import DEVICE, Stream
+from kerchief.mechanisms.binomial import Binomial, ExactBinomial
+from kerchief.mechanisms.randomized_bits import ExactResponse, Response
 from kerchief.privacy import Event, Gaussian, Laplace, NonPrivate, epsilon_at
 
 _DRAWS, _EXACT, _DELTA = 8192, 2048, 1e-5
+# What the users of a cohort add together: a draw of one of them says nothing.
+_SHARED = (Binomial, ExactBinomial, Response, ExactResponse)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,6 +45,11 @@ class MechanismCase:
         size = getattr(self.noise, "dimension", None)
         known = len(center) if hasattr(self.noise, "center") else 2
         return np.resize(center, known if size is None else int(size))
+
+
+def added_alone(case: MechanismCase) -> bool:
+    """Whether it is added to one vector; others protect the sum of many users, or all prefixes."""
+    return hasattr(case.noise, "add") and not isinstance(case.noise, _SHARED)
 
 
 @lru_cache(maxsize=8)
@@ -77,7 +87,7 @@ def its_event_is_priced(case: MechanismCase) -> None:
     expect(silent or 0 < cost < math.inf, seen=f"epsilon {cost}", expected="a finite price")
 
 
-@law(cheap=True)
+@law(cheap=True, when=added_alone)
 def its_event_is_about_its_deviation(case: MechanismCase) -> None:
     """Where the event is normal or Laplace noise, its multiplier is deviation over sensitivity."""
     event, std = case.noise.event(), float(case.noise.std)
@@ -91,7 +101,7 @@ def its_event_is_about_its_deviation(case: MechanismCase) -> None:
     expect(close, seen=f"a deviation of {std}", expected=f"{stated}, as charged")
 
 
-@law()
+@law(when=added_alone)
 def draws_are_fresh(case: MechanismCase) -> None:
     """No two draws from different places of the randomness are alike, unless it is a coin."""
     drawn = _drawn(case)
@@ -101,7 +111,7 @@ def draws_are_fresh(case: MechanismCase) -> None:
     expect(np.ptp(drawn) > 0, seen="one draw for all", expected="fresh ones")
 
 
-@law()
+@law(when=added_alone)
 def draws_have_mean_zero(case: MechanismCase) -> None:
     """At the center of the statistics no coordinate is shifted (normal test, 1e-6 over all)."""
     drawn = _drawn(case)
@@ -110,7 +120,7 @@ def draws_have_mean_zero(case: MechanismCase) -> None:
     expect(worst <= room, seen=f"a mean of {worst}", expected=f"0, within {room}")
 
 
-@law()
+@law(when=added_alone)
 def draws_have_the_stated_deviation(case: MechanismCase) -> None:
     """Their mean square is the stated one (normal test, 1e-6); 2/3 and 3/2 of it are rejected."""
     expect_deviation(_drawn(case), float(case.noise.std), fits=fits_squares, law=None)

@@ -16,9 +16,9 @@ import numpy as np
 
 from kerchief.checks.bills import users_of
 from kerchief.checks.case import BEST, Case, asks
+from kerchief.checks.deviations import named_deviation, published_deviation, pure_epsilon
 from kerchief.checks.engines import begun, phase_after, phase_scene
 from kerchief.checks.errors import expect, law
-from kerchief.checks.leakage import charged_multiplier
 from kerchief.checks.learning import bare, silenced
 from kerchief.checks.statistics import (
     Floats,
@@ -43,7 +43,6 @@ from kerchief.mechanisms.randomized_bits import Response
 from kerchief.mechanisms.shortlist import Shortlist
 from kerchief.mechanisms.toeplitz import SqrtToeplitz
 from kerchief.mechanisms.tree import Tree as BinaryTree
-from kerchief.privacy.unit_vectors import unit_noise
 from kerchief.privatizers import MECHANISMS_OF, At, Every, OnDemand, Privatizer
 from kerchief.privatizers.billing import pay
 from kerchief.roles.arrange import Arranged
@@ -79,7 +78,10 @@ WORDS: dict[str, dict[str, tuple[type, ...]]] = {
 }
 """What a word means for sums. Every look at the records of a loss is a Gaussian, or coins."""
 
+_THEOREM = "theorem"
 _BITS = {"bits": 64, "byte": 8, "bit": 1}
+# Published constants are proved for epsilons below 15.
+_PROVED = 4.0
 # The noise of bits is searched for, for every size of a batch: here there is one batch.
 _SHORT = 20
 # Copies of a run, by what bandits hear: single bits tell little each.
@@ -93,19 +95,21 @@ _AT_MOST, _SHARE = (Shortlist, Response, OneBit), 0.85
 def noise_is_of_the_word_printed(case: Case) -> None:
     """For every word of the trust, what is built has that word's noise, or the word is refused.
 
-    Its class is the word's, and its deviation what its event says that was charged; the bill fits
-    the promise. Nothing is ever put in a word's place: it is refused with InvalidValue.
+    Its class is the word's, and its deviation what its event says that was charged, or what was
+    published for coins by a theorem; the bill fits the promise. Nothing is ever put in a word's
+    place: it is refused with InvalidValue.
     """
     words = MECHANISMS_OF[case.promise().trust]
     expect(set(words) == set(WORDS[case.trust]), seen=list(words), expected=list(WORDS[case.trust]))
     for word in words:
         other = dataclasses.replace(case, mechanism=word)
+        epsilon = _PROVED if word == _THEOREM else None
         try:
-            made = other.arranged(horizon=_SHORT if word in _BITS else None)
+            made = other.arranged(epsilon, horizon=_SHORT if word in _BITS else None)
         except InvalidValue:
             expect(word != case.mechanism, seen=f"{word} is refused", expected="its own noise")
             continue
-        ledger = case.make_ledger(other.promise())
+        ledger = case.make_ledger(other.promise(epsilon))
         pay(made.privatizers, ledger, horizon=_SHORT if word in _BITS else users_of(other, made))
         for name, privatizer in made.privatizers.items():
             _expect_word(other, name, privatizer)
@@ -129,38 +133,20 @@ def _expect_word(case: Case, name: str, privatizer: Privatizer) -> None:
     for noise in privatizer.noises:
         if word in _BITS:
             expect(noise.bits == _BITS[word], seen=f"{noise.bits} bits", expected=_BITS[word])
-        named = _named_deviation(noise, privatizer)
+        named = named_deviation(noise, privatizer)
         close = named is None or math.isclose(float(noise.std), named, rel_tol=1e-6)
         seen = f"{name}: a deviation of {noise.std}"
         expect(close, seen=seen, expected=f"{named}, as {word} charges")
+        if word == _THEOREM:
+            published = _published(case, privatizer)
+            above = 0 <= float(noise.std) - published <= float(noise.step)
+            expect(above, seen=seen, expected=f"{published}, or up to one step more, as published")
 
 
-def _named_deviation(noise: Any, privatizer: Privatizer) -> float | None:
-    """The deviation of a word's noise that costs what was charged; None where no formula has it."""
-    if isinstance(noise, Response | Shortlist):
-        return None
-    query: Any = privatizer.query
-    event = noise.event()
-    match noise:
-        case Gaussian() | ContinualNoise():
-            norm = getattr(noise, "column_norm", 1.0)
-            return charged_multiplier(event) * float(query.sensitivity * norm)
-        case Laplace():
-            euclidean = math.sqrt(query.size) * query.sensitivity
-            return math.sqrt(2) * float(getattr(query, "taxicab", euclidean)) / pure_epsilon(event)
-        case OneBit():
-            return float(query.radius) / math.tanh(event.epsilon / 2)
-        case PrivUnitG():
-            return float(query.radius * unit_noise(event.epsilon))
-        case Binomial():
-            return float(event.scale * noise.step)
-    return None
-
-
-def pure_epsilon(event: Any) -> float:
-    """The epsilon of pure noise."""
-    epsilon = getattr(event, "epsilon", None)
-    return float(1 / event.noise_multiplier if epsilon is None else epsilon)
+def _published(case: Case, privatizer: Privatizer) -> float:
+    return published_deviation(
+        privatizer, case.promise(_PROVED), by_phases=case.feedback == "phases"
+    )
 
 
 @law(when=asks)

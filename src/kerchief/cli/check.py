@@ -1,4 +1,4 @@
-"""`kerchief check`: hold a bandit, ours or yours, to the laws."""
+"""`kerchief check`: hold a bandit, a world, a noise or a ledger, ours or yours, to the laws."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from kerchief.privatizers.registry import TRUSTS
 def check(*, name: str, trust: str | None, thorough: bool, as_json: bool) -> int:
     """Hold NAME to the laws, and leave with 1 if one is broken.
 
-    NAME is registered (a bandit, a world or a trust), or `module:Class` in the present folder or
-    wherever Python finds it.
+    NAME is registered (a bandit, a world, a noise or a trust), or `module:Class` in the present
+    folder or wherever Python finds it: a class of bandits, noises or ledgers.
     """
     subject = _found(name) if ":" in name else name
     trusts = None if trust is None else (trust,)

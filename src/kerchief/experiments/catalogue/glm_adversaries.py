@@ -34,7 +34,7 @@ enter(
     settings=by_contexts(BLIND, SEEING, link="probit", dim=3, arms=20, radius=2.0),
     players=(MIDDLE, HIGH, *FITS, *EXPLORERS, *SAMPLED, LINEAR, PROVED, player("rs-glincb")),
     full=Size(horizon=5000, replicates=100),
-    quick=Size(horizon=600, replicates=24, players=(HIGH, FITS[1])),
+    quick=Size(horizon=600, replicates=24, players=(HIGH, FITS[1], EXPLORING)),
     claims=(
         all_of(
             "against the adversary that foresees the choice sums lose at most 200 at epsilon 4 and "
@@ -69,6 +69,7 @@ enter(
         at(HIGH, SEEING).below_uniform(times=0.22, quick=True),
         at(HIGH, BLIND).below_uniform(times=0.12, quick=True),
         at(HIGH, SEEING).below(at(FITS[1], SEEING), quick=True),
+        at(FITS[1], BLIND).below(at(EXPLORING, BLIND), times=0.7, quick=True),
         at(HIGH, BLIND).below(at(HIGH, SEEING), times=0.4, quick=True),
     ),
 )

@@ -132,6 +132,7 @@ _figure(
     *(dpe(one[2]).at_most(800, quick=True) for one in (CENTRAL, SHUFFLE)),
     *(dpe(one[0]).at_most(1200, quick=True) for one in (CENTRAL, SHUFFLE)),
     dpe(COINS[2]).below_uniform(times=0.08, quick=True),
+    dpe(SHUFFLE[0]).below(dpe(COINS[0]), times=0.01, quick=True),
     falling([dpe(one) for one in CENTRAL[::2]]),
     all_of(
         "at epsilon 10, central and shuffle trust lose less than one and a half times as much as "

@@ -47,8 +47,8 @@ enter(
     "p = 8/9 of corollary 8, so that it spends 0.04 where an epsilon of 1 was asked for.",
     claimed="Algorithm 1 reaches T^(2/3) and Algorithm 4 T^(3/4).",
     holds="Neither does: at p = 8/9 they lose 2570 and 2490 of the 3880 that uniform play loses at "
-    "d = 2, as much as it at d = 5, and without any noise 3440 and 3300 at d = 2. Arms here have no "
-    "negative coordinate. Repaired, 64 bits lose 200 at epsilon 1, one bit 670, and coins 180.",
+    "d = 2, as much as it at d = 5, and without any noise 3440 and 3300 at d = 2. Arms here have "
+    "no negative coordinate. Repaired, 64 bits lose 200 at epsilon 1, one bit 670, and coins 180.",
     settings=SETTINGS,
     players=(*MANY, *FEW, *ONE, *COINS, *PAPER),
     full=Size(horizon=20_000, replicates=200),

@@ -310,7 +310,7 @@ class Environment(Protocol):
 
 @runtime_checkable
 class Opposes(Protocol):
-    """A world whose adversary reads the posted model before it says what a user may choose from."""
+    """A world whose adversary foresees the choice before it says what a user may choose from."""
 
     def opposed(
         self, world: Tree, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]

@@ -67,7 +67,7 @@ class Contexts:
         dim: length of a feature vector.
         count: the most arms in a round.
         constant: the value of a coordinate that all arms share, or 0.
-        candidates: sets of arms that an adversary may choose from, who reads the posted model.
+        candidates: sets of arms that an adversary may choose from, who foresees the choice.
     """
 
     dim: int = static()

@@ -128,7 +128,7 @@ def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapp
 
 
 def _arms(scene: Scene, carry: Replicate, round: Array) -> Arms:
-    """What this round's user may choose from; an adversary reads the posted model first."""
+    """What this round's user may choose from; an adversary foresees the choice, coins and all."""
     world, root, bandit = scene.environment, scene.root(carry), scene.bandit
     clock, at = bandit.clock(carry, round), root.at(ARMS, round=round)
     if not isinstance(world, Opposes):

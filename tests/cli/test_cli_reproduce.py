@@ -150,7 +150,7 @@ def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None
         (("true", "--resume"), "there is no run in 'results/true' to resume"),
         (("true", "--jobs", 0), "jobs is 0"),
         (("true", "--scheduler", "tcp://127.0.0.1:1"), "none answers there"),
-        (("tru",), "did you mean 'true'? Known: true, false"),
+        (("tru",), "did you mean 'true'? Known: false, true"),
         (("true", "--replicates", 1), "replicates is 1; it must be at least 2"),
         (("true", "--replicates", "x"), "not a valid integer"),
         (("true", "--seed", -1), "seed is -1"),

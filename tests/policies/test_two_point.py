@@ -39,7 +39,9 @@ def _local(epsilon: float) -> Guarantee:
 
 
 def _play(name: str, world: ConvexWorld, *, horizon: int, epsilon: float) -> Run:
-    protected = arrange(name, world.problem(horizon), Protection(guarantee=_local(epsilon)))
+    """With the same noise, whatever the bandit's own would be."""
+    protection = Protection(guarantee=_local(epsilon), mechanism="best")
+    protected = arrange(name, world.problem(horizon), protection)
     return simulate(
         policy=protected.policy,
         privatizers=protected.privatizers,

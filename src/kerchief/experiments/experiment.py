@@ -238,7 +238,7 @@ class Reproduction(Plan):
 
         >>> from kerchief.experiments.catalogue import EXPERIMENTS
         >>> EXPERIMENTS["table-two"].plan(quick=True).note()
-        'The paper printed its figures for 5000 rounds; they are not shown beside 600.'
+        'The paper printed its figures for 5000 rounds; they are not shown beside 2000.'
         """
         if len(self.printed()) == len(self.experiment.printed):
             return ""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief.data.replay import Replay
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.forecast import (
     Interval,
@@ -231,11 +233,13 @@ class Advice:
 
     def _row(self, cell: Cell) -> Row:
         played, worlds = self.played, self.worlds
+        # Only on logs is regret beside one arm, which a bandit may beat.
+        least = -math.inf if isinstance(self.planning.data, Replay) else 0.0
         plain = Row(
             cell=cell,
             replicates=worlds,
             reward=predicted(played.rewards(cell)[:worlds]),
-            regret=predicted(played.curves(cell)[-1, :worlds]),
+            regret=predicted(played.curves(cell)[-1, :worlds], least=least),
         )
         if cell == self.beside:
             return plain
@@ -289,7 +293,7 @@ class Advice:
 
 
 def _lost(regret: float) -> str:
-    """A regret, which few worlds may allow to be below 0."""
+    """A regret, which on logs may be below 0."""
     return f"-{amount(-regret)}" if regret < 0 else amount(regret)
 
 

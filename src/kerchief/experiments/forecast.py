@@ -47,8 +47,8 @@ class Interval:
         return self.low <= value <= self.high
 
 
-def predicted(values: ArrayLike, *, level: float = LEVEL) -> Interval:
-    """Where the value of one more world will lie.
+def predicted(values: ArrayLike, *, least: float = -math.inf, level: float = LEVEL) -> Interval:
+    """Where the value of one more world will lie; none can be below the `least`.
 
     From 19 worlds on (for 90 %) between two order statistics, which holds whatever the law of the
     worlds is. Fewer cannot say that much: there the interval holds all that was seen, and is as
@@ -59,6 +59,8 @@ def predicted(values: ArrayLike, *, level: float = LEVEL) -> Interval:
     '20 (2 to 38)'
     >>> predicted([1.0, 2.0, 3.0]).text()
     '2 (-2.97 to 6.97)'
+    >>> predicted([1.0, 2.0, 3.0], least=0.0).text()
+    '2 (0 to 6.97)'
     """
     seen = _seen(values)
     count, rank = seen.size, _rank(seen.size, level)
@@ -67,9 +69,8 @@ def predicted(values: ArrayLike, *, level: float = LEVEL) -> Interval:
         return Interval(mean=float(seen.mean()), low=low, high=high)
     wide = _deviations(count, (1 + level) / 2) * math.sqrt(1 + 1 / count) * float(seen.std(ddof=1))
     mean = float(seen.mean())
-    return Interval(
-        mean=mean, low=min(mean - wide, float(seen[0])), high=max(mean + wide, float(seen[-1]))
-    )
+    low, high = max(mean - wide, least), mean + wide
+    return Interval(mean=mean, low=min(low, float(seen[0])), high=max(high, float(seen[-1])))
 
 
 def average(values: ArrayLike, *, level: float = LEVEL) -> Interval:

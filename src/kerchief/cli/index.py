@@ -14,7 +14,7 @@ import click
 
 COMMANDS = (
     *("audit", "bench", "calibrate", "check", "compare", "leaderboard", "ledger", "list", "plan"),
-    *("reproduce", "value"),
+    *("reproduce", "tune", "value"),
 )
 """Each is defined in the module of its name."""
 

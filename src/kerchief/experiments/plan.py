@@ -17,6 +17,7 @@ from kerchief.experiments.claims import Verdict
 from kerchief.experiments.players import Cell, Key
 from kerchief.experiments.results import Result
 from kerchief.experiments.tables import Table
+from kerchief.experiments.tuning.seeds import seed_warnings
 from kerchief.privacy.guarantee import delta_warnings
 from kerchief.simulation.run import AnyEnvironment
 
@@ -137,4 +138,5 @@ class Plan(abc.ABC):
         asked = [cell.asked for cell in self.cells() if cell.asked is not None]
         deltas = dict.fromkeys(delta for _, delta in asked)
         longest = max(cell.horizon for cell in self.cells())
-        return tuple(line for delta in deltas for line in delta_warnings(delta, longest))
+        told = (line for delta in deltas for line in delta_warnings(delta, longest))
+        return (*told, *seed_warnings(self.seed))

@@ -43,6 +43,7 @@ from kerchief.policies.own_contexts import (
     simulated,
 )
 from kerchief.policies.registry import POLICIES, Mode, register
+from kerchief.policies.tuned import TUNED
 
 
 @struct
@@ -120,12 +121,14 @@ class OwnSampling(Policy):
         _check(problem)
         batches, readings = _times(problem.horizon, problem.arms, epsilon)
         asked = OwnMoments.of(problem, pooled=public is None)
+        tuned = TUNED["own-models"]
+        usual = 1.0 if mode == "theory" else tuned["exploration"]
         return cls(
             query=dataclasses.replace(asked, batches=batches, readings=readings),
             constant=problem.constant,
-            exploration=or_default("exploration", exploration, 1.0 if mode == "theory" else 0.25),
-            spread=0.07,
-            drift=0.1,
+            exploration=or_default("exploration", exploration, usual),
+            spread=tuned["spread"],
+            drift=tuned["drift"],
             radius=problem.radius,
             public=None if public is None else public_contexts(problem, public),
         )

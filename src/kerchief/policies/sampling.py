@@ -37,6 +37,7 @@ from kerchief.policies.ellipsoid import Ellipsoid, posted
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import Mode, register
+from kerchief.policies.tuned import TUNED
 
 _NARROW, _DIVERSE = 0.25, 0.4
 """Shares of the mean eigenvalue: below the first a direction is sampled, above the second not."""
@@ -124,17 +125,14 @@ class Sampling(Ellipsoid):
         cls, base: Ellipsoid, horizon: int, epsilon: float, exploration: float | None = None
     ) -> Self:
         """From the bandit whose records and proved widths these are."""
-        explored = or_default("exploration", exploration, 1.0 if base.mode == "theory" else 0.62)
+        tuned = TUNED["sampling"]
+        usual = 1.0 if base.mode == "theory" else tuned["exploration"]
         own = {
+            **tuned,
             "query": dataclasses.replace(base.query, **_times(horizon, epsilon)),
-            "exploration": explored,
-            "optimism": 0.6,
+            "exploration": or_default("exploration", exploration, usual),
             "prior": _prior(epsilon),
-            "doubt": 0.4,
-            "caution": 4.0,
-            "growth": 0.05,
             "patience": 0.03,
-            "threshold": 0.4,
         }
         return cls(**(vars(base) | own))
 

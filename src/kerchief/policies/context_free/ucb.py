@@ -24,6 +24,7 @@ from kerchief.core.struct import struct
 from kerchief.core.validate import or_default
 from kerchief.policies.context_free.base import Counting, Counts
 from kerchief.policies.registry import Mode, register
+from kerchief.policies.tuned import TUNED
 
 
 @struct
@@ -50,13 +51,13 @@ class UCB(Counting):
         channel: Channel,
         width: float | None = None,
     ) -> Self:
-        """Build it from public facts alone; the width is the theorem's or one chosen on seed 1000.
+        """Build it from public facts alone; the width is the theorem's or a tuned one.
 
         In theory mode, reports that are not sub-Gaussian are refused.
         """
         if mode == "theory":
             channel.need_light("ucb")
-        usual = 4.0 if mode == "theory" else 1.0
+        usual = 4.0 if mode == "theory" else TUNED["ucb"]["width"]
         return cls(problem=problem, channel=channel, width=or_default("width", width, usual))
 
     def propose(self, state: Counts, round: Array, stream: Stream) -> Array:

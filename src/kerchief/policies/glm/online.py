@@ -28,6 +28,7 @@ from kerchief.core.queries import Regression
 from kerchief.core.struct import static, struct
 from kerchief.policies.ellipsoid import Ellipsoid, Model, State, Totals
 from kerchief.policies.registry import Mode, register
+from kerchief.policies.tuned import TUNED
 
 
 @struct
@@ -74,8 +75,8 @@ class OnlineGLM(Ellipsoid, Totals):
             bend=2 * link.self_concordance(largest_score) * steepest * largest_score**2,
             spread=span / 2,
             regularizer=steepest,
-            exploration=1.0 if mode == "theory" else 1.5,
-            damping=2.0,
+            exploration=1.0 if mode == "theory" else TUNED["glm"]["exploration"],
+            damping=TUNED["glm"]["damping"],
             confidence=0.05,
             patience=0.01,
             mode=mode,

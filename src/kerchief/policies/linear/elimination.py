@@ -23,6 +23,7 @@ from kerchief.policies.ellipsoid import Model, hopeful, lengths
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.refresh import Batchwise
 from kerchief.policies.registry import Mode, register
+from kerchief.policies.tuned import TUNED
 
 
 @struct
@@ -38,13 +39,15 @@ class Elimination(Batchwise, LinUCB):
     ) -> Elimination:
         """Build it from public facts alone; see `LinUCB.of`.
 
-        When tuned, the multiplier of the width is 0.12: every arm that is kept is played.
+        When tuned, the multiplier of the width is smaller: every arm that is kept is played.
         """
-        tuned = 0.12 if mode == "tuned" and exploration is None else exploration
-        made = LinUCB.of(problem, mode=mode, exploration=tuned)
+        numbers = TUNED["elimination"]
+        narrow = mode == "tuned" and exploration is None
+        explored = numbers["exploration"] if narrow else exploration
+        made = LinUCB.of(problem, mode=mode, exploration=explored)
         batches = growing(problem.horizon, first=200, growth=2.0)
         query = dataclasses.replace(made.query, batches=batches)
-        return cls(**(vars(made) | {"query": query}))
+        return cls(**(vars(made) | {"query": query, "damping": numbers["damping"]}))
 
     def act(self, model: Model, arms: Arms, clock: Clock, stream: Stream) -> Array:
         """One of the arms that may be the best, drawn from a design over them."""

@@ -23,6 +23,7 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default
 from kerchief.policies.ellipsoid import Ellipsoid, State, Totals
 from kerchief.policies.registry import Mode, register
+from kerchief.policies.tuned import TUNED
 
 
 @struct
@@ -46,10 +47,12 @@ class LinUCB(Ellipsoid, Totals):
     def of(
         cls, problem: Problem, *, mode: Mode = "tuned", exploration: float | None = None
     ) -> LinUCB:
-        """Build it from public facts alone; by default exploration is 1 in theory, 0.5 tuned."""
-        explored = or_default("exploration", exploration, 1.0 if mode == "theory" else 0.5)
-        query = Regression.of(problem)
-        return cls._built(query, problem, mode=mode, exploration=explored, damping=2.0)
+        """Build it from public facts alone; by default exploration is 1 in theory, else tuned."""
+        numbers = TUNED["linucb"]
+        usual = 1.0 if mode == "theory" else numbers["exploration"]
+        explored = or_default("exploration", exploration, usual)
+        query, damping = Regression.of(problem), numbers["damping"]
+        return cls._built(query, problem, mode=mode, exploration=explored, damping=damping)
 
     def _theory_width(self, state: State) -> tuple[Array, Array, Array]:
         """The confidence set of `linucb.md`; without noise it is OFUL's."""

@@ -1,0 +1,1 @@
+"""Recorded searches: how the numbers that bandits play with by default were chosen."""

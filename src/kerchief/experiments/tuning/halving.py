@@ -1,0 +1,180 @@
+"""Play a search: rung by rung fewer candidates, and more replicates of each.
+
+All candidates of a rung meet the same draws. The incumbent plays in every rung, and at last it and
+the best candidate meet draws of another seed, which nothing was chosen on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from kerchief.experiments.archive import Archive
+from kerchief.experiments.parts import arranged, widest
+from kerchief.experiments.plan import Plan
+from kerchief.experiments.players import Cell, player
+from kerchief.experiments.runner import Work
+from kerchief.experiments.tuning.outcome import Evaluation, Match, Outcome
+from kerchief.experiments.tuning.scores import Shares, gain, score, shares
+from kerchief.experiments.tuning.search import Search
+from kerchief.experiments.tuning.space import Candidate, edges
+from kerchief.experiments.versions import versions
+from kerchief.experiments.workers import Workers
+from kerchief.simulation.run import AnyEnvironment
+
+Watch: TypeAlias = Callable[[str, float], None]
+
+_TICKS = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trial(Plan):
+    """Some candidates of a search in all of its worlds, on one seed."""
+
+    search: Search
+    candidates: tuple[Candidate, ...]
+
+    name = "tune"
+
+    @property
+    def title(self) -> str:
+        """Whose numbers are tried."""
+        return f"Numbers of {self.search.policy}"
+
+    def lead(self) -> str:
+        """How many, how often."""
+        return f"{len(self.candidates)} candidates, {self.replicates} replicates, seed {self.seed}."
+
+    def cells(self) -> tuple[Cell, ...]:
+        """World by world: uniform play, and all candidates under each trust."""
+        made: list[Cell] = []
+        for world in self.search.worlds:
+            rows = [world.cells(self.search.policy, one) for one in self.candidates]
+            # Candidates of one trust side by side: they share a program.
+            made += [
+                world.cell(player("uniform")),
+                *(c for each in zip(*rows, strict=True) for c in each),
+            ]
+        return tuple(made)
+
+    def environment(self, world: str) -> AnyEnvironment:
+        """The world of that name."""
+        return self._environments[world]
+
+    @functools.cached_property
+    def _environments(self) -> Mapping[str, AnyEnvironment]:
+        return {world.name: world.environment() for world in self.search.worlds}
+
+    def parameters(self) -> dict[str, object]:
+        """The search, and who plays."""
+        candidates = [dict(one) for one in self.candidates]
+        return {"search": self.search.to_dict(), "candidates": candidates, "seed": self.seed}
+
+    def command(self) -> str:
+        """The command that plays the whole search."""
+        return shlex.join(["kerchief", "tune", self.search.policy])
+
+    def warnings(self) -> tuple[str, ...]:
+        """None: nothing of it is reported."""
+        return ()
+
+
+def check(search: Search) -> None:
+    """Build the bandit with the incumbent and at both edges of the space, in every cell.
+
+    Raises:
+        KerchiefError: a number is unknown or beyond its bounds, or no such bandit can be had.
+    """
+    for numbers in (search.incumbent, *edges(search.space)):
+        for world in search.worlds:
+            problem = world.environment().problem(world.horizon)
+            for cell in world.cells(search.policy, numbers):
+                arranged(cell, problem)
+
+
+def tune(
+    search: Search,
+    *,
+    archive: Archive | None = None,
+    workers: Workers | None = None,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Find the best candidate, and see whether it beats the incumbent on other draws.
+
+    Args:
+        search: what is declared.
+        archive: where finished parts are found and kept; a later rung takes those of the former.
+        workers: who plays; by default this process does.
+        watch: called with what is being played, and with the share of all rungs that is done.
+    """
+    check(search)
+    stages = len(search.budget.candidates) + 1
+    evaluations: list[Evaluation] = []
+
+    def played(stage: int, who: Sequence[Candidate], times: int) -> dict[Candidate, Shares]:
+        name = f"rung {stage + 1} of {stages - 1}" if stage + 1 < stages else "confirming"
+        trial = Trial(
+            horizon=max(world.horizon for world in search.worlds),
+            replicates=times,
+            seed=search.seeds[stage + 1 == stages],
+            search=search,
+            candidates=(search.incumbent, *who),
+        )
+        width = min(search.budget.replicates[0], widest(trial))
+        work = Work.of(trial, ticks=_TICKS, width=width, archive=archive, workers=workers)
+
+        def seen(cell: Cell, doing: str, share: float) -> None:
+            done = min(1.0, (len(work.runs) + share) / work.parts)
+            if watch is not None:
+                watch(f"{name}: {cell.world} {cell.label()}, {doing}", (stage + done) / stages)
+
+        return shares(list(work.results(seen)))
+
+    left = search.candidates()
+    for rung, (count, times) in enumerate(
+        zip(search.budget.candidates, search.budget.replicates, strict=True)
+    ):
+        found = played(rung, left[:count], times)
+        evaluations += [_evaluation(rung + 1, numbers, one) for numbers, one in found.items()]
+        others = [numbers for numbers in found if numbers != search.incumbent]
+        left = tuple(sorted(others, key=lambda numbers: score(found[numbers]).mean))
+    found = played(stages - 1, left[:1], search.budget.confirm)
+    best, own = found[left[0]], found[search.incumbent]
+    cells = search.cells(search.incumbent)
+    return Outcome(
+        search=search,
+        evaluations=tuple(evaluations),
+        best=dict(left[0]),
+        overall=_match("all", best, own),
+        cells=tuple(
+            _match(_named(cell), best[[place]], own[[place]]) for place, cell in enumerate(cells)
+        ),
+        versions=versions(),
+    )
+
+
+def _evaluation(rung: int, numbers: Candidate, mine: Shares) -> Evaluation:
+    mean, se = (_short(one) for one in score(mine))
+    return Evaluation(rung=rung, numbers=dict(numbers), replicates=mine.shape[1], score=mean, se=se)
+
+
+def _match(cell: str, best: Shares, own: Shares) -> Match:
+    ahead, se = (_short(one) for one in gain(best, own))
+    mine, other = (_short(math.exp(score(one).mean)) for one in (best, own))
+    return Match(cell=cell, best=mine, incumbent=other, gain=ahead, se=se)
+
+
+def _named(cell: Cell) -> str:
+    """A cell without its numbers."""
+    one = cell.player
+    asked = "" if cell.asked is None else f" ε={one.epsilon:g}"
+    return f"{cell.world}, {one.trust}{asked}"
+
+
+def _short(value: float) -> float:
+    """Digits that say something, and that rounding in the last bits does not change."""
+    return float(f"{value:.5g}")

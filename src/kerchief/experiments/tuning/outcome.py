@@ -1,0 +1,158 @@
+"""What a search has found, as it is stored."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from kerchief.core.errors import InvalidValue
+from kerchief.experiments.tuning.scores import ERRORS, OBJECTIVE
+from kerchief.experiments.tuning.search import Search
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A candidate's score in a rung: all rungs play the same seed, the later ones more of it."""
+
+    rung: int
+    numbers: Mapping[str, float]
+    replicates: int
+    score: float
+    se: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Match:
+    """The best candidate beside the incumbent in one cell, or over all, on the second seed.
+
+    Attributes:
+        best: the candidate's mean regret over that of uniform play; over all, the geometric mean.
+        incumbent: the same of the incumbent.
+        gain: how much less the logarithm of `best` is than that of `incumbent`.
+        se: its standard error, of the difference on the same draws.
+    """
+
+    cell: str
+    best: float
+    incumbent: float
+    gain: float
+    se: float
+
+    @property
+    def won(self) -> bool:
+        """Whether the candidate is clearly better."""
+        return self.gain > ERRORS * self.se and self.gain > 0
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is clearly worse."""
+        return self.gain < -ERRORS * self.se and self.gain < 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a search.
+
+    Attributes:
+        search: as it was declared.
+        evaluations: every candidate in every rung, the incumbent first.
+        best: the candidate that was confirmed, or not.
+        overall: it beside the incumbent, over all cells.
+        cells: the same in each.
+        versions: of what played.
+    """
+
+    search: Search
+    evaluations: tuple[Evaluation, ...]
+    best: Mapping[str, float]
+    overall: Match
+    cells: tuple[Match, ...]
+    versions: Mapping[str, str]
+
+    @property
+    def beaten(self) -> bool:
+        """Whether the incumbent is: clearly over all cells, and it is clearly better in none."""
+        return self.overall.won and not any(one.lost for one in self.cells)
+
+    @property
+    def chosen(self) -> Mapping[str, float]:
+        """The numbers to play with."""
+        return self.best if self.beaten and not self.search.held else dict(self.search.incumbent)
+
+    @property
+    def runner_up(self) -> Evaluation | None:
+        """The candidate that came next to the best, of those that came furthest."""
+        own = dict(self.search.incumbent)
+        others = [one for one in self.evaluations if one.numbers not in (self.best, own)]
+        return min(others, key=lambda one: (-one.rung, one.score), default=None)
+
+    def verdict(self) -> str:
+        """One sentence.
+
+        >>> Outcome.read(Path(__file__).with_name("searches") / "ucb.json").verdict()[:9]
+        'incumbent'
+        """
+        margin = f"{self.overall.gain:+.3f} ± {self.overall.se:.3f}"
+        if not self.beaten:
+            worse = [one.cell for one in self.cells if one.lost] if self.overall.won else []
+            why = f", and the best candidate loses more in {'; '.join(worse)}" if worse else ""
+            return f"incumbent stays: gain {margin}{why}"
+        if self.search.held:
+            return f"incumbent is beaten (gain {margin}) and held: {self.search.held}"
+        return f"incumbent is replaced: gain {margin}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "policy": self.search.policy,
+            "chosen": dict(self.chosen),
+            "verdict": self.verdict(),
+            "objective": OBJECTIVE,
+            "rule": f"the incumbent stays unless the best candidate gains more than {ERRORS:g} "
+            "standard errors over all cells and loses as much in none",
+            "best": dict(self.best),
+            "runner_up": self.runner_up and dataclasses.asdict(self.runner_up),
+            "overall": dataclasses.asdict(self.overall),
+            "cells": [dataclasses.asdict(one) for one in self.cells],
+            "evaluations": [dataclasses.asdict(one) for one in self.evaluations],
+            "search": self.search.to_dict(),
+            "versions": dict(self.versions),
+        }
+
+    def text(self) -> str:
+        """The file: one line for each evaluation, so that changes can be read."""
+        lines = [f" {json.dumps(name)}: {_laid(one)}" for name, one in self.to_dict().items()]
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """What was stored.
+
+        Raises:
+            InvalidValue: the file cannot be read, or holds no outcome.
+        """
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return cls(
+                search=Search.of(found["search"]),
+                evaluations=tuple(Evaluation(**one) for one in found["evaluations"]),
+                best=found["best"],
+                overall=Match(**found["overall"]),
+                cells=tuple(Match(**one) for one in found["cells"]),
+                versions=found["versions"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = " ".join(str(error).split())
+            raise InvalidValue(
+                f"{str(path)!r} holds no outcome of a search ({reason}); run `kerchief tune` again"
+            ) from error
+
+
+def _laid(value: object) -> str:
+    if not isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    lines = [f"  {json.dumps(one, ensure_ascii=False, allow_nan=False)}" for one in value]
+    return "[\n" + ",\n".join(lines) + "\n ]"

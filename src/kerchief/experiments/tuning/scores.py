@@ -1,0 +1,72 @@
+"""How candidates are compared: by their regret over uniform play's, on the same draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief.experiments.results import Result, mean_error
+from kerchief.experiments.tuning.space import Candidate
+
+OBJECTIVE = (
+    "the mean, over all worlds, trusts and epsilons, of the logarithm of mean regret over the mean "
+    "regret of uniform play; less is better"
+)
+ERRORS = 2.0
+"""By how many standard errors of the paired difference an incumbent must be beaten."""
+
+# A bandit that lost nothing at all is counted as if it had lost so much of uniform play's losses.
+_LEAST = 1e-6
+
+Shares: TypeAlias = NDArray[np.float64]
+"""Regret over the mean regret of uniform play: one row per cell, one column per replicate."""
+
+
+class Score(NamedTuple):
+    """A mean with its standard error."""
+
+    mean: float
+    se: float
+
+
+def shares(results: Sequence[Result]) -> dict[Candidate, Shares]:
+    """Those of every candidate, the cells in their order."""
+    rows: dict[Candidate, list[NDArray[np.float64]]] = {}
+    for one in results:
+        if one.cell.player.numbers:
+            rows.setdefault(one.cell.player.numbers, []).append(one.curves[-1] / one.uniform)
+    return {numbers: np.stack(each) for numbers, each in rows.items()}
+
+
+def score(mine: Shares) -> Score:
+    """The objective; its error is that of a sum of logarithms of means, to first order.
+
+    >>> score(np.array([[0.25, 0.25], [1.0, 1.0]])) == (np.log(0.5), 0.0)
+    True
+    """
+    return Score(float(np.log(_means(mine)).mean()), _error(_pulls(mine)))
+
+
+def gain(one: Shares, other: Shares) -> Score:
+    """How much less the objective of one is than that of another, on the same draws.
+
+    >>> gain(np.array([[1.0, 2.0]]), np.array([[2.0, 4.0]])) == (np.log(2), 0.0)
+    True
+    """
+    return Score(score(other).mean - score(one).mean, _error(_pulls(one) - _pulls(other)))
+
+
+def _means(mine: Shares) -> NDArray[np.float64]:
+    return np.asarray(np.maximum(mine.mean(axis=1), _LEAST))
+
+
+def _pulls(mine: Shares) -> NDArray[np.float64]:
+    """How far each replicate pulls the objective, plus a constant."""
+    return np.asarray((mine / _means(mine)[:, None]).mean(axis=0))
+
+
+def _error(pulls: NDArray[np.float64]) -> float:
+    return mean_error(pulls) or 0.0

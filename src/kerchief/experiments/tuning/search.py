@@ -1,0 +1,207 @@
+"""A declared search: which numbers of a bandit, among which values, in which worlds, how long."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
+from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.experiments.players import Cell, Player, player
+from kerchief.experiments.settings import read_toml
+from kerchief.experiments.tuning.seeds import tuning_seed
+from kerchief.experiments.tuning.space import Candidate, Values, candidate, drawn, values_of
+from kerchief.policies import POLICIES
+from kerchief.simulation.run import AnyEnvironment
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TuningWorld:
+    """A world that candidates play in, under each of the trusts and at each of the epsilons."""
+
+    name: str
+    env: str
+    horizon: int
+    delta: float
+    trusts: tuple[str, ...]
+    epsilons: tuple[float, ...]
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check what is no matter of a player's."""
+        validate.whole("horizon", self.horizon, low=2, high=validate.MOST_ROUNDS)
+        validate.between("delta", self.delta, 0.0, 1.0)
+        if not self.trusts or not self.epsilons:
+            raise InvalidValue(f"world {self.name!r} has no trusts or epsilons; name some")
+
+    def environment(self) -> AnyEnvironment:
+        """The world itself."""
+        made: AnyEnvironment = ENVIRONMENTS[self.env].make(**self.options)
+        return made
+
+    def cells(self, policy: str, numbers: Candidate) -> list[Cell]:
+        """A candidate under each trust, without protection once."""
+        lines = [
+            (trust, epsilon)
+            for trust in self.trusts
+            for epsilon in (self.epsilons if trust != "none" else (float("inf"),))
+        ]
+        players = [player(policy, trust=trust, epsilon=epsilon) for trust, epsilon in lines]
+        return [self.cell(dataclasses.replace(one, numbers=numbers)) for one in players]
+
+    def cell(self, one: Player) -> Cell:
+        """A player in this world."""
+        return Cell(player=one, world=self.name, delta=self.delta, horizon=self.horizon)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much is played.
+
+    Attributes:
+        candidates: how many play in each rung, the incumbent not counted.
+        replicates: how often each of them plays there in every world.
+        confirm: how often the best one and the incumbent play at last.
+    """
+
+    candidates: tuple[int, ...]
+    replicates: tuple[int, ...]
+    confirm: int
+
+    def __post_init__(self) -> None:
+        """Check that rungs narrow, and that each adds replicates to those of the one before."""
+        falling = all(later <= first for first, later in itertools.pairwise(self.candidates))
+        if not self.candidates or not falling or min(self.candidates) < 1:
+            raise InvalidValue(f"candidates are {self.candidates}; give whole numbers that fall")
+        first = self.replicates[0] if self.replicates else 0
+        whole = first > 1 and all(one % first == 0 for one in (*self.replicates, self.confirm))
+        rising = all(later > one for one, later in itertools.pairwise(self.replicates))
+        if len(self.replicates) != len(self.candidates) or not whole or not rising:
+            raise InvalidValue(
+                f"replicates are {self.replicates} and confirm is {self.confirm}; give one number "
+                "for each rung, from 2 on and rising, and all of them multiples of the first"
+            )
+
+    def narrowed(self, most: int) -> Budget:
+        """The same with so many candidates at first, and no more later."""
+        validate.whole("budget", most, high=10**6)
+        later = (min(one, most) for one in self.candidates[1:])
+        return dataclasses.replace(self, candidates=(most, *later))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Search:
+    """A search for the numbers that a bandit plays with by default.
+
+    Attributes:
+        policy: the bandit.
+        space: for each number its values.
+        incumbent: the numbers that stay unless they are beaten.
+        seeds: on the first candidates are compared, on the second the best one is confirmed.
+        held: why the incumbent stays whatever is found; empty where nothing holds it.
+    """
+
+    policy: str
+    space: Mapping[str, Values]
+    incumbent: Candidate
+    budget: Budget
+    seeds: tuple[int, ...]
+    worlds: tuple[TuningWorld, ...]
+    held: str = ""
+
+    def __post_init__(self) -> None:
+        """Check all but whether a bandit can play with these numbers; see `halving.check`."""
+        POLICIES[self.policy]
+        if not self.space or {name for name, _ in self.incumbent} != self.space.keys():
+            raise InvalidValue(
+                f"the space has {', '.join(self.space) or 'no number'} and the incumbent "
+                f"{', '.join(name for name, _ in self.incumbent)}; give each number in both"
+            )
+        if len(self.seeds) != 2 or self.seeds[0] == self.seeds[1]:
+            raise InvalidValue(
+                f"seeds are {self.seeds}; give two, one to search on and another to confirm on"
+            )
+        for seed in self.seeds:
+            tuning_seed(seed)
+        names = [world.name for world in self.worlds]
+        if not names or len(set(names)) < len(names):
+            raise InvalidValue(f"worlds are {names}; give at least one, each a name of its own")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """A search as a TOML file declares it."""
+        return cls.of(read_toml(path))
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> Self:
+        """A search from what a file holds.
+
+        >>> world = {"name": "coins", "env": "chance", "horizon": 99, "delta": 1e-5}
+        >>> world |= {"trusts": ["local"], "epsilons": [1.0]}
+        >>> table = {"policy": "ucb", "space": {"width": [0.5, 1.0]}, "incumbent": {"width": 1.0}}
+        >>> table |= {"budget": {"candidates": [1], "replicates": [4], "confirm": 8}}
+        >>> Search.of(table | {"seeds": [11_000, 12_000], "worlds": [world]}).candidates()
+        ((('width', 0.5),),)
+        """
+        _known("the search", table, cls)
+        budget, worlds = table["budget"], table["worlds"]
+        _known("the budget", budget, Budget)
+        for world in worlds:
+            _known("a world", world, TuningWorld)
+        return cls(
+            policy=table["policy"],
+            space={name: values_of(name, one) for name, one in table["space"].items()},
+            incumbent=candidate(
+                {name: validate.at_least(name, x, 0.0) for name, x in table["incumbent"].items()}
+            ),
+            budget=Budget(**_tuples(budget)),
+            seeds=tuple(table["seeds"]),
+            worlds=tuple(TuningWorld(**_tuples(world)) for world in worlds),
+            held=table.get("held", ""),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as `of` takes."""
+        listed: dict[str, Any] = _lists(dataclasses.asdict(self))
+        return listed | {"incumbent": dict(self.incumbent)}
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Those that play in the first rung, besides the incumbent."""
+        first = self.budget.candidates[0]
+        return drawn(self.space, first, without=self.incumbent, seed=self.seeds[0])
+
+    def cells(self, numbers: Candidate) -> list[Cell]:
+        """A candidate in every world under every trust."""
+        return [cell for world in self.worlds for cell in world.cells(self.policy, numbers)]
+
+
+def _known(what: str, table: object, kind: type) -> None:
+    """Refuse a table with a field too many or too few, before anything is made of it."""
+    fields = dataclasses.fields(kind)
+    needed = {one.name for one in fields if one.name not in ("options", "held")}
+    if not isinstance(table, Mapping):
+        raise InvalidValue(f"{what} is {table!r}; give a table with {', '.join(sorted(needed))}")
+    wrong = [*(table.keys() - {one.name for one in fields}), *(needed - table.keys())]
+    if wrong:
+        raise InvalidValue(
+            f"{what} has {', '.join(map(repr, sorted(wrong)))} unknown or missing; "
+            f"give {', '.join(one.name for one in fields)}"
+        )
+
+
+def _tuples(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: tuple(one) if isinstance(one, Sequence) and not isinstance(one, str) else one
+        for name, one in table.items()
+    }
+
+
+def _lists(value: Any) -> Any:
+    """As JSON gives it back."""
+    if isinstance(value, Mapping):
+        return {name: _lists(one) for name, one in value.items()}
+    return [_lists(one) for one in value] if isinstance(value, list | tuple) else value

@@ -189,12 +189,15 @@ def _print(outcome: Outcome, path: Path, as_json: bool) -> None:
         if one.rung == last or dict(one.numbers) == dict(outcome.search.incumbent)
     ]
     print_table(("rung", "numbers", "score", "replicates"), rows, columns="rlrr")
-    rows = [
-        (one.cell, f"{one.best:.4g}", f"{one.incumbent:.4g}", f"{one.gain:+.3f} ± {one.se:.3f}")
+    matches = [
+        (
+            *(one.cell, f"{one.best:.4g}", f"{one.incumbent:.4g}"),
+            *(f"{one.gain:+.3f} ± {one.se:.3f}", f"{one.best_p95:.3g}, {one.incumbent_p95:.3g}"),
+        )
         for one in (*outcome.cells, outcome.overall)
     ]
     title = f"{_text(outcome.best)} beside the incumbent, seed {outcome.search.seeds[1]}"
-    print_table(("cell", "best", "incumbent", "gain"), rows, title=title, columns="lrrr")
+    print_table(("cell", "best", "incumbent", "gain", "p95"), matches, title=title, columns="lrrrR")
     print_wrapped(f"{outcome.verdict()}.")
     flags = [
         word for name, one in outcome.chosen.items() for word in ("--number", f"{name}={one:g}")

@@ -19,7 +19,7 @@ from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell, player
 from kerchief.experiments.runner import Work
 from kerchief.experiments.tuning.outcome import Evaluation, Match, Outcome
-from kerchief.experiments.tuning.scores import Shares, gain, score, shares
+from kerchief.experiments.tuning.scores import Shares, gain, score, shares, tail_of
 from kerchief.experiments.tuning.search import Search
 from kerchief.experiments.tuning.space import Candidate, edges
 from kerchief.experiments.versions import versions
@@ -55,10 +55,8 @@ class Trial(Plan):
         for world in self.search.worlds:
             rows = [world.cells(self.search.policy, one) for one in self.candidates]
             # Candidates of one trust side by side: they share a program.
-            made += [
-                world.cell(player("uniform")),
-                *(c for each in zip(*rows, strict=True) for c in each),
-            ]
+            together = [cell for each in zip(*rows, strict=True) for cell in each]
+            made += [world.cell(player("uniform")), *together]
         return tuple(made)
 
     def environment(self, world: str) -> AnyEnvironment:
@@ -112,49 +110,65 @@ def tune(
         watch: called with what is being played, and with the share of all rungs that is done.
     """
     check(search)
-    stages = len(search.budget.candidates) + 1
-    evaluations: list[Evaluation] = []
+    return _Halving(
+        search=search,
+        archive=archive,
+        workers=workers,
+        watch=watch or (lambda what, share: None),
+    ).outcome()
 
-    def played(stage: int, who: Sequence[Candidate], times: int) -> dict[Candidate, Shares]:
-        name = f"rung {stage + 1} of {stages - 1}" if stage + 1 < stages else "confirming"
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Halving:
+    """A search on its way; its fields are the arguments of `tune`."""
+
+    search: Search
+    archive: Archive | None
+    workers: Workers | None
+    watch: Watch
+
+    def outcome(self) -> Outcome:
+        """All rungs, and then the best candidate beside the incumbent."""
+        search, budget = self.search, self.search.budget
+        left, evaluations = search.candidates(), list[Evaluation]()
+        rungs = list(zip(budget.candidates, budget.replicates, strict=True))
+        for rung, (count, times) in enumerate(rungs, start=1):
+            found = self._played(rung, left[:count], times)
+            evaluations += [_evaluation(rung, numbers, one) for numbers, one in found.items()]
+            others = [numbers for numbers in found if numbers != search.incumbent]
+            left = tuple(sorted(others, key=lambda numbers: score(found[numbers]).mean))
+        found = self._played(len(rungs) + 1, left[:1], budget.confirm)
+        best, own = found[left[0]], found[search.incumbent]
+        cells = enumerate(search.cells(search.incumbent))
+        return Outcome(
+            search=search,
+            evaluations=tuple(evaluations),
+            best=dict(left[0]),
+            overall=_match("all", best, own),
+            cells=tuple(_match(_named(cell), best[[row]], own[[row]]) for row, cell in cells),
+            versions=versions(),
+        )
+
+    def _played(self, stage: int, who: Sequence[Candidate], times: int) -> dict[Candidate, Shares]:
+        """What these candidates and the incumbent lose in a rung or, after the last, at the end."""
+        search, rungs = self.search, len(self.search.budget.candidates)
         trial = Trial(
             horizon=max(world.horizon for world in search.worlds),
             replicates=times,
-            seed=search.seeds[stage + 1 == stages],
+            seed=search.seeds[stage > rungs],
             search=search,
             candidates=(search.incumbent, *who),
         )
+        # As wide as in the first rung: what was played there is found again.
         width = min(search.budget.replicates[0], widest(trial))
-        work = Work.of(trial, ticks=_TICKS, width=width, archive=archive, workers=workers)
+        work = Work.of(trial, ticks=_TICKS, width=width, archive=self.archive, workers=self.workers)
+        name = f"rung {stage} of {rungs}" if stage <= rungs else "confirming"
 
         def seen(cell: Cell, doing: str, share: float) -> None:
-            done = min(1.0, (len(work.runs) + share) / work.parts)
-            if watch is not None:
-                watch(f"{name}: {cell.world} {cell.label()}, {doing}", (stage + done) / stages)
+            done = stage - 1 + min(1.0, (len(work.runs) + share) / work.parts)
+            self.watch(f"{name}: {cell.world} {cell.label()}, {doing}", done / (rungs + 1))
 
         return shares(list(work.results(seen)))
-
-    left = search.candidates()
-    for rung, (count, times) in enumerate(
-        zip(search.budget.candidates, search.budget.replicates, strict=True)
-    ):
-        found = played(rung, left[:count], times)
-        evaluations += [_evaluation(rung + 1, numbers, one) for numbers, one in found.items()]
-        others = [numbers for numbers in found if numbers != search.incumbent]
-        left = tuple(sorted(others, key=lambda numbers: score(found[numbers]).mean))
-    found = played(stages - 1, left[:1], search.budget.confirm)
-    best, own = found[left[0]], found[search.incumbent]
-    cells = search.cells(search.incumbent)
-    return Outcome(
-        search=search,
-        evaluations=tuple(evaluations),
-        best=dict(left[0]),
-        overall=_match("all", best, own),
-        cells=tuple(
-            _match(_named(cell), best[[place]], own[[place]]) for place, cell in enumerate(cells)
-        ),
-        versions=versions(),
-    )
 
 
 def _evaluation(rung: int, numbers: Candidate, mine: Shares) -> Evaluation:
@@ -165,7 +179,16 @@ def _evaluation(rung: int, numbers: Candidate, mine: Shares) -> Evaluation:
 def _match(cell: str, best: Shares, own: Shares) -> Match:
     ahead, se = (_short(one) for one in gain(best, own))
     mine, other = (_short(math.exp(score(one).mean)) for one in (best, own))
-    return Match(cell=cell, best=mine, incumbent=other, gain=ahead, se=se)
+    tail, usual = (_short(tail_of(one)) for one in (best, own))
+    return Match(
+        cell=cell,
+        best=mine,
+        incumbent=other,
+        gain=ahead,
+        se=se,
+        best_p95=tail,
+        incumbent_p95=usual,
+    )
 
 
 def _named(cell: Cell) -> str:

@@ -33,6 +33,8 @@ class Match:
         incumbent: the same of the incumbent.
         gain: how much less the logarithm of `best` is than that of `incumbent`.
         se: its standard error, of the difference on the same draws.
+        best_p95: the 95th percentile in place of the mean.
+        incumbent_p95: the same of the incumbent.
     """
 
     cell: str
@@ -40,6 +42,13 @@ class Match:
     incumbent: float
     gain: float
     se: float
+    best_p95: float
+    incumbent_p95: float
+
+    @property
+    def heavier(self) -> bool:
+        """Whether it loses more in its worst runs."""
+        return self.best_p95 > self.incumbent_p95
 
     @property
     def won(self) -> bool:
@@ -74,8 +83,14 @@ class Outcome:
 
     @property
     def beaten(self) -> bool:
-        """Whether the incumbent is: clearly over all cells, and it is clearly better in none."""
-        return self.overall.won and not any(one.lost for one in self.cells)
+        """Whether the incumbent is: clearly over all cells, and by no heavier tail."""
+        return self.overall.won and not self._but()
+
+    def _but(self) -> list[str]:
+        """Why a candidate that gains over all cells is still not preferred."""
+        worse = [one.cell for one in self.cells if one.lost]
+        tails = f"p95 {self.overall.best_p95:.3g} against {self.overall.incumbent_p95:.3g}"
+        return [f"it loses in {one}" for one in worse] + [tails] * self.overall.heavier
 
     @property
     def chosen(self) -> Mapping[str, float]:
@@ -97,9 +112,8 @@ class Outcome:
         """
         margin = f"{self.overall.gain:+.3f} ± {self.overall.se:.3f}"
         if not self.beaten:
-            worse = [one.cell for one in self.cells if one.lost] if self.overall.won else []
-            why = f", and the best candidate loses more in {'; '.join(worse)}" if worse else ""
-            return f"incumbent stays: gain {margin}{why}"
+            why = [f"gain {margin}", *(self._but() if self.overall.won else [])]
+            return f"incumbent stays: {'; '.join(why)}"
         if self.search.held:
             return f"incumbent is beaten (gain {margin}) and held: {self.search.held}"
         return f"incumbent is replaced: gain {margin}"
@@ -112,7 +126,7 @@ class Outcome:
             "verdict": self.verdict(),
             "objective": OBJECTIVE,
             "rule": f"the incumbent stays unless the best candidate gains more than {ERRORS:g} "
-            "standard errors over all cells and loses as much in none",
+            "standard errors over all cells, loses as much in none, and has no heavier tail",
             "best": dict(self.best),
             "runner_up": self.runner_up and dataclasses.asdict(self.runner_up),
             "overall": dataclasses.asdict(self.overall),

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief.core.errors import InvalidValue
 from kerchief.experiments.results import Result, mean_error
 from kerchief.experiments.tuning.space import Candidate
 
@@ -36,6 +37,11 @@ def shares(results: Sequence[Result]) -> dict[Candidate, Shares]:
     """Those of every candidate, the cells in their order."""
     rows: dict[Candidate, list[NDArray[np.float64]]] = {}
     for one in results:
+        if one.uniform <= 0:
+            raise InvalidValue(
+                f"in world {one.world!r} uniform play loses nothing: nothing can be tuned there; "
+                "choose another world, or more rounds"
+            )
         if one.cell.player.numbers:
             rows.setdefault(one.cell.player.numbers, []).append(one.curves[-1] / one.uniform)
     return {numbers: np.stack(each) for numbers, each in rows.items()}
@@ -57,6 +63,16 @@ def gain(one: Shares, other: Shares) -> Score:
     True
     """
     return Score(score(other).mean - score(one).mean, _error(_pulls(one) - _pulls(other)))
+
+
+def tail_of(mine: Shares) -> float:
+    """The 95th percentile over replicates, as a geometric mean over cells.
+
+    >>> round(tail_of(np.array([[1.0, 1.0], [4.0, 4.0]])), 9)
+    2.0
+    """
+    worst = np.maximum(np.percentile(mine, 95, axis=1), _LEAST)
+    return float(np.exp(np.log(worst).mean()))
 
 
 def _means(mine: Shares) -> NDArray[np.float64]:

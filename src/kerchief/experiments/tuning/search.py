@@ -35,8 +35,9 @@ class TuningWorld:
         """Check what is no matter of a player's."""
         validate.whole("horizon", self.horizon, low=2, high=validate.MOST_ROUNDS)
         validate.between("delta", self.delta, 0.0, 1.0)
-        if not self.trusts or not self.epsilons:
-            raise InvalidValue(f"world {self.name!r} has no trusts or epsilons; name some")
+        _several("trusts", self.trusts)
+        _several("epsilons", self.epsilons)
+        _table("options", self.options)
 
     def environment(self) -> AnyEnvironment:
         """The world itself."""
@@ -74,10 +75,14 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Check that rungs narrow, and that each adds replicates to those of the one before."""
+        for name in ("candidates", "replicates"):
+            for one in _several(name, getattr(self, name)):
+                validate.whole(name, one, high=10**6)
+        validate.whole("confirm", self.confirm, low=2, high=10**6)
         falling = all(later <= first for first, later in itertools.pairwise(self.candidates))
-        if not self.candidates or not falling or min(self.candidates) < 1:
+        if not falling:
             raise InvalidValue(f"candidates are {self.candidates}; give whole numbers that fall")
-        first = self.replicates[0] if self.replicates else 0
+        first = self.replicates[0]
         whole = first > 1 and all(one % first == 0 for one in (*self.replicates, self.confirm))
         rising = all(later > one for one, later in itertools.pairwise(self.replicates))
         if len(self.replicates) != len(self.candidates) or not whole or not rising:
@@ -121,12 +126,14 @@ class Search:
                 f"the space has {', '.join(self.space) or 'no number'} and the incumbent "
                 f"{', '.join(name for name, _ in self.incumbent)}; give each number in both"
             )
-        if len(self.seeds) != 2 or self.seeds[0] == self.seeds[1]:
+        if len(_several("seeds", self.seeds)) != 2 or self.seeds[0] == self.seeds[1]:
             raise InvalidValue(
                 f"seeds are {self.seeds}; give two, one to search on and another to confirm on"
             )
         for seed in self.seeds:
             tuning_seed(seed)
+        if not self.candidates():
+            raise InvalidValue("the space holds the incumbent alone; give more values")
         names = [world.name for world in self.worlds]
         if not names or len(set(names)) < len(names):
             raise InvalidValue(f"worlds are {names}; give at least one, each a name of its own")
@@ -150,16 +157,21 @@ class Search:
         _known("the search", table, cls)
         budget, worlds = table["budget"], table["worlds"]
         _known("the budget", budget, Budget)
-        for world in worlds:
+        for world in _several("worlds", worlds):
             _known("a world", world, TuningWorld)
         return cls(
             policy=table["policy"],
-            space={name: values_of(name, one) for name, one in table["space"].items()},
+            space={
+                name: values_of(name, one) for name, one in _table("space", table["space"]).items()
+            },
             incumbent=candidate(
-                {name: validate.at_least(name, x, 0.0) for name, x in table["incumbent"].items()}
+                {
+                    name: validate.at_least(name, one, 0.0)
+                    for name, one in _table("incumbent", table["incumbent"]).items()
+                }
             ),
             budget=Budget(**_tuples(budget)),
-            seeds=tuple(table["seeds"]),
+            seeds=tuple(_several("seeds", table["seeds"])),
             worlds=tuple(TuningWorld(**_tuples(world)) for world in worlds),
             held=table.get("held", ""),
         )
@@ -183,14 +195,27 @@ def _known(what: str, table: object, kind: type) -> None:
     """Refuse a table with a field too many or too few, before anything is made of it."""
     fields = dataclasses.fields(kind)
     needed = {one.name for one in fields if one.name not in ("options", "held")}
-    if not isinstance(table, Mapping):
-        raise InvalidValue(f"{what} is {table!r}; give a table with {', '.join(sorted(needed))}")
-    wrong = [*(table.keys() - {one.name for one in fields}), *(needed - table.keys())]
+    names = _table(what, table).keys()
+    wrong = [*(names - {one.name for one in fields}), *(needed - names)]
     if wrong:
         raise InvalidValue(
             f"{what} has {', '.join(map(repr, sorted(wrong)))} unknown or missing; "
             f"give {', '.join(one.name for one in fields)}"
         )
+
+
+def _table(what: str, given: object) -> Mapping[str, Any]:
+    """A table, if it is one."""
+    if not isinstance(given, Mapping):
+        raise InvalidValue(f"{what} is {given!r}; give a table of names and values")
+    return given
+
+
+def _several(what: str, given: object) -> Sequence[Any]:
+    """A list, if it is one and not empty."""
+    if not isinstance(given, list | tuple) or not given:
+        raise InvalidValue(f"{what} is {given!r}; give a list that is not empty")
+    return given
 
 
 def _tuples(table: Mapping[str, Any]) -> dict[str, Any]:

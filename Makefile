@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: compare test lint bench nightly fuzz proofs pages index lock clean
+.PHONY: compare test lint bench nightly fuzz proofs pages index tuned lock clean
 
 compare: $(READY)  ## the main job: policies x trust x epsilon, with a table, a picture and a report
 	$(BIN)/kerchief compare
@@ -35,6 +35,9 @@ pages: proofs  ## the same, and the page of the catalogue
 
 index: $(READY)  ## write down what `kerchief --help` and `kerchief list` show
 	$(BIN)/python -m kerchief.cli.make_index
+
+tuned: $(READY)  ## write down the numbers that recorded searches chose, for the bandits
+	$(BIN)/python -m kerchief.experiments.tuning.make_tuned
 
 $(READY): requirements.lock pyproject.toml device/pyproject.toml
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"kerchief needs Python 3.11 to 3.13, and {sys.executable} is {v.major}.{v.minor}; set PYTHON=")'

@@ -36,7 +36,8 @@ def _first_cells(table: str) -> set[str]:
 
 COMPARE = _between("## `kerchief compare`", "## `kerchief reproduce`")
 REPRODUCE = _between("## `kerchief reproduce`", "## How plans are played")
-SHARED = _between("## How plans are played", "## `kerchief audit`")
+SHARED = _between("## How plans are played", "## `kerchief tune`")
+TUNE = _between("## `kerchief tune`", "## `kerchief audit`")
 
 
 def test_every_command_is_named() -> None:
@@ -50,6 +51,11 @@ def test_every_option_is_named_and_no_other(name: str, own: str) -> None:
     rows = "\n".join(line for line in (own + SHARED).splitlines() if line.startswith("| `--"))
     named = {word for word in _first_cells(f"\n| |\n|-|\n{rows}") if word.startswith("--")}
     assert named == known
+
+
+def test_every_option_of_a_search_is_named_and_no_other() -> None:
+    known = {flag for one in command("tune").params for flag in one.opts if flag.startswith("--")}
+    assert {word for word in _named(TUNE) if word.startswith("--")} == known
 
 
 def test_every_world_is_named_and_no_other() -> None:

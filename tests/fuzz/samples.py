@@ -25,6 +25,7 @@ from kerchief.data import Logs, OneArm, UniformPlay, from_supervised, to_feedbac
 from kerchief.data.features import Ranged
 from kerchief.environments import OwnModels, make_environment
 from kerchief.environments.contexts import CONTEXTS
+from kerchief.experiments.tuning.search import Search
 from kerchief.mechanisms.blt import BLT
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.gaussian import Gaussian as NormalNoise
@@ -182,6 +183,20 @@ _OF_TABLES: Mapping[str, tuple[Any, ...]] = {
     "least_propensity": (None, 0.5),
     "sha256": (None,),
 }
+_TUNED: dict[str, Any] = {
+    "policy": "ucb",
+    "seeds": [11_000, 12_000],
+    "space": {"width": [0.5, 1.0], "extra": {"low": 0.1, "high": 1.0, "scale": "log"}},
+    "incumbent": {"width": 1.0, "extra": 0.5},
+    "budget": {"candidates": [3, 2], "replicates": [2, 4], "confirm": 4},
+    "worlds": [
+        {
+            **{"name": "coins", "env": "chance", "options": {}, "horizon": 9, "delta": 1e-5},
+            **{"trusts": ["local"], "epsilons": [1.0]},
+        }
+    ],
+}
+_SEARCH = Search.of(_TUNED)
 _BOARD: Mapping[str, tuple[Any, ...]] = {
     "size": ("quick", "usual"),
     "worlds": (("chance",),),
@@ -422,6 +437,25 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "name": (None, "people"),
     },
     "experiments.leaderboard:Leaderboard": _BOARD,
+    "experiments.tuning.outcome:Outcome.read": {"path": (Path("nowhere"), Path("pyproject.toml"))},
+    "experiments.tuning.search:Budget": {
+        "candidates": ((3, 2),),
+        "replicates": ((2, 4),),
+        "confirm": (4,),
+    },
+    "experiments.tuning.search:Search": {
+        name: (getattr(_SEARCH, name),) for name in (*_TUNED, "held")
+    },
+    "experiments.tuning.search:Search.of": {"table": (_TUNED,)},
+    "experiments.tuning.search:Search.read": {"path": (Path("nowhere"), Path("pyproject.toml"))},
+    "experiments.tuning.search:TuningWorld": {
+        name: (getattr(_SEARCH.worlds[0], name),) for name in _TUNED["worlds"][0]
+    },
+    "experiments.tuning.space:Interval": {
+        "low": (0.1, 0.5),
+        "high": (1.0, 2.0),
+        "scale": ("linear", "log"),
+    },
     "experiments.leaderboard:Leaderboard.of": _BOARD,
     "experiments.frames:Results": {"rows": ((),), "table": ((), Path("results.parquet"))},
     "experiments.frames:read_results": {"source": ((), "nowhere", Path("nowhere"))},

@@ -475,6 +475,14 @@ def sessions() -> list[Target]:
             weight=0.02,
         ),
         Target(
+            name="command:tune",
+            call=lambda name, **options: _command(
+                words=("tune", str(name)), **options | {"device": "abacus"}
+            ),
+            samples={"name": ("ucb", "nowhere.toml"), "budget": (3,), "jobs": (1,)},
+            weight=0.02,
+        ),
+        Target(
             name="command:bench",
             call=lambda **options: _command(words=("bench",), **options | {"device": "abacus"}),
             samples={"arms": (3,), "replicates": (1,)},

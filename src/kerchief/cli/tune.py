@@ -184,11 +184,14 @@ def _print(outcome: Outcome, path: Path, as_json: bool) -> None:
     last = max(one.rung for one in outcome.evaluations)
     ranked = sorted(outcome.evaluations, key=lambda one: (-one.rung, one.score))
     rows = [
-        (str(one.rung), _text(one.numbers), f"{one.score:.3f} ± {one.se:.3f}", str(one.replicates))
+        (
+            *(str(one.rung), _text(one.numbers), f"{one.score:.3f} ± {one.se:.3f}"),
+            *(f"{one.p95:.3g}", str(one.replicates)),
+        )
         for one in ranked
         if one.rung == last or dict(one.numbers) == dict(outcome.search.incumbent)
     ]
-    print_table(("rung", "numbers", "score", "replicates"), rows, columns="rlrr")
+    print_table(("rung", "numbers", "score", "p95", "replicates"), rows, columns="rlrrR")
     matches = [
         (
             *(one.cell, f"{one.best:.4g}", f"{one.incumbent:.4g}"),

@@ -135,8 +135,7 @@ class _Halving:
         for rung, (count, times) in enumerate(rungs, start=1):
             found = self._played(rung, left[:count], times)
             evaluations += [_evaluation(rung, numbers, one) for numbers, one in found.items()]
-            others = [numbers for numbers in found if numbers != search.incumbent]
-            left = tuple(sorted(others, key=lambda numbers: score(found[numbers]).mean))
+            left = self._ranked(found, tails=rung == len(rungs))
         found = self._played(len(rungs) + 1, left[:1], budget.confirm)
         best, own = found[left[0]], found[search.incumbent]
         cells = enumerate(search.cells(search.incumbent))
@@ -147,6 +146,14 @@ class _Halving:
             overall=_match("all", best, own),
             cells=tuple(_match(_named(cell), best[[row]], own[[row]]) for row, cell in cells),
             versions=versions(),
+        )
+
+    def _ranked(self, found: Mapping[Candidate, Shares], *, tails: bool) -> tuple[Candidate, ...]:
+        """The candidates, the best first; those with heavier tails than the incumbent's last."""
+        most = tail_of(found[self.search.incumbent]) if tails else math.inf
+        order = {one: (tail_of(mine) > most, score(mine).mean) for one, mine in found.items()}
+        return tuple(
+            one for one in sorted(order, key=order.__getitem__) if one != self.search.incumbent
         )
 
     def _played(self, stage: int, who: Sequence[Candidate], times: int) -> dict[Candidate, Shares]:
@@ -173,7 +180,14 @@ class _Halving:
 
 def _evaluation(rung: int, numbers: Candidate, mine: Shares) -> Evaluation:
     mean, se = (_short(one) for one in score(mine))
-    return Evaluation(rung=rung, numbers=dict(numbers), replicates=mine.shape[1], score=mean, se=se)
+    return Evaluation(
+        rung=rung,
+        numbers=dict(numbers),
+        replicates=mine.shape[1],
+        score=mean,
+        se=se,
+        p95=_short(tail_of(mine)),
+    )
 
 
 def _match(cell: str, best: Shares, own: Shares) -> Match:

@@ -22,6 +22,7 @@ class Evaluation:
     replicates: int
     score: float
     se: float
+    p95: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

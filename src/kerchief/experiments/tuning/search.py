@@ -121,6 +121,10 @@ class Search:
     def __post_init__(self) -> None:
         """Check all but whether a bandit can play with these numbers; see `halving.check`."""
         POLICIES[self.policy]
+        if not isinstance(self.held, str):
+            raise InvalidValue(f"held is {repr(self.held)[:80]}; say why, or leave it out")
+        for name, values in _table("space", self.space).items():
+            values_of(name, values)
         if not self.space or {name for name, _ in self.incumbent} != self.space.keys():
             raise InvalidValue(
                 f"the space has {', '.join(self.space) or 'no number'} and the incumbent "
@@ -207,14 +211,14 @@ def _known(what: str, table: object, kind: type) -> None:
 def _table(what: str, given: object) -> Mapping[str, Any]:
     """A table, if it is one."""
     if not isinstance(given, Mapping):
-        raise InvalidValue(f"{what} is {given!r}; give a table of names and values")
+        raise InvalidValue(f"{what} is {repr(given)[:80]}; give a table of names and values")
     return given
 
 
 def _several(what: str, given: object) -> Sequence[Any]:
     """A list, if it is one and not empty."""
     if not isinstance(given, list | tuple) or not given:
-        raise InvalidValue(f"{what} is {given!r}; give a list that is not empty")
+        raise InvalidValue(f"{what} is {repr(given)[:80]}; give a list that is not empty")
     return given
 
 

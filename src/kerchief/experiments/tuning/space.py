@@ -60,11 +60,14 @@ def values_of(name: str, given: object) -> Values:
     kerchief_wire.errors.InvalidValue: width is []; give a list of values, or a table with low, \
 high and scale
     """
+    if isinstance(given, Interval):
+        return given
     if isinstance(given, Mapping) and {"low", "high"} <= given.keys() <= {"low", "high", "scale"}:
         return Interval(**given)
     if not isinstance(given, list | tuple) or not given:
         raise InvalidValue(
-            f"{name} is {given!r}; give a list of values, or a table with low, high and scale"
+            f"{name} is {repr(given)[:80]}; give a list of values, or a table with low, high and "
+            "scale"
         )
     return tuple(validate.at_least(name, one, 0.0) for one in given)
 

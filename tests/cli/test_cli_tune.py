@@ -1,0 +1,114 @@
+"""`kerchief tune` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result as Called
+from tests.experiments.fakes import fake_play
+
+from kerchief.experiments.runner import Work
+from kerchief.experiments.tuning.recorded import SEARCHES
+from kerchief.policies import tuned
+
+Call = Callable[..., Called]
+
+OWN = """
+policy = "ucb"
+seeds = [11000, 12000]
+space = { width = [0.5, 1.0, 2.0] }
+incumbent = { width = 1.0 }
+budget = { candidates = [2], replicates = [2], confirm = 4 }
+
+[[worlds]]
+name = "coins"
+env = "chance"
+options = { arms = 3 }
+horizon = 40
+delta = 1e-5
+trusts = ["local"]
+epsilons = [2.0]
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    return path
+
+
+def test_recorded_searches_are_listed_and_checked(call: Call) -> None:
+    result = call("tune")
+    assert result.exit_code == 0, result.output
+    assert all(name in result.stdout for name in SEARCHES)
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    lines = json.loads(call("tune", "--json").stdout)["searches"]
+    assert [one["name"] for one in lines] == list(SEARCHES)
+    assert all(one["played"] == [one["chosen"]] for one in lines)
+    checked = call("tune", "--check")
+    assert checked.exit_code == 0
+    assert checked.stdout.count("the code plays what was found") == len(SEARCHES)
+
+
+def test_a_default_that_was_not_found_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tuned.TUNED, "ucb", {"width": 3.0})
+    result = call("tune", "ucb", "--check")
+    assert result.exit_code == 1
+    assert "the bandit plays {'width': 3.0}" in result.stdout
+
+
+def test_a_search_of_ones_own(call: Call, own: Path) -> None:
+    result = call("tune", own, "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["file"] == "results/tune/own.json"
+    assert document["chosen"]["width"] in (0.5, 1.0, 2.0)
+    stored = json.loads(Path(document.pop("file")).read_text())
+    assert stored == document
+    again = call("tune", own)
+    assert again.exit_code == 0, again.output
+    assert "kerchief compare --policy ucb --number width=" in again.stdout
+    assert json.loads(Path("results/tune/own.json").read_text()) == stored
+    other = call("tune", own, "--budget", 1)
+    assert other.exit_code == 2
+    assert "holds the outcome of another search" in other.stderr
+    forced = call("tune", own, "--budget", 1, "--force", "--json")
+    assert len(json.loads(forced.stdout)["evaluations"]) == 2
+
+
+def test_the_declaration_can_be_changed_for_a_world_of_ones_own(call: Call) -> None:
+    shown = call("tune", "ucb", "--show").stdout
+    assert shown == SEARCHES["ucb"].declaration.read_text(encoding="utf-8")
+
+
+def test_an_interrupt_says_how_to_go_on(
+    call: Call, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Work, "results", fake_play(1))
+    result = call("tune", own)
+    assert result.exit_code == 130
+    assert "finished parts are in results/tune/parts; run it again" in result.stderr
+    assert not Path("results/tune/own.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("ubc",), "no search is called 'ubc'; did you mean 'ucb'?"),
+        (("nowhere.toml",), "'nowhere.toml' cannot be read"),
+        (("ucb", "--seed", "0", "--seed", "11000"), "seed is 0, on which results are reported"),
+        (("ucb", "--seed", "11000"), "give two, one to search on"),
+        (("ucb", "--budget", "0"), "budget is 0; it must be at least 1"),
+        (("ucb", "--jobs", "0"), "jobs is 0"),
+        (("ucb", "--out", "/dev/null/x.json"), "cannot be written"),
+    ],
+)
+def test_wrong_words_get_one_line(call: Call, words: tuple[str, ...], message: str) -> None:
+    result = call("tune", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -155,15 +155,16 @@ def _refuse_other(path: Path, search: Search) -> None:
 
 def _list(recorded: list[Recorded], checked: bool, as_json: bool) -> None:
     """Every search with what became of it; in a check, what is stale, and exit code 1."""
+    if not checked and not as_json:
+        rows = [(one.name, _text(one.chosen), _verdict(one)) for one in recorded]
+        print_table(("search", "numbers", "outcome"), rows, columns="lll")
+        return
     found = {one.name: one.complaints() for one in recorded}
     if as_json:
         print_json({"searches": [_line(one, found[one.name]) for one in recorded]})
-    elif checked:
+    else:
         for name, complaints in found.items():
             click.echo(f"{name}: {'; '.join(complaints) or 'the code plays what was found'}")
-    else:
-        rows = [(one.name, _text(one.chosen), _verdict(one)) for one in recorded]
-        print_table(("search", "numbers", "outcome"), rows, columns="lll")
     if checked and any(found.values()):
         raise SystemExit(1)
 

@@ -16,6 +16,7 @@ from kerchief.experiments.settings import read_toml
 from kerchief.experiments.tuning.seeds import tuning_seed
 from kerchief.experiments.tuning.space import Candidate, Values, candidate, drawn, values_of
 from kerchief.policies import POLICIES
+from kerchief.privacy.guarantee import Trust
 from kerchief.simulation.run import AnyEnvironment
 
 
@@ -32,11 +33,15 @@ class TuningWorld:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check what is no matter of a player's."""
+        """Check every value but the options, which the world itself checks."""
+        _text("name", self.name)
+        ENVIRONMENTS[self.env]
         validate.whole("horizon", self.horizon, low=2, high=validate.MOST_ROUNDS)
         validate.between("delta", self.delta, 0.0, 1.0)
-        _several("trusts", self.trusts)
-        _several("epsilons", self.epsilons)
+        for trust in _several("trusts", self.trusts):
+            validate.one_of("trust", trust, tuple(Trust))
+        for epsilon in _several("epsilons", self.epsilons):
+            validate.positive("epsilon", epsilon)
         _table("options", self.options)
 
     def environment(self) -> AnyEnvironment:
@@ -121,8 +126,7 @@ class Search:
     def __post_init__(self) -> None:
         """Check all but whether a bandit can play with these numbers; see `halving.check`."""
         POLICIES[self.policy]
-        if not isinstance(self.held, str):
-            raise InvalidValue(f"held is {repr(self.held)[:80]}; say why, or leave it out")
+        _text("held", self.held)
         for name, values in _table("space", self.space).items():
             values_of(name, values)
         if not self.space or {name for name, _ in self.incumbent} != self.space.keys():
@@ -130,12 +134,12 @@ class Search:
                 f"the space has {', '.join(self.space) or 'no number'} and the incumbent "
                 f"{', '.join(name for name, _ in self.incumbent)}; give each number in both"
             )
-        if len(_several("seeds", self.seeds)) != 2 or self.seeds[0] == self.seeds[1]:
+        for seed in _several("seeds", self.seeds):
+            tuning_seed(seed)
+        if len(self.seeds) != 2 or self.seeds[0] == self.seeds[1]:
             raise InvalidValue(
                 f"seeds are {self.seeds}; give two, one to search on and another to confirm on"
             )
-        for seed in self.seeds:
-            tuning_seed(seed)
         if not self.candidates():
             raise InvalidValue("the space holds the incumbent alone; give more values")
         names = [world.name for world in self.worlds]
@@ -213,6 +217,11 @@ def _table(what: str, given: object) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidValue(f"{what} is {repr(given)[:80]}; give a table of names and values")
     return given
+
+
+def _text(what: str, given: object) -> None:
+    if not isinstance(given, str):
+        raise InvalidValue(f"{what} is {repr(given)[:80]}; give a text")
 
 
 def _several(what: str, given: object) -> Sequence[Any]:

@@ -92,6 +92,10 @@ def test_the_code_plays_what_was_found(name: str) -> None:
     # The file says what follows from its own evaluations.
     assert Path(recorded.FOLDER, f"{name}.json").read_text(encoding="utf-8") == outcome.text()
     rungs = outcome.search.budget
+    last = [one for one in outcome.evaluations if one.rung == len(rungs.candidates)]
+    (own,) = (one for one in last if one.numbers == dict(outcome.search.incumbent))
+    others = [one for one in last if one is not own]
+    assert min(others, key=lambda one: (one.p95 > own.p95, one.score)).numbers == outcome.best
     for rung, times in enumerate(rungs.replicates, start=1):
         assert {one.replicates for one in outcome.evaluations if one.rung == rung} == {times}
 

@@ -63,10 +63,10 @@ class Recorded:
         """Why the code does not play what was found, one line each; none where it does."""
         found = self.outcome
         if found is None:
-            return [f"it was never played; run `kerchief tune {self.name}`"]
+            return [f"{self.name}.json is missing; run `kerchief tune {self.name}`, and copy it"]
         made = []
         if found.search != self.search:
-            made.append(f"it was declared anew since; run `kerchief tune {self.name}`")
+            made.append(f"it was declared anew since; run `kerchief tune {self.name}`, and copy it")
         if TUNED.get(self.name) != found.chosen:
             made.append(f"policies/tuned.py has {TUNED.get(self.name)}; run `make tuned`")
         for played in self.played():

@@ -34,6 +34,7 @@ class TuningWorld:
 
     def __post_init__(self) -> None:
         """Check every value but the options, which the world itself checks."""
+        validate.plain(self)
         _text("name", self.name)
         ENVIRONMENTS[self.env]
         validate.whole("horizon", self.horizon, low=2, high=validate.MOST_ROUNDS)
@@ -80,6 +81,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Check that rungs narrow, and that each adds replicates to those of the one before."""
+        validate.plain(self)
         for name in ("candidates", "replicates"):
             for one in _several(name, getattr(self, name)):
                 validate.whole(name, one, high=10**6)

@@ -30,6 +30,7 @@ class Interval:
 
     def __post_init__(self) -> None:
         """Check the bounds."""
+        validate.plain(self)
         validate.one_of("scale", self.scale, ("linear", "log"))
         least = 1e-12 if self.scale == "log" else 0.0
         validate.between("low", self.low, least, 1e9, closed=True)

@@ -53,7 +53,7 @@ class Results:
         """Check that every row is one."""
         try:
             _gathered([_cell(row) for row in self.rows])
-        except (TypeError, ValueError, KeyError, AttributeError) as problem:
+        except (TypeError, ValueError, LookupError, AttributeError) as problem:
             raise InvalidValue(
                 "rows are no results of kerchief; make them with `read_results`"
             ) from problem
@@ -113,7 +113,11 @@ def read_results(source: str | Path | Iterable[Result]) -> Results:
     """
     if isinstance(source, str | Path):
         return _of_folder(Path(source))
-    played = tuple(source) if isinstance(source, Iterable) else (source,)
+    try:
+        each = iter(source)
+    except TypeError:
+        each = iter((source,))
+    played = tuple(each)
     for one in played:
         if not isinstance(one, Result):
             raise InvalidValue(

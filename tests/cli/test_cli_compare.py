@@ -131,7 +131,8 @@ def test_the_promise_of_one_report_is_printed(call: Call) -> None:
     assert 1.9 < row["report_epsilon"] <= 2
     shown = " ".join(call(*flags).stdout.split())
     told = f"(epsilon={row['report_epsilon']:.6g}, delta=0) local differential privacy"
-    assert f"one report by itself, on its way to the shuffler: {told}" in shown
+    whose = "one report of sblb length=30 local=2 shuffle, bit by itself"
+    assert f"{whose}, on its way to the shuffler: {told}" in shown
 
 
 @pytest.mark.nightly
@@ -407,3 +408,13 @@ def test_the_flags_that_make_a_run_less_are_those_that_its_world_has(call: Call)
     result = call("compare", "--policy", "ucb", *flags)
     assert result.exit_code == 0, result.output
     assert "; less with --trust, --epsilon, --horizon or --replicates" in result.stderr
+
+
+def test_widths_without_a_proof_are_said_to_be_so(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Work, "results", fake_play(0))
+    flags = (*SMALL, "--policy", "linucb", "--trust", "local", "--mode", "theory")
+    told = "proved for normal noise and not for local, privunit"
+    assert told in call(*flags, "--randomizer", "privunit").stderr
+    assert "proved" not in call(*flags).stderr

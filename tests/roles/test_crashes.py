@@ -105,7 +105,7 @@ POINTS: list[Fault] = [
 
 
 @pytest.mark.parametrize(
-    "points", [POINTS[2::14], pytest.param(POINTS, marks=pytest.mark.nightly)], ids=["day", "night"]
+    "points", [POINTS[2::9], pytest.param(POINTS, marks=pytest.mark.nightly)], ids=["day", "night"]
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_chosen_points(kind: str, place: Place, points: list[Fault]) -> None:

@@ -137,4 +137,10 @@ class Plan(abc.ABC):
         asked = [cell.asked for cell in self.cells() if cell.asked is not None]
         deltas = dict.fromkeys(delta for _, delta in asked)
         longest = max(cell.horizon for cell in self.cells())
-        return tuple(line for delta in deltas for line in delta_warnings(delta, longest))
+        lines = [line for delta in deltas for line in delta_warnings(delta, longest)]
+        unproved = dict.fromkeys(
+            cell.player.protection for cell in self.cells() if cell.player.unproved
+        )
+        told = "widths from the theory are proved for normal noise and not for"
+        lines += [f"{told} {one}: leave its word out" for one in unproved]
+        return tuple(lines)

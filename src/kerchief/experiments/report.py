@@ -151,8 +151,8 @@ def of_one_report(plan: Plan, finished: Iterable[Result]) -> Iterator[str]:
         if "local" in dict(player.numbers) and one.alone is not None:
             said = one.alone, plan.protected(one.cell)
             alone.setdefault(f"{player.name} {player.protection}", []).append(said)
-    for name, said in alone.items():
-        for sentence in _sentences(said):
+    for name, promised in alone.items():
+        for sentence in _sentences(promised):
             yield f"one report of {name} by itself, on its way to the shuffler: {sentence}"
 
 

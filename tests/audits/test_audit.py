@@ -145,7 +145,7 @@ def test_a_sound_bandit_is_passed_and_seen() -> None:
     ("name", "trust", "noise"),
     [
         ("linucb@paper", "local", "gaussian (Gaussian)"),
-        ("sblb@paper", "shuffle", "bit (Response)"),
+        pytest.param("sblb@paper", "shuffle", "bit (Response)", marks=pytest.mark.nightly),
         ("linucb", "joint", "best (BLT)"),
         ("privunit", "local", "privunit (PrivUnitG)"),
     ],

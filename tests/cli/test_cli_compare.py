@@ -50,11 +50,12 @@ def test_wide_numbers_fit_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None:
-    result = call(*SMALL, "--json", "--contexts", "ball", "--out", tmp_path / "here")
+    flags = ("--contexts", "ball", "--trust", "central", "--out", tmp_path / "here")
+    result = call(*SMALL, "--json", *flags)
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert set(document) >= {"rows", "parameters", "versions", "files"}
-    assert len(document["rows"]) == 7
+    assert len(document["rows"]) == 4
     for row in document["rows"]:
         _check_row(row)
     for path in document["files"].values():
@@ -107,6 +108,8 @@ def test_continual_noise_is_chosen_and_recorded(
     assert "central, tree" not in shown.stdout
 
 
+@pytest.mark.nightly
+@pytest.mark.usefixtures("undrawn")
 def test_what_the_default_chose_is_printed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curator's Laplace noise, by its word in the table and by its class in the rows."""
     monkeypatch.setenv("COLUMNS", "120")
@@ -118,16 +121,18 @@ def test_what_the_default_chose_is_printed(call: Call, monkeypatch: pytest.Monke
     assert "laplace" in call(*flags).stdout
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_promise_of_one_report_is_printed(call: Call) -> None:
     """Where a number asks for it: the report's own epsilon, at most what was asked for."""
     who = ("--policy", "sblb", "--trust", "shuffle", "--epsilon", 1, "--contexts", "ball")
-    size = ("--horizon", 200, "--replicates", 2, "--dim", 2, "--arms", 3, "--number", "local=2")
-    flags = ("compare", *who, *size, "--number", "length=100", "--shuffling", "bit")
+    size = ("--horizon", 60, "--replicates", 2, "--dim", 2, "--arms", 3, "--number", "local=2")
+    flags = ("compare", *who, *size, "--number", "length=30", "--shuffling", "bit")
     *_, row = json.loads(call(*flags, "--json").stdout)["rows"]
     assert 1.9 < row["report_epsilon"] <= 2
     shown = " ".join(call(*flags).stdout.split())
     told = f"(epsilon={row['report_epsilon']:.6g}, delta=0) local differential privacy"
-    assert f"one report by itself, on its way to the shuffler: {told}" in shown
+    whose = "one report of sblb length=30 local=2 shuffle, bit by itself"
+    assert f"{whose}, on its way to the shuffler: {told}" in shown
 
 
 @pytest.mark.nightly
@@ -158,6 +163,7 @@ def test_options_and_numbers_reach_the_world_and_the_policy(
     assert plain.policy.width == 0.25
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_world_with_options_is_played(call: Call) -> None:
     flags = ("--option", "gap=0.3", "--arms", 3, "--horizon", 300, "--replicates", 2, "--json")
     result = call("compare", "--policy", "tsallis", "--epsilon", 4, *flags)
@@ -377,6 +383,7 @@ def test_a_run_that_is_stopped_at_once_has_no_rows(
     assert (document["rows"], document["complete"]) == ([], False)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_projection_says_what_it_costs(call: Call) -> None:
     few = ("--contexts", "ball", "--trust", "local", "--policy", "linucb")
     asked = ("compare", "--dim", 12, "--horizon", 40, "--replicates", 2, "--epsilon", 1)
@@ -401,3 +408,13 @@ def test_the_flags_that_make_a_run_less_are_those_that_its_world_has(call: Call)
     result = call("compare", "--policy", "ucb", *flags)
     assert result.exit_code == 0, result.output
     assert "; less with --trust, --epsilon, --horizon or --replicates" in result.stderr
+
+
+def test_widths_without_a_proof_are_said_to_be_so(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Work, "results", fake_play(0))
+    flags = (*SMALL, "--policy", "linucb", "--trust", "local", "--mode", "theory")
+    told = "proved for normal noise and not for local, privunit"
+    assert told in call(*flags, "--randomizer", "privunit").stderr
+    assert "proved" not in call(*flags).stderr

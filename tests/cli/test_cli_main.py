@@ -207,6 +207,7 @@ def _run(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_a_missing_gpu_is_one_line(tmp_path: Path) -> None:
     result = _run(
         "compare", "--device", "gpu", "--out", str(tmp_path), CUDA_VISIBLE_DEVICES="",

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.experiments.fakes import fake_play
 from tests.experiments.test_planning import SMALL, played
 
 import kerchief
 from kerchief.cli import plan as plan_command
 from kerchief.cli.main import main
 from kerchief.experiments.planning import Planning
+from kerchief.experiments.runner import Work
 from kerchief.experiments.timed import Played
 
 LESS = shlex.split("--horizon 60 --replicates 2 --json")
@@ -79,8 +81,9 @@ def test_json_is_one_object(quick: list[Planning]) -> None:
 
 
 def test_the_settings_are_taken_by_compare_and_by_a_bandit(
-    quick: list[Planning], tmp_path: Path
+    quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Work, "results", fake_play())
     run(*ASKED, "--out", str(tmp_path))
     file = str(tmp_path / "plan.toml")
     again = CliRunner().invoke(

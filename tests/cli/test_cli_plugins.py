@@ -99,6 +99,7 @@ def test_the_skeleton_is_audited_as_a_plugin(call: Call) -> None:
     assert json.loads(result.stdout)["name"] == "along-the-mean"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("undrawn")
 def test_worlds_noises_and_bandits_are_played_by_other_processes(call: Call, own: Path) -> None:
     """Objects of a plugin's classes reach workers, which load the same file."""

@@ -197,6 +197,7 @@ def test_an_interrupted_run_keeps_what_was_finished(
         assert "was interrupted" in Path("results/false/report.html").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_all_is_every_experiment_and_one_line_for_each(call: Call) -> None:
     """A rerun finds everything; who asks for JSON gets one object with all of them."""
     result = call("reproduce", "--all", "--quick")

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kerchief.cli.compare import compare
 from kerchief.cli.index import COMMANDS, command
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments.players import FLAGS
+from kerchief.policies import POLICIES
 from kerchief.privacy.guarantee import Trust
 from kerchief.privatizers.registry import MECHANISMS_OF
 
@@ -71,3 +73,27 @@ def test_all_contexts_and_rewards_are_named_and_no_others() -> None:
 def test_every_word_of_a_noise_is_named_beside_its_flag(trust: Trust) -> None:
     (row,) = re.findall(rf"^\| `{trust}` \| `--{FLAGS[trust]}` \| (.*)", COMPARE, re.MULTILINE)
     assert _named(row) - {"--delta"} == set(MECHANISMS_OF[trust])
+
+
+@pytest.mark.parametrize(
+    ("flag", "trust"),
+    [
+        ("--continual", "joint"),
+        ("--shuffling", "shuffle"),
+        ("--randomizer", "local"),
+        ("--curator", "central"),
+    ],
+)
+def test_help_names_every_paper_that_has_a_noise_of_its_own(flag: str, trust: str) -> None:
+    (option,) = (one for one in compare.params if flag in one.opts)
+    told = str(getattr(option, "help", "")).partition("[default: ")[2]
+    papers = {
+        name: entry.noises.get(trust)
+        for name, entry in POLICIES.items()
+        if name.endswith("@paper") and trust in entry.trusts
+    }
+    if "for papers' own versions" in told:
+        assert set(papers.values()) == {"gaussian"}
+    else:
+        assert {name for name in papers if name in told} == {n for n, w in papers.items() if w}
+        assert all(word is None or word in told for word in papers.values())

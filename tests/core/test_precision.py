@@ -109,10 +109,6 @@ def _printed(code: str, *, wide: bool) -> str:
     return done.stdout
 
 
-def test_a_host_in_32_bits_keeps_its_mode() -> None:
-    assert _printed(_LIFE, wide=False)
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("code", [_LIFE, _FACTORIES], ids=["life", "factories"])
 def test_a_host_in_32_bits_gets_the_same_bits(code: str) -> None:

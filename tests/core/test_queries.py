@@ -99,12 +99,17 @@ def climbed(asked: Regression, starts: Array) -> Array:
     [
         query(dim=2),
         query(dim=4, low=0.0, offset=0.5),
-        query(low=-2.0, high=2.0),
-        query(norm=3.0, low=-1.0, high=4.0),
-        query(dim=2, balance=0.3),
-        query(dim=2, balance=2.0, weighted=True),
-        query(low=-0.7, high=0.7, weighted=True),
         query(norm=2.0, balance=0.5, weighted=True),
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in (
+                query(low=-2.0, high=2.0),
+                query(norm=3.0, low=-1.0, high=4.0),
+                query(dim=2, balance=0.3),
+                query(dim=2, balance=2.0, weighted=True),
+                query(low=-0.7, high=0.7, weighted=True),
+            )
+        ),
     ],
 )
 def test_no_search_exceeds_the_sensitivity_and_one_reaches_it(asked: Regression) -> None:

@@ -231,7 +231,9 @@ def test_nothing_that_is_told_depends_on_a_sum_without_noise(
     assert len(answers) == 1
 
 
-@pytest.mark.parametrize("estimator", ["replay", "ips", "dr"])
+@pytest.mark.parametrize(
+    "estimator", [pytest.param("replay", marks=pytest.mark.nightly), "ips", "dr"]
+)
 @pytest.mark.parametrize("case", CASES)
 def test_values_are_right_and_intervals_hold_them(estimator: Any, case: str) -> None:
     """12 logs for each kind of weights: 9 misses of 36 at level 0.95 have chance below 1e-4.

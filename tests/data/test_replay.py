@@ -93,6 +93,7 @@ def test_means_and_the_best_arm_are_by_inverse_propensity() -> None:
     assert int(world.single(Stream.of(seed=1, replicate=0))) == int(truth.argmax())
 
 
+@pytest.mark.nightly
 def test_bandits_learn_from_logs_in_the_compiled_loop() -> None:
     """What a bandit loses against one arm, it loses at first: later it is better than any arm."""
     assert isinstance(REPLAYED, Opposes)

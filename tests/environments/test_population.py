@@ -48,7 +48,9 @@ def alike(mean: float, spread: float = 0.0) -> tuple[Population, PopulationTruth
     return population, world, world.features
 
 
-@pytest.mark.parametrize("mean", [-0.7, 0.0, 0.45])
+@pytest.mark.parametrize(
+    "mean", [0.45, *(pytest.param(m, marks=pytest.mark.nightly) for m in (-0.7, 0.0))]
+)
 @pytest.mark.parametrize("pulls", [1, 2, 7, EXACT])
 def test_short_averages_are_binomial(mean: float, pulls: int) -> None:
     averages = seen(*alike(mean), [pulls])[:, 0]

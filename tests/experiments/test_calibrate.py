@@ -55,7 +55,7 @@ def test_the_noise_is_that_of_the_default_player(trust: str) -> None:
 
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_every_word_has_a_row_and_one_is_used(trust: str) -> None:
-    answer = calibrate(epsilon=1.0, delta=1e-5, trust=trust, horizon=400, dim=2)
+    answer = calibrate(epsilon=1.0, delta=1e-5, trust=trust, horizon=100, dim=2)
     words = [word for word in MECHANISMS_OF[Trust(trust)] if word != "best"]
     rows = {one.name: one for one in answer.alternatives}
     assert set(words) <= set(rows)
@@ -292,7 +292,7 @@ def test_each_onlooker_of_shuffled_reports_is_promised_something() -> None:
 
 
 def test_a_promise_for_one_report_is_kept_beside_that_of_the_sums() -> None:
-    answer = calibrate(epsilon=1.0, delta=1e-5, trust="shuffle", horizon=400, dim=2, local=1.0)
+    answer = calibrate(epsilon=1.0, delta=1e-5, trust="shuffle", horizon=100, dim=2, local=1.0)
     views = {one.name: one for one in answer.views}
     assert list(views) == ["bits", "byte", "bit"]
     assert all(0.99 <= (one.wire or 0.0) <= 1.0 for one in views.values())
@@ -302,7 +302,7 @@ def test_a_promise_for_one_report_is_kept_beside_that_of_the_sums() -> None:
     assert views["bit"].sums < 0.3
     # What is said to be kept is what is kept, by a Gaussian too.
     assert (answer.kept.epsilon, answer.guarantee.epsilon) == (views["bit"].sums, 1.0)
-    kept = calibrate(epsilon=views["bit"].sums, delta=1e-5, trust="shuffle", horizon=400, dim=2)
+    kept = calibrate(epsilon=views["bit"].sums, delta=1e-5, trust="shuffle", horizon=100, dim=2)
     assert answer.gaussian_noise_multiplier == kept.gaussian_noise_multiplier
     assert kept.kept == kept.guarantee
     assert kept.alone is None

@@ -34,6 +34,7 @@ def test_cells_come_in_order(finished: list[Result]) -> None:
         assert one.microseconds > 0
 
 
+@pytest.mark.nightly
 def test_chunks_of_replicates_change_nothing(finished: list[Result]) -> None:
     local = dataclasses.replace(SMALL, trusts=("local",))
     for whole, cut in zip(finished[:4], compare(local, width=3), strict=True):
@@ -44,7 +45,7 @@ def test_chunks_of_replicates_change_nothing(finished: list[Result]) -> None:
 
 def test_progress_grows_to_the_whole_part() -> None:
     seen: list[tuple[Cell, str, float]] = []
-    none = dataclasses.replace(SMALL, trusts=("none",), radius=2.0)
+    none = dataclasses.replace(SMALL, trusts=("none",), policies=("uniform",), radius=2.0)
     list(compare(none, width=2, watch=lambda *news: seen.append(news)))
     for cell in none.cells():
         shares = [share for one, _, share in seen if one == cell]
@@ -141,7 +142,7 @@ def test_a_failed_write_leaves_the_old_file(
 @pytest.mark.parametrize(
     ("policy", "horizon", "query"),
     [
-        ("dpe", 500, "answers"),
+        pytest.param("dpe", 500, "answers", marks=pytest.mark.nightly),
         ("tsallis", 300, "loss"),
         pytest.param("two-point", 300, "loss", marks=pytest.mark.nightly),
     ],

@@ -14,7 +14,7 @@ from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import FORMATS, picture
 from kerchief.experiments.outputs import Outputs
 
-PLAN = Comparison(contexts=("ball",), horizon=60, replicates=4, epsilons=(0.5, 2.0))
+PLAN = Comparison(contexts=("ball",), trusts=("joint",), horizon=60, replicates=4)
 ROWS = fake(PLAN)
 
 
@@ -40,7 +40,7 @@ def test_pdf_embeds_its_fonts_as_fonts() -> None:
 def test_svg_keeps_its_letters() -> None:
     page = picture(PLAN, ROWS, "svg").decode()
     assert ">sampling joint</text>" in page
-    assert "greedy ε=∞" in page
+    assert "ε=10" in page
 
 
 def test_other_formats_are_refused() -> None:

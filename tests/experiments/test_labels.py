@@ -147,8 +147,11 @@ def test_no_panel_has_more_lines_than_it_can_name_and_none_is_left_out(plan: Pla
     [
         Comparison(),
         Comparison(contexts=("ball",), trusts=("joint",), epsilons=(1.0, 1.1, 1.2, 1.3, 1.4)),
-        Comparison(contexts=("ball",), policies=("linucb-pairs", "linucb"), mode="theory"),
-        EXPERIMENTS["two-point"].plan(),
+        pytest.param(
+            Comparison(contexts=("ball",), policies=("linucb-pairs", "linucb"), mode="theory"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(EXPERIMENTS["two-point"].plan(), marks=pytest.mark.nightly),
         EXPERIMENTS["dpe-privacy"].plan(quick=True),
     ],
     ids=lambda plan: plan.name,

@@ -77,6 +77,7 @@ def test_what_was_finished_is_not_played_again(
     _same(list(compare(TINY, ticks=4, width=3, archive=archive)), played)
 
 
+@pytest.mark.nightly
 def test_populations_are_stored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = Archive(folder=Folder.at(tmp_path))
     first = list(compare(PHASED, ticks=4, archive=archive))
@@ -164,6 +165,7 @@ def test_code_from_outside_counts_with_its_source(tmp_path: Path) -> None:
         fingerprint(lambda: tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
     """However the parent ends, nobody is left behind."""
     program = tmp_path / "parent.py"
@@ -211,6 +213,7 @@ def test_other_processes_play_the_same(
     assert len(list(tmp_path.glob("*.npz"))) == 8
 
 
+@pytest.mark.nightly
 def test_a_lost_process_is_one_line() -> None:
     (one,) = next(parts_of(TINY, ticks=4, width=6))
     with local_processes(1, functools.partial(os._exit, 9)) as workers:

@@ -58,6 +58,7 @@ def test_one_draw_has_the_law_of_all_coins(scale: int) -> None:
     expect_binomial(coins, 4 * scale**2)
 
 
+@pytest.mark.nightly
 def test_a_third_less_noise_is_seen() -> None:
     full, thin = np.asarray(totals(noise())), np.asarray(totals(noise(std=2.0)))
     room = 5 * 3.0 / math.sqrt(2 * full.size)

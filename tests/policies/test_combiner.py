@@ -71,6 +71,7 @@ def followed(policy: Combiner, rewards: tuple[float, ...], rounds: int, std: flo
     return whom, state
 
 
+@pytest.mark.nightly
 def test_it_finds_the_better_of_two_planted_learners() -> None:
     learners = (stubborn(0.0), stubborn(1.0), stubborn(2.0))
     policy = dataclasses.replace(Combiner.of(PROBLEM), learners=learners, slowness=0.1)

@@ -6,10 +6,12 @@ import importlib.util
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 _SCRIPT = Path(__file__).parents[2] / "benchmarks" / "eigenvalues.py"
 
 
+@pytest.mark.nightly
 def test_only_the_average_over_runs_is_well_conditioned() -> None:
     spec = importlib.util.spec_from_file_location("eigenvalues", _SCRIPT)
     assert spec is not None

@@ -115,6 +115,7 @@ def test_steps_are_bounded_whatever_they_are() -> None:
     assert query.sensitivity == pytest.approx(math.sqrt(2 + 1))
 
 
+@pytest.mark.nightly
 def test_honest_steps_are_never_clipped(turns: Turns) -> None:
     policy = GLOC.of(PROBIT.problem(200), mode="theory")
     free = dataclasses.replace(policy, query=dataclasses.replace(policy.query, stride=1e6))

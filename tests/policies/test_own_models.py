@@ -59,6 +59,7 @@ def test_information_is_that_of_a_regression_with_this_noise() -> None:
     np.testing.assert_allclose(evidence[0], [4 / 4 * 8, 1 / 2.5 * 3], rtol=1e-6)
 
 
+@pytest.mark.nightly
 def test_without_any_information_every_arm_is_believed_the_same() -> None:
     mean, covariance = believed(QUERY, jnp.zeros((4, 3, 3)), jnp.zeros((4, 3)), FULL, 0.1, 1.0)
     np.testing.assert_allclose(mean, np.zeros((4, 3)), atol=1e-12)
@@ -125,6 +126,7 @@ def test_scores_are_drawn_as_far_apart_as_users_to_come_can_move_them() -> None:
     assert moved[0] == 0 < moved[1]
 
 
+@pytest.mark.nightly
 def test_nothing_is_explored_for_nobody() -> None:
     """The last model is posted with the last release: no user is left to learn for."""
     state = POLICY.init({"moments": Outlook(noisy=True)})

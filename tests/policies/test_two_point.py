@@ -165,6 +165,7 @@ def test_slopes_of_close_points_keep_their_digits() -> None:
     assert float(slope) == pytest.approx(float(expected), abs=1e-9)
 
 
+@pytest.mark.nightly
 def test_steps_that_know_the_noise_lose_a_third_at_most() -> None:
     world = Quadratic.of(domain=Ball(dim=5))
     known = _play("two-point", world, horizon=20_000, epsilon=1.0).regret[-1]

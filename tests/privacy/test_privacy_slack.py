@@ -24,7 +24,9 @@ def exact_delta(scale: int, shift: int, epsilon: float) -> float:
     return math.fsum(np.maximum(0.0, here - math.exp(epsilon) * there))
 
 
-@pytest.mark.parametrize("scale", [1, 2, 5, 20, 100, 1000])
+@pytest.mark.parametrize(
+    "scale", [1, 2, 5, 20, *(pytest.param(s, marks=pytest.mark.nightly) for s in (100, 1000))]
+)
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 2.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 4.0])
 def test_the_bound_covers_the_exact_delta(scale: int, ratio: float, epsilon: float) -> None:

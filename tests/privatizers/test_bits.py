@@ -118,6 +118,7 @@ def test_three_onlookers_get_three_promises(sums: BitSums) -> None:
     assert output.epsilon <= 2.0
 
 
+@pytest.mark.nightly
 def test_totals_are_right_on_average_and_as_noisy_as_stated(sums: BitSums) -> None:
     """400 copies of a batch of a hundred users; each test errs at five standard errors."""
     statistic = jnp.array([0.5, -0.3, 0.2, 0.1, 0.7])

@@ -173,17 +173,17 @@ def test_the_coins_of_every_sum_are_what_was_charged(share: float, holds: bool) 
     reach = loss().sensitivity + noise.step * math.sqrt(2)
     charged = event.noise_multiplier * reach
     changed = privatizer.with_noise(partial(dataclasses.replace, std=share * noise.std))
-    found = scores(changed, 2000)
+    found = scores(changed, 500)
     low, high = special.chdtri(found.size, [1 - 5e-7, 5e-7])
     assert (low < (found**2).sum() / charged**2 < high) == holds
 
 
 def test_sums_have_noise_of_their_own() -> None:
     """No two sums, of one fit or of two, share coins: correlations within 5 deviations."""
-    found = scores(fits(), 2000)
+    found = scores(fits(), 500)
     beside = np.corrcoef(found.T) - np.eye(found.shape[1])
-    assert np.abs(beside).max() < 5 / math.sqrt(2000)
-    assert np.abs(found.mean(0)).max() < 5 * found.std() / math.sqrt(2000)
+    assert np.abs(beside).max() < 5 / math.sqrt(500)
+    assert np.abs(found.mean(0)).max() < 5 * found.std() / math.sqrt(500)
 
 
 def test_the_stated_deviation_is_coins_and_rounding() -> None:

@@ -15,6 +15,7 @@ from kerchief.environments import make_environment
 from kerchief.experiments.players import player
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
+from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.policies import POLICIES, Mode
 from kerchief.privacy import Guarantee, Trust
 from kerchief.privatizers import Protection
@@ -104,10 +105,11 @@ def test_a_number_beyond_its_bound_is_refused(
 
 
 def test_widths_from_the_theory_get_the_noise_that_they_are_proved_for() -> None:
-    """Under central trust the tuned default may be Laplace noise, whose tails are heavier."""
+    """The tuned defaults, Laplace noise or PrivUnit, have other tails."""
     facts = make_environment(dim=2).problem(1000)
-    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.CENTRAL, rounds=1000)
-    modes: tuple[tuple[Mode, type], ...] = (("tuned", Laplace), ("theory", Gaussian))
-    for mode, noise in modes:
-        made = arrange("linucb", facts, Protection(guarantee=promise), mode=mode)
-        assert type(made.privatizers["moments"].noises[0]) is noise
+    for trust, tuned in ((Trust.CENTRAL, Laplace), (Trust.LOCAL, PrivUnitG)):
+        promise = Guarantee(epsilon=1.0, delta=1e-6, trust=trust, rounds=1000)
+        modes: tuple[tuple[Mode, type], ...] = (("tuned", tuned), ("theory", Gaussian))
+        for mode, noise in modes:
+            made = arrange("linucb", facts, Protection(guarantee=promise), mode=mode)
+            assert type(made.privatizers["moments"].noises[0]) is noise

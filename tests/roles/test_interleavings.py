@@ -31,7 +31,12 @@ NIGHT = {
 
 
 @pytest.mark.parametrize(
-    "trust", ["shuffle", "late", "joint", pytest.param("central", marks=pytest.mark.nightly)]
+    "trust",
+    [
+        "shuffle",
+        "late",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("joint", "central")),
+    ],
 )
 @pytest.mark.parametrize(
     "bound",
@@ -161,6 +166,7 @@ def test_a_planted_fault_is_found(name: str) -> None:
         Search("central", **fault).run(bound)
 
 
+@pytest.mark.nightly
 def test_epochs_that_are_numbered_in_turn_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two copies would both begin epoch 1, and a report of it could be in both."""
     monkeypatch.setattr(middles, "_unused", lambda epochs, context: len(epochs))

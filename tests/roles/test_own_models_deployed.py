@@ -28,7 +28,14 @@ FACTS = Problem(
 USER = np.tile([0.3, -0.4, 0.5], (4, 1))
 
 
-@pytest.mark.parametrize("trust", ["none", "local", "shuffle", "joint", "central"])
+@pytest.mark.parametrize(
+    "trust",
+    [
+        "none",
+        "joint",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("local", "shuffle", "central")),
+    ],
+)
 def test_a_bandit_serves_everyone_with_a_model_per_arm(trust: str) -> None:
     bandit = Bandit(problem=FACTS, guarantee=promise(trust))
     for number in range(FACTS.horizon):
@@ -41,6 +48,7 @@ def test_a_bandit_serves_everyone_with_a_model_per_arm(trust: str) -> None:
         assert bandit.spent().epsilon <= 1.0
 
 
+@pytest.mark.nightly
 def test_without_noise_it_ends_with_the_arm_that_pays() -> None:
     facts = dataclasses.replace(FACTS, horizon=300)
     bandit, played = Bandit(problem=facts, guarantee=promise("none")), []

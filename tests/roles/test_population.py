@@ -181,7 +181,8 @@ def test_without_noise_the_field_plays_the_simulated_phases(policy: str) -> None
 
 
 @pytest.mark.parametrize(
-    "trust", [pytest.param("local", marks=pytest.mark.nightly), "shuffle", "central"]
+    "trust",
+    ["central", *(pytest.param(t, marks=pytest.mark.nightly) for t in ("local", "shuffle"))],
 )
 @pytest.mark.parametrize("policy", BY_DAY)
 def test_a_population_is_played_to_the_end_and_finds_the_best(policy: str, trust: str) -> None:

@@ -193,6 +193,7 @@ def test_every_bandit_learns_from_bits(name: str) -> None:
     assert ran(name).regret[-1].mean() < 0.4 * uniform
 
 
+@pytest.mark.nightly
 def test_the_best_arm_is_found_and_pulls_grow_with_the_variance() -> None:
     many = run("lil-ucb", 1.5, replicates=200, horizon=20_000, ticks=40)
     few = run("lil-ucb", 4.0, replicates=200, horizon=20_000, ticks=40)

@@ -166,6 +166,7 @@ def test_the_bill_is_what_was_asked_for(trust: str) -> None:
     assert found.spent.delta == 0.01
 
 
+@pytest.mark.nightly
 def test_cohorts_are_disjoint_and_unplayed_phases_cost_nothing() -> None:
     one, guarantee = policy(), promise("central")
     ledger, phases = MemoryLedger(guarantee), phases_of(one, protected(one, guarantee))
@@ -288,6 +289,7 @@ def test_chunks_of_replicates_change_nothing() -> None:
     np.testing.assert_allclose(part.regret[:, :150], whole.regret[:, 50:], rtol=1e-9)
 
 
+@pytest.mark.nightly
 def test_nobody_is_asked_once_one_action_is_left() -> None:
     found = ran("dpe", "none")
     phases = phases_of(policy(), protected(policy(), promise("none")))
@@ -306,7 +308,11 @@ def test_bad_sizes_are_refused(change: dict[str, NDArray[Any] | int]) -> None:
 
 @pytest.mark.parametrize(
     ("trust", "word", "name"),
-    [("shuffle", "theorem", "dpe"), ("central", "laplace", "pe"), ("shuffle", "theorem", "pe")],
+    [
+        ("shuffle", "theorem", "dpe"),
+        ("central", "laplace", "pe"),
+        pytest.param("shuffle", "theorem", "pe", marks=pytest.mark.nightly),
+    ],
 )
 def test_noise_of_a_word_is_drawn_and_paid_for(trust: str, word: str, name: str) -> None:
     """Its mean squares are those that the release states, and no more is spent than was asked.

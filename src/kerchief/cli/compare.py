@@ -60,22 +60,28 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
     help="Whom users must trust. Repeatable.  [default: all that the policy supports]",
 )
 @options.of_policy(
-    "--continual", "Noise on running totals, for rows of joint trust.", metavar=words(CONTINUALS)
+    "--continual",
+    "Noise on running totals, for rows of joint trust.",
+    metavar=words(CONTINUALS),
+    own="best",
 )
 @options.of_policy(
     "--shuffling",
     "What devices add to reports, for rows of shuffle trust.",
     metavar=words(SHUFFLES),
+    own="best; bit for sblb@paper, sblb-fixed@paper",
 )
 @options.of_policy(
     "--randomizer",
     "What devices do to their reports, for rows of local trust.",
     metavar=words(RANDOMIZERS),
+    own="best; gaussian for papers' own versions",
 )
 @options.of_policy(
     "--curator",
     "What a curator adds to the totals of batches, for rows of central trust.",
     metavar=words(CURATORS),
+    own="best; gaussian for dpe@paper, pe@paper",
 )
 @options.pairs("--number", "numbers", help="A parameter of the policies, such as exploration=0.5.")
 @options.option("--epsilon", "Privacy asked for.", field="epsilons", type=float)

@@ -63,9 +63,8 @@ def of_world(*names: str, help: str, **more: Any) -> Callable[[Decorated], Decor
     return click.option(*names, help=f"{help}  [default: the world's own]", **more)
 
 
-def of_policy(flag: str, help: str, *, metavar: str) -> Callable[[Decorated], Decorated]:
+def of_policy(flag: str, help: str, *, metavar: str, own: str) -> Callable[[Decorated], Decorated]:
     """An option for a word of noise, whose default is each policy's own."""
-    own = "best, or for a paper's own version the paper's"
     return click.option(flag, metavar=metavar, help=f"{help}  [default: {own}]")
 
 

@@ -53,11 +53,11 @@ def from_supervised(
         orders: "permutation", each user once, or "bootstrap", drawn with replacement.
         sha256: the digest that the data must have, if they are to be the same as before.
 
-    >>> from kerchief.experiments import Comparison, compare
+    >>> from kerchief.experiments import Comparison
     >>> people = {"age": [20, 70, 35, 51], "plan": ["basic", "gold", "basic", "gold"]}
     >>> world = from_supervised(people, "plan", features="age=18:90")
     >>> plan = Comparison.on(world, trusts=("joint",), epsilons=(1.0,), replicates=2)
-    >>> [row.cell.label() for row in compare(plan)][2:]
+    >>> [cell.label() for cell in plan.cells()][2:]
     ['single-arm not private', 'own-models not private', 'own-models joint ε=1']
     """
     table = read_table(X, name="the data")

@@ -10,7 +10,7 @@ import dataclasses
 import importlib
 import importlib.util
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -53,7 +53,7 @@ class Results:
         """Check that every row is one."""
         try:
             _gathered([_cell(row) for row in self.rows])
-        except (TypeError, ValueError, KeyError, AttributeError) as problem:
+        except (TypeError, ValueError, LookupError, AttributeError) as problem:
             raise InvalidValue(
                 "rows are no results of kerchief; make them with `read_results`"
             ) from problem
@@ -113,14 +113,24 @@ def read_results(source: str | Path | Iterable[Result]) -> Results:
     """
     if isinstance(source, str | Path):
         return _of_folder(Path(source))
-    played = tuple(source) if isinstance(source, Iterable) else (source,)
-    for one in played:
+    played: list[Result] = []
+    for one in _each(source):
         if not isinstance(one, Result):
             raise InvalidValue(
                 f"there is a {type(one).__name__} among the results; give a folder, or what "
                 "`compare` yields"
             )
-    return Results(rows=tuple(one.to_dict() for one in played), table=played)
+        played.append(one)
+    return Results(rows=tuple(one.to_dict() for one in played), table=tuple(played))
+
+
+def _each(source: object) -> Iterator[object]:
+    """What is given, one by one; what cannot be taken apart is one thing."""
+    things: Any = source
+    try:
+        return iter(things)
+    except TypeError:
+        return iter((source,))
 
 
 def _of_folder(folder: Path) -> Results:

@@ -138,5 +138,10 @@ class Plan(abc.ABC):
         asked = [cell.asked for cell in self.cells() if cell.asked is not None]
         deltas = dict.fromkeys(delta for _, delta in asked)
         longest = max(cell.horizon for cell in self.cells())
-        told = (line for delta in deltas for line in delta_warnings(delta, longest))
-        return (*told, *seed_warnings(self.seed))
+        lines = [line for delta in deltas for line in delta_warnings(delta, longest)]
+        unproved = dict.fromkeys(
+            cell.player.protection for cell in self.cells() if cell.player.unproved
+        )
+        told = "widths from the theory are proved for normal noise and not for"
+        lines += [f"{told} {one}: leave its word out" for one in unproved]
+        return (*lines, *seed_warnings(self.seed))

@@ -15,7 +15,7 @@ from kerchief.policies import POLICIES, Mode
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.protect import Protection
 from kerchief.privatizers.registry import BEST, MECHANISMS_OF
-from kerchief.roles.arrange import Arranged, arrange, own_word
+from kerchief.roles.arrange import NORMAL, Arranged, arrange, needs_normal, own_word
 
 YARDSTICKS = ("uniform", "greedy", "single-arm")
 """Policies that play without protection, asked for or not, in every plan whose worlds they fit."""
@@ -63,6 +63,12 @@ class Player:
     def protection(self) -> str:
         """The trust, and its noise where it is not the default."""
         return str(self.trust) if self.mechanism == BEST else f"{self.trust}, {self.mechanism}"
+
+    @property
+    def unproved(self) -> bool:
+        """Whether widths from the theory are played with noise for which they are not proved."""
+        asked = self.mode == "theory" and self.mechanism not in (BEST, NORMAL)
+        return asked and needs_normal(POLICIES[self.policy], self.trust)
 
     def label(self) -> str:
         """A few words for progress bars, legends and claims.

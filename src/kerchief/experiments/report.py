@@ -144,11 +144,16 @@ def kept_promises(plan: Plan, cells: Iterable[Cell]) -> Iterator[str]:
 
 
 def of_one_report(plan: Plan, finished: Iterable[Result]) -> Iterator[str]:
-    """What one report promises by itself, where that was asked for by the number `local`."""
-    asked = (one for one in finished if "local" in dict(one.cell.player.numbers))
-    alone = ((one.alone, plan.protected(one.cell)) for one in asked if one.alone is not None)
-    for sentence in _sentences(alone):
-        yield f"one report by itself, on its way to the shuffler: {sentence}"
+    """What one report promises by itself, for each player with the number `local`."""
+    alone: dict[str, list[Said]] = {}
+    for one in finished:
+        player = one.cell.player
+        if "local" in dict(player.numbers) and one.alone is not None:
+            said = one.alone, plan.protected(one.cell)
+            alone.setdefault(f"{player.name} {player.protection}", []).append(said)
+    for name, promised in alone.items():
+        for sentence in _sentences(promised):
+            yield f"one report of {name} by itself, on its way to the shuffler: {sentence}"
 
 
 def _asked(plan: Plan, cells: Iterable[Cell]) -> Iterator[Said]:

@@ -48,8 +48,7 @@ class PolicyEntry:
         promised: builds it from the terms too, where a paper's constants need epsilon, batches must
             be long enough for the noise, or steps short enough. All else reads the noise off the
             releases.
-        noises: for a trust, the word of its noise where it is not the best that there is: a paper's
-            own version plays with the paper's noise.
+        noises: for a trust, the word of its noise where it is not the best that there is.
         deployable: whether people's data may be given to it; a paper's own version is for study.
     """
 

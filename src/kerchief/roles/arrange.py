@@ -20,6 +20,9 @@ from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.protect import Protection, protect
 from kerchief.privatizers.registry import BEST
 
+NORMAL = "gaussian"
+"""The word of normal noise."""
+
 # The bounds of numbers that are replaced, by their names.
 _LEAST, _MOST = 1e-12, 1e9
 _CHANCES = ("chance", "confidence", "delta")
@@ -87,15 +90,23 @@ def arrange(
     terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
     private = guarantee.trust is not Trust.NONE
     policy = _replaced(entry.build(problem, mode, terms if private else None), numbers or {})
-    if mode == "theory" and guarantee.trust is Trust.CENTRAL and protection.mechanism == BEST:
-        # Widths from the theory are proved for normal noise.
-        protection = dataclasses.replace(protection, mechanism="gaussian")
+    if mode == "theory" and protection.mechanism == BEST and needs_normal(entry, guarantee.trust):
+        protection = dataclasses.replace(protection, mechanism=NORMAL)
     privatizers = protect(policy, protection, horizon=problem.horizon)
     if policy.feedback == "reports":
         for privatizer in privatizers.values():
             heard = dataclasses.replace(terms, channel=channel_of(privatizer))
             policy = _replaced(entry.build(problem, mode, heard), numbers or {})
     return Arranged(policy=policy, privatizers=privatizers)
+
+
+def needs_normal(entry: PolicyEntry, trust: Trust) -> bool:
+    """Whether widths from the theory are proved for normal noise alone.
+
+    Those of bandits that hear single reports are proved for any noise that these bandits take.
+    """
+    kind: Any = entry.kinds[0]
+    return kind.feedback != "reports" and trust in (Trust.LOCAL, Trust.CENTRAL)
 
 
 def own_word(entry: PolicyEntry, trust: Trust | str) -> str:

@@ -180,7 +180,7 @@ enter(
             ],
         ),
         all_below(
-            "the printed constants of Algorithms 1, 2 and 9 lose at least two thirds of uniform play",
+            "the printed constants of Algorithms 1, 2 and 9 lose two thirds of uniform play",
             [at(UNIFORM, world) for world in FIGURE for _ in AS_PRINTED],
             rows(AS_PRINTED, *FIGURE),
             times=1.5,

@@ -166,7 +166,7 @@ _figure(
     holds=(
         "The order of the trusts, at a higher price: at ε = 1 central and shuffle trust lose some "
         "2700, where δ = 0.25 costs 830. What the published coins spend of epsilon is below a "
-        "hundredth here too. Under local trust our answers are pure, and the paper's have δ besides."
+        "hundredth here too. Under local trust our answers are pure; the paper's have δ."
     ),
 )
 

@@ -99,7 +99,7 @@ class PolicyEntry:
         return tuple(trust for trust in self.trusts if trust in _ANSWERED[kind])
 
 
-POLICIES: Registry[PolicyEntry] = Registry("policy")
+POLICIES: Registry[PolicyEntry] = Registry("policy", listed=("policies",))
 """Every bandit by its name."""
 
 _SAID = {"arms": "arms", "models": "arms with models of their own", "domain": "domain"}

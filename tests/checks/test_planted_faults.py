@@ -17,7 +17,7 @@ from jax import Array
 
 from kerchief.checks import BANDIT_LAWS, Case, CheckFailed, check_registry
 from kerchief.checks.player import hand_of
-from kerchief.checks.worst import spots, worst_users
+from kerchief.checks.worst import arrivals, worst_users
 from kerchief.core.contracts import Arms, Clock, Example, Release, Start, Tree
 from kerchief.core.errors import BudgetExceeded
 from kerchief.core.linalg import svec
@@ -687,7 +687,7 @@ def test_a_user_who_counts_more_is_found_by_search_alone(law: str, case: Case) -
 @pytest.mark.nightly
 def test_the_search_meets_users_who_explore_and_users_who_do_not() -> None:
     case = _rare()
-    found = worst_users(case, next(spots(case)))
+    found = worst_users(case, next(arrivals(case)))
     policy: Any = case.policy()
     # Whoever explores is in the second matrix, and whoever does not in the first.
     assert found["curvature"].distance > 0.95 * policy.curvature.sensitivity

@@ -208,7 +208,7 @@ def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.Mo
         (("--epsilon", "nan"), "epsilon is nan; it must be a number"),
         (("--epsilon", "inf"), "epsilon is inf; it must be finite"),
         (("--epsilon", "one"), "'one' is not a valid float"),
-        (("--delta", 0), "delta is 0.0; it must lie in (0.0, 1.0)"),
+        (("--delta", 0), "needs one above 0; choose one, or trust"),
         (("--delta", 1), "delta is 1.0; it must lie in (0.0, 1.0)"),
         (("--delta", "nan"), "delta is nan"),
         (("--horizon", -5), "horizon is -5"),

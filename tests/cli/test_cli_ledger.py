@@ -11,7 +11,7 @@ from click.testing import Result
 
 from kerchief.environments.worlds import make_environment
 from kerchief.policies import POLICIES
-from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust, Zcdp, zcdp_rho
+from kerchief.privacy import Cohort, Guarantee, Laplace, MemoryLedger, Trust, Zcdp, zcdp_rho
 from kerchief.privatizers import Protection
 from kerchief.privatizers.protect import protect
 from kerchief.roles import Bandit
@@ -81,6 +81,20 @@ def test_users_who_came_often_spent_more_than_was_promised(call: Call, file: Pat
     assert document["ours"] > 3
     assert not document["kept"]
     assert "more was spent than was promised" in result.stderr
+
+
+@pytest.mark.parametrize("second", [1.0, 0.5])
+def test_visits_to_unequal_cohorts_are_called_unproved(
+    call: Call, tmp_path: Path, second: float
+) -> None:
+    ledger = MemoryLedger(Guarantee(epsilon=1.0, delta=0.0, trust=Trust.CENTRAL, rounds=50))
+    for first, epsilon in ((0, 1.0), (25, second)):
+        cohort = Cohort(first=first, last=first + 25)
+        ledger.charge(Laplace(noise_multiplier=1 / epsilon), cohort=cohort)
+    file = tmp_path / "laplace.json"
+    file.write_text(ledger.dumps())
+    said = [call("ledger", "show", file, "--visits", visits).stdout for visits in (1, 3)]
+    assert ["unequal cohorts" in one for one in said] == [False, second != 1.0]
 
 
 def test_an_altered_ledger_is_refused_or_does_not_keep_its_promise(call: Call, file: Path) -> None:

@@ -11,12 +11,16 @@ import pytest
 from click.testing import Result
 from tests.plugins import fresh_registries
 
+from kerchief.checks import Case, CheckFailed
+from kerchief.checks.words import noise_is_of_the_word_printed
 from kerchief.experiments import fingerprint, plugins
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.parts import parts_of
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.plugins import Plugin
+from kerchief.policies.registry import POLICIES
+from kerchief.privatizers.registry import CONTINUALS, TRUSTS
 
 Call = Callable[..., Result]
 
@@ -90,6 +94,15 @@ def test_the_skeleton_keeps_the_laws_as_a_plugin(call: Call) -> None:
     assert result.exit_code == 0, result.output
     kept = {law["law"] for law in json.loads(result.stdout)["laws"] if law["result"] == "kept"}
     assert {"learner is blind", "statistics obey their bound", "refusal leaves no trace"} <= kept
+
+
+def test_a_noise_of_ones_own_breaks_no_law_of_ours() -> None:
+    case = Case.of("linucb", POLICIES["linucb"], "joint")
+    CONTINUALS.add("my-tree", CONTINUALS["tree"])
+    noise_is_of_the_word_printed(case)
+    CONTINUALS.add("my-silence", TRUSTS["none"])
+    with pytest.raises(CheckFailed, match="NonPrivate"):
+        noise_is_of_the_word_printed(case)
 
 
 def test_the_skeleton_is_audited_as_a_plugin(call: Call) -> None:

@@ -80,7 +80,7 @@ def test_nothing_at_all_is_like_nothing() -> None:
 
 
 def test_of_many_names_the_nearest_are_shown_and_where_all_are() -> None:
-    things: Registry[int] = Registry("policy")
+    things: Registry[int] = Registry("bandit or noise", listed=("policies", "mechanisms"))
     for number in range(60):
         things.add(f"bandit-{number}", number)
     things.add("linucb", 60)
@@ -89,7 +89,7 @@ def test_of_many_names_the_nearest_are_shown_and_where_all_are() -> None:
         things["linubc"]
     said = str(caught.value)
     assert "did you mean 'linucb'? " in said
-    assert said.endswith("All 62: kerchief list policies")
+    assert said.endswith("All 62: kerchief list policies, kerchief list mechanisms")
     assert len(said) < 200
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kerchief.core.errors import KerchiefError
+from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.core.queries import Regression
 from kerchief.environments import make_environment
 from kerchief.experiments.asked import Asked, Ball
@@ -75,6 +75,7 @@ def test_the_gaussian_is_exact_and_joint() -> None:
     answer = calibrate(epsilon=1.0, delta=1e-6, trust="central")
     assert answer.sensitivity == pytest.approx(SENSITIVITY)
     assert answer.std == pytest.approx(8.96, abs=0.005)
+    assert answer.gaussian_noise_multiplier is not None
     assert answer.noise_multiplier == answer.gaussian_noise_multiplier
     assert answer.std == pytest.approx(answer.gaussian_noise_multiplier * SENSITIVITY)
 
@@ -313,3 +314,22 @@ def test_a_promise_for_one_report_is_kept_beside_that_of_the_sums() -> None:
 def test_other_trusts_have_no_promise_for_one_shuffled_report(trust: str) -> None:
     with pytest.raises(KerchiefError, match="only bits behind a shuffler"):
         calibrate(epsilon=1.0, delta=1e-5, trust=trust, horizon=100, local=1.0)
+
+
+@pytest.mark.parametrize("trust", ["local", "central"])
+def test_a_pure_promise_is_kept_by_the_noise_that_is_played(trust: str) -> None:
+    answer = calibrate(epsilon=1.0, delta=0.0, trust=trust, horizon=500)
+    promise = Guarantee(epsilon=1.0, delta=0.0, trust=Trust(trust), rounds=500)
+    policy = POLICIES["linucb"].build(make_environment().problem(500), "tuned")
+    (played,) = protect(policy, Protection(guarantee=promise), horizon=500).values()
+    assert answer.std == pytest.approx(float(played.noises[0].std))
+    assert answer.kind == type(played.noises[0]).__name__
+    assert answer.gaussian_noise_multiplier is None
+    (gaussian,) = (one for one in answer.alternatives if one.name == "gaussian")
+    assert gaussian.std is None
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "joint"])
+def test_where_no_noise_is_pure_a_remedy_is_named(trust: str) -> None:
+    with pytest.raises(InvalidValue, match="or trust 'local' or 'central' with pure noise"):
+        calibrate(epsilon=1.0, delta=0.0, trust=trust, horizon=500)

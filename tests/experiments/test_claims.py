@@ -118,9 +118,7 @@ def tailed(worst: int, replicates: int = 400) -> Result:
 def test_claims_about_the_tail_pay_for_their_error() -> None:
     for worst, outcome in ((2, "holds"), (19, "fails"), (60, "fails")):
         results: Results = {LOW: tailed(worst)}
-        for claim in (LOW.p95_at_most(50.0), LOW.stuck_at_most(0.05)):
-            assert judge(claim, results, large_enough=True).outcome == outcome
-    assert judge(LOW.stuck_at_most(0.9), ROWS, large_enough=True).outcome == "fails"
+        assert judge(LOW.p95_at_most(50.0), results, large_enough=True).outcome == outcome
 
 
 def test_the_tail_is_told() -> None:

@@ -120,7 +120,7 @@ def test_without_protection_nothing_is_asked() -> None:
         ({"epsilons": (0.0,)}, "epsilon is 0.0; it must be above 0"),
         ({"epsilons": (math.nan,)}, "epsilon is nan"),
         ({"epsilons": (math.inf,)}, "epsilon is inf"),
-        ({"delta": 0.0}, "delta is 0.0; it must lie in (0.0, 1.0)"),
+        ({"delta": 0.0}, "choose one, or trust 'local' or 'central' with pure noise"),
         ({"delta": 1.0}, "delta is 1.0"),
         ({"horizon": -1}, "horizon is -1; it must be at least 1"),
         ({"horizon": 2**31}, "it must be at least 1 and at most 10000000"),

@@ -1,4 +1,4 @@
-"""Descent by one short report a user: the report, the steps, the bounds and the learning."""
+"""Descent by one short report per user: the report, the steps, the bounds and the learning."""
 
 from __future__ import annotations
 

@@ -213,6 +213,16 @@ def test_printed_constants() -> None:
     assert float(model.width) == pytest.approx(width, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["glm-local@paper", "glm@paper"])
+def test_a_pure_promise_keeps_every_delta(name: str) -> None:
+    """The printed constants divide by delta; with none they are those without a promise."""
+    made, plain = (
+        POLICIES[name].build(facts(), "tuned", Terms(epsilon=1.0, delta=delta))
+        for delta in (0.0, 0.05 if name == "glm-local@paper" else 0.02)
+    )
+    assert made == plain
+
+
 def test_the_printed_one_is_a_plain_recursion_too(turns: Turns) -> None:
     policy = paper()
     v, u, iterate = np.eye(3), np.zeros(3), np.zeros(3)

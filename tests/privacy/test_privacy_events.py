@@ -114,6 +114,15 @@ def test_more_values_are_checked() -> None:
         setattr(Zcdp(rho=0.1), field, 0.0)
 
 
+@pytest.mark.parametrize("trust", ["local", "shuffle", "central"])
+def test_a_public_action_is_called_public_under_every_trust(trust: Trust) -> None:
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=trust)
+    assert "the action, which is public; " in promise.statement(protected="reward")
+    assert "which is public" not in promise.statement()
+    mixed = "messages can be told apart" in promise.statement(protected="reward")
+    assert mixed == (trust == "shuffle")
+
+
 @pytest.mark.parametrize("trust", list(Trust))
 def test_a_guarantee_speaks_and_round_trips(trust: Trust) -> None:
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=trust, rounds=20000)

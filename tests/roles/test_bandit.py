@@ -91,6 +91,18 @@ def test_many_decisions_wait_and_rewards_come_in_any_order() -> None:
     assert one.users == 20
 
 
+def test_a_reward_counts_until_another_or_the_default_was_counted() -> None:
+    one = bandit(window_s=0)
+    choices = [one.decide(ARMS) for _ in range(2)]
+    one.reward(choices[0].id, 1.0)
+    assert one.users == 1
+    assert one.expire() == 1
+    for choice in choices:
+        with pytest.raises(InvalidValue, match="pending"):
+            one.reward(choice.id, 1.0)
+    assert one.users == 2
+
+
 def test_errors_do_not_quote_what_users_said() -> None:
     one = bandit()
     choice = one.decide(ARMS)
@@ -239,6 +251,16 @@ def test_what_cannot_be_deployed_is_refused_with_its_reason() -> None:
             deploy(policy=policy, problem=FACTS, guarantee=promise("joint"))
     with pytest.raises(InvalidValue, match="takes a"):
         deploy(policy="tsallis", problem=FACTS, guarantee=promise("local"))
+
+
+def test_what_is_named_in_another_ones_place_can_be_deployed_under_its_trusts() -> None:
+    with pytest.raises(InvalidValue, match="choose one of ") as caught:
+        bandit(policy="dpe")
+    named = str(caught.value).split("choose one of ")[1].split(", ")
+    assert named == sorted(named)
+    assert "linucb" in named
+    for name in named:
+        assert bandit(policy=name).users == 0
 
 
 def test_a_large_delta_is_warned_about() -> None:

@@ -202,7 +202,7 @@ class Device:
         return Place(id=id.hex(), label=label, atoms=atoms, pulls=pulls)
 
     def reward(self, id: str, value: SupportsFloat | Sequence[float]) -> bool:
-        """Note what a decision brought; the first reward counts, if it comes in time.
+        """Note what a decision brought; the first reward counts, if no report was made before it.
 
         Args:
             id: of the decision.

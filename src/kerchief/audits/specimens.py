@@ -190,7 +190,7 @@ _shared = partial(_sum, users=_USERS)
 _exact_shared = partial(_exact, users=_USERS)
 _laplace = {"taxicab": _SENSITIVITY}
 
-SPECIMENS: Registry[Specimen] = Registry("audited mechanism")
+SPECIMENS: Registry[Specimen] = Registry("audited mechanism", listed=("mechanisms",))
 """How each registered mechanism is audited, by its name."""
 
 

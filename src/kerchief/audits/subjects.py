@@ -103,7 +103,7 @@ def find(name: str, *, trust: str | None = None, kind: str | None = None) -> Sub
     """
     kinds = [_own(kind)] if kind else [word for word, one in KINDS.items() if name in one.entries()]
     if not kinds:
-        known: Registry[str] = Registry("bandit or mechanism")
+        known: Registry[str] = Registry("bandit or mechanism", listed=("policies", "mechanisms"))
         for word in dict.fromkeys(word for _, one in KINDS.items() for word in one.entries()):
             known.add(word, word)
         known[name]
@@ -164,7 +164,7 @@ def _world(entry: PolicyEntry, kind: type[AnyProblem]) -> AnyEnvironment:
 
 def _taking(kind: type[AnyProblem], what: str) -> Registry[PolicyEntry]:
     """The bandits that take problems of this kind."""
-    found: Registry[PolicyEntry] = Registry(what)
+    found: Registry[PolicyEntry] = Registry(what, listed=("policies",))
     for name, entry in POLICIES.items():
         if kind in entry.problems:
             found.add(name, entry)

@@ -140,7 +140,10 @@ def _subjects(
 
 def _named(name: str) -> Any:
     """What is registered under a name: a bandit, a world, a noise, or a trust's privatizers."""
-    known: Registry[Callable[[], Any]] = Registry("bandit, world, noise or trust")
+    known: Registry[Callable[[], Any]] = Registry(
+        "bandit, world, noise or trust",
+        listed=("policies", "environments", "mechanisms", "trusts"),
+    )
     for registry in (POLICIES, SPECIMENS, TRUSTS):
         for word in registry:
             known.add(word, partial(registry.__getitem__, word))

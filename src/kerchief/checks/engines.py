@@ -16,7 +16,7 @@ from jax import Array
 from kerchief.checks.case import SEED, Case, asks
 from kerchief.checks.domains import Cube, farthest
 from kerchief.checks.errors import expect, law
-from kerchief.checks.learning import reach, summed
+from kerchief.checks.learning import most_moved, summed
 from kerchief.checks.player import Hand, hand_of
 from kerchief.checks.statistics import Floats
 from kerchief.core.contracts import Stops
@@ -158,7 +158,7 @@ def one_client_moves_one_release(case: Case) -> None:
     _expect_same(early, "the phase before a client is asked")
     both = [phase_after(case, one, early[0], now) for one in scenes]
     moved = np.sqrt(((both[0].last.total - both[1].last.total) ** 2).sum((1, 2)))
-    most = reach(usual.protection, rounding=1e-6)
+    most = most_moved(usual.protection, rounding=1e-6)
     seen = f"a release that moves by {float(moved.max()):.4g}"
     expect(moved.max() <= most, seen=seen, expected=f"{most:.4g} at most")
     expect(moved.max() > 0, seen=seen, expected="more than nothing, as the client is asked")

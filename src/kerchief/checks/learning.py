@@ -161,7 +161,7 @@ def summed(privatizer: Privatizer) -> Privatizer:
     return silenced(privatizer) if unsummed else privatizer
 
 
-def reach(privatizer: Privatizer, *, rounding: float) -> float:
+def most_moved(privatizer: Privatizer, *, rounding: float) -> float:
     """The sensitivity, with a step for each coordinate where statistics are rounded at random."""
     steps = [float(noise.step) for noise in privatizer.noises if isinstance(noise, Binomial)]
     query: Any = privatizer.query

@@ -65,7 +65,7 @@ def releases_fall_on_schedule(protocol: PrivatizerCase) -> None:
     expect(charged >= last, seen=f"charges up to {charged}", expected=f"up to {last}")
     capacity = schedule.capacity(horizon)
     right = capacity == horizon if isinstance(schedule, Every) else capacity <= horizon
-    expect(right, seen=f"a capacity of {capacity}", expected=f"one release a round, {horizon}")
+    expect(right, seen=f"a capacity of {capacity}", expected=f"one release per round, {horizon}")
 
 
 @law()

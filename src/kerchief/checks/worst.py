@@ -23,7 +23,7 @@ from kerchief.audits.neighbours import contribution
 from kerchief.checks.case import SEED, Case, asks, by_totals, policy_of
 from kerchief.checks.domains import NOWHERE, edge, far_points, farthest, lengths
 from kerchief.checks.errors import expect, law
-from kerchief.checks.learning import reach, summed
+from kerchief.checks.learning import most_moved, summed
 from kerchief.checks.player import (
     USER,
     Retold,
@@ -47,7 +47,7 @@ _ROUNDING = 1e-5
 
 
 @struct
-class Spot:
+class Arrival:
     """Where a user may arrive: the model that is posted, public time, and the user's coins."""
 
     model: Tree
@@ -75,14 +75,14 @@ def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
     added to a statistic, but replaces it, is off in that run.
     """
     queries, best = policy_of(case).queries, dict[str, float]()
-    for number, spot in enumerate(spots(case)):
-        searched = worst_users(case, spot)
+    for number, arrival in enumerate(arrivals(case)):
+        searched = worst_users(case, arrival)
         for name, found in searched.items():
             most = queries[name].sensitivity
             seen = f"{name}: {found.distance} between two users, over {found.branches} branches"
             expect(found.distance <= most * (1 + _ROUNDING), seen=seen, expected=f"at most {most}")
             best[name] = max(found.distance, best.get(name, 0.0))
-        # The first spot is in the run by hand.
+        # The first arrival is in the run by hand.
         if number == 0 and case.trust != Trust.NONE:
             _expect_sums_move_no_more(case, searched)
     # Without a promise a bandit may ask for what no user of a small world ever sends.
@@ -92,15 +92,15 @@ def worst_user_moves_releases_by_the_sensitivity_at_most(case: Case) -> None:
         expect(distance >= most / 2, seen=seen, expected=f"at least half of {most}")
 
 
-def spots(case: Case) -> Iterator[Spot]:
+def arrivals(case: Case) -> Iterator[Arrival]:
     """Some of the models that real runs post: the first is in the run by hand."""
     coins = Stream.of(seed=1, replicate=0).at(POLICY, round=USER)
-    yield _spot(case, kept_turns(case)[USER - 1].posted, USER, coins)
+    yield _arrival(case, kept_turns(case)[USER - 1].posted, USER, coins)
     yield from _met(case)
 
 
 @lru_cache(maxsize=16)
-def _met(case: Case) -> list[Spot]:
+def _met(case: Case) -> list[Arrival]:
     """Early in one replicate of a simulated run, and late in two."""
     scene, size = case.scene(case.arranged()), case.size
     carry = loop.begin(scene, jnp.arange(size.width, dtype=jnp.uint32))
@@ -112,14 +112,14 @@ def _met(case: Case) -> list[Spot]:
         for one in {size.segment - 1: (0,), size.horizon - 1: (0, 1)}.get(last, ()):
             model = jax.tree.map(lambda leaf, one=one: np.array(leaf[one]), carry.model)
             coins = Stream.of(seed=SEED, replicate=one).at(POLICY, round=last)
-            found.append(_spot(case, model, last, coins))
+            found.append(_arrival(case, model, last, coins))
     return found
 
 
-def _spot(case: Case, model: Tree, round: int, coins: Stream) -> Spot:
+def _arrival(case: Case, model: Tree, round: int, coins: Stream) -> Arrival:
     since = dict.fromkeys(policy_of(case).queries, jnp.int32(1))
     clock = Clock(round=jnp.int32(round), since=since)
-    return Spot(model=jax.tree.map(jnp.asarray, model), clock=clock, coins=coins)
+    return Arrival(model=jax.tree.map(jnp.asarray, model), clock=clock, coins=coins)
 
 
 @struct
@@ -186,15 +186,15 @@ class _Users:
 
 
 @lru_cache(maxsize=32)
-def _sender(case: Case) -> Callable[[Floats, Spot], _Sent]:
-    """What each of many users sends from a spot, compiled once for a case."""
+def _sender(case: Case) -> Callable[[Floats, Arrival], _Sent]:
+    """What each of many users sends at an arrival, compiled once for a case."""
     policy, users = case.policy(), _Users(facts=case.problem)
 
-    def one(row: Array, spot: Spot) -> _Sent:
+    def one(row: Array, arrival: Arrival) -> _Sent:
         # In single precision, as worlds draw them: ties are broken as in the real run.
         arms, reward = users.split(row.astype(jnp.float32))
-        action = policy.act(spot.model, arms, spot.clock, spot.coins)
-        records = policy.record(spot.model, arms, action, reward)
+        action = policy.act(arrival.model, arms, arrival.clock, arrival.coins)
+        records = policy.record(arrival.model, arms, action, reward)
         parts = {name: _parts(query, records[name]) for name, query in policy.queries.items()}
         marks = [(leaf != 0).ravel() for leaf in map(jnp.asarray, jax.tree.leaves(records))]
         branch = jnp.concatenate([jnp.asarray(action)[None], *marks]).astype(jnp.int32)
@@ -209,13 +209,13 @@ def _parts(query: Any, record: Tree) -> Array:
     return jnp.stack([contribution(query, record, point) for point in points])
 
 
-def worst_users(case: Case, spot: Spot) -> Mapping[str, Found]:
+def worst_users(case: Case, arrival: Arrival) -> Mapping[str, Found]:
     """For each query the two users found whose answers lie farthest apart."""
     send, users = _sender(case), _Users(facts=case.problem)
     rng = np.random.default_rng(0)
     rows, best, branches = users.drawn(rng, _ROWS), dict[str, Found](), set[bytes]()
     for step in (*np.geomspace(0.5, 2e-3, _CLIMBS), None):
-        sent = jax.tree.map(np.asarray, send(rows, spot))
+        sent = jax.tree.map(np.asarray, send(rows, arrival))
         branches |= {mark.tobytes() for mark in sent.branch}
         for name, parts in sent.parts.items():
             distance, pair = farthest(np.asarray(parts, np.float64))
@@ -249,7 +249,7 @@ def _expect_sums_move_no_more(case: Case, searched: Mapping[str, Found]) -> None
         for (_, asked, one), (_, _, other) in zip(first.told, second.told, strict=True):
             privatizer = first.privatizers[asked]
             expect_same_facts(asked, one, other)
-            moved, most = _moved(privatizer, one, other), reach(privatizer, rounding=_ROUNDING)
+            moved, most = _moved(privatizer, one, other), most_moved(privatizer, rounding=_ROUNDING)
             seen = f"{asked}: a release that moves by {moved}, with the worst users for {name}"
             expect(moved <= most, seen=seen, expected=f"at most {most}")
             moves[asked] = max(moved, moves.get(asked, 0.0))

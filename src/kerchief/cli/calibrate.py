@@ -9,7 +9,7 @@ import click
 
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
-from kerchief.experiments.calibrate import Noise, Twin
+from kerchief.experiments.calibrate import Noise, Twin, worlds
 from kerchief.experiments.calibrate import calibrate as find
 from kerchief.experiments.ways import Alternative, View
 from kerchief.privacy.guarantee import delta_warnings
@@ -25,7 +25,11 @@ from kerchief.privacy.guarantee import delta_warnings
     metavar=options.PRIVATE_TRUSTS,
     help="Noise on each report, on each shuffled batch, on every prefix, or on each batch's sum.",
 )
-@options.env
+@click.option(
+    "--env",
+    metavar=options.words(worlds()),
+    help="The world that bounds contexts and rewards.  [default: linear]",
+)
 @options.dim
 @options.radius
 @options.horizon
@@ -68,15 +72,16 @@ def calibrate(*, delta: float, horizon: int, as_json: bool, **asked: Any) -> Non
 
 
 def _facts(noise: Noise) -> list[tuple[str, str]]:
-    multiplier = noise.noise_multiplier
-    gaussian = ("noise multiplier of a Gaussian", f"{noise.gaussian_noise_multiplier:.6g}")
+    multipliers = {
+        "noise multiplier (std / sensitivity)": noise.noise_multiplier,
+        "noise multiplier of a Gaussian": noise.gaussian_noise_multiplier,
+    }
+    known = [(name, f"{one:.6g}") for name, one in multipliers.items() if one is not None]
     return [
         ("mechanism", f"{noise.word} ({noise.kind})"),
         ("sensitivity (one user replaced)", f"{noise.sensitivity:.6g}"),
         ("coordinates", str(noise.size)),
-        gaussian
-        if multiplier is None
-        else ("noise multiplier (std / sensitivity)", f"{multiplier:.6g}"),
+        *known[:1],
         ("standard deviation on each coordinate", f"{noise.std:.6g}"),
         (f"on the total after {noise.releases} noisy releases", f"{noise.total_std:.6g}"),
         *((f"discrete twin: {name}", text) for name, text in _twin(noise.twin)),

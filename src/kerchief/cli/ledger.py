@@ -10,7 +10,8 @@ import click
 from kerchief.cli import options
 from kerchief.cli.printing import complain, print_json, print_table, print_wrapped
 from kerchief.core.errors import InvalidValue
-from kerchief.privacy.events import Event
+from kerchief.privacy.events import Event, Gaussian
+from kerchief.privacy.guarantee import Trust
 from kerchief.privacy.receipts import Receipt, read_ledger
 from kerchief.privacy.review import Opinion, Review, review
 from kerchief.roles.context_free import unpacked
@@ -144,6 +145,19 @@ def _print(read: Review, receipts: tuple[Receipt, ...], *, protected: str) -> No
     )
     print_wrapped(f"promised: {read.budget.sentence(protected=protected)}")
     print_wrapped(f"spent: {read.spent.sentence(protected=protected)}")
+    if _might_be_more(read, receipts):
+        print_wrapped(
+            f"All {read.visits} visits are priced in the one cohort where they cost most; visits "
+            "spread over unequal cohorts might cost more, as only for normal noise is it proved "
+            "that they do not."
+        )
+
+
+def _might_be_more(read: Review, receipts: tuple[Receipt, ...]) -> bool:
+    """Whether visits to several cohorts are not proved to cost less than all to the worst one."""
+    kinds = {type(one.event) for one in receipts}
+    unequal = len({one.event for one in receipts}) > 1 and kinds != {Gaussian}
+    return read.visits > 1 and unequal and read.budget.trust is not Trust.LOCAL
 
 
 def _opinion(second: Opinion | None) -> tuple[str, str]:

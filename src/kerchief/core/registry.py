@@ -27,9 +27,9 @@ class Registry(Generic[T]):
     kerchief.core.errors.UnknownName: no colour is called 'rad'; did you mean 'red'? Known: red
     """
 
-    def __init__(self, kind: str) -> None:
-        """Name the kind of thing that is registered."""
-        self.kind = kind
+    def __init__(self, kind: str, *, listed: tuple[str, ...] = ()) -> None:
+        """Name the kind of thing that is registered, and the listings that show all of them."""
+        self.kind, self._listed = kind, listed
         self._entries: dict[str, T] = {}
         self._meant: dict[str, tuple[str, ...]] = {}
 
@@ -80,11 +80,10 @@ class Registry(Generic[T]):
 
     def _known(self, near: list[str]) -> str:
         """All names, or where there are many the next near ones and where all of them are."""
-        if len(self) <= _MOST_NAMED:
+        if len(self) <= _MOST_NAMED or not self._listed:
             return f"Known: {', '.join(sorted((*self._meant, *self._entries)))}"
-        plural = f"{self.kind[:-1]}ies" if self.kind.endswith("y") else f"{self.kind}s"
         also = f"Also near: {', '.join(near)}. " if near else ""
-        return f"{also}All {len(self)}: kerchief list {plural}"
+        return f"{also}All {len(self)}: {', '.join(f'kerchief list {one}' for one in self._listed)}"
 
     def _nearest(self, name: str) -> list[str]:
         """Names that are like it, the most like first: in other letters, cut short or misspelt."""

@@ -52,7 +52,7 @@ class EnvironmentEntry:
         return self.factory(**given)
 
 
-ENVIRONMENTS: Registry[EnvironmentEntry] = Registry("environment")
+ENVIRONMENTS: Registry[EnvironmentEntry] = Registry("environment", listed=("environments",))
 """Worlds by the word of `--env`."""
 
 

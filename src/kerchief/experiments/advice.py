@@ -123,14 +123,14 @@ class Advice:
         return self.planning.comparison(self.played.users)
 
     @functools.cached_property
-    def beside(self) -> Cell:
+    def yardstick(self) -> Cell:
         """What learning must beat."""
         return yardstick(list(self.played.runs))
 
     @property
     def measure(self) -> str:
         """What that is called."""
-        return "the best single arm" if self.beside.player.policy == SINGLE else "uniform play"
+        return "the best single arm" if self.yardstick.player.policy == SINGLE else "uniform play"
 
     @property
     def private(self) -> list[Row]:
@@ -154,7 +154,7 @@ class Advice:
         best, gain = self.best, self.best.gain
         assert gain is not None
         who = f"{best.cell.player.policy} under {best.cell.player.trust} trust"
-        one = "play one arm" if self.beside.player.policy == SINGLE else "choose at random"
+        one = "play one arm" if self.yardstick.player.policy == SINGLE else "choose at random"
         much = (
             f"{gain.mean:+.2g} per user beside {self.measure} (on average over worlds "
             f"{gain.low:+.2g} to {gain.high:+.2g})"
@@ -192,7 +192,7 @@ class Advice:
             "the fewer, the wider). "
             + (
                 "The best single arm is known to nobody beforehand: finding it costs users too."
-                if self.beside.player.policy == SINGLE
+                if self.yardstick.player.policy == SINGLE
                 else "This world knows no best single arm: learning is held to uniform play."
             )
         )
@@ -221,7 +221,7 @@ class Advice:
         found: dict[Trust, dict[float, NDArray[np.float64]]] = {}
         for cell in self.played.runs:
             if cell.asked is not None:
-                gains = self.played.gains(cell, self.beside)[-1] / self.played.users
+                gains = self.played.gains(cell, self.yardstick)[-1] / self.played.users
                 found.setdefault(cell.player.trust, {})[cell.player.epsilon] = gains
         return found
 
@@ -241,9 +241,9 @@ class Advice:
             reward=predicted(played.rewards(cell)[:worlds]),
             regret=predicted(played.curves(cell)[-1, :worlds], least=least),
         )
-        if cell == self.beside:
+        if cell == self.yardstick:
             return plain
-        curves = played.gains(cell, self.beside)[:, :worlds]
+        curves = played.gains(cell, self.yardstick)[:, :worlds]
         final = curves[-1] / played.users
         judged = dataclasses.replace(
             plain,
@@ -274,7 +274,7 @@ class Advice:
         return {
             "verdict": self.verdict,
             "sentence": self.sentence(),
-            "measure": self.beside.player.policy,
+            "measure": self.yardstick.player.policy,
             "rows": [row.to_dict() for row in self.rows],
             "ladder": {
                 str(trust): {f"{epsilon:g}": float(all.mean()) for epsilon, all in found.items()}

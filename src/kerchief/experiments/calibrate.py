@@ -70,7 +70,8 @@ class Noise:
         kept: what the sums really promise: more than was asked for where one report's promise is
             the stricter one.
         alone: what one report promises by itself, where that was asked for.
-        gaussian_noise_multiplier: that of one Gaussian release that promises what is kept.
+        gaussian_noise_multiplier: that of one Gaussian release that promises what is kept; None
+            where delta is 0, which no Gaussian keeps.
         std: standard deviation on each coordinate: of one report, of one cohort's sum (the largest
             cohort's under shuffle trust), or under joint trust of the worst prefix.
         total_std: standard deviation of the noise in the last total of a run.
@@ -86,7 +87,7 @@ class Noise:
     sensitivity: float
     size: int
     noise_multiplier: float | None
-    gaussian_noise_multiplier: float
+    gaussian_noise_multiplier: float | None
     std: float
     releases: int
     total_std: float
@@ -139,7 +140,6 @@ def calibrate(
     ('privunit', 3.3755)
     """
     validate.at_least("epsilon", epsilon, 1e-9)
-    validate.between("delta", delta, 0.0, 1.0)
     validate.one_of("trust", trust, ("local", "shuffle", "joint", "central"))
     validate.whole("horizon", horizon, high=validate.MOST_ROUNDS)
     promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon)
@@ -201,10 +201,15 @@ def _views(asked: Asked, used: Sums) -> Iterator[View]:
     yield from (one for one in found if one is not None)
 
 
+def worlds() -> tuple[str, ...]:
+    """The words of `ENVIRONMENTS` whose users bring contexts."""
+    return tuple(name for name, entry in ENVIRONMENTS.items() if entry.problem is Problem)
+
+
 def _problem(env: str, horizon: int, **options: Any) -> Problem:
     """The public facts of a world whose users bring contexts."""
     if ENVIRONMENTS[env].problem is not Problem:
-        known = ", ".join(name for name, entry in ENVIRONMENTS.items() if entry.problem is Problem)
+        known = ", ".join(worlds())
         raise InvalidValue(f"env is {env!r}, whose users bring no contexts; choose one of {known}")
     problem = ENVIRONMENTS[env].make(**options).problem(horizon)
     assert isinstance(problem, Problem)

@@ -134,15 +134,6 @@ class Row(Key):
 
         return self._of_row(f"95th percentile at most {amount(bound)}", test, quick)
 
-    def stuck_at_most(self, share: float, *, errors: float = 2.0, quick: bool = False) -> Claim:
-        """At most this share of the runs still lose a tenth of what uniform play loses."""
-
-        def test(row: Result) -> Finding:
-            found = 1.0 if row.regret.stuck is None else row.regret.stuck
-            return found + errors * _share_error(row, found) <= share, f"{100 * found:.1f} % stuck"
-
-        return self._of_row(f"at most {100 * share:g} % of the runs are stuck", test, quick)
-
 
 def at(player: Player, world: str) -> Row:
     """The row of a player in a world."""

@@ -266,7 +266,7 @@ class Reproduction(Plan):
         return self.horizon >= least.horizon and self.replicates >= least.replicates
 
 
-EXPERIMENTS: Registry[Experiment] = Registry("experiment")
+EXPERIMENTS: Registry[Experiment] = Registry("experiment", listed=("experiments",))
 
 
 def _entering(declare: Callable[Declared, Experiment]) -> Callable[Declared, Experiment]:

@@ -106,13 +106,13 @@ def _dealt(lines: Sequence[Line], way: Sequence[Trait]) -> list[list[Line]]:
         if one.private:
             groups.setdefault(tuple(one.traits().get(trait) for trait in way), []).append(one)
     plain = [one for one in lines if not one.private]
-    dealt = [[*_beside(group, plain), *group] for group in groups.values()]
+    dealt = [[*_plain_ones_of(group, plain), *group] for group in groups.values()]
     shown = {id(one) for group in dealt for one in group}
     others = [one for one in plain if id(one) not in shown]
     return dealt + [[*filter(_is_yardstick, plain), *others]] * bool(others)
 
 
-def _beside(group: Sequence[Line], plain: Sequence[Line]) -> list[Line]:
+def _plain_ones_of(group: Sequence[Line], plain: Sequence[Line]) -> list[Line]:
     parents = {parent for one in group for parent in one.player.parents()}
     return [one for one in plain if _is_yardstick(one) or one.player in parents]
 

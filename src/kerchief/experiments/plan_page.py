@@ -44,7 +44,7 @@ def _gains(axes: Axes, advice: Advice) -> None:
     for row in advice.rows:
         if row.gain is None or row.cell.player.policy == "uniform":
             continue
-        curves = advice.played.gains(row.cell, advice.beside)[:, : advice.worlds]
+        curves = advice.played.gains(row.cell, advice.yardstick)[:, : advice.worlds]
         colour = _colour(advice, row)
         spans = [average(tick) for tick in curves]
         axes.plot(rounds, curves.mean(axis=1), color=colour, linewidth=1.6, label=_name(row))

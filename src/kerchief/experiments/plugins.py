@@ -102,7 +102,7 @@ or directory); give a Python file
         finally:
             sys.path.remove(str(self.path.parent))
         _LOADED[self.module] = self
-        _DIGESTS[f"plugin_{self.path.stem}"] = _digest([self.source, *self._beside()])
+        _DIGESTS[f"plugin_{self.path.stem}"] = _digest([self.source, *self._neighbours()])
 
     def _place(self, problem: BaseException) -> str:
         """Where in the file it failed, if it ran at all."""
@@ -110,7 +110,7 @@ or directory); give a Python file
         lines = [frame.lineno for frame in frames if frame.filename == str(self.path)]
         return f"line {lines[-1]} fails with " if lines else "it fails with "
 
-    def _beside(self) -> Iterator[bytes]:
+    def _neighbours(self) -> Iterator[bytes]:
         """The source of modules in its folder that are loaded, by name."""
         for name, module in sorted(sys.modules.items()):
             file = getattr(module, "__file__", None)

@@ -91,7 +91,7 @@ def _headline(caption: str, rows: Sequence[Result]) -> str:
 def _cost(epsilon: float, rows: Sequence[Result]) -> str:
     """The least regret at one epsilon, beside what does not protect."""
     best = min((row for row in rows if row.epsilon == epsilon), key=lambda row: row.regret.mean)
-    costs = [_beside(best, other) for other in rows if _is_yardstick(best, other)]
+    costs = [_compared(best, other) for other in rows if _is_yardstick(best, other)]
     return (
         f"at ε = {epsilon:g} the least private regret is {best.regret.text()} "
         f"({best.cell.player.name}, trust: {best.protection})"
@@ -108,7 +108,7 @@ def _is_yardstick(best: Result, other: Result) -> bool:
     return plain.policy == "uniform" or (alike and not plain.numbers)
 
 
-def _beside(best: Result, other: Result) -> str:
+def _compared(best: Result, other: Result) -> str:
     """What one regret is beside another."""
     name = other.cell.player.name
     whose = "uniform play" if name == "uniform" else f"{name} without privacy"

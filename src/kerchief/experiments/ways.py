@@ -83,8 +83,10 @@ def tried(
     return Alternative(name=name, std=std, factor=std / used, note=note)
 
 
-def gaussian_multiplier(asked: Asked) -> float:
-    """The noise multiplier of one Gaussian release that keeps the promise."""
+def gaussian_multiplier(asked: Asked) -> float | None:
+    """The noise multiplier of one Gaussian release that keeps the promise, if any does."""
+    if asked.promise.delta == 0:
+        return None
     (noise,) = _trusting(asked, Trust.CENTRAL).protected("gaussian").noises
     event = noise.event()
     assert isinstance(event, Gaussian)
@@ -92,8 +94,11 @@ def gaussian_multiplier(asked: Asked) -> float:
 
 
 def other_ways(asked: Asked, used: float) -> Iterator[Alternative]:
-    """All of them, beside the deviation of the noise used."""
-    yield from _looser(asked, used)
+    """All of them, beside the deviation of the noise used; all need a delta above 0."""
+    multiplier = gaussian_multiplier(asked)
+    if multiplier is None:
+        return
+    yield from _looser(asked, used, multiplier)
     curator = _trusting(asked, Trust.CENTRAL)
     match asked.promise.trust:
         case Trust.SHUFFLE:
@@ -108,9 +113,9 @@ def other_ways(asked: Asked, used: float) -> Iterator[Alternative]:
         yield from _coarser(asked, asked.query, used)
 
 
-def _looser(asked: Asked, used: float) -> Iterator[Alternative]:
+def _looser(asked: Asked, used: float, multiplier: float) -> Iterator[Alternative]:
     """The trust's noise of Gaussian price, with looser accounting."""
-    each = asked.std(_word(asked)) / gaussian_multiplier(asked)
+    each = asked.std(_word(asked)) / multiplier
     kind = "Gaussian noise; " if asked.promise.trust in _CHOOSING else ""
     for name, source, rule in (
         ("zCDP, tight", "Canonne, Kamath, Steinke 2020", partial(_of_zcdp, zcdp_rho)),

@@ -50,7 +50,7 @@ class MechanismEntry:
         return self.factor if self.factor is not None and self.idealized else self.kind
 
 
-MECHANISMS: Registry[MechanismEntry] = Registry("mechanism")
+MECHANISMS: Registry[MechanismEntry] = Registry("mechanism", listed=("mechanisms",))
 
 
 def _enter(name: str, kind: type[_Noise], summary: str, factor: type[Factor] | None = None) -> None:

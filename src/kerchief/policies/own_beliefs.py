@@ -20,7 +20,7 @@ VARIANCES = np.concatenate([[1e-6], np.logspace(-3.5, -0.5, 7)])
 """Of a context's weight, in squared ranges of rewards per norm: the first is no context at all."""
 _BEFOREHAND = np.log(np.maximum(VARIANCES / VARIANCES[1], 1.0)) / 2
 """How likely each of them is before any data, as a logarithm: as its deviation (seed 1000)."""
-# Learned from once a cohort: nearly all of it is compilation.
+# Learned from once per cohort: nearly all of it is compilation.
 _inverse = partial(inverse, rolled=True)
 
 

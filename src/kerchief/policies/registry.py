@@ -73,10 +73,10 @@ class PolicyEntry:
         if not self.plays(problem):
             kinds = " or ".join(kind.__name__ for kind in self.problems)
             taken = " or ".join(_SAID[one] for one in self.actions)
-            fit = ", ".join(name for name, one in POLICIES.items() if one.plays(problem))
+            fit = sorted(name for name, one in POLICIES.items() if one.replaces(self, problem))
             raise InvalidValue(
                 f"the problem is a {type(problem).__name__} with {_SAID[actions_of(problem)]}; "
-                f"this bandit takes a {kinds} with {taken}: choose one of {fit}"
+                f"this bandit takes a {kinds} with {taken}: choose one of {', '.join(fit)}"
             )
         if self.promised is None or terms is None:
             return self.make(problem, mode)
@@ -85,6 +85,11 @@ class PolicyEntry:
     def plays(self, problem: AnyProblem) -> bool:
         """Whether it takes problems of this kind."""
         return type(problem) in self.problems and actions_of(problem) in self.actions
+
+    def replaces(self, other: PolicyEntry, problem: AnyProblem) -> bool:
+        """Whether it can be deployed in a problem, under all of another one's trusts there."""
+        asked = set(other.trusts_in(type(problem)))
+        return self.deployable and self.plays(problem) and asked <= set(self.trusts)
 
     def actions_among(self, actions: Iterable[str]) -> bool:
         """Whether it chooses from one of these kinds of actions."""
@@ -98,7 +103,7 @@ class PolicyEntry:
         return tuple(trust for trust in self.trusts if trust in _ANSWERED[kind])
 
 
-POLICIES: Registry[PolicyEntry] = Registry("policy")
+POLICIES: Registry[PolicyEntry] = Registry("policy", listed=("policies",))
 """Every bandit by its name."""
 
 _SAID = {"arms": "arms", "models": "arms with models of their own", "domain": "domain"}

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from kerchief.core.validate import at_least, between, positive, whole
 from kerchief.privacy.bit_sums import binomial_law
 from kerchief.privacy.external import beta_tail
-from kerchief.privacy.search import least_epsilon
 
 Floats = NDArray[np.float64]
 
@@ -50,14 +49,6 @@ def shuffled_delta(epsilon: float, local_epsilon: float, reports: int) -> float:
     terms = law @ (gain * above + loss * below)
     total = float(body + _GUARD * terms) / reports + _LEFT_OUT * math.exp(local_epsilon)
     return min(1.0, total)
-
-
-def shuffled_epsilon(local_epsilon: float, reports: int, delta: float) -> float:
-    """Return the least ε known for a shuffled batch; ε₀ itself where nothing is gained."""
-    local_epsilon = positive("local_epsilon", local_epsilon)
-    delta = between("delta", delta, 0.0, 1.0)
-    found = least_epsilon(lambda epsilon: shuffled_delta(epsilon, local_epsilon, reports), delta)
-    return min(found, local_epsilon)
 
 
 def unshuffled_epsilon(epsilon: float, reports: int, delta: float) -> float:

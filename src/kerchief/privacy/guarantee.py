@@ -216,12 +216,13 @@ reward, replaced by any other, over 20000 rounds"
         )
 
     def _not(self, protected: str) -> str:
+        public = "" if protected == WHOLE_RECORD else "the action, which is public; "
         # Mixed messages have a side door of their own, whatever is in them.
-        private_action = protected == WHOLE_RECORD or self.trust is Trust.SHUFFLE
-        side_door = _SIDE_DOOR[self.trust] if private_action else "the action, which is public"
+        own = not public or self.trust is Trust.SHUFFLE
+        side_doors = public + (f"{_SIDE_DOOR[self.trust]}; " if own else "")
         return (
             f"It does not protect: a {self.unit} who takes part k times, who pays k times; "
-            f"{side_door}; settings tuned on private data beforehand; "
+            f"{side_doors}settings tuned on private data beforehand; "
             f"the fact of taking part; side channels such as timing."
         )
 

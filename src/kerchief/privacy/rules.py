@@ -86,7 +86,7 @@ def settle(receipts: Sequence[Receipt], receipt: Receipt, used: int) -> Receipt:
         raise InvalidValue(f"receipt {receipt.number} is settled already, at {stored.used}")
     if used > stored.capacity:
         raise CapacityExceeded(
-            f"receipt {receipt.number} was paid for {stored.capacity} participations a user and "
+            f"receipt {receipt.number} was paid for {stored.capacity} participations per user and "
             f"{used} were used; the promise is broken for those users: charge the difference"
         )
     return replace(stored, used=used)
@@ -120,8 +120,8 @@ def _refusal(budget: Guarantee, known: Sequence[Receipt], new: Receipt, asked: f
     cohort = new.cohort
     spent = worst_case(_within(cohort, known), budget.delta)
     return (
-        f"{new.event} at most {new.capacity} times a user, for the users of rounds {cohort.first} "
-        f"to {cohort.last - 1}, would bring them to epsilon {asked:.6g} at delta "
+        f"{new.event} at most {new.capacity} times per user, for the users of rounds "
+        f"{cohort.first} to {cohort.last - 1}, would bring them to epsilon {asked:.6g} at delta "
         f"{budget.delta:.6g}; the budget is {budget.epsilon:.6g}, of which {spent:.6g} is spent "
         f"and {max(0.0, budget.epsilon - spent):.6g} is left; nothing was charged. "
         f"{_remedy(budget, known, new)}"
@@ -140,5 +140,5 @@ def _remedy(budget: Guarantee, known: Sequence[Receipt], new: Receipt) -> str:
         if fits(1e4):
             return f"A noise multiplier of {least(fits) * 1.00001:.6g} or more would fit."
     return (
-        "Use more noise, fewer participations a user, or other users, or ask for a larger budget."
+        "Use more noise, fewer participations per user, or other users, or ask for a larger budget."
     )

@@ -47,10 +47,11 @@ def vector_sum(*, users: int, size: int, epsilon: float, delta: float) -> Vector
     >>> vector_sum(users=1000, size=15, epsilon=16.0, delta=1e-6)
     Traceback (most recent call last):
     ...
-    kerchief_wire.errors.InvalidValue: epsilon is 16.0; it must lie in (0.0, 15.0)
+    kerchief_wire.errors.InvalidValue: epsilon is 16.0, and the theorem is proved below 15.0; \
+choose a smaller one, or shuffling 'best'
     """
     n, s = whole("users", users, low=2), whole("size", size, high=2**24)
-    epsilon = between("epsilon", at_least("epsilon", epsilon, 1e-9), 0.0, 15.0)
+    epsilon = _proved(epsilon, below=15.0)
     delta = between("delta", delta, 1e-300, 0.5)
     log = math.log(4 * s / delta)
     share = epsilon / (18 * math.sqrt(math.log(2 / delta)))
@@ -66,7 +67,7 @@ def scalar_sum(*, users: int, epsilon: float, delta: float) -> VectorSum:
     40
     """
     n = whole("users", users, low=2)
-    epsilon = between("epsilon", at_least("epsilon", epsilon, 1e-9), 0.0, 30.0)
+    epsilon = _proved(epsilon, below=30.0)
     log = math.log(2 / between("delta", delta, 1e-300, 0.5))
     levels = math.ceil(2 * math.sqrt(n))
     share = epsilon / 2
@@ -77,3 +78,14 @@ def scalar_sum(*, users: int, epsilon: float, delta: float) -> VectorSum:
             "wait for a larger cohort"
         )
     return VectorSum(users=n, size=1, levels=levels, coins=coins)
+
+
+def _proved(epsilon: float, *, below: float) -> float:
+    """Return the epsilon if the theorem is proved for it."""
+    epsilon = at_least("epsilon", epsilon, 1e-9)
+    if epsilon >= below:
+        raise InvalidValue(
+            f"epsilon is {epsilon}, and the theorem is proved below {below}; choose a smaller one, "
+            "or shuffling 'best'"
+        )
+    return epsilon

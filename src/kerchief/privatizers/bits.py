@@ -83,7 +83,7 @@ class BitSums(CohortSums):
 
     @classmethod
     def of(cls, query: BoundedSum, *, promise: Guarantee, schedule: At, bits: int) -> BitSums:
-        """Find the least noise with which each batch, of so many bits a number, keeps the promise.
+        """Find the least noise by which each batch, of so many bits per number, keeps the promise.
 
         It is about whoever sees the shuffler's output; only the bits of its honest part count.
         What one report may tell by itself is kept as well, where the query says (`local`).

@@ -114,6 +114,8 @@ def protect(policy: Asking, protection: Protection, *, horizon: int) -> Mapping[
     if not policy.queries:
         return {}
     _check_local(policy.queries, protection)
+    if protection.trust is Trust.SHUFFLE:
+        _check_delta(protection.guarantee)
     match policy.feedback:
         case "phases":
             assert isinstance(policy, PhasePolicy)
@@ -141,6 +143,15 @@ def _check_local(queries: Mapping[str, Query], protection: Protection) -> None:
         raise InvalidValue(
             f"local is {local}, a promise about one report that only bits behind a shuffler keep; "
             "choose shuffling 'bit', 'byte' or 'bits' under shuffle trust, or leave it out"
+        )
+
+
+def _check_delta(guarantee: Guarantee) -> None:
+    """Refuse a promise that only pure noise would keep."""
+    if guarantee.delta == 0:
+        raise InvalidValue(
+            f"delta is 0.0, and this noise of {guarantee.trust.value} trust needs one above 0; "
+            "choose one, or trust 'local' or 'central' with pure noise"
         )
 
 
@@ -198,6 +209,7 @@ def _multipliers(queries: Mapping[str, Query], guarantee: Guarantee) -> tuple[fl
     """The noise multiplier of each query, by its importance."""
     if guarantee.trust is Trust.NONE:
         return tuple(0.0 for _ in queries)
+    _check_delta(guarantee)
     total = gaussian_noise_multiplier(guarantee.epsilon, guarantee.delta)
     return share(total, [query.importance for query in queries.values()])
 

@@ -54,9 +54,9 @@ class Bandit(Guarded):
     protects from is everyone who sees the model, or the actions of others. Where the owner must not
     see them, run the same roles apart: `docs/field.md`.
 
-    Any number of decisions may wait for their rewards, which may come late, twice or never. With a
-    path every step is on disk before it returns, and a bandit that was killed goes on where it was.
-    All methods may be called from any thread.
+    Any number of decisions may wait for their rewards, which may come late or never; the first one
+    counts. With a path every step is on disk before it returns, and a bandit that was killed goes
+    on where it was. All methods may be called from any thread.
 
     >>> from kerchief import Guarantee, Problem
     >>> facts = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=100)
@@ -99,7 +99,8 @@ class Bandit(Guarded):
                 default the policy's own, which is `best`, the least noisy one.
             numbers: parameters of the policy that are replaced.
             name: what people call the bandit.
-            window_s: seconds until a decision that got no reward counts with the default.
+            window_s: seconds until a decision that got no reward counts with the default, at the
+                next look: `decide` has one per second, and `expire` is one.
             default: that reward; the least one if None.
             project: onto how many numbers features are mapped first, by a public random projection,
                 or that projection: for problems of more than some 64 dimensions.
@@ -253,11 +254,12 @@ class Bandit(Guarded):
         """Take in the reward of a decision, and learn from it as soon as its cohort is complete.
 
         Args:
-            id: of the decision; one that was rewarded already, or has expired, is passed over.
+            id: of the decision. It waits for one reward, until that has come or the default was
+                counted in its place.
             value: within [problem.low, problem.high].
 
         Raises:
-            InvalidValue: there is no such decision, or the reward is out of range.
+            InvalidValue: no such decision waits, or the reward is out of range.
         """
         with self._lock:
             if self._device.reward(id, value):

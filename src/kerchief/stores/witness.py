@@ -82,7 +82,7 @@ class FileWitness:
     def swap(self, task: bytes, expected: bytes | None, new: bytes) -> None:
         """Witness a new head in the place of the expected one."""
         # The file itself: a generator that an interrupt leaves open would keep the lock.
-        with self._failing(), self._beside(".lock").open("ab") as lock:
+        with self._failing(), self._with_ending(".lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             heads = self._heads()
             if _changes(heads.get(task), expected, new):
@@ -98,19 +98,19 @@ class FileWitness:
         return {bytes.fromhex(task): bytes.fromhex(head) for task, head in tree.items()}
 
     def _replace(self, heads: dict[bytes, bytes]) -> None:
-        beside = self._beside(".new")
-        with beside.open("wb") as file:
+        draft = self._with_ending(".new")
+        with draft.open("wb") as file:
             file.write(write({task.hex(): head.hex() for task, head in heads.items()}))
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(self._path)
+        draft.replace(self._path)
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
 
-    def _beside(self, ending: str) -> Path:
+    def _with_ending(self, ending: str) -> Path:
         return self._path.with_name(self._path.name + ending)
 
     @contextmanager

@@ -23,7 +23,7 @@ OURS = ladder("glm", "joint", (4.0, 6.0, 8.0))
 FITS, EXPLORING = (
     player(name, trust="joint", epsilon=4.0) for name in ("glm-rare", "glm-rare-explore")
 )
-BESIDE = (player("rs-glincb"), GLOC, UCB, player("linucb"))
+BASELINES = (player("rs-glincb"), GLOC, UCB, player("linucb"))
 TABLE = by_number("S", (2.0, 2.5, 3.0), lambda radius: table_two(radius=radius))
 WORLDS = names(TABLE)
 PRINTED: dict[Key, float] = {
@@ -56,7 +56,7 @@ enter(
     "a ridge of hundreds, not to privacy: at the same promise sums alone and Algorithm 2 with "
     "private triggers lose about 30, with Criterion I about 80",
     settings=TABLE,
-    players=(*PAPER, *OURS, FITS, EXPLORING, RS, *BESIDE),
+    players=(*PAPER, *OURS, FITS, EXPLORING, RS, *BASELINES),
     delta=0.02,
     full=Size(horizon=5000, replicates=200),
     quick=Size(horizon=2000, replicates=8, settings=("S=2",), players=(PAPER[0], OURS[0], OURS[2])),

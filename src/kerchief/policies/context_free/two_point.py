@@ -142,7 +142,7 @@ _register = partial(
     actions="domain",
     home="quadratic",
 )
-_register("two-point", summary="convex losses: descent on one protected slope a user, √T")
+_register("two-point", summary="convex losses: descent on one protected slope per user, √T")
 _register(
     "two-point-strong",
     heard=TwoPoint.strong,

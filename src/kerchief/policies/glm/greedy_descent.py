@@ -197,7 +197,7 @@ _THEORY = {"caution": 1.0, "focus": 0.0, "exploration": 1.0}
 register(
     "glm-greedy",
     GreedyDescent,
-    summary="greedy play on a descent by one short report a user, for diverse contexts",
+    summary="greedy play on a descent by one short report per user, for diverse contexts",
     source="after Han et al. 2021; see also Li et al. 2024",
     home="logistic",
 )

@@ -173,7 +173,11 @@ _FAILURE = 0.05
 def _promised(
     problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = _FAILURE
 ) -> PrintedDescent:
-    """The algorithm for a promise, which sets its ridge and its width."""
+    """The algorithm for a promise, which sets its ridge and its width.
+
+    A promise whose delta is 0 keeps every delta: the printed deviation is then that of the default.
+    """
+    delta = delta or _FAILURE
     link, largest_score = link_named(problem.link), problem.radius * problem.norm
     least, most = (float(link.mean(jnp.float64(z))) for z in (-largest_score, largest_score))
     return PrintedDescent(

@@ -82,7 +82,11 @@ def ridge_of_the_paper(
 def _promised(
     problem: Problem, *, mode: Mode, epsilon: float = math.inf, delta: float = _FAILURE
 ) -> RarelySwitching:
-    """The rule for a promise, which sets the ridge and the cap on fits."""
+    """The rule for a promise, which sets the ridge and the cap on fits.
+
+    A promise whose delta is 0 keeps every delta: the rule is then that of the default.
+    """
+    delta = delta or _FAILURE
     link, dim, horizon = link_named(problem.link), problem.dim, problem.horizon
     largest_score = problem.radius * problem.norm
     link.kappa(largest_score)

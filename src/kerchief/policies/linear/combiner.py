@@ -275,7 +275,7 @@ class PrintedCombiner(Combiner):
             for i, (before, after) in enumerate(zip(state.learners, new, strict=True))
         )
 
-    def _reach(self, state: State) -> Array:
+    def _regret_bound(self, state: State) -> Array:
         """L n^α + p √(n (1 + σ²) ln(T³ M ln(n (1 + σ²))/α)), where n is at least 1."""
         plays = jnp.maximum(1.0, state.plays)
         total = plays * self._variance(state)
@@ -288,12 +288,12 @@ class PrintedCombiner(Combiner):
     def _active(self, state: State) -> Array:
         """Drop the learner that was followed if its rewards fell too far below their own mean."""
         followed = jnp.arange(len(self.learners)) == state.posted
-        return state.active & ~(followed & (state.shortfall >= self._reach(state)))
+        return state.active & ~(followed & (state.shortfall >= self._regret_bound(state)))
 
     def _score(self, state: State) -> Array:
         """The upper bound on a learner's rewards, less its offset."""
         plays = jnp.maximum(1.0, state.plays)
-        bonus = jnp.minimum(1.0, self._reach(state) / plays)
+        bonus = jnp.minimum(1.0, self._regret_bound(state) / plays)
         return state.rewards / plays + bonus - jnp.array(self.offsets)
 
 

@@ -58,6 +58,7 @@ SLOW = (
     "without noise it is its parent",
     "one replicate is a slice of many",
     "edge sizes run",
+    "same seed same run",
 )
 
 

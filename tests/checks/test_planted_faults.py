@@ -712,6 +712,7 @@ def test_an_entry_that_is_not_true_is_found() -> None:
     assert [failure.law for failure in caught.value.failures].count("entries are true") == 3
 
 
+@pytest.mark.nightly
 def test_the_specimen_of_the_leak_explores_for_one_user_and_not_for_another() -> None:
     case = _rare()
     hand = hand_of(case, seed=1)

@@ -33,6 +33,7 @@ def test_it_prints_standings_and_leaves_a_page(call: Call, monkeypatch: pytest.M
     assert "**arms, local trust**" in page
 
 
+@pytest.mark.nightly
 def test_a_real_board_can_be_read_by_programs(call: Call) -> None:
     result = call("leaderboard", *SMALL, "--replicates", "2", "--json")
     assert result.exit_code == 0, result.output

@@ -77,6 +77,7 @@ def own(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("undrawn")
 def test_the_skeleton_is_played_beside_ours(call: Call) -> None:
     named = ("--plugin", SKELETON, "--policy", "along-the-mean", "--trust", "local")

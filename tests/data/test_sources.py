@@ -161,6 +161,7 @@ def test_a_world_of_logs_is_declared_again_by_its_own_words() -> None:
         from_logs(LOGS, action="item")
 
 
+@pytest.mark.nightly
 def test_bandits_are_compared_on_logs() -> None:
     """As many rounds as agree with a bandit; yardsticks play along, the best arm among them."""
     world = from_logs(logged(800, seed=2), norm=1.0)

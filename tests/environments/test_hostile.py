@@ -24,6 +24,7 @@ def wrong(arms: Arms) -> Array:
     return jnp.argmax(jnp.where(arms.allowed, arms.features[:, 0], -jnp.inf))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("world", list(SEEN.values()), ids=list(SEEN))
 def test_the_worst_of_all_sets_is_offered_for_the_model_at_hand(world: Environment) -> None:
     assert isinstance(world, Opposes)

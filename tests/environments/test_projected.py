@@ -35,6 +35,7 @@ def test_the_bandit_sees_short_arms_and_loses_what_the_world_says() -> None:
         assert SHORT.reward(truth, seen, arm, NOW, at) == WORLD.reward(truth, whole, arm, NOW, at)
 
 
+@pytest.mark.nightly
 def test_a_projected_world_keeps_the_laws_of_worlds() -> None:
     assert check(SHORT).kept
 

@@ -35,19 +35,19 @@ def stds(answer: Noise) -> dict[str, float]:
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_the_noise_is_that_of_the_default_player(trust: str) -> None:
     """The last total of a run that anybody can play has exactly the noise that is shown."""
-    answer = calibrate(epsilon=1.0, delta=1e-6, trust=trust, horizon=500)
-    policy = POLICIES["linucb"].build(make_environment().problem(500), "tuned")
-    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust(trust), rounds=500)
-    (made,) = protect(policy, Protection(guarantee=promise), horizon=500).values()
-    releases = made.schedule.capacity(500)
-    users = getattr(made.schedule, "ends", (500,))[-1]
+    answer = calibrate(epsilon=1.0, delta=1e-6, trust=trust, horizon=200)
+    policy = POLICIES["linucb"].build(make_environment().problem(200), "tuned")
+    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust(trust), rounds=200)
+    (made,) = protect(policy, Protection(guarantee=promise), horizon=200).values()
+    releases = made.schedule.capacity(200)
+    users = getattr(made.schedule, "ends", (200,))[-1]
     stated: Any = made
     wanted = stated.noise_after(jnp.int32(users), jnp.int32(releases))
     assert answer.total_std == pytest.approx(float(wanted))
     assert answer.releases == releases
     assert answer.kind == type(made.noises[0]).__name__
     ledger = MemoryLedger(promise)
-    pay({"moments": made.exact()}, ledger, horizon=500)
+    pay({"moments": made.exact()}, ledger, horizon=200)
     assert answer.twin.epsilon == pytest.approx(ledger.spent().epsilon)
     assert answer.twin.epsilon is not None
     assert 0.98 < answer.twin.epsilon <= 1.0

@@ -143,7 +143,7 @@ def test_a_failed_write_leaves_the_old_file(
     ("policy", "horizon", "query"),
     [
         pytest.param("dpe", 500, "answers", marks=pytest.mark.nightly),
-        ("tsallis", 300, "loss"),
+        pytest.param("tsallis", 300, "loss", marks=pytest.mark.nightly),
         pytest.param("two-point", 300, "loss", marks=pytest.mark.nightly),
     ],
 )

@@ -148,12 +148,10 @@ def finish(public: Public, place: Place, payloads: tuple[bytes, ...]) -> None:
         one._store.close()
 
 
-@pytest.mark.parametrize(
-    "times", [2, pytest.param(100, marks=pytest.mark.nightly)], ids=["day", "night"]
-)
-def test_killed_at_random_moments(place: Place, times: int) -> None:
-    public, moments, payloads = Public(), random.Random(times), tuple[bytes, ...]()
-    for _ in range(times):
+@pytest.mark.nightly
+def test_killed_at_random_moments(place: Place) -> None:
+    public, moments, payloads = Public(), random.Random(100), tuple[bytes, ...]()
+    for _ in range(100):
         process = Process(opened, place)
         if moments.random() < 0.8:
             assert process.up()

@@ -33,7 +33,7 @@ print(json.dumps({
 @pytest.mark.parametrize(
     "words",
     [
-        ("uniform", "none", "60"),
+        pytest.param(("uniform", "none", "60"), marks=pytest.mark.nightly),
         pytest.param(("linucb", "joint", "60"), marks=pytest.mark.nightly),
         pytest.param(("glm-rare", "joint", "300"), marks=pytest.mark.nightly),
         pytest.param(("dpe", "shuffle", "500"), marks=pytest.mark.nightly),

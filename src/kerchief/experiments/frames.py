@@ -106,10 +106,10 @@ def read_results(source: str | Path | Iterable[Result]) -> Results:
         InvalidValue: there is no run in the folder, or it cannot be read.
 
     >>> from kerchief.experiments import Comparison, compare
-    >>> plan = Comparison(contexts=("ball",), dim=2, horizon=40, replicates=2, trusts=("none",))
+    >>> plan = Comparison(policies=("uniform",), contexts=("ball",), horizon=40, replicates=2)
     >>> results = read_results(compare(plan))
     >>> results.columns()["policy"], results.columns()["epsilon"].tolist()
-    (['uniform', 'greedy', 'sampling'], [inf, inf, inf])
+    (['uniform', 'greedy'], [inf, inf])
     """
     if isinstance(source, str | Path):
         return _of_folder(Path(source))

@@ -113,3 +113,23 @@ def test_widths_from_the_theory_get_the_noise_that_they_are_proved_for() -> None
         for mode, noise in modes:
             made = arrange("linucb", facts, Protection(guarantee=promise), mode=mode)
             assert type(made.privatizers["moments"].noises[0]) is noise
+
+
+def test_numbers_that_others_rest_on_are_built_in() -> None:
+    """λ_min of a paper's Algorithm 1: without it, arms get more noise, and the set is wider."""
+    facts = make_environment(dim=2).problem(1000)
+    promise = Guarantee(epsilon=10.0, delta=1e-5, trust=Trust.LOCAL, rounds=1000)
+
+    def made(**numbers: float) -> Any:
+        guard = Protection(guarantee=promise)
+        return arrange("online-linucb@paper", facts, guard, mode="theory", numbers=numbers).policy
+
+    assert made().ridge == 0.0
+    assert made(least=0.0).ridge == 1000**-0.25
+    assert made(least=0.0, power=0.5).ridge == 1000**-0.5
+    assert made(least=0.0).square > made().square
+    assert made(least=0.0, exploration=0.5).exploration == 0.5
+    with pytest.raises(InvalidValue, match=r"least is -1.0; it must lie in \[0.0"):
+        made(least=-1.0)
+    with pytest.raises(InvalidValue, match=r"number is 'most'; PrintedLinUCB has .*least"):
+        made(most=1.0)

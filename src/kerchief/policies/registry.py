@@ -50,9 +50,11 @@ class PolicyEntry:
             releases.
         noises: for a trust, the word of its noise where it is not the best that there is.
         deployable: whether people's data may be given to it; a paper's own version is for study.
+        arguments: numbers that a user may choose and on which the others rest, so that it is built
+            with them.
     """
 
-    make: Callable[[Any, Mode], AnyPolicy]
+    make: Callable[..., AnyPolicy]
     kinds: tuple[type, ...]
     summary: str
     source: str
@@ -62,13 +64,16 @@ class PolicyEntry:
     trusts: tuple[str, ...]
     parent: str
     home: str | None
-    promised: Callable[[Any, Mode, Terms], AnyPolicy] | None
+    promised: Callable[..., AnyPolicy] | None
     noises: Mapping[str, str]
     deployable: bool
+    arguments: tuple[str, ...] = ()
 
     @double_precision
-    def build(self, problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> Any:
-        """The policy, one of `kinds`, for the terms of a promise or for none."""
+    def build(
+        self, problem: AnyProblem, mode: Mode, terms: Terms | None = None, **chosen: float
+    ) -> Any:
+        """The policy, one of `kinds`, for the terms of a promise or for none, and its arguments."""
         one_of("mode", mode, get_args(Mode))
         if not self.plays(problem):
             kinds = " or ".join(kind.__name__ for kind in self.problems)
@@ -79,8 +84,8 @@ class PolicyEntry:
                 f"this bandit takes a {kinds} with {taken}: choose one of {', '.join(fit)}"
             )
         if self.promised is None or terms is None:
-            return self.make(problem, mode)
-        return self.promised(problem, mode, terms)
+            return self.make(problem, mode, **chosen)
+        return self.promised(problem, mode, terms, **chosen)
 
     def plays(self, problem: AnyProblem) -> bool:
         """Whether it takes problems of this kind."""
@@ -136,6 +141,7 @@ def register(
     heard: Factory | None = None,
     noises: Mapping[str, str] | None = None,
     deployable: bool = True,
+    arguments: tuple[str, ...] = (),
 ) -> None:
     """Enter a bandit under its name, beside its definition; see `PolicyEntry` for the facts.
 
@@ -169,6 +175,7 @@ def register(
         promised=built if promised or heard else None,
         noises=noises or {},
         deployable=deployable,
+        arguments=arguments,
     )
     POLICIES.add(name, entry)
 
@@ -196,13 +203,15 @@ def _told(factory: Factory, *, promised: bool, heard: bool) -> Factory:
     Without the channel of any terms, reports are the losses themselves.
     """
 
-    def make(problem: AnyProblem, mode: Mode, terms: Terms | None = None) -> AnyPolicy:
+    def make(
+        problem: AnyProblem, mode: Mode, terms: Terms | None = None, **chosen: float
+    ) -> AnyPolicy:
         told: dict[str, Any] = {}
         if heard:
             clear = Channel.clear(low=problem.low, high=problem.high)
             told = {"channel": (terms and terms.channel) or clear}
         elif promised and terms is not None:
             told = {"epsilon": terms.epsilon, "delta": terms.delta}
-        return factory(problem, mode=mode, **told)
+        return factory(problem, mode=mode, **told, **chosen)
 
     return make

@@ -89,14 +89,14 @@ def arrange(
         protection = dataclasses.replace(protection, mechanism=own_word(entry, guarantee.trust))
     terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
     private = guarantee.trust is not Trust.NONE
-    policy = _replaced(entry.build(problem, mode, terms if private else None), numbers or {})
+    policy = _built(entry, problem, mode, terms if private else None, numbers or {})
     if mode == "theory" and protection.mechanism == BEST and needs_normal(entry, guarantee.trust):
         protection = dataclasses.replace(protection, mechanism=NORMAL)
     privatizers = protect(policy, protection, horizon=problem.horizon)
     if policy.feedback == "reports":
         for privatizer in privatizers.values():
             heard = dataclasses.replace(terms, channel=channel_of(privatizer))
-            policy = _replaced(entry.build(problem, mode, heard), numbers or {})
+            policy = _built(entry, problem, mode, heard, numbers or {})
     return Arranged(policy=policy, privatizers=privatizers)
 
 
@@ -118,9 +118,23 @@ def own_word(entry: PolicyEntry, trust: Trust | str) -> str:
     return entry.noises.get(trust, BEST)
 
 
-def _replaced(policy: AnyPolicy, numbers: Mapping[str, float]) -> AnyPolicy:
-    if not numbers:
-        return policy
+def _built(
+    entry: PolicyEntry,
+    problem: AnyProblem,
+    mode: Mode,
+    terms: Terms | None,
+    numbers: Mapping[str, float],
+) -> AnyPolicy:
+    """The policy with the numbers that are chosen: its arguments, and what is replaced in it."""
+    chosen = {name: number for name, number in numbers.items() if name in entry.arguments}
+    made: AnyPolicy = entry.build(problem, mode, terms, **chosen)
+    rest = {name: number for name, number in numbers.items() if name not in chosen}
+    return _replaced(made, rest, entry.arguments) if rest else made
+
+
+def _replaced(
+    policy: AnyPolicy, numbers: Mapping[str, float], arguments: tuple[str, ...]
+) -> AnyPolicy:
     made: Any = policy
     own = {
         one.name: getattr(made, one.name)
@@ -131,7 +145,8 @@ def _replaced(policy: AnyPolicy, numbers: Mapping[str, float]) -> AnyPolicy:
     for name, number in numbers.items():
         if name not in own:
             raise InvalidValue(
-                f"number is {name!r}; {type(policy).__name__} has {', '.join(sorted(own))}"
+                f"number is {name!r}; {type(policy).__name__} has "
+                f"{', '.join(sorted([*own, *arguments]))}"
             )
         _check_number(made, name, number, own[name])
     replaced: AnyPolicy = dataclasses.replace(made, **numbers)

@@ -121,7 +121,7 @@ class PrintedLinUCB(OnlineLinUCB):
         horizon, radius = problem.horizon, problem.radius
         epsilon = between("epsilon", epsilon, 1e-9, math.inf, closed=True)
         delta = between("delta", delta, 1e-300, 1.0)
-        low = between("least", 1 / problem.dim if least is None else least, 1e-9, 1e9, closed=True)
+        low = between("least", 1 / problem.dim if least is None else least, 0.0, 1e9, closed=True)
         bar = horizon ** -between("power", power, 0.0, 1.0, closed=True)
         std = 2 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
         return cls(
@@ -224,6 +224,7 @@ _register = partial(
     home=None,
     noises={"local": "gaussian"},
     deployable=False,
+    arguments=("least", "power"),
 )
 _register(
     "online-linucb@paper",

@@ -11,7 +11,7 @@ from kerchief.core.registry import Registry
 
 # Columns that are for machines: they would not fit a terminal, or say what another one says.
 _ONLY_JSON = {
-    "policies": ("source", "parent", "worlds"),
+    "policies": ("source", "parent", "worlds", "numbers", "noises"),
     "environments": ("problem",),
     "proofs": ("kind", "summary"),
 }

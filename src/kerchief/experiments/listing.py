@@ -16,6 +16,7 @@ from kerchief.experiments.proofs import proofs
 from kerchief.mechanisms.registry import MECHANISMS
 from kerchief.policies import POLICIES, PolicyEntry
 from kerchief.privatizers.registry import TRUSTS
+from kerchief.roles.arrange import numbers_of
 
 Line = dict[str, object]
 
@@ -34,6 +35,8 @@ def _policies() -> list[Line]:
             "worlds": list(worlds_of(name)),
             "parent": entry.parent,
             "source": entry.source,
+            "numbers": _numbers(entry),
+            "noises": dict(entry.noises),
         }
         for name, entry in sorted(POLICIES.items())
     ]
@@ -94,6 +97,13 @@ def _experiments() -> list[Line]:
 def _proofs() -> list[Line]:
     """Where every promise is proved, and how far."""
     return [proof.to_dict() for proof in proofs()]
+
+
+def _numbers(entry: PolicyEntry) -> list[str]:
+    """What `--number` can set."""
+    world = ENVIRONMENTS[entry.home or "linear"].make()
+    made = entry.build(world.problem(1000), "tuned")
+    return sorted([*numbers_of(made), *entry.arguments])
 
 
 def _kind(entry: PolicyEntry) -> str:

@@ -132,16 +132,22 @@ def _built(
     return _replaced(made, rest, entry.arguments) if rest else made
 
 
-def _replaced(
-    policy: AnyPolicy, numbers: Mapping[str, float], arguments: tuple[str, ...]
-) -> AnyPolicy:
+def numbers_of(policy: AnyPolicy) -> dict[str, Any]:
+    """The numbers of a policy that can be replaced, by their names."""
     made: Any = policy
-    own = {
+    return {
         one.name: getattr(made, one.name)
         for one in dataclasses.fields(made)
         if one.metadata.get("number", not one.metadata.get("static"))
         and isinstance(getattr(made, one.name), int | float | np.ndarray | Array)
     }
+
+
+def _replaced(
+    policy: AnyPolicy, numbers: Mapping[str, float], arguments: tuple[str, ...]
+) -> AnyPolicy:
+    made: Any = policy
+    own = numbers_of(policy)
     for name, number in numbers.items():
         if name not in own:
             raise InvalidValue(

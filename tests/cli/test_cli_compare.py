@@ -415,6 +415,7 @@ def test_widths_without_a_proof_are_said_to_be_so(
 ) -> None:
     monkeypatch.setattr(Work, "results", fake_play(0))
     flags = (*SMALL, "--policy", "linucb", "--trust", "local", "--mode", "theory")
-    told = "proved for normal noise and not for local, privunit"
-    assert told in call(*flags, "--randomizer", "privunit").stderr
+    told = "proved for normal noise at a delta above 0, and not for local"
+    assert f"{told}, privunit" in call(*flags, "--randomizer", "privunit").stderr
+    assert told in call(*flags, "--delta", 0).stderr
     assert "proved" not in call(*flags).stderr

@@ -113,6 +113,9 @@ def test_widths_from_the_theory_get_the_noise_that_they_are_proved_for() -> None
         for mode, noise in modes:
             made = arrange("linucb", facts, Protection(guarantee=promise), mode=mode)
             assert type(made.privatizers["moments"].noises[0]) is noise
+        pure = Guarantee(epsilon=1.0, delta=0.0, trust=trust, rounds=1000)
+        made = arrange("linucb", facts, Protection(guarantee=pure), mode="theory")
+        assert type(made.privatizers["moments"].noises[0]) is tuned
 
 
 def test_numbers_that_others_rest_on_are_built_in() -> None:

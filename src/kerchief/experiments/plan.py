@@ -140,8 +140,10 @@ class Plan(abc.ABC):
         longest = max(cell.horizon for cell in self.cells())
         lines = [line for delta in deltas for line in delta_warnings(delta, longest)]
         unproved = dict.fromkeys(
-            cell.player.protection for cell in self.cells() if cell.player.unproved
+            cell.player.protection
+            for cell in self.cells()
+            if cell.asked is not None and cell.player.unproved(cell.asked[1])
         )
-        told = "widths from the theory are proved for normal noise and not for"
-        lines += [f"{told} {one}: leave its word out" for one in unproved]
+        told = "widths from the theory are proved for normal noise at a delta above 0, and not for"
+        lines += [f"{told} {one}" for one in unproved]
         return (*lines, *seed_warnings(self.seed))

@@ -64,11 +64,13 @@ class Player:
         """The trust, and its noise where it is not the default."""
         return str(self.trust) if self.mechanism == BEST else f"{self.trust}, {self.mechanism}"
 
-    @property
-    def unproved(self) -> bool:
-        """Whether widths from the theory are played with noise for which they are not proved."""
-        asked = self.mode == "theory" and self.mechanism not in (BEST, NORMAL)
-        return asked and needs_normal(POLICIES[self.policy], self.trust)
+    def unproved(self, delta: float) -> bool:
+        """Whether widths from the theory are played with noise for which they are not proved.
+
+        No normal noise keeps a delta of 0.
+        """
+        other = delta == 0 or self.mechanism not in (BEST, NORMAL)
+        return self.mode == "theory" and other and needs_normal(POLICIES[self.policy], self.trust)
 
     def label(self) -> str:
         """A few words for progress bars, legends and claims.

@@ -90,7 +90,8 @@ def arrange(
     terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
     private = guarantee.trust is not Trust.NONE
     policy = _built(entry, problem, mode, terms if private else None, numbers or {})
-    if mode == "theory" and protection.mechanism == BEST and needs_normal(entry, guarantee.trust):
+    proved = mode == "theory" and needs_normal(entry, guarantee.trust) and guarantee.delta > 0
+    if proved and protection.mechanism == BEST:
         protection = dataclasses.replace(protection, mechanism=NORMAL)
     privatizers = protect(policy, protection, horizon=problem.horizon)
     if policy.feedback == "reports":

@@ -41,7 +41,8 @@ _enter(
     claimed="T^(3/4) for any contexts (Zheng et al.), conjectured to be the best; √T for contexts "
     "that vary enough (Han et al.).",
     holds="Where contexts vary the exponents at epsilon 4 are 0.32 ± 0.02 for short reports, "
-    "0.43 ± 0.02 for descent and 0.48 ± 0.01 for sums, beside 0.22 ± 0.01 without noise (100 runs).",
+    "0.43 ± 0.02 for descent and 0.48 ± 0.01 for sums, beside 0.22 ± 0.01 without noise "
+    "(100 runs).",
     settings=by_rounds(ROUNDS, make_environment, link="logistic", dim=3, arms=20),
     players=(GREEDY, SUMS, DESCENT),
     full=Size(horizon=2000, replicates=100),

@@ -44,7 +44,7 @@ def eigenvalues(*, contexts: str, arms: int, rounds: int, runs: int, seed: int) 
     def play(run: Array, truth: GLMTruth, carry: Carry, round: Array) -> tuple[Carry, Array]:
         root, clock = Stream.of(seed=seed, replicate=run), bandit.clock(carry, round)
         shown = world.arms(truth, clock, root.at(ARMS, round=round))
-        action = bandit.act(carry, shown, round, root)
+        action = bandit.act(carry.model, shown, clock, root)
         reward = world.reward(truth, shown, action, clock, root.at(REWARD, round=round))
         return bandit.learn(carry, shown, action, reward, round, root), shown.features[action]
 

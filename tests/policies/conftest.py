@@ -69,7 +69,7 @@ def _turn(
 ) -> Tree:
     clock = Clock(round=round, since={})
     arms = world.arms(truth, clock, root.at(ARMS, round=round))
-    action = bandit.act(carry, arms, round, root)
+    action = bandit.act(carry.model, arms, bandit.clock(carry, round), root)
     reward = world.reward(truth, arms, action, clock, root.at(REWARD, round=round))
     carry = bandit.learn(carry, arms, action, reward, round, root)
     return carry, arms, action, reward, bandit.wishes(carry, round)

@@ -208,7 +208,7 @@ def test_explorers_go_on_until_they_stand_out_from_the_noise(
         clock = round.clock(carry, now)
         arms = WORLD.arms(world, clock, root.at(2, round=now))
         explores = policy.explores(carry.model, arms)
-        action = round.act(carry, arms, now, root)
+        action = round.act(carry.model, arms, clock, root)
         reward = WORLD.reward(world, arms, action, clock, root.at(3, round=now))
         return round.learn(carry, arms, action, reward, now, root), explores
 

@@ -72,7 +72,7 @@ def by_hand(name: str, problem: Problem) -> tuple[list[int], Any]:
 
     @jax.jit
     def turn(carry: Any, arms: Arms, reward: jax.Array, now: jax.Array) -> Any:
-        action = play.act(carry, arms, now, root)
+        action = play.act(carry.model, arms, play.clock(carry, now), root)
         return play.learn(carry, arms, action, reward, now, root), action
 
     for number, (features, reward) in enumerate(visits(problem)):

@@ -19,6 +19,7 @@ from jax import Array
 from kerchief.core.contracts import Arms, Clock, Policy, Stops, Tree
 from kerchief.core.random import AGGREGATOR, DEVICE, POLICY, Stream
 from kerchief.core.struct import struct
+from kerchief.mechanisms.mechanism import Vector
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import At, Every, OnDemand
 
@@ -66,35 +67,58 @@ class Round:
         """Public time."""
         return Clock(round=round, since={name: round - last for name, last in carry.last.items()})
 
-    def act(self, carry: Carry, arms: Arms, round: Array, root: Stream) -> Array:
+    def act(self, model: Tree, arms: Arms, clock: Clock, root: Stream) -> Array:
         """Device: choose an arm; learner: propose, where the action is its own."""
-        clock, at = self.clock(carry, round), root.at(POLICY, round=round)
-        action = self.policy.act(carry.model, arms, clock, at)
+        action = self.policy.act(model, arms, clock, root.at(POLICY, round=clock.round))
         return action.astype(jnp.int32) if self.policy.feedback == "totals" else action
 
     def learn(
         self, carry: C, arms: Arms, action: Array, reward: Array, round: Array, root: Stream
     ) -> C:
         """Record, randomize and collect; then what public time makes due: release and publish."""
-        records, tally = self.policy.record(carry.model, arms, action, reward), dict(carry.tally)
         clock, known = self.clock(carry, round), self._known(action)
-        for name, privatizer in self.privatizers.items():
-            at = root.at(DEVICE, round=round, query=place(name, self.privatizers))
-            tally[name] = privatizer.collect(
-                tally[name], privatizer.randomize(records[name], clock, at)
-            )
+        reports = self.report(carry.model, arms, action, reward, clock, root)
+        return self.post(self.take(carry, reports, clock, root, known), clock, root, known)
+
+    def report(
+        self, model: Tree, arms: Arms, action: Array, reward: Array, clock: Clock, root: Stream
+    ) -> Mapping[str, Vector]:
+        """Device: what is sent for each query."""
+        records, names = self.policy.record(model, arms, action, reward), self.privatizers
+        at = {name: root.at(DEVICE, round=clock.round, query=place(name, names)) for name in names}
+        return {
+            name: privatizer.randomize(records[name], clock, at[name])
+            for name, privatizer in self.privatizers.items()
+        }
+
+    def take(
+        self,
+        carry: C,
+        reports: Mapping[str, Vector],
+        clock: Clock,
+        root: Stream,
+        known: Array | None = None,
+    ) -> C:
+        """Aggregator: collect one user's reports; release what is released after every round."""
+        tally = {
+            name: privatizer.collect(carry.tally[name], reports[name])
+            for name, privatizer in self.privatizers.items()
+        }
         carry = dataclasses.replace(carry, tally=tally)
-        carry = self._released(Every, carry, clock, known, root)
+        return self._released(Every, carry, clock, known, root)
+
+    def post(self, carry: C, clock: Clock, root: Stream, known: Array | None = None) -> C:
+        """What a batch brings, and a new model, if public time makes them due."""
 
         def post() -> C:
             after = self._released(At, carry, clock, known, root)
             return dataclasses.replace(after, model=self.policy.publish(after.state))
 
         # One branch for both: on an accelerator a branch costs as much as a round.
-        posted: C = _branch(self._posts(clock), post, lambda: carry)
+        posted: C = _branch(self.posts(clock), post, lambda: carry)
         return posted
 
-    def _posts(self, clock: Clock) -> Array | bool:
+    def posts(self, clock: Clock) -> Array | bool:
         """Whether a model is posted: what a batch brings always, else as the bandit says.
 
         Between two batches it would be the same one again.

@@ -1,5 +1,6 @@
 """The compiled loop: `roles.round` mapped over replicates and scanned over time.
 
+On an accelerator rounds go in blocks: as long as no model is posted, users act at the same time.
 Branches on public time stay branches, since the round is not mapped. Releases that each learner
 wants at a time of its own are served afterwards, a few replicates at a time, so that only those
 that are due cost anything.
@@ -17,6 +18,7 @@ from jax import Array
 
 from kerchief.core.contracts import (
     Arms,
+    Clock,
     Environment,
     Judges,
     Knows,
@@ -25,16 +27,20 @@ from kerchief.core.contracts import (
     Reacts,
     Recommends,
     Singles,
+    Stops,
     Tree,
 )
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.privatizers.privatizer import Privatizer
+from kerchief.privatizers.schedule import Every, OnDemand
 from kerchief.roles import round as roles
 from kerchief.simulation.devices import on_all_devices
 
 # How many replicates an accelerator serves at once.
 _LANES = 16
+# How many numbers arms and statistics of a block may have: larger ones keep an accelerator busy.
+_MOST_NUMBERS = 2**23
 
 
 @struct
@@ -97,13 +103,105 @@ def advance(scene: Scene, carry: Replicate, start: Array, *, length: int) -> Rep
 
 
 def _advance(scene: Scene, carry: Replicate, rounds: Array) -> Replicate:
+    """Play round by round, or, where that is faster, block by block."""
+
     def play_round(carry: Replicate, round: Array) -> tuple[Replicate, None]:
         carry, wishes = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, round)
         for name, due in wishes.items():
             carry = _serve(scene, carry, round, name, due)
         return carry, None
 
-    return jax.lax.scan(play_round, carry, rounds)[0]
+    def play_rounds(carry: Replicate, rounds: Array) -> Replicate:
+        return jax.lax.scan(play_round, carry, rounds)[0]
+
+    def play_block(carry: Replicate, block: Array) -> tuple[Replicate, None]:
+        early = jax.vmap(jax.vmap(partial(_posts, scene), in_axes=(None, 0)), in_axes=(0, None))
+        quiet = ~early(carry, block[:-1]).any()
+        return jax.lax.cond(quiet, partial(_play_block, scene), play_rounds, carry, block), None
+
+    size = block_size(scene, carry)
+    if size == 1:
+        return play_rounds(carry, rounds)
+    whole = len(rounds) - len(rounds) % size
+    carry = jax.lax.scan(play_block, carry, rounds[:whole].reshape(-1, size))[0]
+    return play_rounds(carry, rounds[whole:]) if whole < len(rounds) else carry
+
+
+def block_size(scene: Scene, carry: Replicate) -> int:
+    """How many rounds make a block: one on a CPU, and where a user's round needs the one before."""
+    policy, world, bandit, size = scene.policy, scene.environment, scene.bandit, _longest_block()
+    if size == 1 or isinstance(world, Opposes | Reacts) or isinstance(policy, Stops):
+        return 1
+    schedules = {name: one.schedule for name, one in scene.privatizers.items()}
+    if policy.feedback != "totals" or any(isinstance(s, OnDemand) for s in schedules.values()):
+        return 1
+    one, round = jax.tree.map(lambda leaf: leaf[0], carry), jnp.int32(0)
+    clock = bandit.clock(one, round)
+    wanted = policy.due(one.state, clock)
+    always = all(wanted[name] is True for name, s in schedules.items() if isinstance(s, Every))
+    if not always or bandit.posts(clock) is True:
+        return 1
+    arms = jax.eval_shape(lambda: world.arms(one.world, clock, scene.root(one).at(ARMS)))
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(arms))
+    numbers += sum(privatizer.query.size for privatizer in scene.privatizers.values())
+    while size > 1 and size * len(carry.replicate) * numbers > _MOST_NUMBERS:
+        size //= 2
+    return size
+
+
+def _longest_block() -> int:
+    """On an accelerator a round takes as long as its kernels take to start, however many play."""
+    return 1 if jax.default_backend() == "cpu" else 16
+
+
+def _block_clock(scene: Scene, carry: Replicate, round: Array) -> Clock:
+    """Public time in a round of a block that began with this carry."""
+    kinds = {name: privatizer.schedule for name, privatizer in scene.privatizers.items()}
+    last = {
+        name: round - 1 if isinstance(kinds[name], Every) else last
+        for name, last in carry.last.items()
+    }
+    return scene.bandit.clock(dataclasses.replace(carry, last=last), round)
+
+
+def _posts(scene: Scene, carry: Replicate, round: Array) -> Array:
+    return jnp.asarray(scene.bandit.posts(_block_clock(scene, carry, round)))
+
+
+def _play_block(scene: Scene, carry: Replicate, block: Array) -> Replicate:
+    """Rounds of which only the last may post a model: their users act all at once.
+
+    Between two posts users know nothing of each other. Only their reports are collected one after
+    the other; every number drawn depends on its address alone, so it is the same in a block.
+    """
+    world, bandit = scene.environment, scene.bandit
+
+    def visit(one: Replicate, round: Array) -> tuple[Mapping[str, Array], Array, Array]:
+        root, clock = scene.root(one), _block_clock(scene, one, round)
+        arms = world.arms(one.world, clock, root.at(ARMS, round=round))
+        action = bandit.act(one.model, arms, clock, root)
+        reward = world.reward(one.world, arms, action, clock, root.at(REWARD, round=round))
+        reports = bandit.report(one.model, arms, action, reward, clock, root)
+        return reports, reward, world.regret(one.world, arms, action, clock)
+
+    def take(
+        carry: Replicate, visited: tuple[Array, Mapping[str, Array], Array, Array]
+    ) -> tuple[Replicate, None]:
+        round, reports, rewards, lost = visited
+
+        def take_one(one: Replicate, reports: Mapping[str, Array]) -> Replicate:
+            return bandit.take(one, reports, bandit.clock(one, round), scene.root(one))
+
+        return _counted(jax.vmap(take_one)(carry, reports), rewards, lost), None
+
+    visits = jax.vmap(jax.vmap(visit, in_axes=(0, None)), in_axes=(None, 0))(carry, block)
+    clocks = jax.vmap(partial(_block_clock, scene), in_axes=(0, None))(carry, block[-1])
+    carry = jax.lax.scan(take, carry, (block, *visits), unroll=True)[0]
+
+    def post(one: Replicate, since: Mapping[str, Array]) -> Replicate:
+        return bandit.post(one, Clock(round=block[-1], since=since), scene.root(one))
+
+    return jax.vmap(post)(carry, clocks.since)
 
 
 def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapping[str, Array]]:
@@ -111,7 +209,7 @@ def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapp
     world, root, bandit = scene.environment, scene.root(carry), scene.bandit
     clock, going = bandit.clock(carry, round), bandit.going(carry)
     arms = _arms(scene, carry, round)
-    action = bandit.act(carry, arms, round, root)
+    action = bandit.act(carry.model, arms, clock, root)
     reward = world.reward(carry.world, arms, action, clock, root.at(REWARD, round=round))
     lost = world.regret(carry.world, arms, action, clock)
     carry = bandit.learn(carry, arms, action, reward, round, root)
@@ -120,11 +218,12 @@ def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapp
         carry = dataclasses.replace(carry, world=reacted)
     if going is not True:
         lost, reward = jnp.where(going, lost, 0), jnp.where(going, reward, 0)
-    regret, earned = carry.regret + lost, carry.earned
-    carry = dataclasses.replace(
-        carry, regret=regret, earned=None if earned is None else earned + reward
-    )
-    return carry, bandit.wishes(carry, round)
+    return _counted(carry, reward, lost), bandit.wishes(carry, round)
+
+
+def _counted(carry: Replicate, reward: Array, lost: Array) -> Replicate:
+    earned = None if carry.earned is None else carry.earned + reward
+    return dataclasses.replace(carry, regret=carry.regret + lost, earned=earned)
 
 
 def _arms(scene: Scene, carry: Replicate, round: Array) -> Arms:
@@ -133,7 +232,9 @@ def _arms(scene: Scene, carry: Replicate, round: Array) -> Arms:
     clock, at = bandit.clock(carry, round), root.at(ARMS, round=round)
     if not isinstance(world, Opposes):
         return world.arms(carry.world, clock, at)
-    return world.opposed(carry.world, clock, at, lambda arms: bandit.act(carry, arms, round, root))
+    return world.opposed(
+        carry.world, clock, at, lambda arms: bandit.act(carry.model, arms, clock, root)
+    )
 
 
 @jax.jit

@@ -1,0 +1,104 @@
+"""Rounds that are played together: the same run as round by round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kerchief.environments import make_environment
+from kerchief.policies import POLICIES
+from kerchief.privacy import Guarantee, Trust
+from kerchief.privatizers import Protection
+from kerchief.roles.arrange import arrange
+from kerchief.simulation import loop
+
+HORIZON, REPLICATES = 300, 3
+TRUSTS = ("none", "local", "shuffle", "joint", "central")
+
+
+def scene_of(name: str, trust: str, **options: Any) -> loop.Scene:
+    world = make_environment(dim=2, arms=4, **options)
+    problem = world.problem(HORIZON)
+    epsilon, delta = (math.inf, 0.0) if trust == "none" else (4.0, 1e-3)
+    promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=HORIZON)
+    made = arrange(name, problem, Protection(guarantee=promise))
+    policy: Any = made.policy
+    return loop.Scene(
+        policy=policy,
+        privatizers=made.privatizers,
+        environment=world,
+        seed=jnp.uint32(5),
+    )
+
+
+def begun(scene: loop.Scene) -> loop.Replicate:
+    carry: loop.Replicate = loop.begin(scene, jnp.arange(REPLICATES, dtype=jnp.uint32))
+    return carry
+
+
+def played(scene: loop.Scene, longest: int, monkeypatch: pytest.MonkeyPatch) -> loop.Replicate:
+    monkeypatch.setattr(loop, "_longest_block", lambda: longest)
+    play: Callable[..., loop.Replicate] = jax.jit(partial(loop._advance, scene))
+    return play(begun(scene), jnp.arange(HORIZON, dtype=jnp.int32))
+
+
+CASES = [("linucb", "joint"), ("sampling", "shuffle")]
+OTHERS = [
+    (name, trust)
+    for name in ("uniform", "greedy", "linucb", "sampling", "glm", "online-linucb", "linucb-pairs")
+    for trust in TRUSTS
+    if trust in POLICIES[name].trusts and (name, trust) not in CASES
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "trust"),
+    [*CASES, *(pytest.param(*case, marks=pytest.mark.nightly) for case in OTHERS)],
+)
+def test_blocks_play_the_same_run(name: str, trust: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = scene_of(name, trust)
+    alone, together = (played(scene, longest, monkeypatch) for longest in (1, 8))
+    assert loop.block_size(scene, begun(scene)) == 8
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "trust"),
+    [
+        pytest.param("elimination", "none", id="asks when a batch ends"),
+        pytest.param("glm-rare", "joint", id="asks when it likes"),
+    ],
+)
+def test_who_needs_the_round_before_is_played_round_by_round(
+    name: str, trust: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_longest_block", lambda: 8)
+    scene = scene_of(name, trust)
+    assert loop.block_size(scene, begun(scene)) == 1
+
+
+def test_worlds_that_react_or_oppose_are_played_round_by_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_longest_block", lambda: 8)
+    scene = scene_of("linucb", "none", contexts="hostile")
+    assert loop.block_size(scene, begun(scene)) == 1
+
+
+def test_a_block_holds_no_more_than_an_accelerator_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_longest_block", lambda: 16)
+    scene = scene_of("linucb", "none")
+    carry = begun(scene)
+    numbers = 4 * 2 + 4 + 5  # features of four arms, whether each is allowed, and a statistic
+    monkeypatch.setattr(loop, "_MOST_NUMBERS", 4 * REPLICATES * numbers)
+    assert loop.block_size(scene, carry) == 4
+    monkeypatch.setattr(loop, "_MOST_NUMBERS", 4 * REPLICATES * numbers - 1)
+    assert loop.block_size(scene, carry) == 2

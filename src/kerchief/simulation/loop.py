@@ -1,6 +1,6 @@
 """The compiled loop: `roles.round` mapped over replicates and scanned over time.
 
-On an accelerator rounds go in blocks: as long as no model is posted, users act at the same time.
+On an accelerator rounds go in blocks: until a model is posted, users act at the same time.
 Branches on public time stay branches, since the round is not mapped. Releases that each learner
 wants at a time of its own are served afterwards, a few replicates at a time, so that only those
 that are due cost anything.
@@ -103,7 +103,7 @@ def advance(scene: Scene, carry: Replicate, start: Array, *, length: int) -> Rep
 
 
 def _advance(scene: Scene, carry: Replicate, rounds: Array) -> Replicate:
-    """Play round by round, or, where that is faster, block by block."""
+    """Play round by round, or, where that is faster, from one post to the next."""
 
     def play_round(carry: Replicate, round: Array) -> tuple[Replicate, None]:
         carry, wishes = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, round)
@@ -111,20 +111,18 @@ def _advance(scene: Scene, carry: Replicate, rounds: Array) -> Replicate:
             carry = _serve(scene, carry, round, name, due)
         return carry, None
 
-    def play_rounds(carry: Replicate, rounds: Array) -> Replicate:
-        return jax.lax.scan(play_round, carry, rounds)[0]
-
-    def play_block(carry: Replicate, block: Array) -> tuple[Replicate, None]:
-        early = jax.vmap(jax.vmap(partial(_posts, scene), in_axes=(None, 0)), in_axes=(0, None))
-        quiet = ~early(carry, block[:-1]).any()
-        return jax.lax.cond(quiet, partial(_play_block, scene), play_rounds, carry, block), None
-
     size = block_size(scene, carry)
     if size == 1:
-        return play_rounds(carry, rounds)
-    whole = len(rounds) - len(rounds) % size
-    carry = jax.lax.scan(play_block, carry, rounds[:whole].reshape(-1, size))[0]
-    return play_rounds(carry, rounds[whole:]) if whole < len(rounds) else carry
+        return jax.lax.scan(play_round, carry, rounds)[0]
+
+    def play_block(at: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
+        carry, now = at
+        block = now + jnp.arange(size, dtype=jnp.int32)
+        ends = (block == rounds[-1]) | _posts(scene, carry, block)
+        count = jnp.where(ends.any(), ends.argmax() + 1, size).astype(jnp.int32)
+        return _play_block(scene, carry, block, count), now + count
+
+    return jax.lax.while_loop(lambda at: at[1] <= rounds[-1], play_block, (carry, rounds[0]))[0]
 
 
 def block_size(scene: Scene, carry: Replicate) -> int:
@@ -164,17 +162,22 @@ def _block_clock(scene: Scene, carry: Replicate, round: Array) -> Clock:
     return scene.bandit.clock(dataclasses.replace(carry, last=last), round)
 
 
-def _posts(scene: Scene, carry: Replicate, round: Array) -> Array:
-    return jnp.asarray(scene.bandit.posts(_block_clock(scene, carry, round)))
+def _posts(scene: Scene, carry: Replicate, block: Array) -> Array:
+    """After which rounds of a block a model is posted."""
+
+    def posts(carry: Replicate, round: Array) -> Array:
+        return jnp.asarray(scene.bandit.posts(_block_clock(scene, carry, round)))
+
+    return jax.vmap(jax.vmap(posts, in_axes=(0, None)), in_axes=(None, 0))(carry, block).any(1)
 
 
-def _play_block(scene: Scene, carry: Replicate, block: Array) -> Replicate:
-    """Rounds of which only the last may post a model: their users act all at once.
+def _play_block(scene: Scene, carry: Replicate, block: Array, count: Array) -> Replicate:
+    """The first rounds of a block, of which only the last may post a model: users act all at once.
 
     Between two posts users know nothing of each other. Only their reports are collected one after
     the other; every number drawn depends on its address alone, so it is the same in a block.
     """
-    world, bandit = scene.environment, scene.bandit
+    world, bandit, last = scene.environment, scene.bandit, block[0] + count - 1
 
     def visit(one: Replicate, round: Array) -> tuple[Mapping[str, Array], Array, Array]:
         root, clock = scene.root(one), _block_clock(scene, one, round)
@@ -192,16 +195,16 @@ def _play_block(scene: Scene, carry: Replicate, block: Array) -> Replicate:
         def take_one(one: Replicate, reports: Mapping[str, Array]) -> Replicate:
             return bandit.take(one, reports, bandit.clock(one, round), scene.root(one))
 
-        return _counted(jax.vmap(take_one)(carry, reports), rewards, lost), None
-
-    visits = jax.vmap(jax.vmap(visit, in_axes=(0, None)), in_axes=(None, 0))(carry, block)
-    clocks = jax.vmap(partial(_block_clock, scene), in_axes=(0, None))(carry, block[-1])
-    carry = jax.lax.scan(take, carry, (block, *visits), unroll=True)[0]
+        after = _counted(jax.vmap(take_one)(carry, reports), rewards, lost)
+        return jax.tree.map(lambda new, old: jnp.where(round <= last, new, old), after, carry), None
 
     def post(one: Replicate, since: Mapping[str, Array]) -> Replicate:
-        return bandit.post(one, Clock(round=block[-1], since=since), scene.root(one))
+        return bandit.post(one, Clock(round=last, since=since), scene.root(one))
 
-    return jax.vmap(post)(carry, clocks.since)
+    visits = jax.vmap(jax.vmap(visit, in_axes=(0, None)), in_axes=(None, 0))(carry, block)
+    since = jax.vmap(partial(_block_clock, scene), in_axes=(0, None))(carry, last).since
+    carry = jax.lax.scan(take, carry, (block, *visits), unroll=True)[0]
+    return jax.vmap(post)(carry, since)
 
 
 def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapping[str, Array]]:

@@ -34,7 +34,7 @@ CELLS = (
 
 
 def play(name: str, trust: str, epsilon: float, *, horizon: int, replicates: int) -> Run:
-    """One simulation, in few segments; delta is 1e-5 where anything is promised."""
+    """One simulation, its regret read a hundred times; delta is 1e-5 where anything is promised."""
     world = make_environment(dim=5, arms=20)
     policy = POLICIES[name].build(world.problem(horizon), "tuned")
     delta = 1e-5 if math.isfinite(epsilon) else 0.0
@@ -47,7 +47,7 @@ def play(name: str, trust: str, epsilon: float, *, horizon: int, replicates: int
         horizon=horizon,
         replicates=replicates,
         seed=7,
-        ticks=4,
+        ticks=100,
     )
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from kerchief.core.precision import double_precision
 
@@ -27,7 +25,7 @@ def compiled(
     anything is compiled, `about` is called.
     """
     leaves, structure = jax.tree.flatten(arguments)
-    shapes = tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+    shapes = tuple(map(jax.typeof, leaves))
     key = (function, structure, shapes, tuple(sorted(static.items())))
     if key in _MACHINE_CODE:
         return _MACHINE_CODE[key], 0.0

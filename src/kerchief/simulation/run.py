@@ -157,6 +157,7 @@ def _play_rounds(
     scene = Scene(
         policy=policy, privatizers=dict(privatizers), environment=environment, seed=jnp.uint32(seed)
     )
+    scene = jax.device_put(scene)  # once, and not for every segment
     carry: Replicate = begin(scene, replicates)
     regret: list[NDArray[np.float64]] = []
     for start, end in zip([0, *rounds[:-1].tolist()], rounds.tolist(), strict=True):

@@ -206,6 +206,8 @@ def _points(query: Any, points: Callable[[int], list[Floats]]) -> list[Floats]:
     return points(query.dim) if isinstance(query, BoundedLoss) else [NOWHERE]
 
 
+# Tracing what a bandit records takes long, and two laws ask for it.
+@lru_cache(maxsize=8)
 def answered(case: Case) -> dict[str, tuple[Any, Domain]]:
     """What is really asked, the queries of the protection, and from where users answer."""
     privatizers = case.arranged().privatizers

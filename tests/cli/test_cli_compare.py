@@ -21,6 +21,7 @@ from kerchief.experiments.results import HEADINGS, Result
 from kerchief.experiments.runner import Watch, Work
 
 Call = Callable[..., Called]
+TREE = ("--contexts", "ball", "--trust", "joint", "--trust", "central", "--continual", "tree")
 SMALL = ("compare", "--dim", 2, "--arms", 3, "--horizon", 60, "--replicates", 4, "--epsilon", 1)
 
 
@@ -50,16 +51,21 @@ def test_wide_numbers_fit_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None:
-    flags = ("--contexts", "ball", "--trust", "central", "--out", tmp_path / "here")
-    result = call(*SMALL, "--json", *flags)
+    out = ("--out", tmp_path / "here")
+    result = call(*SMALL, "--json", *TREE, *out)
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert set(document) >= {"rows", "parameters", "versions", "files"}
-    assert len(document["rows"]) == 4
+    assert len(document["rows"]) == 5
     for row in document["rows"]:
         _check_row(row)
     for path in document["files"].values():
         assert Path(path).is_file()
+    # Continual noise is chosen and recorded.
+    assert document["parameters"]["continual"] == "tree"
+    assert "--continual tree" in document["command"]
+    words = {(row["trust"], row["continual"]) for row in document["rows"]}
+    assert words == {("none", "best"), ("joint", "tree"), ("central", "best")}
 
 
 def _check_row(row: dict[str, Any]) -> None:
@@ -92,18 +98,10 @@ def _check_row(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_continual_noise_is_chosen_and_recorded(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_continual_noise_is_printed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")  # narrower tables break words where times are long
-    flags = ("--contexts", "ball", "--trust", "joint", "--trust", "central", "--continual", "tree")
-    document = json.loads(call(*SMALL, *flags, "--json").stdout)
-    assert document["parameters"]["continual"] == "tree"
-    assert "--continual tree" in document["command"]
-    words = {(row["trust"], row["continual"]) for row in document["rows"]}
-    assert words == {("none", "best"), ("joint", "tree"), ("central", "best")}
     monkeypatch.setattr(Work, "results", fake_play())
-    shown = call(*SMALL, *flags)
+    shown = call(*SMALL, *TREE)
     assert "joint, tree" in shown.stdout
     assert "central, tree" not in shown.stdout
 
@@ -126,7 +124,7 @@ def test_the_promise_of_one_report_is_printed(call: Call) -> None:
     """Where a number asks for it: the report's own epsilon, at most what was asked for."""
     who = ("--policy", "sblb", "--trust", "shuffle", "--epsilon", 1, "--contexts", "ball")
     size = ("--horizon", 60, "--replicates", 2, "--dim", 2, "--arms", 3, "--number", "local=2")
-    flags = ("compare", *who, *size, "--number", "length=30", "--shuffling", "bit")
+    flags = ("compare", *who, *size, "--number", "length=30", "--shuffling", "bit", "--out", "here")
     *_, row = json.loads(call(*flags, "--json").stdout)["rows"]
     assert 1.9 < row["report_epsilon"] <= 2
     shown = " ".join(call(*flags).stdout.split())

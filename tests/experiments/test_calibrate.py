@@ -25,6 +25,8 @@ _stats: Any = importlib.import_module("scipy.stats")
 
 SENSITIVITY = math.sqrt(4.5)
 TRUSTS = ("local", "shuffle", "joint", "central")
+# Bits are searched for in seconds, for every size of a cohort: once for all who can share them.
+SHARED: Any = {"epsilon": 1.0, "delta": 1e-5, "horizon": 100, "dim": 2}
 
 
 def stds(answer: Noise) -> dict[str, float]:
@@ -35,19 +37,19 @@ def stds(answer: Noise) -> dict[str, float]:
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_the_noise_is_that_of_the_default_player(trust: str) -> None:
     """The last total of a run that anybody can play has exactly the noise that is shown."""
-    answer = calibrate(epsilon=1.0, delta=1e-6, trust=trust, horizon=200)
-    policy = POLICIES["linucb"].build(make_environment().problem(200), "tuned")
-    promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust(trust), rounds=200)
-    (made,) = protect(policy, Protection(guarantee=promise), horizon=200).values()
-    releases = made.schedule.capacity(200)
-    users = getattr(made.schedule, "ends", (200,))[-1]
+    answer = calibrate(**SHARED, trust=trust)
+    policy = POLICIES["linucb"].build(make_environment(dim=2).problem(100), "tuned")
+    promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust(trust), rounds=100)
+    (made,) = protect(policy, Protection(guarantee=promise), horizon=100).values()
+    releases = made.schedule.capacity(100)
+    users = getattr(made.schedule, "ends", (100,))[-1]
     stated: Any = made
     wanted = stated.noise_after(jnp.int32(users), jnp.int32(releases))
     assert answer.total_std == pytest.approx(float(wanted))
     assert answer.releases == releases
     assert answer.kind == type(made.noises[0]).__name__
     ledger = MemoryLedger(promise)
-    pay({"moments": made.exact()}, ledger, horizon=200)
+    pay({"moments": made.exact()}, ledger, horizon=100)
     assert answer.twin.epsilon == pytest.approx(ledger.spent().epsilon)
     assert answer.twin.epsilon is not None
     assert 0.98 < answer.twin.epsilon <= 1.0
@@ -55,7 +57,7 @@ def test_the_noise_is_that_of_the_default_player(trust: str) -> None:
 
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_every_word_has_a_row_and_one_is_used(trust: str) -> None:
-    answer = calibrate(epsilon=1.0, delta=1e-5, trust=trust, horizon=100, dim=2)
+    answer = calibrate(**SHARED, trust=trust)
     words = [word for word in MECHANISMS_OF[Trust(trust)] if word != "best"]
     rows = {one.name: one for one in answer.alternatives}
     assert set(words) <= set(rows)
@@ -280,7 +282,7 @@ def test_the_noise_of_totals_that_are_read_rarely_is_that_of_so_many_readings(wo
 
 def test_each_onlooker_of_shuffled_reports_is_promised_something() -> None:
     """Coins say nothing about one report; bits say less the more there are, and sums all alike."""
-    answer = calibrate(epsilon=1.0, delta=1e-5, trust="shuffle", horizon=400, dim=2)
+    answer = calibrate(**SHARED, trust="shuffle")
     views = {one.name: one for one in answer.views}
     assert list(views) == ["best", "theorem", "bits", "byte", "bit"]
     assert views["best"].wire is None
@@ -289,11 +291,11 @@ def test_each_onlooker_of_shuffled_reports_is_promised_something() -> None:
     for one in views.values():
         assert 0.97 <= one.sums == one.models <= 1.0
     assert json.loads(json.dumps(answer.to_dict()))["views"][0]["wire"] is None
-    assert calibrate(epsilon=1.0, delta=1e-5, trust="joint", horizon=400).views == ()
+    assert calibrate(**SHARED, trust="joint").views == ()
 
 
 def test_a_promise_for_one_report_is_kept_beside_that_of_the_sums() -> None:
-    answer = calibrate(epsilon=1.0, delta=1e-5, trust="shuffle", horizon=100, dim=2, local=1.0)
+    answer = calibrate(**SHARED, trust="shuffle", local=1.0)
     views = {one.name: one for one in answer.views}
     assert list(views) == ["bits", "byte", "bit"]
     assert all(0.99 <= (one.wire or 0.0) <= 1.0 for one in views.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import pickle
 import time
 from collections.abc import Callable
@@ -29,7 +30,16 @@ SMALL = Planning(users=400, dim=2, arms=3, trusts=("central",), epsilon=8.0, del
 
 @functools.cache
 def played() -> Played:
-    return played_here(SMALL, width=6, chunks=2)
+    """Played once for all tests of a run: what one process has played, the others read."""
+    kept = Path(os.environ["JAX_COMPILATION_CACHE_DIR"]) / "planned.pickle"
+    if kept.exists():
+        found: Played = pickle.loads(kept.read_bytes())
+        return found
+    made = played_here(SMALL, width=6, chunks=2)
+    part = kept.with_suffix(f".{os.getpid()}")
+    part.write_bytes(pickle.dumps(made))
+    part.replace(kept)
+    return made
 
 
 def shifted(gain: float) -> Advice:
@@ -223,7 +233,7 @@ def test_what_is_too_slow_is_left_out_and_named(label: str) -> None:
 
 
 def test_plans_come_true_in_worlds_that_they_have_not_seen() -> None:
-    found = coverage(SMALL, width=6, plans=6, unseen=4, seed=1)
+    found = coverage(SMALL, width=6, plans=4, unseen=4, seed=1)
     for cell, held in found.items():
         assert min(held.reward, held.regret) >= 0.8, cell.label()
         assert held.gain is None or held.gain >= 0.8, cell.label()

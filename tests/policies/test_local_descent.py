@@ -104,7 +104,11 @@ class Reference:
 
 @pytest.mark.parametrize(
     ("learner", "mode"),
-    [("descent", "theory"), ("descent", "tuned"), ("newton", "theory")],
+    [
+        ("descent", "tuned"),
+        ("newton", "theory"),
+        pytest.param("descent", "theory", marks=pytest.mark.nightly),
+    ],
 )
 def test_without_noise_it_is_a_plain_recursion(turns: Turns, learner: Learner, mode: Mode) -> None:
     policy = LocalDescent.of(WORLD.problem(150), learner=learner, mode=mode)

@@ -18,9 +18,9 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.environments import make_environment
 from kerchief.environments.own import OwnModels
-from kerchief.policies import POLICIES, named
-from kerchief.policies.own_beliefs import VARIANCES, believed, information
-from kerchief.policies.own_contexts import OwnBeliefs, corrected, met, simulated
+from kerchief.policies import POLICIES, named, own_beliefs, own_contexts
+from kerchief.policies.own_beliefs import VARIANCES
+from kerchief.policies.own_contexts import OwnBeliefs
 from kerchief.policies.own_models import OwnSampling
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
@@ -50,6 +50,12 @@ def total(features: Any, arms: Any, rewards: Any) -> Any:
 
 
 updated = jax.jit(lambda state, release: POLICY.update(state, "moments", release))
+# As one program each, as in a run.
+believed = jax.jit(own_beliefs.believed, static_argnums=0)
+information = jax.jit(own_beliefs.information)
+corrected = jax.jit(own_contexts.corrected, static_argnums=0)
+met = jax.jit(own_contexts.met, static_argnums=0)
+simulated = jax.jit(own_contexts.simulated, static_argnums=0)
 
 
 def test_information_is_that_of_a_regression_with_this_noise() -> None:
@@ -191,20 +197,18 @@ def test_where_contexts_are_public_nobody_is_asked_for_their_second_moment() -> 
     policy = OwnSampling.of(FACTS, public=PUBLIC)
     asked = policy.query
     assert asked.size == QUERY.size - 3
-    learned = [
-        jnp.asarray(
-            policy._learned(
-                policy.init({"moments": Outlook(noisy=True)}),
-                Release(
-                    total=jnp.full(asked.size, value),
-                    count=jnp.int32(30),
-                    noise=jnp.float64(3.0),
-                    action=jnp.int32(0),
-                ),
-            ).gram
+
+    @jax.jit
+    def learn(value: Array) -> Any:
+        release = Release(
+            total=jnp.full(asked.size, value),
+            count=jnp.int32(30),
+            noise=jnp.float64(3.0),
+            action=jnp.int32(0),
         )
-        for value in (0.0, 5.0)
-    ]
+        return policy._learned(policy.init({"moments": Outlook(noisy=True)}), release).gram
+
+    learned = [learn(jnp.float64(value)) for value in (0.0, 5.0)]
     # What users met is played on the public contexts, whatever was released.
     np.testing.assert_allclose(learned[0], learned[1], rtol=1e-12)
     users = np.column_stack([np.array(PUBLIC)[:, :2], np.full(3, asked.lever)])

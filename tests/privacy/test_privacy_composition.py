@@ -4,6 +4,7 @@ import importlib
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from kerchief.privacy import (
 )
 from kerchief.privacy.calibration import zcdp_epsilon
 from kerchief.privacy.composition import discrete_gaussian_noise_multiplier
+from kerchief.privacy.curves import LaplaceCurve
 
 dp_accounting: Any = importlib.import_module("dp_accounting")
 SPECIAL = dp_accounting.NeighboringRelation.REPLACE_SPECIAL
@@ -72,6 +74,41 @@ def test_pure_events() -> None:
     many = [Repeated(event=RandomizedResponse(epsilon=0.1), count=100)]
     assert 1.0 < epsilon_at(many, 1e-6) < 6.0
     assert epsilon_at([Repeated(event=RandomizedResponse(epsilon=40.0), count=3)], 1e-6) <= 120.0
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 7.5])
+def test_one_pure_event_is_priced_exactly(epsilon: float) -> None:
+    laplace, response = Laplace(noise_multiplier=1 / epsilon), RandomizedResponse(epsilon=epsilon)
+    module, step = dp_accounting.pld.privacy_loss_distribution, 1e-3
+    stay = 2 / (1 + math.exp(epsilon))
+    for event, losses in [
+        (laplace, module.from_laplace_mechanism(1 / epsilon, value_discretization_interval=step)),
+        (response, module.from_randomized_response(stay, 2, value_discretization_interval=step)),
+    ]:
+        points = [0.0, epsilon / 3, epsilon / 2, epsilon * 0.99]
+        exact = [delta_at([event], point) for point in points]
+        rounded = [losses.get_delta_for_epsilon(point) for point in points]
+        assert exact == sorted(exact, reverse=True)
+        assert exact == pytest.approx(rounded, abs=step)
+        assert all(one <= other * (1 + 1e-9) for one, other in zip(exact, rounded, strict=True))
+        for delta in exact:
+            assert epsilon_at([event], delta) == pytest.approx(points[exact.index(delta)], abs=1e-9)
+        assert delta_at([event], epsilon) == 0.0
+        assert delta_at([event], 1.5 * epsilon) == 0.0
+        assert epsilon_at([event], 0.0) == pytest.approx(epsilon, rel=1e-15)
+        assert epsilon_at([event], 0.9999) == 0.0
+    # Of two that promise the same, noise with a tail tells less than two answers do.
+    assert delta_at([laplace], epsilon / 2) < delta_at([response], epsilon / 2)
+
+
+@pytest.mark.parametrize("epsilon", [-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0])
+def test_the_laplace_curve_is_the_integral_of_its_densities(epsilon: float) -> None:
+    """The part of one density above e^ε times the other, at every real ε."""
+    width = 1e-4
+    at = np.arange(-30.0, 31.0, width) + width / 2
+    one, other = np.exp(-np.abs(at)) / 2, np.exp(-np.abs(at - 1.0)) / 2
+    above = float(np.maximum(one - math.exp(epsilon) * other, 0.0).sum()) * width
+    assert LaplaceCurve(total=1.0).delta(epsilon) == pytest.approx(above, abs=1e-7)
 
 
 def test_repeated_randomized_response_is_priced_by_its_exact_binomial() -> None:

@@ -36,9 +36,9 @@ _LONG_S = 60.0
 
 
 PHASED = ("local in phases", "shuffle in phases", "central in phases")
-# By day the phases of one trust: the middle is the same for all.
-BY_NIGHT = [pytest.param(one, marks=pytest.mark.nightly) for one in PHASED[:2]]
-KINDS = [*TRUSTS, *BY_NIGHT, PHASED[2]]
+# By day the phases of one trust, and its rounds by night: the middle is the same for all.
+BY_NIGHT = [pytest.param(one, marks=pytest.mark.nightly) for one in (*PHASED[:2], "central")]
+KINDS = [*(one for one in TRUSTS if one != "central"), *BY_NIGHT, PHASED[2]]
 
 
 def scene(kind: str, horizon: int) -> tuple[Crowd, Opening]:

@@ -11,8 +11,18 @@ from kerchief.checks.case import DELTA, Case, asks, play, played
 from kerchief.checks.errors import expect, law, refused
 from kerchief.core.contracts import BoundedLoss, Knows
 from kerchief.core.errors import BudgetExceeded
-from kerchief.privacy import Cohort, Gaussian, Guarantee, Ledger, Trust, gaussian_noise_multiplier
-from kerchief.privacy.rules import ROUNDING
+from kerchief.privacy import (
+    Cohort,
+    Event,
+    Gaussian,
+    Guarantee,
+    Ledger,
+    Trust,
+    Zcdp,
+    gaussian_noise_multiplier,
+    zcdp_rho,
+)
+from kerchief.privacy.rules import ROUNDING, worst_case
 from kerchief.privatizers import At, Privatizer
 from kerchief.privatizers.billing import pay
 from kerchief.roles.arrange import Arranged
@@ -78,11 +88,12 @@ def _owed(privatizer: Privatizer, releases: int) -> int:
 def charged_is_what_was_promised(case: Case) -> None:
     """A run is charged its epsilon to a millionth, and never more.
 
-    To a few hundredths where the noise is a whole number of coins. Without queries that is nothing.
+    To a few hundredths where the noise is a whole number of coins, and less what a delta is worth
+    that pure noise does not need. Without queries that is nothing.
     """
     made, ledger = case.arranged(), case.make_ledger(case.promise())
     pay(made.privatizers, ledger, horizon=users_of(case, made))
-    _expect_close(case, ledger.spent().epsilon, "charged")
+    _expect_close(case, ledger, ledger.spent().epsilon, "charged")
 
 
 @law()
@@ -95,7 +106,7 @@ def spent_is_no_more_than_promised(case: Case) -> None:
         expect(spent == math.inf, seen=f"epsilon {spent}", expected="no bound at all")
         return
     if all(receipt.used == receipt.capacity for receipt in done.ledger.receipts):
-        _expect_close(case, spent, "spent")
+        _expect_close(case, done.ledger, spent, "spent")
     expect(spent <= asked * (1 + ROUNDING), seen=f"epsilon {spent}", expected=f"at most {asked}")
 
 
@@ -103,9 +114,12 @@ def _asked(case: Case) -> float:
     return case.promise().epsilon if asks(case) else 0.0
 
 
-def _expect_close(case: Case, epsilon: float, word: str) -> None:
+def _expect_close(case: Case, ledger: Ledger, epsilon: float, word: str) -> None:
     asked, near = _asked(case), _COINS if case.trust == Trust.SHUFFLE else _MILLIONTH
-    close = epsilon == asked or asked * (1 - near) <= epsilon <= asked * (1 + ROUNDING)
+    # Pure noise leaves delta unused, which is worth no more than this.
+    pure = math.isfinite(worst_case(ledger.receipts, 0.0))
+    unused = -2 * math.log1p(-case.promise().delta) if pure else 0.0
+    close = epsilon == asked or asked * (1 - near) - unused <= epsilon <= asked * (1 + ROUNDING)
     seen = f"epsilon {epsilon} was {word}"
     expect(close, seen=seen, expected=f"{asked}, to {near} and not above")
 
@@ -123,10 +137,16 @@ def refusal_leaves_no_trace(case: Case) -> None:
     _expect_refusal(case, made, case.make_ledger(short))
     if delta:
         late = case.make_ledger(Guarantee(epsilon=epsilon, delta=delta, trust=trust))
-        full = Gaussian(noise_multiplier=gaussian_noise_multiplier(epsilon, delta))
         last = _reached(case, made)
-        late.charge(full, cohort=Cohort(first=last - 1, last=last))
+        late.charge(_all_of(late.budget), cohort=Cohort(first=last - 1, last=last))
         _expect_refusal(case, made, late)
+
+
+def _all_of(budget: Guarantee) -> Event:
+    """What takes up a budget, of a kind that adds up with the noise of this trust by a formula."""
+    if budget.trust is Trust.SHUFFLE:
+        return Gaussian(noise_multiplier=gaussian_noise_multiplier(budget.epsilon, budget.delta))
+    return Zcdp(rho=zcdp_rho(budget.epsilon, budget.delta))
 
 
 def _expect_refusal(case: Case, made: Arranged, ledger: Ledger) -> None:

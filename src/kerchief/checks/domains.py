@@ -120,6 +120,8 @@ class Cube:
         return rows
 
 
+# The search within a domain and the look beyond it run the same code.
+@lru_cache(maxsize=16)
 def encoder(query: Any, domain: Domain, kind: type = np.float64) -> Encode:
     """What records add to a sum: their statistics, or their gradients at a point."""
     return many(lambda row, point: contribution(query, domain.record(row), point), kind)
@@ -188,7 +190,7 @@ def _wild_points(dim: int) -> list[Floats]:
 @lru_cache(maxsize=64)
 def widest_of(query: Any, domain: Domain) -> tuple[float, Floats]:
     """The greatest distance found in the domain of a query, and the pair that has it."""
-    encode = encoder(query, domain)
+    encode = encoder(query, domain, np.float64)
     found = [widest(encode, domain, point) for point in _points(query, far_points)]
     return max(found, key=lambda one: one[0])
 
@@ -206,6 +208,8 @@ def _points(query: Any, points: Callable[[int], list[Floats]]) -> list[Floats]:
     return points(query.dim) if isinstance(query, BoundedLoss) else [NOWHERE]
 
 
+# Tracing what a bandit records takes long, and two laws ask for it.
+@lru_cache(maxsize=8)
 def answered(case: Case) -> dict[str, tuple[Any, Domain]]:
     """What is really asked, the queries of the protection, and from where users answer."""
     privatizers = case.arranged().privatizers

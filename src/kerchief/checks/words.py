@@ -83,7 +83,7 @@ _BITS = {"bits": 64, "byte": 8, "bit": 1}
 # Published constants are proved for epsilons below 15.
 _PROVED = 4.0
 # The noise of bits is searched for, for every size of a batch: here there is one batch.
-_SHORT = 4
+_SHORT = 2
 # Copies of a run, by what bandits hear: single bits tell little each.
 _COPIES = {"totals": 2048, "reports": 2**14, "phases": 512}
 # What a word states is the most in any direction, or for any statistic: at a small epsilon there is

@@ -106,28 +106,28 @@ def _costs(problem: Floats, bits: int, keep: float, tail: float) -> Floats:
     near = slice(_cut(ones[0], _SPARE * tail), width - _cut(ones[-1, ::-1], _SPARE * tail))
     after = _one_more(ones, full, (1 + keep * (2 * f - 1)) / 2, near)
     before = _one_more(zeros, full, (1 + keep * (2 * phi - 1)) / 2, near)
-    squares = (full - 1 + f - phi) ** 2
-    worst = []
-    for order, moments in zip(ORDERS, _moments(after, before, tail), strict=True):
-        logs = np.log(moments) + 2 * order * _error(problem, bits)
-        worst.append(float((logs / squares).max()) / (order - 1))
-    return np.array(worst)
+    squares, orders = (full - 1 + f - phi) ** 2, np.array(ORDERS)
+    moments = _moments(after, before, tail)
+    logs = np.log(moments) + 2 * orders[:, None] * _error(problem, bits)
+    worst: Floats = (logs / squares).max(1) / (orders - 1)
+    return worst
 
 
-def _moments(after: Floats, before: Floats, tail: float) -> Iterator[Floats]:
-    """For every order α, the sums of after^α before^(1−α), row by row, without the tails."""
+def _moments(after: Floats, before: Floats, tail: float) -> Floats:
+    """For every order α the sums of after^α before^(1−α), row by row, without the tails."""
     inside = _bulk(after, (1 - 4 * _SPARE) * tail)
-    with np.errstate(divide="ignore"):
-        # Where the law before is too small for any float, the ratio is endless: the safe side.
+    sums = np.empty((len(ORDERS), len(after)))
+    # Where the law before is too small for any float, the ratio is endless: the safe side.
+    with np.errstate(divide="ignore", over="ignore"):
         logs = np.log(np.where(inside, after, 1.0)) - np.log(np.where(inside, before, 1.0))
-    terms, step, gap, last = np.where(inside, after, 0.0), np.ones_like(logs), 0.0, 1.0
-    for order in ORDERS:
-        with np.errstate(over="ignore"):
+        terms, step, gap, last = np.where(inside, after, 0.0), np.ones_like(logs), 0.0, 1.0
+        for place, order in enumerate(ORDERS):
             if order - last != gap:
                 step = step * step if order - last == 2 * gap else np.exp((order - last) * logs)
             gap, last = order - last, order
             terms *= step
-            yield terms.sum(1)
+            np.sum(terms, 1, out=sums[place])
+    return sums
 
 
 @lru_cache(maxsize=32)

@@ -3,7 +3,8 @@
 * Gaussians (discrete ones and sums of coins too, with their slack) compose exactly: the squares of
   the inverse noise multipliers add.
 * All but sums of coins is zCDP, so ρ adds, followed by the tight conversion.
-* Pure mechanisms add their ε, or, at δ > 0, compose as privacy loss distributions.
+* Pure mechanisms add their ε, or, at δ > 0, compose as privacy loss distributions; one alone has
+  a formula.
 * Rényi profiles add: for randomized bits, and for coins beside what is known by its zCDP alone.
 """
 
@@ -184,6 +185,10 @@ def _slack(counts: Counts) -> Slack:
 def _continuous(counts: Counts, precision: float, pure: float) -> tuple[Curve, ...]:
     if not pure:
         return (curves.GaussianCurve(precision=precision),)
+    if not precision and sum(n for _, n in counts) == 1:
+        # Of randomized response the curve of its ε alone is exact.
+        laplace = any(isinstance(event, kinds.Laplace) for event, _ in counts)
+        return (curves.LaplaceCurve(total=pure),) if laplace else ()
     if any(_pure(event) > _MOST_PURE or n > _MOST_COMPOSED for event, n in counts):
         return ()
     span = pure + precision / 2 + 10 * math.sqrt(precision)

@@ -143,6 +143,26 @@ class PureCurve(Curve):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LaplaceCurve(Curve):
+    """The exact curve of one Laplace release that is ε₀-differentially private."""
+
+    total: float
+
+    def epsilon(self, delta: float) -> float:
+        """Return the exact ε.
+
+        >>> curve = LaplaceCurve(total=2.0)
+        >>> curve.epsilon(0.0), round(curve.delta(curve.epsilon(0.1)), 9)
+        (2.0, 0.1)
+        """
+        return max(0.0, self.total + 2.0 * math.log1p(-delta)) if delta < 1.0 else 0.0
+
+    def delta(self, epsilon: float) -> float:
+        """Return the exact δ: 1 − e^((ε − ε₀)/2) from −ε₀ to ε₀, 1 − e^ε below and 0 above."""
+        return max(0.0, -math.expm1(min(epsilon, (epsilon - self.total) / 2, 0.0)))
+
+
+@dataclass(frozen=True, kw_only=True)
 class LossCurve(Curve):
     """The curve of a privacy loss distribution, rounded pessimistically by dp_accounting.
 

@@ -34,8 +34,8 @@ def use_device(device: str, *, alone: bool = True, hurried: bool = False) -> Non
     validate.one_of("device", device, ("cpu", "gpu", "auto"))
     if not alone:
         _share(f"{_HURRIED} {_ONE_CORE}" if hurried else _ONE_CORE)
-    if hurried:
-        _configure("jax_traceback_in_locations_limit", 0)
+    # Nobody looks for lines of source in compiled code, and writing them there takes time.
+    _configure("jax_traceback_in_locations_limit", 0)
     keep_compiled()
     # One decision at a time takes half as long if nobody waits for another thread.
     _configure("jax_cpu_enable_async_dispatch", False)
@@ -68,20 +68,23 @@ def keep_compiled() -> None:
         return
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = root / "kerchief" / "compiled"
+    if jax.config.jax_compilation_cache_dir == str(folder):  # type: ignore[attr-defined]
+        return
     # A cache is a convenience: a read-only home must not stop anyone.
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         _prune(folder)
         if os.access(folder, os.W_OK):
             _configure("jax_compilation_cache_dir", str(folder))
-            _configure("jax_persistent_cache_min_compile_time_secs", 0.1)
+            _configure("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def _prune(folder: Path) -> None:
     """Remove compiled code, what was not used for longest first, until the rest is small enough."""
-    files = [(file, file.stat()) for file in folder.iterdir() if file.is_file()]
+    with os.scandir(folder) as entries:
+        files = [(entry.path, entry.stat()) for entry in entries if entry.is_file()]
     room = _MOST_KEPT
     for file, facts in sorted(files, key=lambda one: max(one[1].st_atime, one[1].st_mtime))[::-1]:
         room -= facts.st_size
         if room < 0:
-            file.unlink(missing_ok=True)
+            Path(file).unlink(missing_ok=True)

@@ -10,8 +10,9 @@ first asked for, and JAX is in 64-bit mode only while one of our functions runs.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from kerchief.core.lazy import fetching
 
 # The public names, for type checkers and editors; `_HOMES` says the same to Python.
 if TYPE_CHECKING:
@@ -106,14 +107,7 @@ __all__ = list(_HOMES)
 __version__ = "0.1.0"
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Fetch a public name from its home, once."""
-        if name not in _HOMES:
-            raise AttributeError(f"module 'kerchief' has no attribute {name!r}")
-        found = getattr(import_module(f"kerchief.{_HOMES[name]}"), name)
-        globals()[name] = found
-        return found
+    __getattr__ = fetching("kerchief", {name: f"kerchief.{home}" for name, home in _HOMES.items()})
 
 
 def __dir__() -> list[str]:

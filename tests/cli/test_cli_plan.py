@@ -17,8 +17,8 @@ import kerchief
 from kerchief.cli import plan as plan_command
 from kerchief.cli.main import main
 from kerchief.experiments.planning import Planning
+from kerchief.experiments.played import Played
 from kerchief.experiments.runner import Work
-from kerchief.experiments.timed import Played
 
 LESS = shlex.split("--horizon 60 --replicates 2 --json")
 ASKED = shlex.split("--users 400 --dim 2 --arms 3 --trust central --epsilon 8 --delta 1e-4")

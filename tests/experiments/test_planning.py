@@ -19,10 +19,12 @@ import kerchief
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.experiments.advice import Advice
 from kerchief.experiments.foresight import coverage, played_here
+from kerchief.experiments.paced import TooSlow
 from kerchief.experiments.parts import Part
 from kerchief.experiments.planning import Planning, segments, shorter
+from kerchief.experiments.played import Played
 from kerchief.experiments.settings import planned, settings
-from kerchief.experiments.timed import Lane, Played, TooSlow, _Run, play
+from kerchief.experiments.timed import Lane, _Run, play
 from kerchief.experiments.workers import Workers
 
 SMALL = Planning(users=400, dim=2, arms=3, trusts=("central",), epsilon=8.0, delta=1e-4)

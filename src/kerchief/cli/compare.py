@@ -101,12 +101,14 @@ def compare(*, playing: Playing, **declared: Any) -> None:
     an interrupt (Ctrl-C, or worse) the same command continues, and a finished run is shown again
     without being played.
     """
+    # A plan is made of arrays, and arrays live on the device.
+    use_device(playing.device)
     data = {name: declared.pop(name) for name in NAMES}
     if data["data"] is None:
         check_without(data)
         plan = Comparison(**declared)
     else:
-        plan = _on_data(data, declared, playing.device)
+        plan = _on_data(data, declared)
     contexts = "--contexts, " if "contexts" in plan.parameters() else ""
     narrow = f"{contexts}--trust, --epsilon, --horizon or --replicates"
     (document,) = perform([plan], _print, playing, narrow=narrow)
@@ -114,10 +116,8 @@ def compare(*, playing: Playing, **declared: Any) -> None:
         print_json(document)
 
 
-def _on_data(data: dict[str, Any], declared: dict[str, Any], device: str) -> Comparison:
+def _on_data(data: dict[str, Any], declared: dict[str, Any]) -> Comparison:
     """A comparison on data, of as many rounds as there are users unless it is said."""
-    # Data become arrays, and arrays live on the device.
-    use_device(device)
     source = click.get_current_context().get_parameter_source("horizon")
     if source is ParameterSource.DEFAULT:
         declared = declared | {"horizon": None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,9 @@ import kerchief
 from kerchief.cli.index import command, read
 from kerchief.cli.printing import complain
 from kerchief.core.errors import KerchiefError, WriteFailed
+
+# Nearly all objects of a command live until its end: garbage is looked for rarely.
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
 class _Commands(click.Group):
@@ -30,6 +34,7 @@ class _Commands(click.Group):
     def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
         """Run a command and leave with its exit code."""
         options["standalone_mode"] = False
+        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         try:
             code = super().main(args, *more, **options)
         except click.exceptions.NoArgsIsHelpError as error:

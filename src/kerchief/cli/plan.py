@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from kerchief.cli import options
 from kerchief.cli.data import NAMES, check_without, of_data, world_of
@@ -33,10 +34,11 @@ from kerchief.experiments.advice import HEADINGS, Advice
 from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.planning import ANY, FAMILY, STRENGTH, Planning
+from kerchief.experiments.played import Played
 from kerchief.experiments.plugins import flags, loaded
 from kerchief.experiments.report import kept_promises
 from kerchief.experiments.settings import settings
-from kerchief.experiments.timed import Played, play
+from kerchief.experiments.timed import play
 from kerchief.experiments.versions import machine, versions
 
 # Seconds for what comes before the simulations, and for the page after them.
@@ -146,6 +148,10 @@ def _planning(asked: dict[str, Any]) -> Planning:
     for name in ("dim", "arms", "strength", "options"):
         if (strength if name == "strength" else asked[name]) not in (None, ()):
             raise InvalidValue(f"{name} is given, and data say it themselves; leave it out")
+    if click.get_current_context().get_parameter_source("env") is not ParameterSource.DEFAULT:
+        raise InvalidValue(
+            f"env is {asked['env']!r}, and the world is that of the data; leave it out"
+        )
     return Planning(data=world_of(data), strength=None, **asked)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from kerchief.cli import options
 from kerchief.cli.data import chance_of, logged, range_of
@@ -23,7 +24,7 @@ from kerchief.data.off_policy import (
     off_policy_value,
 )
 from kerchief.data.sources import read_logs
-from kerchief.experiments.kept_ledger import kept
+from kerchief.experiments.kept_ledger import budget_in, kept
 from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
 
 _FILE = click.Path(path_type=Path)
@@ -67,15 +68,19 @@ def _columns(command: Any) -> Any:
 )
 @options.option("--level", "How often the interval holds the value.", default=0.95)
 @click.option("--ledger", type=_FILE, help="Pay from the ledger in this file, or begin one.")
-@click.option("--budget", type=float, help="Epsilon of a ledger's file, for all releases together.")
+@click.option(
+    "--budget", type=float, help="Epsilon of a new ledger's file, for all releases together."
+)
 @options.json_output
 def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: Any) -> None:
     """Value a policy from logs, with a guarantee for each row or user.
 
     What is printed is private: a value, and an interval that includes noise, sampling, and what
     weights that were cut could have brought. Every call is a release of its own: calls with one
-    --ledger are kept within its --budget together.
+    --ledger are kept within its --budget together, which is said once: a ledger's file knows it.
     """
+    if ledger is not None:
+        asked["delta"], budget = _stored(ledger, asked["delta"], budget)
     logs = _logs(asked)
     policy = _policy(asked, logs)
     model = None if asked["reward_model"] is None else read_model(asked["reward_model"])
@@ -148,6 +153,22 @@ def _arm(given: str, action: str, logs: Logs) -> int:
         known = ", ".join(names[:40])
         raise InvalidValue(f"arm is {given!r}; the arms are {known}")
     return names.index(given)
+
+
+def _stored(path: Path, delta: float, budget: float | None) -> tuple[float, float | None]:
+    """The delta and the budget of a ledger's file, if there is one; they need not be said again."""
+    found = budget_in(path)
+    if found is None:
+        return delta, budget
+    source = click.get_current_context().get_parameter_source("delta")
+    said = {"budget": budget, "delta": None if source is ParameterSource.DEFAULT else delta}
+    for (name, given), known in zip(said.items(), (found.epsilon, found.delta), strict=True):
+        if given is not None and given != known:
+            raise InvalidValue(
+                f"{name} is {given:g}, and {path} has the budget {found.sentence()}; leave "
+                f"--{name} out, or give another file"
+            )
+    return found.delta, found.epsilon
 
 
 def _budget(asked: dict[str, Any], budget: float | None, logs: Logs) -> Guarantee:

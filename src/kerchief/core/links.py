@@ -13,7 +13,6 @@ from jax import Array
 from jax.scipy.stats import norm
 
 from kerchief.core.errors import InvalidValue, UnknownName
-from kerchief.core.precision import double_precision
 
 Curve = Callable[[Array], Array]
 Constant = Callable[[float], float]
@@ -27,6 +26,7 @@ class Link:
 
     Attributes:
         mean: the expected reward of a score.
+        origin: the expected reward of score 0.
         integral: a convex function whose derivative is `mean`: what a (quasi-)likelihood pays for a
             score z and a reward r is integral(z) - r z.
         rewards: the least and the greatest reward, if scores lie between two bounds.
@@ -38,6 +38,7 @@ class Link:
     name: str
     summary: str
     mean: Curve
+    origin: float
     slope: Curve
     integral: Curve
     rewards: Callable[[float, float], tuple[float, float]]
@@ -55,13 +56,6 @@ class Link:
             )
         return 1 / least
 
-    @property
-    @double_precision
-    def origin(self) -> float:
-        """The expected reward of score 0 (host only)."""
-        with jax.ensure_compile_time_eval():
-            return float(self.mean(jnp.float64(0)))
-
 
 def _exp(score: float) -> float:
     return math.exp(score) if score < 709 else math.inf
@@ -75,6 +69,7 @@ _LINEAR = Link(
     name="linear",
     summary="the expected reward is the score",
     mean=lambda score: score,
+    origin=0.0,
     slope=jnp.ones_like,
     integral=lambda score: score * score / 2,
     rewards=lambda least, most: (least, most),
@@ -88,6 +83,7 @@ _LOGISTIC = Link(
     name="logistic",
     summary="the expected reward is the logistic function of the score",
     mean=jax.nn.sigmoid,
+    origin=0.5,
     slope=lambda score: jax.nn.sigmoid(score) * jax.nn.sigmoid(-score),
     integral=jax.nn.softplus,
     rewards=lambda least, most: (0.0, 1.0),
@@ -104,6 +100,7 @@ _PROBIT = Link(
     name="probit",
     summary="the expected reward is the normal distribution function of the score",
     mean=norm.cdf,
+    origin=0.5,
     slope=norm.pdf,
     integral=lambda score: score * norm.cdf(score) + norm.pdf(score),
     rewards=lambda least, most: (0.0, 1.0),
@@ -120,6 +117,7 @@ _POISSON = Link(
     name="poisson",
     summary="the expected reward is the exponential of the score",
     mean=jnp.exp,
+    origin=1.0,
     slope=jnp.exp,
     integral=jnp.exp,
     rewards=lambda least, most: (0.0, float(np.ceil(_exp(most)))),

@@ -34,19 +34,27 @@ def _product(multiplier: np.uint64, word: Array) -> tuple[Array, Array]:
     return (wide >> 32).astype(jnp.uint32), wide.astype(jnp.uint32)
 
 
-# Jitted, as are the normals: so they are traced once for each shape, and not for every draw.
+# Jitted, as are all functions below it and the normals: so they are traced once for each shape, and
+# not for every round and every draw.
+@jax.jit
+def _mixed(
+    key: tuple[Array, Array], counter: tuple[Array, Array, Array, Array]
+) -> tuple[tuple[Array, Array], tuple[Array, Array, Array, Array]]:
+    """One round: the next key, and counters that are mixed with this one."""
+    (k0, k1), (c0, c1, c2, c3) = key, counter
+    (high0, low0), (high1, low1) = _product(_MULTIPLIERS[0], c0), _product(_MULTIPLIERS[1], c2)
+    return (k0 + _WEYL[0], k1 + _WEYL[1]), (high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0)
+
+
 @double_precision
 @partial(jax.jit, static_argnames="rounds")
 def philox(
     key: tuple[Array, Array], counter: tuple[Array, Array, Array, Array], *, rounds: int = _ROUNDS
 ) -> tuple[Array, Array, Array, Array]:
     """Four words of 32 random bits for each counter."""
-    (k0, k1), (c0, c1, c2, c3) = key, counter
     for _ in range(rounds):
-        (high0, low0), (high1, low1) = _product(_MULTIPLIERS[0], c0), _product(_MULTIPLIERS[1], c2)
-        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-        k0, k1 = k0 + _WEYL[0], k1 + _WEYL[1]
-    return c0, c1, c2, c3
+        key, counter = _mixed(key, counter)
+    return counter
 
 
 def open_unit(word: Array) -> Array:

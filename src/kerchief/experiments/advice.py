@@ -23,9 +23,9 @@ from kerchief.experiments.forecast import (
     verdict,
 )
 from kerchief.experiments.planning import SINGLE, Planning
+from kerchief.experiments.played import Played, yardstick
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import amount
-from kerchief.experiments.timed import Played, yardstick
 from kerchief.experiments.wire_size import WireSize, wire_size
 from kerchief.privacy.guarantee import Trust
 

@@ -24,6 +24,8 @@ from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.interactive import interactive_timer
+from kerchief.experiments.parts import Part
+from kerchief.experiments.players import Cell, player
 from kerchief.experiments.versions import machine, versions
 from kerchief.experiments.yardstick import time_numpy
 from kerchief.policies import POLICIES
@@ -33,6 +35,7 @@ from kerchief.privatizers.billing import pay
 from kerchief.privatizers.protect import Protection
 from kerchief.roles.arrange import arrange
 from kerchief.simulation.loop import Replicate, Scene, advance, begin
+from kerchief.simulation.run import AnyEnvironment
 
 _PLAYERS = (
     ("uniform", "none"),
@@ -48,6 +51,7 @@ _PLAYERS = (
     ("sampling", "joint"),
     ("sampling", "shuffle"),
 )
+_EPSILON, _DELTA = 1.0, 1e-5
 _DIM = 5
 _HORIZON = 10_000
 # From here on a model is posted about as often as on average over the horizon.
@@ -76,9 +80,9 @@ class Case:
         return max(60, min(_HORIZON - _START, _DECISIONS // self.replicates))
 
     def guarantee(self) -> Guarantee:
-        """Epsilon 1, or no promise; the noise level does not change the time."""
+        """A usual promise, or none; the noise level does not change the time."""
         trust = Trust(self.trust)
-        epsilon, delta = (math.inf, 0.0) if trust is Trust.NONE else (1.0, 1e-5)
+        epsilon, delta = (math.inf, 0.0) if trust is Trust.NONE else (_EPSILON, _DELTA)
         return Guarantee(epsilon=epsilon, delta=delta, trust=trust, rounds=_HORIZON)
 
 
@@ -155,6 +159,18 @@ def bench(
     )
 
 
+@double_precision
+def time_run(
+    policy: str, trust: str, environment: AnyEnvironment, *, horizon: int, replicates: int
+) -> float:
+    """Microseconds per decision of one whole run in any world, without compilation."""
+    private = Trust(trust) is not Trust.NONE
+    who = player(policy, trust=trust, epsilon=_EPSILON) if private else player(policy)
+    cell = Cell(player=who, world="benchmark", delta=_DELTA, horizon=horizon)
+    whole = Part(cell=cell, environment=environment, seed=0, first=0, last=replicates, ticks=1)
+    return whole.play().run.microseconds
+
+
 @contextlib.contextmanager
 def one_core() -> Iterator[int | None]:
     """Run on one core, where the system allows it; JAX must not have started yet to obey."""
@@ -210,7 +226,7 @@ def _interactive_timer(trust: str) -> Timer:
 
 def _loop_timer(case: Case) -> Timer:
     """The compiled loop of one case, ready to play; what it releases is paid for first."""
-    scene = _scene(case)
+    scene = scene_of(case)
     carry = begin(scene, jnp.arange(case.replicates, dtype=jnp.uint32))
     start = jnp.int32(_START)
     compiled = advance.lower(scene, carry, start, length=case.rounds).compile()
@@ -224,7 +240,7 @@ def _loop_timer(case: Case) -> Timer:
     return timer
 
 
-def _scene(case: Case) -> Scene:
+def scene_of(case: Case) -> Scene:
     """The players of a case, their whole run charged to a ledger."""
     entry, guarantee = POLICIES[case.policy], case.guarantee()
     environment = make_environment(link=entry.home or "linear", dim=_DIM, arms=case.arms)

@@ -12,8 +12,8 @@ from kerchief.core import validate
 from kerchief.experiments.forecast import Interval, predicted
 from kerchief.experiments.parts import Part
 from kerchief.experiments.planning import Planning, segments
+from kerchief.experiments.played import Played, yardstick
 from kerchief.experiments.players import Cell
-from kerchief.experiments.timed import Played, yardstick
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

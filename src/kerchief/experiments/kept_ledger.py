@@ -39,6 +39,15 @@ class _Kept(MemoryLedger):
         folder.write(self._path.name, self.dumps().encode())
 
 
+def budget_in(path: Path) -> Guarantee | None:
+    """The budget of the ledger in a file, if there is one.
+
+    Raises:
+        InvalidValue: the file is none of a ledger.
+    """
+    return _read(path).budget if path.exists() else None
+
+
 @contextlib.contextmanager
 def kept(path: Path, budget: Guarantee) -> Iterator[MemoryLedger]:
     """Open the ledger in a file, or begin one with this budget; nobody else can meanwhile.
@@ -56,13 +65,17 @@ def kept(path: Path, budget: Guarantee) -> Iterator[MemoryLedger]:
 
 
 def _receipts(path: Path, budget: Guarantee) -> tuple[Receipt, ...]:
-    try:
-        found = MemoryLedger.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"{path} cannot be read: {error}; give a file of a ledger") from error
+    found = _read(path)
     if found.budget != budget:
         raise InvalidValue(
             f"{path} has the budget {found.budget.sentence()}; ask for the same, or give "
             "another file"
         )
     return found.receipts
+
+
+def _read(path: Path) -> MemoryLedger:
+    try:
+        return MemoryLedger.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"{path} cannot be read: {error}; give a file of a ledger") from error

@@ -90,6 +90,8 @@ class Planning:
                 f"the data have {self.count} users; a plan needs {_FEWEST} (with --orders "
                 "bootstrap, --users may be more than there are)"
             )
+        if self.data is not None:
+            self._check_rows(self.data)
         validate.positive("epsilon", self.epsilon)
         validate.between("delta", self.delta, 0.0, 1.0)
         if ANY in self.trusts and len(self.trusts) > 1:
@@ -118,6 +120,13 @@ class Planning:
             raise InvalidValue(
                 f"data is a {type(self.data).__name__}; give a world that `from_supervised` makes, "
                 "or `from_logs`"
+            )
+
+    def _check_rows(self, data: WorldOfData) -> None:
+        if self.count > data.rows and getattr(data, "orders", "bootstrap") == "permutation":
+            raise InvalidValue(
+                f"users is {self.count}, and the data have {data.rows}, who come once each; plan "
+                "for at most so many, or draw users anew with --orders bootstrap"
             )
 
     def _check_family(self) -> None:

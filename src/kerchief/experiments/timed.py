@@ -9,25 +9,20 @@ users.
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import contextlib
 import dataclasses
-import itertools
-import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kerchief.core.errors import KerchiefError
-from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem
+from kerchief.experiments.paced import TooSlow, packed, play_within
 from kerchief.experiments.parts import Finished, Part
 from kerchief.experiments.planning import SINGLE, UNIFORM, Planning, segments, shorter
+from kerchief.experiments.played import Played, yardstick
 from kerchief.experiments.players import Cell
 from kerchief.experiments.workers import Prepare, Workers, local_processes
 from kerchief.privacy.guarantee import Trust
@@ -46,15 +41,8 @@ _FEWEST, _MOST, _FIRST = 5, 8, 0.45
 _CHUNKS = 12
 # Steps between epsilons, and the least and the greatest of them.
 _STEP, _BOUNDS = 4.0, (1e-3, 1000.0)
-# How often is looked, how much longer things may take than before, and how many ticks tell a pace.
-_TICK_S, _SLACK, _RECENT = 0.1, 1.15, 6
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TooSlow:
-    """A run that was given up: how long it would have taken to play, in seconds."""
-
-    seconds: float
+# How often is looked, and how much longer things may take than before.
+_TICK_S, _SLACK = 0.1, 1.15
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,47 +62,6 @@ class Lane:
     job: Job | None = None
     future: Future[Finished | TooSlow] | None = None
     since: float = 0.0
-
-
-@dataclasses.dataclass(kw_only=True)
-class Played:
-    """What was played, of so many users.
-
-    Attributes:
-        runs: the chunks of each cell, in their order.
-        users: how many users were simulated.
-        left: what the time did not suffice for, one line each.
-        seconds: how long all of it took.
-    """
-
-    users: int
-    runs: dict[Cell, dict[int, Finished]] = dataclasses.field(default_factory=dict)
-    left: list[str] = dataclasses.field(default_factory=list)
-    seconds: float = 0.0
-
-    def rounds(self) -> NDArray[np.int64]:
-        """After how many users regret was read."""
-        return next(iter(self._ordered(next(iter(self.runs))))).run.rounds
-
-    def curves(self, cell: Cell) -> NDArray[np.float64]:
-        """Cumulative regret, one row per tick and one column per replicate."""
-        return np.concatenate([one.run.regret for one in self._ordered(cell)], axis=1)
-
-    def rewards(self, cell: Cell) -> NDArray[np.float64]:
-        """The mean reward per user in each replicate."""
-        earned = [one.run.earned for one in self._ordered(cell)]
-        return np.concatenate([one for one in earned if one is not None]) / self.users
-
-    def gains(self, cell: Cell, beside: Cell) -> NDArray[np.float64]:
-        """How much less than another cell it has lost in the same worlds, as `curves`."""
-        ours, theirs = self.curves(cell), self.curves(beside)
-        both = min(ours.shape[1], theirs.shape[1])
-        return theirs[:, :both] - ours[:, :both]
-
-    def _ordered(self, cell: Cell) -> list[Finished]:
-        """The chunks up to the first that is missing, so that replicates have their numbers."""
-        chunks = self.runs[cell]
-        return [chunks[i] for i in itertools.takewhile(chunks.__contains__, range(len(chunks) + 1))]
 
 
 def play(
@@ -237,7 +184,7 @@ class _Run:
         left = self.deadline - time.monotonic()
         lane.job, lane.since = job, time.monotonic()
         send = lane.workers.executor.submit
-        lane.future = send(_play_within, _packed(part), lane.workers.prepare, left)
+        lane.future = send(play_within, packed(part), lane.workers.prepare, left)
 
     def _collect(self, lane: Lane) -> float | None:
         """Keep what a lane has finished; if it was too slow, the share of users that would fit."""
@@ -346,12 +293,6 @@ def _ordered(cells: Sequence[Cell], problem: AnyProblem) -> tuple[Cell, ...]:
     )
 
 
-def yardstick(cells: Sequence[Cell]) -> Cell:
-    """What learning must beat: the best single arm where the world knows it, else uniform play."""
-    found = {cell.player.policy: cell for cell in cells}
-    return found[SINGLE if SINGLE in found else UNIFORM]
-
-
 def _guess(cell: Cell, problem: AnyProblem) -> float:
     """Seconds that one replicate takes."""
     if cell.player.policy in (SINGLE, UNIFORM):
@@ -359,47 +300,3 @@ def _guess(cell: Cell, problem: AnyProblem) -> float:
     slower = _SLOWER.get(cell.player.trust, 1.0)
     each = (_ROUND_US + _NUMBER_US * problem.arms * problem.dim**2) * slower
     return 1e-6 * each * cell.horizon
-
-
-@double_precision
-def _packed(part: Part) -> bytes:
-    return pickle.dumps(part)
-
-
-class _Pace:
-    """Watches a run, and gives it up when it will not be finished in time.
-
-    Bandits learn most often in the beginning, so it is the latest ticks that tell the pace.
-    """
-
-    def __init__(self, horizon: int, seconds: float) -> None:
-        self.horizon, self.end = horizon, time.monotonic() + seconds
-        self.ticks: collections.deque[tuple[float, int]] = collections.deque(maxlen=_RECENT)
-
-    def __call__(self, stage: str, done: int) -> None:
-        """After a tick."""
-        if stage != "playing":
-            return
-        now = time.monotonic()
-        self.ticks.append((now, done))
-        since, rounds = self.ticks[0]
-        pace = (now - since) / max(1, done - rounds)
-        late = now + pace * (self.horizon - done) > self.end
-        if len(self.ticks) == _RECENT and late:
-            raise _GivenUp(pace * self.horizon)
-
-
-class _GivenUp(Exception):
-    """A run would take too long."""
-
-
-@double_precision
-def _play_within(part: bytes, prepare: Prepare, seconds: float) -> Finished | TooSlow:
-    """In a worker: play a part, unless that takes too long."""
-    begun = time.monotonic()
-    prepare()
-    loaded: Part = pickle.loads(part)
-    try:
-        return loaded.play(_Pace(loaded.cell.horizon, seconds - (time.monotonic() - begun)))
-    except _GivenUp as problem:
-        return TooSlow(seconds=float(problem.args[0]))

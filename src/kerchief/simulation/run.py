@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeGuard
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
@@ -112,7 +111,7 @@ def simulate(
     _check_fit(policy, privatizers, environment, horizon)
     rounds = ticks_of(horizon, ticks)
     recorder = Recorder(progress=progress or (lambda stage, done: None))
-    numbers = jnp.arange(first_replicate, first_replicate + replicates, dtype=jnp.uint32)
+    numbers = np.arange(first_replicate, first_replicate + replicates, dtype=np.uint32)
     if isinstance(policy, Knows):
         # What it is told may be what all users have told somebody.
         ledger.charge(NonPrivate(), cohort=Cohort(first=0, last=horizon))
@@ -122,7 +121,7 @@ def simulate(
         policy,
         privatizers,
         environment,
-        replicates=numbers,
+        replicates=jax.device_put(numbers),
         seed=seed,
         rounds=rounds,
         recorder=recorder,
@@ -155,14 +154,17 @@ def _play_rounds(
 ) -> Played:
     """Play in segments of equal length, until every replicate has stopped, and read the regrets."""
     scene = Scene(
-        policy=policy, privatizers=dict(privatizers), environment=environment, seed=jnp.uint32(seed)
+        policy=policy,
+        privatizers=dict(privatizers),
+        environment=environment,
+        seed=jax.device_put(np.uint32(seed)),
     )
     scene = jax.device_put(scene)  # once, and not for every segment
     carry: Replicate = begin(scene, replicates)
     regret: list[NDArray[np.float64]] = []
     for start, end in zip([0, *rounds[:-1].tolist()], rounds.tolist(), strict=True):
         if not _all_stopped(scene, carry, start):
-            carry = recorder.run(advance, scene, carry, jnp.int32(start), length=end - start)
+            carry = recorder.run(advance, scene, carry, np.int32(start), length=end - start)
         regret.append(np.array(carry.regret))
         recorder.tick(end)
     right = judge(scene, carry)

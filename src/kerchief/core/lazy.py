@@ -1,0 +1,24 @@
+"""Names of a package that are fetched from their modules when they are first asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def fetching(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of a package: which module holds each of its names.
+
+    >>> fetching("kerchief.core", {"exp": "math"})("exp")
+    <built-in function exp>
+    """
+
+    def fetch(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(homes[name]), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return fetch

@@ -93,7 +93,7 @@ def _upto(stage: str, scene: Scene, carry: Replicate, round: Array) -> Replicate
     arms = world.arms(carry.world, clock, root.at(ARMS, round=round))
     if stage == "draw arms":
         return dataclasses.replace(carry, regret=carry.regret + arms.features.sum())
-    action = bandit.act(carry, arms, round, root)
+    action = bandit.act(carry.model, arms, clock, root)
     if stage == "score":
         return dataclasses.replace(carry, regret=carry.regret + action)
     reward = world.reward(carry.world, arms, action, clock, root.at(REWARD, round=round))

@@ -36,9 +36,7 @@ def fitted(x: Floats, y: Floats, ridge: float) -> Floats:
     return np.asarray(point)
 
 
-@pytest.mark.parametrize(
-    "mode", ["tuned", pytest.param("theory", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("mode", ["tuned", pytest.param("theory", marks=pytest.mark.nightly)])
 def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode) -> None:
     policy = GLMUCB.of(LOGISTIC.problem(200), mode=mode)
     v = then = 3 * np.eye(3)

@@ -64,9 +64,7 @@ class Reference:
         self.iterate = projected(self.v, self.iterate - newton / self.k, self.radius)
 
 
-@pytest.mark.parametrize(
-    "mode", ["tuned", pytest.param("theory", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("mode", ["tuned", pytest.param("theory", marks=pytest.mark.nightly)])
 def test_it_is_the_papers_algorithm(turns: Turns, mode: Mode) -> None:
     world = make_environment(link="logistic", dim=3, arms=6, radius=1.5)
     policy = GLOC.of(world.problem(250), mode=mode)

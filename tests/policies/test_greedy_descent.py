@@ -42,9 +42,7 @@ def posted(theta: list[float], doubt: float) -> Model:
     return Model(iterate=jnp.array(theta, jnp.float64), doubt=jnp.float64(doubt))
 
 
-@pytest.mark.parametrize(
-    "mode", ["tuned", pytest.param("theory", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("mode", ["tuned", pytest.param("theory", marks=pytest.mark.nightly)])
 def test_without_noise_it_is_a_plain_recursion(turns: Turns, mode: Mode) -> None:
     """Steps, projection, doubt, instrument and choice, beside NumPy."""
     policy = GreedyDescent.of(LOGISTIC.problem(300), mode=mode, caution=0.05)

@@ -31,15 +31,14 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # So it is with modules: reading their source anew takes half of an import, and of a collection.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
 
 import jax
 import pytest
 from jax._src.interpreters import mlir
 
 from kerchief.simulation import machine
-
-sys.dont_write_bytecode = False
 
 # Tests and doctests call what lies behind the public functions, which switch 64-bit mode on.
 _configure: Callable[[str, object], None] = jax.config.update

@@ -144,7 +144,7 @@ def test_a_sound_bandit_is_passed_and_seen() -> None:
 @pytest.mark.parametrize(
     ("name", "trust", "noise"),
     [
-        ("linucb@paper", "local", "gaussian (Gaussian)"),
+        pytest.param("linucb@paper", "local", "gaussian (Gaussian)", marks=pytest.mark.nightly),
         pytest.param("sblb@paper", "shuffle", "bit (Response)", marks=pytest.mark.nightly),
         ("linucb", "joint", "best (BLT)"),
         ("privunit", "local", "privunit (PrivUnitG)"),

@@ -62,7 +62,9 @@ def test_arms_with_models_of_their_own_keep_their_constant() -> None:
     assert not isinstance(SHORT, Singles)
 
 
-@pytest.mark.parametrize("world", [WORLD, OwnModels.of(dim=20, arms=3)])
+@pytest.mark.parametrize(
+    "world", [WORLD, pytest.param(OwnModels.of(dim=20, arms=3), marks=pytest.mark.nightly)]
+)
 def test_less_is_lost_the_more_numbers_are_left(world: Any) -> None:
     dim = world.problem(10).dim
     few, many = (

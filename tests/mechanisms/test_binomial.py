@@ -66,7 +66,7 @@ def test_a_third_less_noise_is_seen() -> None:
     assert abs(thin.std() - 3.0) > 10 * room
 
 
-@pytest.mark.parametrize("users", [1, 3, 7])
+@pytest.mark.parametrize("users", [1, 3, pytest.param(7, marks=pytest.mark.nightly)])
 def test_shares_add_up_to_all_coins(users: int) -> None:
     coins = ExactBinomial(step=0.25, scale=2, sensitivity=1.0, dimension=2)
     assert sum(coins.coins(place, users) for place in range(users)) == coins.trials == 16

@@ -165,7 +165,7 @@ def test_the_ranking_always_lists_exactly_as_many(monkeypatch: pytest.MonkeyPatc
     assert len(np.unique(noise.add(np.zeros(3)), axis=0)) == noise.candidates
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 6.0])
+@pytest.mark.parametrize("epsilon", [0.5, pytest.param(6.0, marks=pytest.mark.nightly)])
 def test_simulated_and_exact_have_the_same_law(epsilon: float) -> None:
     noise, copies = made(Shortlist, epsilon), 2000
     exact, source = noise.exact(), np.random.default_rng(3).bytes

@@ -76,7 +76,7 @@ def test_the_corollarys_p_stays_a_probability(horizon: int) -> None:
     [
         (2500, 2, 1.0, {}),
         (20_000, 5, 1.0, {}),
-        (200_000, 2, 1.0, {}),
+        pytest.param(200_000, 2, 1.0, {}, marks=pytest.mark.nightly),
         (20_000, 2, 1.31, {"local": 1.0}),
         (20_000, 5, 12.0, {"local": 5.0}),
     ],

@@ -43,7 +43,9 @@ def test_every_batch_keeps_the_promise_by_its_own_certificate(sums: BitSums) -> 
     assert ledger.spent().epsilon == max(spent)
 
 
-@pytest.mark.parametrize(("users", "deviation"), [(250, 19.8), (400, 23.3)])
+@pytest.mark.parametrize(
+    ("users", "deviation"), [(250, 19.8), pytest.param(400, 23.3, marks=pytest.mark.nightly)]
+)
 def test_numbers_are_coded_in_a_tight_box(users: int, deviation: float) -> None:
     """In [-1, 1], and not in [-2.1, 2.1]: with one bit the noise of rounding is half as large."""
     promise = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.SHUFFLE)
@@ -72,8 +74,14 @@ def test_a_box_holds_every_statistic_of_queries_that_name_none() -> None:
     assert made.views(1e-5)["device wire"].epsilon == wire
 
 
-@pytest.mark.parametrize("bits", [1, 8])
-@pytest.mark.parametrize("local", [0.5, 2.0])
+@pytest.mark.parametrize(
+    ("bits", "local"),
+    [
+        (1, 2.0),
+        (8, 0.5),
+        *(pytest.param(*one, marks=pytest.mark.nightly) for one in ((1, 0.5), (8, 2.0))),
+    ],
+)
 def test_a_report_and_the_sums_keep_a_promise_each(bits: int, local: float) -> None:
     query = dataclasses.replace(QUERY, local=local)
     schedule = At(ends=(100, 500))

@@ -37,14 +37,14 @@ from kerchief.simulation.loop import Replicate, Scene, advance, begin
 PLAYERS = "linucb:none,linucb:joint,linucb:local,linucb:shuffle,sampling:joint,glm:joint"
 EXPECTED = {"dim": 2.0, "arms": 1.0, "rounds": 1.0, "replicates": 1.0}
 SIZES = {
-    "dim": (2, 8, 32, 64, 128, 256),
     "arms": (2, 20, 100, 300, 1000),
-    "rounds": (1000, 4000, 16_000),
+    "dim": (2, 8, 32, 64, 128, 256),
     "replicates": (1, 8, 64, 256),
+    "rounds": (1000, 4000, 16_000),
 }
-USUAL = {"dim": 5, "arms": 20, "rounds": 1000, "replicates": 16}
+USUAL = {"dim": 5, "arms": 20, "rounds": 1000, "replicates": 4}
 # Numbers that one run may look at, so that large sizes do not take minutes.
-_MOST = 2 * 10**8
+_MOST = 5 * 10**7
 _STAGES = ("draw arms", "score", "reward and regret", "report", "learn")
 _START, _ROUNDS = 1500, 500
 
@@ -55,7 +55,7 @@ def microseconds(policy: str, trust: str, sizes: Mapping[str, int]) -> float:
         link=POLICIES[policy].home or "linear", dim=sizes["dim"], arms=sizes["arms"]
     )
     numbers = sizes["arms"] * sizes["dim"] ** 2 * sizes["replicates"]
-    rounds = sizes["rounds"] if numbers * sizes["rounds"] < _MOST else max(60, _MOST // numbers)
+    rounds = sizes["rounds"] if numbers * sizes["rounds"] < _MOST else max(30, _MOST // numbers)
     run = partial(time_run, horizon=rounds, replicates=sizes["replicates"])
     return min(run(policy, trust, world) for _ in range(2))
 

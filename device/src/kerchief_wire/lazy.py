@@ -10,7 +10,7 @@ from importlib import import_module
 def fetching(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
     """The `__getattr__` of a package: which module holds each of its names.
 
-    >>> fetching("kerchief.core", {"exp": "math"})("exp")
+    >>> fetching("kerchief_wire", {"exp": "math"})("exp")
     <built-in function exp>
     """
 

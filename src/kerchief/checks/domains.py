@@ -171,7 +171,7 @@ def farthest(points: Floats) -> tuple[float, list[int]]:
 def lengths(vectors: Floats) -> Floats:
     """Euclidean norms, infinite where a vector is not finite or its square overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        found: Floats = np.linalg.norm(vectors, axis=-1)
+        found: Floats = np.sqrt(np.einsum("...i,...i->...", vectors, vectors))
     return np.where(np.isnan(found), np.inf, found)
 
 

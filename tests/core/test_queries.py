@@ -170,7 +170,7 @@ def test_no_search_exceeds_the_sensitivity_of_gram(dim: int, groups: int) -> Non
     weights = np.maximum(0, rng.normal(size=(600, groups)))
     weights[:200] = np.eye(groups)[rng.integers(groups, size=200)]
     encoded: Any = jax.vmap(lambda x, w: asked.encode(Example(features=x, reward=x[0], weight=w)))
-    points = np.asarray(encoded(jnp.asarray(features), jnp.asarray(weights)))
+    points = np.asarray(jax.jit(encoded)(jnp.asarray(features), jnp.asarray(weights)))
     assert points.shape[1] == asked.size == groups * svec_size(dim)
     gaps = np.linalg.norm(points[:, None] - points[None], axis=-1)
     assert 0.99 * asked.sensitivity <= gaps.max() <= asked.sensitivity * (1 + 1e-12)

@@ -24,6 +24,7 @@ def test_over_a_period_the_best_point_is_the_best_fixed_one() -> None:
     world = Drifting.of(domain=Ball(dim=3), swing=0.4, period=40)
     truth = world.init(ROOT.at(WORLD))
 
+    @jax.jit
     def total(point: jax.Array) -> jax.Array:
         def lost(round: jax.Array) -> jax.Array:
             return world.regret(truth, NOBODY, point[None], Clock(round=round, since={}))
@@ -31,7 +32,7 @@ def test_over_a_period_the_best_point_is_the_best_fixed_one() -> None:
         return jax.vmap(lost)(jnp.arange(40, dtype=jnp.int32)).sum()
 
     assert float(total(truth.best)) == pytest.approx(0, abs=1e-9)
-    np.testing.assert_allclose(jax.grad(total)(truth.best), np.zeros(3), atol=1e-9)
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(truth.best), np.zeros(3), atol=1e-9)
     aside = truth.best + 0.3 * truth.slope
     # 40 times half the square of 0.3, as if nothing moved; in a single round it may be negative.
     assert float(total(aside)) == pytest.approx(40 * 0.045)

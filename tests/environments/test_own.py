@@ -23,12 +23,13 @@ def at(round: int) -> Clock:
 
 
 def test_every_arm_sees_the_same_user_and_has_a_parameter_of_its_own() -> None:
-    truth = WORLD.init(Stream.of(seed=1, replicate=0))
-    arms = WORLD.arms(truth, at(0), Stream.of(seed=2, replicate=0))
+    truth = jax.jit(WORLD.init)(Stream.of(seed=1, replicate=0))
+    arms = jax.jit(WORLD.arms)(truth, at(0), Stream.of(seed=2, replicate=0))
     assert (np.asarray(arms.features) == np.asarray(arms.features)[0]).all()
     np.testing.assert_allclose(np.linalg.norm(truth, axis=1), 1.0, rtol=1e-6)
     means = np.asarray(arms.features) @ np.asarray(truth).T
-    lost = [float(WORLD.regret(truth, arms, jnp.int32(k), at(0))) for k in range(3)]
+    regret = jax.jit(WORLD.regret)
+    lost = [float(regret(truth, arms, jnp.int32(k), at(0))) for k in range(3)]
     np.testing.assert_allclose(lost, means[0].max() - means[0], atol=1e-6)
     facts = WORLD.problem(10)
     assert (facts.own, facts.low, facts.high) == (4, -2.0, 2.0)
@@ -86,8 +87,8 @@ def test_the_best_single_arm_loses_the_least_on_average() -> None:
         arms = WORLD.arms(truth, at(0), Stream.of(seed=k, replicate=0))
         return jnp.stack([WORLD.regret(truth, arms, jnp.int32(a), at(0)) for a in range(3)])
 
-    means = np.asarray(jax.vmap(lost)(jnp.arange(4000))).mean(0)
-    assert int(WORLD.single(truth)) == means.argmin()
+    means = np.asarray(jax.jit(jax.vmap(lost))(jnp.arange(4000))).mean(0)
+    assert int(jax.jit(WORLD.single)(truth)) == means.argmin()
 
 
 def test_ranges_become_a_ball_by_nothing_but_the_ranges() -> None:

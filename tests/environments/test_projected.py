@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -23,16 +24,20 @@ NOW = Clock(round=jnp.int32(3), since={})
 
 def test_the_bandit_sees_short_arms_and_loses_what_the_world_says() -> None:
     at = Stream.of(seed=1, replicate=0)
-    truth = SHORT.init(at)
-    seen, whole = SHORT.arms(truth, NOW, at), WORLD.arms(truth, NOW, at)
+    truth = jax.jit(SHORT.init)(at)
+    seen, whole = (jax.jit(world.arms)(truth, NOW, at) for world in (SHORT, WORLD))
     np.testing.assert_allclose(
         seen.features, SHORT.projection.apply(np.asarray(whole.features, np.float64)), atol=1e-6
     )
     assert SHORT.problem(10).dim == 8
+    lost, earned = (
+        [jax.jit(world.regret) for world in (SHORT, WORLD)],
+        [jax.jit(world.reward) for world in (SHORT, WORLD)],
+    )
     for action in range(6):
         arm = jnp.int32(action)
-        assert SHORT.regret(truth, seen, arm, NOW) == WORLD.regret(truth, whole, arm, NOW)
-        assert SHORT.reward(truth, seen, arm, NOW, at) == WORLD.reward(truth, whole, arm, NOW, at)
+        assert lost[0](truth, seen, arm, NOW) == lost[1](truth, whole, arm, NOW)
+        assert earned[0](truth, seen, arm, NOW, at) == earned[1](truth, whole, arm, NOW, at)
 
 
 @pytest.mark.nightly
@@ -55,10 +60,11 @@ def test_arms_with_models_of_their_own_keep_their_constant() -> None:
     facts = short.problem(10)
     assert (facts.dim, facts.own, facts.constant) == (6, 6, world.problem(10).constant)
     at = Stream.of(seed=1, replicate=0)
-    truth = short.init(at)
-    assert float(short.arms(truth, NOW, at).features[0, -1]) == pytest.approx(facts.constant)
+    truth = jax.jit(short.init)(at)
+    arms = jax.jit(short.arms)(truth, NOW, at)
+    assert float(np.asarray(arms.features)[0, -1]) == pytest.approx(facts.constant)
     assert isinstance(short, Singles)
-    assert int(short.single(truth)) == int(world.single(truth))
+    assert int(jax.jit(short.single)(truth)) == int(jax.jit(world.single)(truth))
     assert not isinstance(SHORT, Singles)
 
 

@@ -112,8 +112,8 @@ def test_all_learners_learn_from_every_report_and_only_one_does_as_printed() -> 
     printed = dataclasses.replace(printed, learners=quick)
     release = Release(total=jnp.array([0.3, 0.4, 1.0]), count=jnp.int32(1), noise=jnp.float64(0.5))
     for bandit, learned in ((policy, [0, 1]), (printed, [0])):
-        before = bandit.init(QUIET)
-        state = bandit.update(before, "pair", release)
+        before = jax.jit(lambda bandit=bandit: bandit.init(QUIET))()
+        state = jax.jit(lambda old, bandit=bandit: bandit.update(old, "pair", release))(before)
         pairs = zip(before.learners, state.learners, strict=True)
         assert [i for i, pair in enumerate(pairs) if _moved(*pair)] == learned
         assert all(int(own.seen.count) == 1 for own in state.learners)

@@ -48,9 +48,15 @@ def counts(pulls: list[float], means: list[float]) -> Counts:
 
 def learnt(policy: Any, state: Any, arm: int, report: float, round: int) -> Any:
     """The state after an answer to the only open question."""
-    action, now = jnp.int32(arm), jnp.int32(round)
-    memo = policy.memo(state, action, now)
-    return policy.learn(state, action, memo, jnp.asarray([report]), now)
+    return _learnt(policy, state, jnp.int32(arm), jnp.asarray([report]), jnp.int32(round))
+
+
+@jax.jit
+def _learnt(policy: Any, state: Any, action: Array, report: Array, now: Array) -> Any:
+    return policy.learn(state, action, policy.memo(state, action, now), report, now)
+
+
+_proposed = jax.jit(lambda policy, state, round: policy.propose(state, round, AT))
 
 
 @pytest.mark.parametrize("arms", [2, 10, 1000])
@@ -198,7 +204,7 @@ def test_halving_keeps_the_better_half_and_forgets() -> None:
     losses, state, played = [0.5, 0.1, 0.9, 0.3, 0.2], policy.init({}), []
     for round in range(policy.stages[-1].last):
         assert not (isinstance(policy, Stops) and bool(policy.stopped(state)))
-        arm = int(policy.propose(state, jnp.int32(round), AT))
+        arm = int(_proposed(policy, state, jnp.int32(round)))
         played.append(arm)
         state = learnt(policy, state, arm, losses[arm], round)
         assert isinstance(state, HalvingState)

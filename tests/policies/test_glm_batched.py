@@ -285,9 +285,14 @@ def test_in_theory_no_arm_is_ruled_out_at_the_sizes_of_a_study(noisy: bool) -> N
     assert isinstance(bandit.loss.minimizer, GradientDescent)
     state = begun(bandit, noisy=noisy)
     release = Release(total=total(2e4, 2e4), count=jnp.int32(0), noise=jnp.float64(0))
-    state = bandit.update(state, "curvature", release)
     fit = Fitted(point=jnp.array([2.0, 0.0]), count=jnp.int32(40_000), noise=jnp.float64(1.0))
-    posted = bandit.publish(bandit.update(state, "fit", fit))
+
+    @jax.jit
+    def learned(state: State) -> Model:
+        state = bandit.update(state, "curvature", release)
+        return bandit.publish(bandit.update(state, "fit", fit))
+
+    posted = learned(state)
     shown = arms((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0))
     assert survivors(posted, shown).all()
     # With widths of order one two of them are gone.

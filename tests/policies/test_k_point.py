@@ -35,10 +35,8 @@ NOTHING = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 def test_directions_are_at_right_angles_and_questions_in_the_set(questions: int | None) -> None:
     world = Quadratic.of(domain=Simplex(dim=4))
     policy = KPoint.of(world.problem(100), channel=CLEAR, questions=questions)
-    state = policy.init({})
-    action = np.asarray(
-        policy.propose(state, jnp.int32(0), Stream.of(seed=2, replicate=0).at(POLICY))
-    )
+    at = Stream.of(seed=2, replicate=0).at(POLICY)
+    action = np.asarray(jax.jit(lambda: policy.propose(policy.init({}), jnp.int32(0), at))())
     pairs = 3 if questions is None else questions // 2
     assert action.shape == (2 * pairs, 4)
     np.testing.assert_allclose(action.sum(axis=1), 1)

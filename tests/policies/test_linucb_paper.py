@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -17,11 +19,16 @@ FACTS = Problem(dim=4, arms=3, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=
 def test_the_width_is_the_printed_one() -> None:
     """σ = 2, t = 100, d = 4: Υ = 20 (8 + 2 ln(20000/0.05)), and so on."""
     policy = PaperLinUCB.printed(FACTS)
-    state = policy.init({"moments": Outlook(noisy=True)})
     release = Release(
         total=jnp.zeros(policy.query.size), count=jnp.int32(100), noise=jnp.float64(20.0)
     )
-    model = policy.publish(policy.update(state, "moments", release))
+
+    @jax.jit
+    def learned() -> Any:
+        state = policy.init({"moments": Outlook(noisy=True)})
+        return policy.publish(policy.update(state, "moments", release))
+
+    model = learned()
     upsilon = 20 * (8 + 2 * math.log(20_000 / 0.05))
     log = math.log(10_000)
     width = 4 * math.sqrt(4 * log)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
 from kerchief.core.contracts import Arms, Outlook, Release
 from kerchief.core.links import LINKS, link_named
@@ -30,7 +32,10 @@ def facts(link: str, **changes: Any) -> Problem:
 def told(policy: OnlineGLM, total: Any, count: int, noise: float = 0.0) -> Any:
     state = policy.init({"moments": Outlook(noisy=noise > 0)})
     release = Release(total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(noise))
-    return policy.update(state, "moments", release)
+    return _updated(policy, state, release)
+
+
+_updated = jax.jit(lambda policy, state, release: policy.update(state, "moments", release))
 
 
 @pytest.mark.parametrize("link", list(LINKS))
@@ -40,14 +45,18 @@ def test_with_every_user_at_the_truth_the_estimate_is_the_truth(link: str) -> No
     truth = jnp.array([0.8, -0.6], jnp.float32)
     posted = policy.publish(policy.init(QUIET))
     posted = dataclasses.replace(posted, estimate=truth)
+
+    @jax.jit
+    def sent(x: Array) -> Array:
+        arms = Arms(features=x, allowed=jnp.ones(4, bool))
+        mean = link_named(link).mean(x[1] @ truth)
+        return policy.query.encode(policy.record(posted, arms, jnp.int32(1), mean)["moments"])
+
     rng, total = np.random.default_rng(0), np.zeros(policy.query.size)
     for _ in range(40):
         x = rng.normal(size=(4, 2)).astype(np.float32)
         x /= np.linalg.norm(x, axis=1, keepdims=True)
-        arms = Arms(features=jnp.asarray(x), allowed=jnp.ones(4, bool))
-        mean = link_named(link).mean(jnp.asarray(x[1]) @ truth)
-        record = policy.record(posted, arms, jnp.int32(1), mean)["moments"]
-        total += np.asarray(policy.query.encode(record), np.float64)
+        total += np.asarray(sent(jnp.asarray(x)), np.float64)
     estimate = policy.publish(told(policy, total, 40)).estimate
     assert np.asarray(estimate) == pytest.approx(np.asarray(truth), abs=1e-4)
 

@@ -54,8 +54,11 @@ def _state(policy: Sampling, *cohorts: Cohort, separate: Separate = "cohorts") -
         release = Release(
             total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(variance**0.5)
         )
-        state = policy.update(state, "moments", release)
+        state = _updated(policy, state, release)
     return state
+
+
+_updated = jax.jit(lambda policy, state, release: policy.update(state, "moments", release))
 
 
 def _with(
@@ -65,7 +68,7 @@ def _with(
     total = _flat(policy, gram, moment)
     state = policy.init({"moments": Outlook(noisy=noise > 0)})
     release = Release(total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(noise))
-    return policy.update(state, "moments", release)
+    return _updated(policy, state, release)
 
 
 EARLY: Cohort = (900, 9.0, np.diag([300.0, 300.0, 300.0]), [150.0, 60.0, 0.0])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from tests.experiments.fakes import fake_play
 from tests.plugins import fresh_registries
 
 from kerchief.checks import Case, CheckFailed
@@ -19,6 +20,7 @@ from kerchief.experiments.declare import Comparison
 from kerchief.experiments.parts import parts_of
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.plugins import Plugin
+from kerchief.experiments.runner import Work
 from kerchief.policies.registry import POLICIES
 from kerchief.privatizers.registry import CONTINUALS, TRUSTS
 
@@ -218,7 +220,10 @@ def test_an_edited_plugin_is_played_anew(own: Path, plan: Callable[[], Plan]) ->
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_folder_of_another_version_is_left_alone(call: Call, own: Path) -> None:
+def test_a_folder_of_another_version_is_left_alone(
+    call: Call, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Work, "results", fake_play())
     words = ("reproduce", "my-figure", "--plugin", own, "--quick", "--out", "here")
     with fresh_registries():
         assert call(*words).exit_code == 0

@@ -294,6 +294,7 @@ def test_each_onlooker_of_shuffled_reports_is_promised_something() -> None:
     assert calibrate(**SHARED, trust="joint").views == ()
 
 
+@pytest.mark.nightly
 def test_a_promise_for_one_report_is_kept_beside_that_of_the_sums() -> None:
     answer = calibrate(**SHARED, trust="shuffle", local=1.0)
     views = {one.name: one for one in answer.views}

@@ -19,7 +19,15 @@ from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import compare
 
-SMALL = Comparison(contexts=("ball",), dim=2, arms=3, horizon=60, replicates=4, epsilons=(1.0,))
+SMALL = Comparison(
+    trusts=("local", "central"),
+    contexts=("ball",),
+    dim=2,
+    arms=3,
+    horizon=60,
+    replicates=4,
+    epsilons=(1.0,),
+)
 
 
 @pytest.fixture(scope="module")

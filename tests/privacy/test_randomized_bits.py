@@ -228,7 +228,12 @@ class TestScan:
 
     @pytest.mark.parametrize(
         ("users", "bits", "keep", "most"),
-        [(1000, 1, 0.5, 1.05), (5000, 1, 0.9, 1.11), (250, 8, 0.576, 1.12), (300, 64, 0.447, 1.04)],
+        [
+            (1000, 1, 0.5, 1.05),
+            pytest.param(5000, 1, 0.9, 1.11, marks=pytest.mark.nightly),
+            pytest.param(250, 8, 0.576, 1.12, marks=pytest.mark.nightly),
+            pytest.param(300, 64, 0.447, 1.04, marks=pytest.mark.nightly),
+        ],
     )
     def test_is_close_to_the_gaussian(
         self, users: int, bits: int, keep: float, most: float
@@ -304,6 +309,7 @@ class TestBatch:
         event = described(users, bits, keep)
         assert bits_epsilon(event, 1e-5) == pytest.approx(epsilon, rel=0.02)
 
+    @pytest.mark.nightly
     def test_keep_parameter_is_nearly_the_gaussian_one(self) -> None:
         event = bits_keep(1.0, 1e-5, users=200, bits=64, sensitivity=ROOT, dimension=20)
         assert 0.998 <= bits_epsilon(event, 1e-5) <= 1.0

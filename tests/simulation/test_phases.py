@@ -309,8 +309,8 @@ def test_bad_sizes_are_refused(change: dict[str, NDArray[Any] | int]) -> None:
 @pytest.mark.parametrize(
     ("trust", "word", "name"),
     [
-        ("shuffle", "theorem", "dpe"),
-        # By day a law plays `pe` with this noise.
+        # By day laws compare the noise with the word and with the bill.
+        pytest.param("shuffle", "theorem", "dpe", marks=pytest.mark.nightly),
         pytest.param("central", "laplace", "pe", marks=pytest.mark.nightly),
         pytest.param("shuffle", "theorem", "pe", marks=pytest.mark.nightly),
     ],

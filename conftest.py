@@ -61,7 +61,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-_STATUS, _ROOM = Path("/proc/self/statm"), 1.5 * 2**30
+_STATUS, _ROOM = Path("/proc/self/statm"), 1.75 * 2**30
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -381,11 +381,16 @@ def test_a_run_that_is_stopped_at_once_has_no_rows(
     assert (document["rows"], document["complete"]) == ([], False)
 
 
+PROJECTED = (
+    *("compare", "--dim", 12, "--horizon", 40, "--replicates", 2, "--epsilon", 1),
+    *("--contexts", "ball", "--trust", "local", "--policy", "linucb"),
+)
+
+
+@pytest.mark.nightly
 @pytest.mark.usefixtures("undrawn")
 def test_a_projection_says_what_it_costs(call: Call) -> None:
-    few = ("--contexts", "ball", "--trust", "local", "--policy", "linucb")
-    asked = ("compare", "--dim", 12, "--horizon", 40, "--replicates", 2, "--epsilon", 1)
-    result = call(*asked, *few, "--project", 4, "--json")
+    result = call(*PROJECTED, "--project", 4, "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     cost = told["projection"]["ball"]
@@ -395,7 +400,10 @@ def test_a_projection_says_what_it_costs(call: Call) -> None:
     assert "--project 4" in told["command"]
     report = Path(told["files"]["report"]).read_text()
     assert "projected from 12 numbers to 4" in report
-    refused = call(*asked, *few, "--project", 12)
+
+
+def test_a_projection_makes_fewer_numbers(call: Call) -> None:
+    refused = call(*PROJECTED, "--project", 12)
     assert refused.exit_code == 2
     assert "project is 12; it must be at least 1 and at most 11" in refused.stderr
 

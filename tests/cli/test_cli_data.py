@@ -35,6 +35,7 @@ def users(tmp_path: Path) -> Path:
     return tmp_path / "users.csv"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_file_becomes_a_comparison_in_one_command(call: Call, users: Path) -> None:
     result = call("compare", "--data", users, *DECLARED, *SMALL, "--json")
     assert result.exit_code == 0, result.output

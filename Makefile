@@ -4,19 +4,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: compare test lint bench nightly fuzz proofs pages index tuned lock clean
+.PHONY: compare test lint style types suite bench nightly fuzz proofs pages index tuned lock clean
 
 compare: $(READY)  ## the main job: policies x trust x epsilon, with a table, a picture and a report
 	$(BIN)/kerchief compare
 
-test: $(READY) lint  ## everything that must hold on every change
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
+test: $(READY) style  ## everything that must hold on every change; types are checked meanwhile
+	$(MAKE) --no-print-directory --jobs=2 types suite
 
-lint: $(READY)  ## format, lint, types and import arrows
+lint: $(READY) style types  ## format, lint, import arrows and types
+
+style: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --num-workers=2
 	$(BIN)/lint-imports
+
+types: $(READY)
+	$(BIN)/mypy --num-workers=2
+
+suite: $(READY)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
 bench: $(READY)  ## microseconds per decision beside a plain NumPy LinUCB
 	$(BIN)/kerchief bench

@@ -114,6 +114,7 @@ def test_calibrate_fits_a_terminal(call: Call, flags: tuple[object, ...], used: 
     assert ("refused" in table) == ("--trust" not in flags)
 
 
+@pytest.mark.nightly
 def test_calibrate_shows_what_each_onlooker_is_promised(call: Call) -> None:
     flags = ("--trust", "shuffle", "--dim", 2, "--horizon", 300, "--local-epsilon", 2)
     lines = call("calibrate", *flags).stdout.splitlines()

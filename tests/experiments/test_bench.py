@@ -26,6 +26,7 @@ def test_the_yardstick_is_linucb() -> None:
     np.testing.assert_allclose(play_numpy(features, rewards), truth, atol=0.02)
 
 
+@pytest.mark.nightly
 def test_every_case_is_timed_beside_the_yardstick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_DECISIONS", 60)
     monkeypatch.setattr(module, "_PLAYERS", (("uniform", "none"), ("linucb", "central")))

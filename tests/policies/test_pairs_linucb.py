@@ -114,7 +114,7 @@ def test_a_report_is_what_the_last_total_adds() -> None:
     assert (int(seen.count), float(seen.variance)) == (2, 25)
 
 
-@pytest.mark.parametrize("mode", ["theory", "tuned"])
+@pytest.mark.parametrize("mode", [pytest.param("theory", marks=pytest.mark.nightly), "tuned"])
 def test_without_noise_it_is_ridge_regression(turns: Turns, mode: Mode) -> None:
     world = make_environment(dim=3, arms=6)
     policy, products = (

@@ -260,6 +260,7 @@ def test_regret_is_read_at_every_tick() -> None:
     assert found.microseconds > 0
 
 
+@pytest.mark.nightly
 def test_what_is_sent_is_counted() -> None:
     """The paper's rule asks in each phase, and sends an average an atom: 64 bits a number."""
     found = ran("dpe@paper", "none")

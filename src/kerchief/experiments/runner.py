@@ -50,10 +50,10 @@ def compare(
 
     >>> from kerchief.experiments.declare import Comparison
     >>> small = Comparison(
-    ...     contexts=("ball",), dim=2, arms=3, horizon=40, replicates=2, trusts=("none",)
+    ...     policies=("uniform",), contexts=("ball",), dim=2, arms=3, horizon=40, replicates=2
     ... )
     >>> [result.cell.label() for result in compare(small, ticks=4)]
-    ['uniform', 'greedy not private', 'sampling not private']
+    ['uniform', 'greedy not private']
     """
     return Work.of(plan, ticks=ticks, width=width, archive=archive, workers=workers).results(
         watch or (lambda cell, stage, share: None)

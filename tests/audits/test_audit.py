@@ -146,7 +146,7 @@ def test_a_sound_bandit_is_passed_and_seen() -> None:
     [
         pytest.param("linucb@paper", "local", "gaussian (Gaussian)", marks=pytest.mark.nightly),
         pytest.param("sblb@paper", "shuffle", "bit (Response)", marks=pytest.mark.nightly),
-        ("linucb", "joint", "best (BLT)"),
+        pytest.param("linucb", "joint", "best (BLT)", marks=pytest.mark.nightly),
         ("privunit", "local", "privunit (PrivUnitG)"),
     ],
 )

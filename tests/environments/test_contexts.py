@@ -162,7 +162,7 @@ def test_skewed_variances_fall_evenly_to_a_hundredth() -> None:
     assert variances[1:] / variances[0] == pytest.approx([0.1, 0.01], rel=0.1)
 
 
-@pytest.mark.parametrize("dim", [11, 12, 64])
+@pytest.mark.parametrize("dim", [11, 12, pytest.param(64, marks=pytest.mark.nightly)])
 def test_many_coordinates_are_the_numbers_that_few_would_be(
     dim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def test_the_draws_follow_one_another_as_published() -> None:
     np.testing.assert_allclose(found.direction, corner / np.linalg.norm(corner), rtol=2e-7)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("law", ENVIRONMENT_LAWS, ids=str)
 def test_recorded_worlds_keep_the_laws(law: Law[WorldCase]) -> None:
     law(SMALL)

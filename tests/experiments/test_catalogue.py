@@ -24,17 +24,8 @@ def _run(plan: Plan, folder: Path) -> Outputs:
     return outputs
 
 
-# The others are smoked by night.
-DAILY = ("best-arm",)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in DAILY else pytest.mark.nightly)
-        for name in EXPERIMENTS
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_at_quick_size(name: str, tmp_path: Path) -> None:
     """Its report is written, its claims hold, and three times the private regret breaks one."""
     quick = _run(EXPERIMENTS[name].plan(quick=True), tmp_path)

@@ -145,7 +145,7 @@ def test_no_panel_has_more_lines_than_it_can_name_and_none_is_left_out(plan: Pla
 @pytest.mark.parametrize(
     "plan",
     [
-        Comparison(),
+        pytest.param(Comparison(), marks=pytest.mark.nightly),
         Comparison(contexts=("ball",), trusts=("joint",), epsilons=(1.0, 1.1, 1.2, 1.3, 1.4)),
         pytest.param(
             Comparison(contexts=("ball",), policies=("linucb-pairs", "linucb"), mode="theory"),

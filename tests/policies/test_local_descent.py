@@ -106,7 +106,7 @@ class Reference:
     ("learner", "mode"),
     [
         ("descent", "tuned"),
-        ("newton", "theory"),
+        pytest.param("newton", "theory", marks=pytest.mark.nightly),
         pytest.param("descent", "theory", marks=pytest.mark.nightly),
     ],
 )

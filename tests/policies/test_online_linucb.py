@@ -165,7 +165,7 @@ def test_the_set_of_theory_mode_never_misses(std: float) -> None:
     "learner",
     [
         Descent(radius=1.0, pace=20.0),
-        Maler(radius=1.0, rates=6),
+        pytest.param(Maler(radius=1.0, rates=6), marks=pytest.mark.nightly),
         Doubling(learner=Descent(radius=1.0, pace=20.0)),
     ],
 )
@@ -210,6 +210,7 @@ def test_the_printed_constants() -> None:
     assert online_paper.PrintedLinUCB.promised(PROBLEM, 10.0, 0.1, least=0.1).ridge == 500**-0.25
 
 
+@pytest.mark.nightly
 def test_the_literal_anytime_version_forgets_and_is_told_anew() -> None:
     """Users 1 | 2, 3 | 4 to 7: sums are those of an epoch, constants those of 2^m users."""
     policy = online_paper.PrintedAnytime.promised(PROBLEM, 10.0, 0.1)

@@ -173,6 +173,7 @@ def test_steps_that_know_the_noise_lose_a_third_at_most() -> None:
     assert printed.mean() > 3 * known.mean()
 
 
+@pytest.mark.nightly
 def test_with_strong_convexity_regret_hardly_grows() -> None:
     world = Quadratic.of(domain=Ball(dim=2))
     short = _play("two-point-strong", world, horizon=2_000, epsilon=4.0).regret[-1]

@@ -25,7 +25,7 @@ def _run(plan: Plan, folder: Path) -> Outputs:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_an_experiment_at_quick_size(name: str, tmp_path: Path) -> None:
     """Its report is written, its claims hold, and three times the private regret breaks one."""
     quick = _run(EXPERIMENTS[name].plan(quick=True), tmp_path)

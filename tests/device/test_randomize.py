@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special, stats  # type: ignore[import-untyped]
 from tests.device.helpers import COINS, GRID, ONE_BIT
 from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import randomize as module
-from kerchief_device.randomize import heads, randomize
+from kerchief_device.randomize import Vectors, candidates, heads, randomize
 from kerchief_device.samplers import below, sample_discrete_gaussian, sample_discrete_laplace
 from kerchief_wire.errors import InvalidValue
-from kerchief_wire.noise import Bits, Floats, Noise, Rounded, Shortlist, Wholes
+from kerchief_wire.noise import Bits, Noise, Rounded, Shortlist, Wholes
 
 GAUSSIAN = Rounded(law="gaussian", grid_bits=4, scale=3, middle=(8, 0, 0, 0, 0), reach=20)
 LAPLACE = Rounded(law="laplace", grid_bits=4, scale=3, middle=(8, 0, 0, 0, 0), reach=20)
@@ -65,14 +66,36 @@ def test_a_single_number_is_a_bit_whatever_it_is() -> None:
         assert number.tolist() in ([0], [1])
 
 
-def test_candidates_far_out_are_cut_before_they_are_ranked() -> None:
-    far = np.where(np.arange(64 * 6).reshape(64, 6) % 2, 40.0, -40.0)
+def test_candidates_are_independent_normal_numbers() -> None:
+    """Their distance from the normal law, and correlations, within what so many draws allow."""
+    drawn = candidates(400, 1001, Bytes("law"))
+    assert drawn.shape == (400, 1001)
+    assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-6
+    assert drawn.astype(np.float64).var() == pytest.approx(1, abs=5 * math.sqrt(2 / drawn.size))
+    across = np.corrcoef(drawn, rowvar=False) - np.eye(1001)
+    assert np.abs(across).max() < 6 / math.sqrt(400)
+    assert (candidates(400, 1001, Bytes("law")) == drawn).all()
+    assert (candidates(400, 1001, Bytes("other")) != drawn).any()
 
-    def candidates(count: int, size: int, source: Any) -> Floats:
+
+def test_a_number_of_a_candidate_is_the_mean_of_a_slice_of_the_normal_law() -> None:
+    slices = np.unique(candidates(1000, 1000, Bytes("all")))
+    assert slices.size == 2**16
+    edges = special.ndtri(np.arange(2**16 + 1) / 2**16)
+    assert ((edges[:-1] < slices) & (slices < edges[1:])).all()
+    assert slices.astype(np.float64).sum() == pytest.approx(0, abs=1e-3)
+    assert (slices.astype(np.float64) ** 2).mean() == pytest.approx(1, abs=2e-6)
+
+
+def test_candidates_far_out_are_cut_before_they_are_ranked() -> None:
+    signs = np.arange(64 * 6).reshape(64, 6) % 2
+    far = np.where(signs, 40.0, -40.0).astype(np.float32)
+
+    def listed(count: int, size: int, source: Any) -> Vectors:
         return far.copy()
 
     bounds, zero = SHORTLIST.bounds(0), np.zeros(5)
-    seen = {tuple(randomize(SHORTLIST, zero, 0, Bytes(str(n)), candidates)) for n in range(50)}
+    seen = {tuple(randomize(SHORTLIST, zero, 0, Bytes(str(n)), listed)) for n in range(50)}
     assert all(bounds.hold(np.array(one)) for one in seen)
     cut = 0.25 + 2.5 * SHORTLIST.farthest * np.array([-1, 1])
     assert {one[0] for one in seen} <= {round(math.ldexp(end, 21)) for end in cut}

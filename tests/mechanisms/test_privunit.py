@@ -134,6 +134,16 @@ def test_the_list_keeps_epsilon_and_is_within_a_hundredth_of_the_best(epsilon: f
     assert noise.exact().std == pytest.approx(float(noise.std), rel=1e-9)
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 8.0])
+def test_long_vectors_have_fewer_candidates_and_the_same_epsilon(epsilon: float) -> None:
+    usual, long = (
+        Shortlist.of(epsilon=epsilon, center=0.0, radius=1.0, size=size) for size in (1024, 1025)
+    )
+    assert long.candidates <= usual.candidates / 2
+    assert long.exact().event().epsilon <= epsilon
+    assert 1 <= float(long.std) / float(usual.std) < 1.02
+
+
 def test_every_candidate_has_its_exact_chance() -> None:
     """For a fixed list of candidates: all words of a small coin and choice, counted."""
     noise = ExactShortlist(units=3 * 2**30, center=(0.0, 0.0), radius=1.0, candidates=4, listed=1)

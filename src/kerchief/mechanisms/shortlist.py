@@ -28,11 +28,14 @@ from kerchief.mechanisms.ball import BallReport, SidedReport, spread_out, upper_
 from kerchief.mechanisms.mechanism import Floats, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
+from kerchief_device.randomize import candidates
 from kerchief_device.samplers import UNITS, Randomness, below, word
 
 _FEWEST, _MOST = 2**8, 2**16
 # As many candidates as come so near to the least deviation that there is.
 _NEAR = 1.01
+# Candidates of longer vectors take so long to draw that fewer of them must do, not quite so near.
+_LONG, _FEWEST_LONG, _NEAR_LONG = 2**10, 2**6, 1.02
 _GUARD = 2.0**-40
 # How finely the simulated order statistic is tabulated.
 _PLACES = 1024
@@ -67,17 +70,21 @@ class Shortlist(SidedReport):
 
     @classmethod
     def of(cls, *, epsilon: float, center: float | Floats, radius: float, size: int) -> Shortlist:
-        """As few candidates as come within a hundredth of the least noise (65536 at the most)."""
+        """As few candidates as come within a hundredth of the least noise (65536 at the most).
+
+        Within two hundredths for vectors of more than 1024 numbers.
+        """
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
-        candidates, listed, units = _design(between("epsilon", epsilon, 1e-6, 1e9, closed=True))
-        mean, deviation = _moments(candidates, listed, units)
+        epsilon = between("epsilon", epsilon, 1e-6, 1e9, closed=True)
+        count, listed, units = _design(epsilon, size > _LONG)
+        mean, deviation = _moments(count, listed, units)
         return cls(
             std=radius * deviation / mean,
             factor=radius / mean,
             chance=units / UNITS,
             center=spread_out(center, size),
             radius=radius,
-            candidates=candidates,
+            candidates=count,
             listed=listed,
         )
 
@@ -169,13 +176,13 @@ class ExactShortlist(BallReport):
         """One candidate, scaled and on the grid; what is not finite counts as the center."""
         size, source = len(self.center), stream or os.urandom
         array = float64_vector(vector, size)
-        # The candidates may be known to anyone: a fast generator is enough.
-        generator = np.random.default_rng(int.from_bytes(source(16), "little"))
-        drawn = generator.standard_normal((self.candidates, size + 1))
-        ranked = np.argpartition(drawn @ self._unit(array), self.candidates - self.listed)
+        drawn = candidates(self.candidates, size + 1, source)
+        unit = self._unit(array).astype(np.float32)
+        ranked = np.argpartition(drawn @ unit, self.candidates - self.listed)
         chosen = drawn[ranked[self._position(source)], :-1]
-        report = np.array(self.center) + self.factor * chosen
-        return np.rint(report / self.grid) * self.grid
+        report = np.array(self.center) + self.factor * chosen.astype(np.float64)
+        found: Floats = np.rint(report / self.grid) * self.grid
+        return found
 
     def event(self) -> events.RandomizedResponse:
         """What one report costs."""
@@ -198,15 +205,16 @@ class ExactShortlist(BallReport):
 
 
 @lru_cache(maxsize=256)
-def _design(epsilon: float) -> tuple[int, int, int]:
+def _design(epsilon: float, long: bool) -> tuple[int, int, int]:
     """How many candidates, how many best ones, and the chance of those in units of 2**-32."""
     least = unit_noise(epsilon)
     share = float(_special.ndtr(-1 / least))
-    candidates, listed = _FEWEST, _best(epsilon, _FEWEST, share)
-    while candidates < _MOST and _noise(epsilon, candidates, listed) > _NEAR * least:
-        candidates *= 2
-        listed = _best(epsilon, candidates, share)
-    return candidates, listed, _units(epsilon, candidates, listed)
+    count, near = (_FEWEST_LONG, _NEAR_LONG) if long else (_FEWEST, _NEAR)
+    listed = _best(epsilon, count, share)
+    while count < _MOST and _noise(epsilon, count, listed) > near * least:
+        count *= 2
+        listed = _best(epsilon, count, share)
+    return count, listed, _units(epsilon, count, listed)
 
 
 def _best(epsilon: float, candidates: int, share: float) -> int:

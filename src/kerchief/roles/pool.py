@@ -15,7 +15,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy import events
-from kerchief_device.randomize import candidates
+from kerchief_device.randomize import Vectors, candidates
 from kerchief_device.samplers import Randomness, sample_discrete_gaussian
 
 _DRAWS = 1 << 14
@@ -137,9 +137,9 @@ class ListedAhead:
     def __init__(self) -> None:
         """Begin with none."""
         self._lock, self._owner = threading.Lock(), os.getpid()
-        self._left: dict[tuple[int, int], list[NDArray[np.float64]]] = {}
+        self._left: dict[tuple[int, int], list[Vectors]] = {}
 
-    def __call__(self, count: int, size: int, source: Randomness) -> NDArray[np.float64]:
+    def __call__(self, count: int, size: int, source: Randomness) -> Vectors:
         """The candidates of one report, as `candidates` draws them."""
         with self._lock:
             if self._owner != os.getpid():

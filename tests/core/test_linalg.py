@@ -17,6 +17,7 @@ from kerchief.core.linalg import (
     inverse,
     log_det,
     lower_root,
+    orthonormal,
     pivots,
     smat,
     svec,
@@ -137,5 +138,21 @@ def test_volumes_of_many_dimensions_do_not_overflow(dim: int) -> None:
 def test_the_lower_root_is_cholesky_s(dim: int) -> None:
     half = symmetric(dim)
     matrices = half @ half + 0.1 * np.eye(dim)
-    found = jax.jit(jax.vmap(lower_root))(jnp.asarray(matrices))
-    np.testing.assert_allclose(found, np.linalg.cholesky(matrices), rtol=1e-9, atol=1e-9)
+    for rolled in (False, True):
+        found = jax.jit(jax.vmap(partial(lower_root, rolled=rolled)))(jnp.asarray(matrices))
+        np.testing.assert_allclose(found, np.linalg.cholesky(matrices), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("dim", "count"), [(1, 1), (5, 2), (8, 8), (14, 12)])
+def test_orthonormal_columns_have_the_span_of_the_given(dim: int, count: int) -> None:
+    """Even of columns that are nearly the same."""
+    given = np.random.default_rng(dim).normal(size=(dim, count))
+    for one in (given, given[:, :1] + 1e-6 * given):
+        found = np.asarray(jax.jit(orthonormal)(jnp.asarray(one)))
+        np.testing.assert_allclose(found.T @ found, np.eye(count), atol=1e-12)
+        np.testing.assert_allclose(found @ (found.T @ one), one, atol=1e-12)
+
+
+def test_a_column_of_the_span_of_others_becomes_zeros() -> None:
+    found = orthonormal(jnp.array([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]))
+    assert found.tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]

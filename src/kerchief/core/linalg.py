@@ -87,15 +87,18 @@ def _by_factor(matrix: Array) -> Array:
     return half.T @ half
 
 
-def lower_root(matrix: Array) -> Array:
-    """The lower triangular root of a positive definite matrix (Cholesky's), by a loop.
+def lower_root(matrix: Array, *, rolled: bool = False) -> Array:
+    """The lower triangular root of a positive definite matrix (Cholesky's).
+
+    Where it is done rarely, columns that are `rolled` into a loop compile faster.
 
     >>> lower_root(jnp.array([[4.0, 2.0], [2.0, 10.0]])).tolist()
     [[2.0, 0.0], [1.0, 3.0]]
     """
-    rows = jnp.arange(matrix.shape[-1])
+    dim = matrix.shape[-1]
+    rows = jnp.arange(dim)
 
-    def column(k: Array, done: tuple[Array, Array]) -> tuple[Array, Array]:
+    def column(k: Array | int, done: tuple[Array, Array]) -> tuple[Array, Array]:
         root, rest = done
         # Where rounding has left nothing of a pivot, the matrix has no rank there.
         pivot = rest[k, k]
@@ -103,10 +106,33 @@ def lower_root(matrix: Array) -> Array:
         found = jnp.where((rows >= k) & (pivot > 0), scaled, 0)
         return root + found[:, None] * (rows == k), rest - found[:, None] * found[None, :]
 
-    root: Array = jax.lax.fori_loop(0, matrix.shape[-1], column, (jnp.zeros_like(matrix), matrix))[
-        0
-    ]
-    return root
+    done = jnp.zeros_like(matrix), matrix
+    if rolled or dim > _MOST_UNROLLED:
+        done = jax.lax.fori_loop(0, dim, column, done)
+    else:
+        for k in range(dim):
+            done = column(k, done)
+    return done[0]
+
+
+def orthonormal(columns: Array) -> Array:
+    """Columns at right angles, of length 1, with the same span; a column of it adds zeros.
+
+    By Gram and Schmidt, each column twice, which leaves nothing that floats could tell; or, of many
+    columns, the orthogonal factor.
+
+    >>> orthonormal(jnp.array([[0.0, 5.0], [2.0, 1.0]])).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    if columns.shape[1] > _MOST_UNROLLED:
+        return jnp.linalg.qr(columns)[0]
+    found: list[Array] = []
+    for column in columns.T:
+        for done in 2 * found:
+            column = column - (done * column).sum() * done
+        length = jnp.linalg.norm(column)
+        found.append(jnp.where(length > 0, column / jnp.where(length > 0, length, 1), 0))
+    return jnp.stack(found, axis=1)
 
 
 def floored_inverse(matrix: Array, floor: Array) -> Array:

@@ -102,7 +102,9 @@ def _posterior(
         prior = prior.at[-1].set((spread * (query.high - query.low) / query.lever) ** 2)
     precision = told + jnp.diag(1 / prior)
     covariance = jax.vmap(_inverse)(precision)
-    volume = jnp.log(jnp.diagonal(jax.vmap(lower_root)(precision), axis1=-2, axis2=-1)).sum()
+    volume = jnp.log(
+        jnp.diagonal(jax.vmap(partial(lower_root, rolled=True))(precision), axis1=-2, axis2=-1)
+    ).sum()
     volume += query.arms * jnp.log(prior).sum() / 2
     level, gained = jnp.float64(0), jnp.float64(0)
     if query.lever:

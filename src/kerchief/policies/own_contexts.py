@@ -138,7 +138,7 @@ def _normals(dim: int) -> Array:
     """Normal vectors, one per row, with mean exactly 0 and covariance exactly I."""
     half = _stream(0).normal(_USERS // 2 * dim).reshape(-1, dim).astype(jnp.float64)
     rows = jnp.concatenate([half, -half])
-    white: Array = rows @ inverse(lower_root(rows.T @ rows / _USERS), rolled=True).T
+    white: Array = rows @ inverse(lower_root(rows.T @ rows / _USERS, rolled=True), rolled=True).T
     return white
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar, Self
 
 import jax
@@ -273,7 +274,7 @@ class OwnSampling(Policy):
         mean, movable = mean @ move, move.T @ movable @ move
         # With nobody to come the matrix is nothing but rounding.
         tiny = 1e-9 * jnp.maximum(jnp.trace(movable, axis1=-2, axis2=-1), 0.0)[:, None, None]
-        root = jax.vmap(lower_root)(movable + tiny * jnp.eye(self.query.dim))
+        root = jax.vmap(partial(lower_root, rolled=True))(movable + tiny * jnp.eye(self.query.dim))
         return OwnBeliefs(estimate=mean, sample=self.exploration * root)
 
 

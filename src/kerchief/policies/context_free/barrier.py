@@ -16,13 +16,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Self
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.channel import Channel
 from kerchief.core.contracts import Outlook
-from kerchief.core.linalg import inverse
+from kerchief.core.linalg import inverse, lower_root
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -123,9 +122,8 @@ class Barrier(OnDomain):
     def propose(self, state: State, round: Array, stream: Stream) -> Array:
         """A point of the ellipsoid around where it stands."""
         sphere = self.domain.basis().T @ self.domain.direction(stream)
-        # Any root will do, since directions are uniform: H = L Lᵀ, and L⁻ᵀ for H^(-1/2).
-        root = jnp.linalg.cholesky(self._hessian(state.place, round + 1))
-        aside = jax.scipy.linalg.solve_triangular(root, sphere, trans=1, lower=True)
+        # Any root will do, since directions are uniform: H⁻¹ = L Lᵀ, and L for H^(-1/2).
+        aside = lower_root(inverse(self._hessian(state.place, round + 1))) @ sphere
         return self._point(state.place + self.radius * aside)[None]
 
     def memo(self, state: State, action: Array, round: Array) -> Memo:

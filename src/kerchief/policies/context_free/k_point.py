@@ -19,6 +19,7 @@ from jax import Array
 from kerchief.core.channel import Channel
 from kerchief.core.contracts import Outlook, Tree
 from kerchief.core.errors import InvalidValue
+from kerchief.core.linalg import orthonormal
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.queries import UnitBall
 from kerchief.core.random import Stream
@@ -104,9 +105,7 @@ class KPoint(OnDomain):
         """Points on opposite sides, along directions at right angles."""
         rank = self.domain.rank
         drawn = stream.normal(rank * self.pairs).reshape(rank, self.pairs).astype(jnp.float64)
-        # Columns of the orthogonal factor; floats that draw no such basis get some other one.
-        across = jnp.linalg.qr(drawn)[0]
-        aside = self.radius * (self.domain.basis() @ across).T
+        aside = self.radius * (self.domain.basis() @ orthonormal(drawn)).T
         return jnp.concatenate([state.point + aside, state.point - aside])
 
     def answer(self, action: Array, losses: Array) -> Array:

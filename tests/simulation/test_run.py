@@ -24,6 +24,7 @@ from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust, gaussian_no
 from kerchief.privatizers import At, CohortSums, Every, OnDemand, Protection, protect
 from kerchief.privatizers.schedule import Schedule
 from kerchief.privatizers.sums import Memory, Tally
+from kerchief.simulation import run as module
 from kerchief.simulation.loop import Scene, advance, begin
 from kerchief.simulation.run import Run, simulate
 
@@ -140,6 +141,18 @@ def test_the_same_seed_gives_the_same_run_and_another_another() -> None:
     assert (first.regret != other.regret).any()
     assert first.device == "cpu"
     assert first.microseconds > 0
+
+
+def test_segments_are_read_before_those_played_ahead_are_written_over_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on an accelerator: the same regrets, and every tick once and in its turn."""
+    usual, ticks = linear(), list[int]()
+    monkeypatch.setattr(module, "_plays_ahead", lambda: True)
+    ahead = linear(progress=lambda stage, done: ticks.append(done))
+    assert (ahead.regret == usual.regret).all()
+    assert ticks == usual.rounds.tolist()
+    assert ahead.seconds > 0
 
 
 def test_a_run_may_be_cut_into_chunks_of_replicates() -> None:

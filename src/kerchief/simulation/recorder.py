@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kerchief.simulation.machine import compiled
 
 Progress: TypeAlias = Callable[[str, int], None]
+_wait: Callable[[Any], Any] = jax.block_until_ready
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,18 +60,30 @@ class Recorder:
     done: int = 0
     seconds: float = 0.0
     compile_seconds: float = 0.0
+    _unfinished: int = 0
+    _since: float = 0.0
 
-    def run(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
-        """Call a jitted function; it is compiled once for one structure."""
+    def start(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
+        """Call a jitted function, compiled once for one structure; `finish` waits for a result."""
         code, seconds = compiled(
             function, *arguments, about=lambda: self.progress("compiling", self.done), **static
         )
         self.compile_seconds += seconds
-        start = time.perf_counter()
-        result = code(*arguments)
-        for leaf in jax.tree.leaves(result):
-            leaf.block_until_ready()
-        self.seconds += time.perf_counter() - start
+        self._since = self._since + seconds if self._unfinished else time.perf_counter()
+        self._unfinished += 1
+        return code(*arguments)
+
+    def finish(self, result: Any) -> None:
+        """Wait until a function has returned what it was started for."""
+        _wait(result)
+        now = time.perf_counter()
+        self.seconds += max(0.0, now - self._since)
+        self._since, self._unfinished = now, self._unfinished - 1
+
+    def run(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
+        """Start a function, and wait for what it returns."""
+        result = self.start(function, *arguments, **static)
+        self.finish(result)
         return result
 
     def tick(self, done: int) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
@@ -152,7 +153,10 @@ def _play_rounds(
     rounds: NDArray[np.int64],
     recorder: Recorder,
 ) -> Played:
-    """Play in segments of equal length, until every replicate has stopped, and read the regrets."""
+    """Play in segments of equal length, until every replicate has stopped, and read the regrets.
+
+    An accelerator already plays the next segment while regrets are read.
+    """
     scene = Scene(
         policy=policy,
         privatizers=dict(privatizers),
@@ -161,15 +165,26 @@ def _play_rounds(
     )
     scene = jax.device_put(scene)  # once, and not for every segment
     carry: Replicate = begin(scene, replicates)
-    regret: list[NDArray[np.float64]] = []
+    readings: list[Any] = []
+    ahead = _plays_ahead()
     for start, end in zip([0, *rounds[:-1].tolist()], rounds.tolist(), strict=True):
-        if not _all_stopped(scene, carry, start):
-            carry = recorder.run(advance, scene, carry, np.int32(start), length=end - start)
-        regret.append(np.array(carry.regret))
-        recorder.tick(end)
+        if _all_stopped(scene, carry, start):
+            break
+        carry = recorder.start(advance, scene, carry, np.int32(start), length=end - start)
+        # The next segment is written over this one.
+        readings.append(jnp.copy(carry.regret) if ahead else np.array(carry.regret))
+        for reading in readings[-2:-1] if ahead else readings[-1:]:
+            recorder.finish(reading)
+            recorder.tick(start if ahead else end)
+    if ahead:
+        recorder.finish(readings[-1])
+    if recorder.done < rounds[-1]:
+        recorder.tick(int(rounds[-1]))
     right = judge(scene, carry)
+    # Those that have stopped lose nothing more.
+    regret = np.stack(readings + readings[-1:] * (rounds.size - len(readings)))
     return Played(
-        regret=np.stack(regret),
+        regret=regret.astype(np.float64),
         releases={name: np.asarray(used, np.int64) for name, used in carry.used.items()},
         users=max([int(used.max()) for used in carry.used.values()], default=0)
         if isinstance(policy, Stops)
@@ -178,6 +193,11 @@ def _play_rounds(
         right=None if right is None else np.asarray(right, np.float64),
         earned=None if carry.earned is None else np.asarray(carry.earned, np.float64),
     )
+
+
+def _plays_ahead() -> bool:
+    """Whether a segment is played while the one before is read: a processor does either."""
+    return jax.default_backend() != "cpu"
 
 
 def _all_stopped(scene: Scene, carry: Replicate, done: int) -> bool:

@@ -60,18 +60,24 @@ class Recorder:
     done: int = 0
     seconds: float = 0.0
     compile_seconds: float = 0.0
+    _codes: dict[Hashable, Callable[..., Any]] = dataclasses.field(default_factory=dict)
     _unfinished: int = 0
     _since: float = 0.0
 
     def start(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
-        """Call a jitted function, compiled once for one structure; `finish` waits for a result."""
-        code, seconds = compiled(
-            function, *arguments, about=lambda: self.progress("compiling", self.done), **static
-        )
+        """Call a jitted function, and leave it to `finish` to wait for what it returns.
+
+        Within one run its arguments always have the same structure, so it is looked up once.
+        """
+        key, seconds = (function, *static.items()), 0.0
+        if key not in self._codes:
+            self._codes[key], seconds = compiled(
+                function, *arguments, about=lambda: self.progress("compiling", self.done), **static
+            )
         self.compile_seconds += seconds
         self._since = self._since + seconds if self._unfinished else time.perf_counter()
         self._unfinished += 1
-        return code(*arguments)
+        return self._codes[key](*arguments)
 
     def finish(self, result: Any) -> None:
         """Wait until a function has returned what it was started for."""

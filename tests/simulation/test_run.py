@@ -143,16 +143,32 @@ def test_the_same_seed_gives_the_same_run_and_another_another() -> None:
     assert first.microseconds > 0
 
 
-def test_segments_are_read_before_those_played_ahead_are_written_over_them(
+def test_segments_that_are_played_together_are_read_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As on an accelerator: the same regrets, and every tick once and in its turn."""
-    usual, ticks = linear(), list[int]()
-    monkeypatch.setattr(module, "_plays_ahead", lambda: True)
-    ahead = linear(progress=lambda stage, done: ticks.append(done))
-    assert (ahead.regret == usual.regret).all()
-    assert ticks == usual.rounds.tolist()
-    assert ahead.seconds > 0
+    """As on an accelerator: the same regrets, and fewer looks."""
+    usual, looks = linear(), list[int]()
+    monkeypatch.setattr(module, "_most_together", lambda: 10)
+    together = linear(
+        progress=lambda stage, done: looks.append(done) if stage == "playing" else None
+    )
+    np.testing.assert_allclose(together.regret, usual.regret, rtol=1e-6)
+    assert usual.rounds.tolist() == [4, 8, 12, 16, 20, 23]
+    assert looks == [20, 23]
+
+
+@pytest.mark.parametrize(
+    ("most", "stretches"),
+    [
+        (1, [(0, 4, 1), (4, 4, 1), (8, 4, 1), (12, 4, 1), (16, 3, 1)]),
+        (3, [(0, 4, 2), (8, 4, 2), (16, 3, 1)]),
+    ],
+)
+def test_stretches_cover_every_round_once(
+    most: int, stretches: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_most_together", lambda: most)
+    assert list(module._stretches(np.array([4, 8, 12, 16, 19]))) == stretches
 
 
 def test_a_run_may_be_cut_into_chunks_of_replicates() -> None:

@@ -102,6 +102,28 @@ def advance(scene: Scene, carry: Replicate, start: Array, *, length: int) -> Rep
     return on_all_devices(_advance, scene, carry, rounds)
 
 
+@partial(jax.jit, static_argnames=("length", "segments"), donate_argnames="carry")
+def play_segments(
+    scene: Scene, carry: Replicate, start: Array, *, length: int, segments: int
+) -> tuple[Replicate, Array]:
+    """Play segments of `length` rounds from round `start` on, and read regrets after each.
+
+    Returns:
+        All replicates, and their regrets: one row per replicate, one column per segment.
+    """
+    rounds = start + jnp.arange(segments * length, dtype=jnp.int32).reshape(segments, length)
+    return on_all_devices(_play_segments, scene, carry, rounds)
+
+
+def _play_segments(scene: Scene, carry: Replicate, rounds: Array) -> tuple[Replicate, Array]:
+    def segment(carry: Replicate, rounds: Array) -> tuple[Replicate, Array]:
+        carry = _advance(scene, carry, rounds)
+        return carry, carry.regret
+
+    carry, regret = jax.lax.scan(segment, carry, rounds)
+    return carry, regret.T
+
+
 def _advance(scene: Scene, carry: Replicate, rounds: Array) -> Replicate:
     """Play round by round, or, where that is faster, from one post to the next."""
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from kerchief.simulation.machine import compiled
 
 Progress: TypeAlias = Callable[[str, int], None]
-_wait: Callable[[Any], Any] = jax.block_until_ready
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,35 +60,23 @@ class Recorder:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     _codes: dict[Hashable, Callable[..., Any]] = dataclasses.field(default_factory=dict)
-    _unfinished: int = 0
-    _since: float = 0.0
 
-    def start(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
-        """Call a jitted function, and leave it to `finish` to wait for what it returns.
+    def run(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
+        """Call a jitted function, and wait for what it returns.
 
         Within one run its arguments always have the same structure, so it is looked up once.
         """
-        key, seconds = (function, *static.items()), 0.0
+        key = (function, *static.items())
         if key not in self._codes:
             self._codes[key], seconds = compiled(
                 function, *arguments, about=lambda: self.progress("compiling", self.done), **static
             )
-        self.compile_seconds += seconds
-        self._since = self._since + seconds if self._unfinished else time.perf_counter()
-        self._unfinished += 1
-        return self._codes[key](*arguments)
-
-    def finish(self, result: Any) -> None:
-        """Wait until a function has returned what it was started for."""
-        _wait(result)
-        now = time.perf_counter()
-        self.seconds += max(0.0, now - self._since)
-        self._since, self._unfinished = now, self._unfinished - 1
-
-    def run(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
-        """Start a function, and wait for what it returns."""
-        result = self.start(function, *arguments, **static)
-        self.finish(result)
+            self.compile_seconds += seconds
+        start = time.perf_counter()
+        result = self._codes[key](*arguments)
+        for leaf in jax.tree.leaves(result):
+            leaf.block_until_ready()
+        self.seconds += time.perf_counter() - start
         return result
 
     def tick(self, done: int) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeGuard
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
+from typing import TypeAlias, TypeGuard
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from kerchief.privacy.receipts import Cohort
 from kerchief.privatizers.billing import pay, settle
 from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.simulation.loop import Replicate, Scene, advance, begin, judge
+from kerchief.simulation.loop import Replicate, Scene, begin, judge, play_segments
 from kerchief.simulation.phases import phases_of, play_phases
 from kerchief.simulation.recorder import Played, Progress, Recorded, Recorder, ticks_of
 
@@ -153,10 +154,7 @@ def _play_rounds(
     rounds: NDArray[np.int64],
     recorder: Recorder,
 ) -> Played:
-    """Play in segments of equal length, until every replicate has stopped, and read the regrets.
-
-    An accelerator already plays the next segment while regrets are read.
-    """
+    """Play in segments of equal length, until every replicate has stopped, and read the regrets."""
     scene = Scene(
         policy=policy,
         privatizers=dict(privatizers),
@@ -165,26 +163,19 @@ def _play_rounds(
     )
     scene = jax.device_put(scene)  # once, and not for every segment
     carry: Replicate = begin(scene, replicates)
-    readings: list[Any] = []
-    ahead = _plays_ahead()
-    for start, end in zip([0, *rounds[:-1].tolist()], rounds.tolist(), strict=True):
+    readings: list[NDArray[np.float64]] = []
+    for start, length, segments in _stretches(rounds):
         if _all_stopped(scene, carry, start):
             break
-        carry = recorder.start(advance, scene, carry, np.int32(start), length=end - start)
-        # The next segment is written over this one.
-        readings.append(jnp.copy(carry.regret) if ahead else np.array(carry.regret))
-        for reading in readings[-2:-1] if ahead else readings[-1:]:
-            recorder.finish(reading)
-            recorder.tick(start if ahead else end)
-    if ahead:
-        recorder.finish(readings[-1])
-    if recorder.done < rounds[-1]:
-        recorder.tick(int(rounds[-1]))
+        static = {"length": length, "segments": segments}
+        carry, regret = recorder.run(play_segments, scene, carry, np.int32(start), **static)
+        readings += [*np.asarray(regret, np.float64).T]
+        recorder.tick(start + length * segments)
     right = judge(scene, carry)
     # Those that have stopped lose nothing more.
-    regret = np.stack(readings + readings[-1:] * (rounds.size - len(readings)))
+    readings += readings[-1:] * (rounds.size - len(readings))
     return Played(
-        regret=regret.astype(np.float64),
+        regret=np.stack(readings),
         releases={name: np.asarray(used, np.int64) for name, used in carry.used.items()},
         users=max([int(used.max()) for used in carry.used.values()], default=0)
         if isinstance(policy, Stops)
@@ -195,9 +186,23 @@ def _play_rounds(
     )
 
 
-def _plays_ahead() -> bool:
-    """Whether a segment is played while the one before is read: a processor does either."""
-    return jax.default_backend() != "cpu"
+def _stretches(rounds: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """First round, length and number of the segments that are played before anybody looks.
+
+    On an accelerator, where looking is slow, several: as many, up to ten, as divide all evenly.
+    """
+    lengths = np.diff(rounds, prepend=0).tolist()
+    for length, alike in itertools.groupby(
+        zip(lengths, rounds.tolist(), strict=True), itemgetter(0)
+    ):
+        ends = [end for _, end in alike]
+        together = max(n for n in range(1, _most_together() + 1) if len(ends) % n == 0)
+        for end in ends[together - 1 :: together]:
+            yield end - together * length, length, together
+
+
+def _most_together() -> int:
+    return 1 if jax.default_backend() == "cpu" else 10
 
 
 def _all_stopped(scene: Scene, carry: Replicate, done: int) -> bool:

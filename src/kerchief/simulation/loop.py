@@ -136,6 +136,8 @@ def _advance(scene: Scene, carry: Replicate, rounds: Array) -> Replicate:
     size = block_size(scene, carry)
     if size == 1:
         return jax.lax.scan(play_round, carry, rounds)[0]
+    # Somewhat longer ones, if then none is cut short at the end.
+    size = max([n for n in range(size, 3 * size // 2 + 1) if len(rounds) % n == 0], default=size)
 
     def play_block(at: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
         carry, now = at

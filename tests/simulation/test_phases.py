@@ -332,3 +332,24 @@ def test_noise_of_a_word_is_drawn_and_paid_for(trust: str, word: str, name: str)
     assert share.mean() == pytest.approx(1, abs=5 * share.std() / math.sqrt(share.size))
     found = run(name, trust, privatizers=made, ledger=MemoryLedger(guarantee))
     assert 0 < found.spent.epsilon <= (0.01 if (name, word) == ("dpe", "theorem") else 1.0)
+
+
+def test_phases_with_more_clients_than_rounds_are_played_as_far_as_rounds_go() -> None:
+    """The promise speaks of the rounds of the run, however many clients its plan could ask."""
+    horizon = 60
+    guarantee = dataclasses.replace(promise("none"), rounds=horizon)
+    one = POLICIES["dpe-fixed-u"].build(WORLD.problem(horizon), "tuned")
+    made = protect(one, Protection(guarantee=guarantee), horizon=horizon)
+    assert sum(int(phase.clients) for phase in phases_of(one, made)) > horizon
+    found = simulate(
+        policy=one,
+        privatizers=made,
+        environment=WORLD,
+        ledger=MemoryLedger(guarantee),
+        horizon=horizon,
+        replicates=2,
+        seed=1,
+        ticks=5,
+    )
+    assert found.rounds[-1] == horizon
+    assert (found.regret[-1] >= 0).all()

@@ -18,15 +18,24 @@ _SHUFFLED = (ShuffledSums, BitSums, ShuffledFits)
 Receipts = Mapping[str, tuple[Receipt, ...]]
 
 
-def pay(privatizers: Mapping[str, Privatizer], ledger: Ledger, *, horizon: int) -> Receipts:
+def pay(
+    privatizers: Mapping[str, Privatizer],
+    ledger: Ledger,
+    *,
+    horizon: int,
+    users: int | None = None,
+) -> Receipts:
     """Charge all that a run of this length may cost, before any noise is drawn for it.
+
+    Where it is not one in each round, `users` is how many may report.
 
     Raises:
         BudgetExceeded: the ledger refuses; nothing was charged.
         InvalidValue: the budget promises something else than the privatizers keep.
     """
     _agree(privatizers, ledger.budget, horizon)
-    bills = {name: privatizer.charges(horizon) for name, privatizer in privatizers.items()}
+    asked = horizon if users is None else users
+    bills = {name: privatizer.charges(asked) for name, privatizer in privatizers.items()}
     paid = iter(ledger.charge_all([line for bill in bills.values() for line in bill]))
     return {name: tuple(next(paid) for _ in bill) for name, bill in bills.items()}
 

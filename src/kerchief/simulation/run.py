@@ -117,7 +117,8 @@ def simulate(
     if isinstance(policy, Knows):
         # What it is told may be what all users have told somebody.
         ledger.charge(NonPrivate(), cohort=Cohort(first=0, last=horizon))
-    receipts = pay(privatizers, ledger, horizon=_users(policy, privatizers, horizon))
+    users = _users(policy, privatizers, horizon)
+    receipts = pay(privatizers, ledger, horizon=horizon, users=users)
     play: Callable[..., Played] = play_phases if _by_phases(policy) else _play_rounds
     played = play(
         policy,

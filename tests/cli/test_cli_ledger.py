@@ -110,6 +110,7 @@ def test_an_altered_ledger_is_refused_or_does_not_keep_its_promise(call: Call, f
     missing = call("ledger", "show", "nowhere.json")
     assert missing.exit_code == 2
     assert "nowhere.json cannot be read" in missing.stderr
+    assert "is a folder; give a ledger's file" in call("ledger", "show", file.parent).stderr
 
 
 @pytest.fixture

@@ -93,7 +93,10 @@ def test_without_protection_nothing_is_asked() -> None:
         ({"policies": ("dpe",), "trusts": ("joint",)}, "supports none, local, shuffle, central"),
         ({"policies": ("greedy",), "env": "chance", "trusts": ("central",)}, "none, local"),
         ({"policies": ("dpe",), "env": "linear"}, "env is 'linear'; policy 'dpe' plays in popul"),
-        ({"policies": ("linucb", "dpe")}, "env is 'linear'; policy 'dpe' plays in population"),
+        (
+            {"policies": ("linucb", "dpe")},
+            "'linear' where no env is given, and policy 'dpe' in pop",
+        ),
         ({"policies": ("tsallis",), "env": "quadratic"}, "plays in chance, counted, alternating"),
         ({"policies": ("two-point",), "env": "chance"}, "env is 'chance'; policy 'two-point' pl"),
         ({"env": "chance"}, "policy 'best' plays in linear, logistic, probit"),
@@ -406,6 +409,17 @@ def test_a_misfit_names_the_worlds_in_which_a_policy_can_be_built(
 def test_an_epsilon_beyond_all_bills_is_refused_before_anything_is_played(policy: str) -> None:
     with pytest.raises(InvalidValue, match=r"epsilon is 1e\+308; it must lie in"):
         Comparison(policies=(policy,), trusts=("local",), epsilons=(1e308,))
+
+
+def test_noise_that_no_bill_covers_is_refused_before_anything_is_played() -> None:
+    with pytest.raises(InvalidValue, match="needs coins of deviation"):
+        Comparison(trusts=("shuffle",), shuffling="theorem", epsilons=(1e-5,), horizon=60)
+
+
+def test_a_word_for_the_noise_is_no_number_of_a_policy() -> None:
+    numbers: Any = {"randomizer": "privunit"}
+    with pytest.raises(InvalidValue, match="give a word for the noise as mechanism='privunit'"):
+        player("dpe", trust="local", epsilon=1.0, **numbers)
 
 
 def test_a_mode_that_nobody_has_is_not_played_as_another() -> None:

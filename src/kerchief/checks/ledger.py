@@ -131,7 +131,7 @@ def refusal_leaves_no_trace(ledgers: Ledgers) -> None:
 
 
 def bills_are_paid_whole_or_not_at_all(ledgers: Ledgers) -> None:
-    """A bill whose last line does not fit leaves no line; one that fits leaves a receipt a line."""
+    """A bill whose last line does not fit leaves no line; one that fits, one receipt per line."""
     ledger = ledgers.open(_BUDGET)
     lines = [Charge(event=_PARTS[0], cohort=_EARLY), Charge(event=_PARTS[1], cohort=_LATE)]
     for last, kind in ((_FULL, BudgetExceeded), (_Unheard(), UnsupportedEvent)):
@@ -139,7 +139,7 @@ def bills_are_paid_whole_or_not_at_all(ledgers: Ledgers) -> None:
         _expect_raises(kind, ledger, partial(ledger.charge_all, bill))
     paid = tuple(ledger.charge_all(lines))
     whole = paid == ledger.receipts and [r.event for r in paid] == [c.event for c in lines]
-    expect(whole, seen=ledger.receipts, expected="a receipt a line")
+    expect(whole, seen=ledger.receipts, expected="one receipt per line")
 
 
 def settling_only_lowers_and_only_once(ledgers: Ledgers) -> None:

@@ -42,6 +42,10 @@ def show(*, file: Path, visits: int, as_json: bool) -> int:
 
     Leaves with 1 if the accountants disagree or the budget was overspent.
     """
+    if file.is_dir():
+        raise InvalidValue(
+            f"{file} is a folder; give a ledger's file, or run kerchief ledger verify"
+        )
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -200,7 +200,7 @@ def _announce(outputs: Outputs, work: Work, narrow: str) -> None:
         cells, each = outputs.plan.cells(), outputs.plan.replicates
         rounds = sorted({cell.horizon for cell in cells})
         span = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
-        much = f"{len(cells)} cells of {span} rounds, with {each} replicates each"
+        much = f"{len(cells)} cells of {span} rounds, with {each} replicate{'s' * (each > 1)} each"
         known = f"{work.found} of {work.parts} parts are in {outputs.folder.path}; " * bool(
             work.found
         )

@@ -72,10 +72,9 @@ class Registry(Generic[T]):
             raise UnknownName(f"a {type(name).__name__} is no name of a {self.kind}; give a text")
         if name not in self._entries:
             near = self._nearest(name)
-            hint = f" did you mean {near[0]!r}?" if near else ""
-            raise UnknownName(
-                f"no {self.kind} is called {name[:80]!r};{hint} {self._known(near[1:_FEW])}"
-            )
+            known = self._known(near[1:_FEW])
+            hint = f"did you mean {near[0]!r}? {known}" if near else known[0].lower() + known[1:]
+            raise UnknownName(f"no {self.kind} is called {name[:80]!r}; {hint}")
         return self._entries[name]
 
     def _known(self, near: list[str]) -> str:

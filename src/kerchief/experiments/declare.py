@@ -106,11 +106,15 @@ continuum
             problem = self.environment(cell.world).problem(self.horizon)
             validate.whole("arms", problem.arms, low=0, high=MOST_FEATURES // max(1, problem.dim))
             try:
-                arranged(cell, problem)
+                made = arranged(cell, problem)
             except InvalidValue:
                 if self.data is None:
-                    _check_world(cell.player.policy, self.world)
+                    self._check_world(cell.player.policy)
                 raise
+            if made.policy.feedback != "phases":
+                # Some noise is only refused when its bill is made.
+                for privatizer in made.privatizers.values():
+                    privatizer.charges(self.horizon)
 
     @classmethod
     def on(cls, data: WorldOfData, *, horizon: int | None = None, **declared: Any) -> Comparison:
@@ -394,10 +398,22 @@ continuum
         told = all(isinstance(one, Singles) for one in self._environments.values())
         return _fits(POLICIES[name], self._entry) and (told or not needs_telling(name))
 
+    def _check_world(self, name: str) -> None:
+        known, word = worlds_of(name), self.world
+        if word in known:
+            return
+        homely = [one for one in self.policies if POLICIES[one].home == word]
+        if self.env is not None or not homely:
+            raise InvalidValue(f"env is {word!r}; policy {name!r} plays in {', '.join(known)}")
+        raise InvalidValue(
+            f"policy {homely[0]!r} plays in {word!r} where no env is given, and policy {name!r} in "
+            f"{', '.join(known)}; compare them apart, or name an env that both play in"
+        )
+
     def _check_policy(self, name: str, policy: PolicyEntry, trusts: tuple[str, ...]) -> None:
         if not self._playable(name):
             if self.data is None:
-                _check_world(name, self.world)
+                self._check_world(name)
             known = filter(self._playable, POLICIES)
             raise InvalidValue(
                 f"policy {name!r} does not play on these data; those that do are {', '.join(known)}"
@@ -441,12 +457,6 @@ def _takes(policy: PolicyEntry, world: EnvironmentEntry) -> bool:
     except InvalidValue:
         return False
     return isinstance(made, Singles) or not isinstance(built, Knows)
-
-
-def _check_world(name: str, world: str) -> None:
-    known = worlds_of(name)
-    if world not in known:
-        raise InvalidValue(f"env is {world!r}; policy {name!r} plays in {', '.join(known)}")
 
 
 def _is_pair(one: object) -> bool:

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable
 
 from kerchief.core.problems import PopulationProblem, Problem
-from kerchief.core.registry import Registry
 from kerchief.environments.contexts import CONTEXTS
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.environments.worlds import NOISES
@@ -20,10 +19,20 @@ from kerchief.roles.arrange import numbers_of
 
 Line = dict[str, object]
 
-LISTINGS: Registry[Callable[[], list[Line]]] = Registry("listing")
+LISTINGS: dict[str, Callable[[], list[Line]]] = {}
 
 
-@LISTINGS.entry("policies")
+def _lists(kind: str) -> Callable[[Callable[[], list[Line]]], Callable[[], list[Line]]]:
+    """Enter a listing under its name."""
+
+    def entered(listing: Callable[[], list[Line]]) -> Callable[[], list[Line]]:
+        LISTINGS[kind] = listing
+        return listing
+
+    return entered
+
+
+@_lists("policies")
 def _policies() -> list[Line]:
     """Bandits, with the trusts under which they may run."""
     return [
@@ -42,7 +51,7 @@ def _policies() -> list[Line]:
     ]
 
 
-@LISTINGS.entry("environments")
+@_lists("environments")
 def _environments() -> list[Line]:
     """Worlds with their own options, and the words for contexts and rewards."""
     worlds: list[Line] = [
@@ -63,7 +72,7 @@ def _environments() -> list[Line]:
     return worlds + words
 
 
-@LISTINGS.entry("mechanisms")
+@_lists("mechanisms")
 def _mechanisms() -> list[Line]:
     """Sources of noise, and whether they are fit for deployment."""
     noises = {True: "idealized", False: "exact"}
@@ -73,7 +82,7 @@ def _mechanisms() -> list[Line]:
     ]
 
 
-@LISTINGS.entry("trusts")
+@_lists("trusts")
 def _trusts() -> list[Line]:
     """Protections, with the policies that support them."""
     return [
@@ -86,14 +95,14 @@ def _trusts() -> list[Line]:
     ]
 
 
-@LISTINGS.entry("experiments")
+@_lists("experiments")
 def _experiments() -> list[Line]:
     """The catalogue, with what each entry shows."""
     entries = EXPERIMENTS.items()
     return [{"name": name, "summary": one.summary, "source": one.source} for name, one in entries]
 
 
-@LISTINGS.entry("proofs")
+@_lists("proofs")
 def _proofs() -> list[Line]:
     """Where every promise is proved, and how far."""
     return [proof.to_dict() for proof in proofs()]

@@ -135,6 +135,12 @@ def player(
     """
     if not isinstance(policy, str):
         raise InvalidValue(f"policy is a {type(policy).__name__}; give a bandit's name")
+    for name, value in numbers.items():
+        if isinstance(value, str):
+            raise InvalidValue(
+                f"{name} is {value!r}, and only numbers are replaced; give a word for the noise as "
+                f"mechanism={value!r}"
+            )
     trusted = Trust(one_of("trust", trust, tuple(Trust)))
     word = own_word(POLICIES[policy], trusted) if mechanism is None else mechanism
     MECHANISMS_OF[trusted][word]

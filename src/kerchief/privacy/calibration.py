@@ -115,18 +115,8 @@ def classical_gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
     return math.sqrt(2 * (math.log(1.25) - math.log(delta))) / epsilon
 
 
-def bun_steinke_epsilon(rho: float, delta: float) -> float:
-    """Return ρ + 2√(ρ ln(1/δ)): the older, looser reading of zCDP, for comparison.
-
-    >>> bun_steinke_epsilon(0.02, 1e-5) > zcdp_epsilon(0.02, 1e-5)
-    True
-    """
-    rho, delta = at_least("rho", rho, 0.0), between("delta", delta, 0.0, 1.0)
-    return rho + 2 * math.sqrt(rho * -math.log(delta))
-
-
 def bun_steinke_rho(epsilon: float, delta: float) -> float:
-    """Return the ρ at which `bun_steinke_epsilon` is ε, for comparison.
+    """Return the ρ at which ρ + 2√(ρ ln(1/δ)), the older and looser reading of zCDP, is ε.
 
     >>> round((0.5 / bun_steinke_rho(1.0, 1e-5)) ** 0.5, 4)
     4.9006

@@ -42,8 +42,7 @@ def channel_of(privatizer: Privatizer) -> Channel:
         case Laplace() | PrivUnitG():
             spread = (half**2 + device.std**2) ** 0.5
             return Channel(low=None, high=None, spread=spread, heavy=True)
-    bounded = "one-bit" if query.size == 1 else "privunit"
     raise InvalidValue(
-        f"nothing is known here about reports with noise of kind {type(device).__name__}; choose "
-        f"randomizer {bounded!r}, 'gaussian' or 'laplace', and idealized noise"
+        f"nothing is known here about reports with noise of kind {type(device).__name__}; leave "
+        "its word out for the bandit's own noise, and take idealized noise"
     )

@@ -114,7 +114,7 @@ def test_kinds_are_found_by_their_earlier_words() -> None:
     assert find("tsallis", kind="plain") == find("tsallis", kind="context-free")
     earlier = Subject(kind="plain", name="tsallis", trust="local")
     assert earlier.audit(epsilon=1.0, runs=200).name == "tsallis"
-    with pytest.raises(UnknownName, match="Known: context-free, contextual, mechanism, population"):
+    with pytest.raises(UnknownName, match="known: context-free, contextual, mechanism, population"):
         find("tsallis", kind="crowd")
 
 

@@ -42,7 +42,8 @@ def channel_of(privatizer: Privatizer) -> Channel:
         case Laplace() | PrivUnitG():
             spread = (half**2 + device.std**2) ** 0.5
             return Channel(low=None, high=None, spread=spread, heavy=True)
+    bounded = "one-bit" if query.size == 1 else "privunit"
     raise InvalidValue(
-        f"nothing is known here about reports with noise of kind {type(device).__name__}; leave "
-        "its word out for the bandit's own noise, and take idealized noise"
+        f"nothing is known here about reports with noise of kind {type(device).__name__}; choose "
+        f"randomizer {bounded!r}, or no word for the bandit's own, and idealized noise"
     )

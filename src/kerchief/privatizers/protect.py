@@ -50,7 +50,7 @@ class Protection:
     >>> Protection(guarantee=promise, mechanism="privunit")
     Traceback (most recent call last):
     ...
-    kerchief.core.errors.UnknownName: no continual noise is called 'privunit'; Known: best, blt, \
+    kerchief.core.errors.UnknownName: no continual noise is called 'privunit'; known: best, blt, \
 doubling, toeplitz, tree
     """
 

@@ -100,7 +100,7 @@ def test_the_words_are_all_there_and_the_default_is_the_best() -> None:
 
 def test_an_unknown_word_is_refused_with_the_choices() -> None:
     with pytest.raises(
-        UnknownName, match=r"'tre'; did you mean 'tree'\? known: best, blt, doubling"
+        UnknownName, match=r"'tre'; did you mean 'tree'\? Known: best, blt, doubling"
     ):
         Protection(guarantee=promise(), mechanism="tre")
 
@@ -110,7 +110,7 @@ def test_a_word_of_another_trust_is_refused(trust: str) -> None:
     own = set(MECHANISMS_OF[Trust(trust)])
     words = {word for known in MECHANISMS_OF.values() for word in known}
     for word in words - own:
-        with pytest.raises(UnknownName, match=rf"called '{word}'.* known: best"):
+        with pytest.raises(UnknownName, match=rf"called '{word}'.* [Kk]nown: best"):
             Protection(guarantee=promise(trust), mechanism=word)
     for word in own:
         assert Protection(guarantee=promise(trust), mechanism=word).mechanism == word

@@ -36,7 +36,7 @@ OPTIMIST = Optimist(
 ANSWERING = Answering(low=0.0, high=1.0, questions=1, answer="loss")
 # 2 artanh(bias / 2**31) is a little below 1.
 ONE_BIT = OneBit(bias=992_380_000, center=0.5, radius=0.5, low=-0.6, high=1.6)
-GRID = Statistic(grid_bits=20, middle=(0,) * 5, reach=2**21)
+GRID = Statistic(grid_bits=20, center=(0,) * 5, radius=2**21)
 COINS = Coins(size=5, step_bits=7, levels=272, scale=1400, coins=(78400, 39200))
 NEEDS = (100, 200)
 ROWS = np.array([[0.5, 0.0], [0.0, 0.25], [0.6, 0.8]])

@@ -18,8 +18,8 @@ from kerchief_device.samplers import below, sample_discrete_gaussian, sample_dis
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import Bits, Noise, Rounded, Shortlist, Wholes
 
-GAUSSIAN = Rounded(law="gaussian", grid_bits=4, scale=3, middle=(8, 0, 0, 0, 0), reach=20)
-LAPLACE = Rounded(law="laplace", grid_bits=4, scale=3, middle=(8, 0, 0, 0, 0), reach=20)
+GAUSSIAN = Rounded(law="gaussian", grid_bits=4, scale=3, center=(8, 0, 0, 0, 0), radius=20)
+LAPLACE = Rounded(law="laplace", grid_bits=4, scale=3, center=(8, 0, 0, 0, 0), radius=20)
 BITS = Bits(size=5, bits=16, bound=1.0, keep=(2**19,))
 SHORTLIST = Shortlist(
     units=2**31,

@@ -367,8 +367,8 @@ def shortlist(epsilon: float = _EPSILON) -> tuple[Shortlist, SimulatedShortlist]
 
 def _box(statistic_bits: int) -> tuple[tuple[int, ...], int]:
     asked = query()
-    middle = np.rint(np.ldexp(asked.center, statistic_bits)).astype(np.int64)
-    return tuple(middle.tolist()), math.ceil(math.ldexp(asked.radius, statistic_bits)) + 1
+    center = np.rint(np.ldexp(asked.center, statistic_bits)).astype(np.int64)
+    return tuple(center.tolist()), math.ceil(math.ldexp(asked.radius, statistic_bits)) + 1
 
 
 Draw = Callable[[Floats, Bytes], NDArray[Any]]
@@ -406,14 +406,14 @@ def noises() -> list[tuple[Noise, int, Draw]]:
 
 
 def _on_grid(noise: ExactGaussian) -> Statistic:
-    middle, reach = _box(noise.grid_bits)
-    return Statistic(grid_bits=noise.grid_bits, middle=middle, reach=reach)
+    center, radius = _box(noise.grid_bits)
+    return Statistic(grid_bits=noise.grid_bits, center=center, radius=radius)
 
 
 def _noise(law: str, noise: ExactGaussian | ExactLaplace) -> Rounded:
-    middle, reach = _box(noise.grid_bits)
+    center, radius = _box(noise.grid_bits)
     return Rounded(
-        law=law, grid_bits=noise.grid_bits, scale=noise.scale, middle=middle, reach=reach
+        law=law, grid_bits=noise.grid_bits, scale=noise.scale, center=center, radius=radius
     )
 
 

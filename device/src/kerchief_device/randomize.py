@@ -97,7 +97,7 @@ def randomize(
     Raises:
         InvalidValue: the statistic is something else.
 
-    >>> noise = Statistic(grid_bits=2, middle=(0, 0), reach=4)
+    >>> noise = Statistic(grid_bits=2, center=(0, 0), radius=4)
     >>> randomize(noise, np.array([0.3, 7.0]), 0, bytes).tolist()
     [1, 4]
     """
@@ -233,8 +233,8 @@ def _bounds(noise: Noise, label: int) -> Bounds:
 
 @functools.lru_cache(maxsize=256)
 def _box(noise: Statistic | Rounded) -> tuple[Wholes, Wholes]:
-    middle = np.array(noise.middle, np.int64)
-    return middle - noise.reach, middle + noise.reach
+    center = np.array(noise.center, np.int64)
+    return center - noise.radius, center + noise.radius
 
 
 @functools.lru_cache(maxsize=256)

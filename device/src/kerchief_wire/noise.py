@@ -57,9 +57,9 @@ class Bounds:
         return max(ends)
 
 
-def _box(middle: tuple[int, ...], reach: int) -> Bounds:
-    center = np.array(middle, np.int64)
-    return Bounds(low=center - reach, high=center + reach)
+def _box(center: tuple[int, ...], radius: int) -> Bounds:
+    places = np.array(center, np.int64)
+    return Bounds(low=places - radius, high=places + radius)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,23 +68,23 @@ class Statistic:
 
     Attributes:
         grid_bits: a unit is 2**-grid_bits.
-        middle: a public point amid the statistics, in units.
-        reach: how far from it a number may be, in units.
+        center: a public point amid the statistics, in units.
+        radius: how far from it a number may be, in units.
     """
 
     kind: str = "statistic"
     grid_bits: int
-    middle: tuple[int, ...]
-    reach: int
+    center: tuple[int, ...]
+    radius: int
 
     @property
     def size(self) -> int:
         """How many numbers a report has."""
-        return len(self.middle)
+        return len(self.center)
 
     def bounds(self, label: int) -> Bounds:
-        """The box around the middle."""
-        return _box(self.middle, self.reach)
+        """The box around the center."""
+        return _box(self.center, self.radius)
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
         """The sum of the statistics, in their own units."""
@@ -99,16 +99,16 @@ class Rounded:
         law: gaussian or laplace.
         grid_bits: a unit is 2**-grid_bits.
         scale: the parameter of the noise, in units.
-        middle: a public point amid the statistics, in units.
-        reach: how far from it a statistic may be, in units.
+        center: a public point amid the statistics, in units.
+        radius: how far from it a statistic may be, in units.
     """
 
     kind: str = "rounded"
     law: str
     grid_bits: int
     scale: int
-    middle: tuple[int, ...]
-    reach: int
+    center: tuple[int, ...]
+    radius: int
 
     def __post_init__(self) -> None:
         """Check the law."""
@@ -118,11 +118,11 @@ class Rounded:
     @property
     def size(self) -> int:
         """How many numbers a report has."""
-        return len(self.middle)
+        return len(self.center)
 
     def bounds(self, label: int) -> Bounds:
-        """The box around the middle, with room for the noise."""
-        return _box(self.middle, self.reach + _FAR * self.scale)
+        """The box around the center, with room for the noise."""
+        return _box(self.center, self.radius + _FAR * self.scale)
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
         """The sum of the statistics, in their own units."""

@@ -570,8 +570,8 @@ def _randomized(noise: Any, query: Any) -> wire.Noise:
                 law=law,
                 grid_bits=noise.grid_bits,
                 scale=noise.scale,
-                middle=plain.middle,
-                reach=plain.reach,
+                center=plain.center,
+                radius=plain.radius,
             )
     raise InvalidValue(f"{type(noise).__name__} has no form on the wire; choose another mechanism")
 
@@ -579,9 +579,9 @@ def _randomized(noise: Any, query: Any) -> wire.Noise:
 def _statistic(query: Any, grid_bits: int) -> wire.Statistic:
     """A box that holds every statistic, in whole units of the grid."""
     center = np.broadcast_to(np.asarray(query.center, np.float64), (query.size,))
-    middle = np.rint(np.ldexp(center, grid_bits)).astype(np.int64)
-    reach = math.ceil(math.ldexp(query.radius, grid_bits)) + 1
-    return wire.Statistic(grid_bits=grid_bits, middle=tuple(middle.tolist()), reach=reach)
+    units = np.rint(np.ldexp(center, grid_bits)).astype(np.int64)
+    radius = math.ceil(math.ldexp(query.radius, grid_bits)) + 1
+    return wire.Statistic(grid_bits=grid_bits, center=tuple(units.tolist()), radius=radius)
 
 
 def _finest(query: Any, horizon: int) -> int:

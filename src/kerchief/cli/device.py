@@ -20,22 +20,19 @@ _ONE_CORE = (
     "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_multi_thread_eigen=false "
     "intra_op_parallelism_threads=1"
 )
-# Compile in half of that time again what then plays by a fifth more slowly.
-_HURRIED = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 # Bytes of compiled code that are kept between runs.
 _MOST_KEPT = 2**30
 _PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
 
 
-def use_device(device: str, *, alone: bool = True, hurried: bool = False) -> None:
+def use_device(device: str, *, alone: bool = True) -> None:
     """Compute on the CPU, on the GPU, or on whatever JAX finds, and keep compiled code.
 
-    A process that is not alone takes one core, and no more of a GPU's memory than it needs; one
-    that is hurried spends less time on compiling.
+    A process that is not alone takes one core, and no more of a GPU's memory than it needs.
     """
     validate.one_of("device", device, ("cpu", "gpu", "auto"))
     if not alone:
-        _share(f"{_HURRIED} {_ONE_CORE}" if hurried else _ONE_CORE)
+        _share()
     # Nobody looks for lines of source in compiled code, and writing them there takes time.
     _configure("jax_traceback_in_locations_limit", 0)
     keep_compiled()
@@ -58,10 +55,10 @@ def _unavailable(device: str) -> InvalidValue:
     )
 
 
-def _share(flags: str) -> None:
+def _share() -> None:
     """Before JAX starts in this process; what the user has set stays."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    os.environ.setdefault("XLA_FLAGS", flags)
+    os.environ.setdefault("XLA_FLAGS", _ONE_CORE)
 
 
 def keep_compiled() -> None:

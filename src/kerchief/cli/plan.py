@@ -115,7 +115,7 @@ def plan(
     folder = None if out is None else _folder(out, force=force)
     for warning in planning.warnings():
         complain("warning", warning)
-    prepare = functools.partial(prepared, device, loaded(), hurried=True)
+    prepare = functools.partial(prepared, device, loaded())
     left = seconds - _AROUND_S - (time.monotonic() - begun)
     played = _play(planning, seconds=left, jobs=jobs, prepare=prepare)
     advice = Advice(planning=planning, played=played)

@@ -70,9 +70,9 @@ class Playing:
             yield None
 
 
-def prepared(device: str, plugins: tuple[Plugin, ...], *, hurried: bool = False) -> None:
+def prepared(device: str, plugins: tuple[Plugin, ...]) -> None:
     """In a worker: take the device, and load the plugins that are loaded here."""
-    use_device(device, alone=False, hurried=hurried)
+    use_device(device, alone=False)
     load_installed()
     for one in plugins:
         one.load()

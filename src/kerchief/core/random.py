@@ -128,12 +128,21 @@ class Stream:
         """
         return dataclasses.replace(self, part=jnp.uint32(part))
 
-    def words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
-        """Four arrays of `blocks` random 32-bit words."""
+    def words(self, blocks: int, *, kept: bool = False) -> tuple[Array, Array, Array, Array]:
+        """Four arrays of `blocks` random 32-bit words.
+
+        Where they are `kept`, a CPU draws them once; else everything that is made of them draws
+        them again, which is faster where that is little.
+        """
         index = jnp.arange(blocks, dtype=jnp.uint32)
         zero = jnp.zeros(blocks, jnp.uint32)
         counter = (index, zero + self.round, zero + self.stream, zero + self.part)
-        a, b, c, d = philox((self.seed, self.replicate), counter)
+        draw = partial(philox, (self.seed, self.replicate), counter)
+        if not kept or jax.default_backend() != "cpu":
+            a, b, c, d = draw()
+        else:
+            # The compiler copies what it can into those who use it. Out of a branch it cannot.
+            a, b, c, d = jax.lax.cond(self.round == 0, draw, draw)
         return a, b, c, d
 
     def uniform(self, size: int) -> Array:
@@ -146,7 +155,8 @@ class Stream:
 
     def normal(self, size: int) -> Array:
         """Float32 standard normals; none lies beyond 5.9."""
-        a, b, c, d = self.words(-(-size // 4))
+        blocks = -(-size // 4)
+        a, b, c, d = self.words(blocks, kept=blocks >= 8)
         return jnp.concatenate(normal_pair(a, b) + normal_pair(c, d))[:size]
 
     def key(self) -> Array:

@@ -66,7 +66,14 @@ class Workers:
         total = sum(map(len, alike.values()))
         most = max(1, min(_MOST_IN_A_TASK, total // (2 * self.count)))
         tasks = [task for group in alike.values() for task in _batched(group, most)]
+        # The longest first, so that nobody waits for one at the end.
+        tasks.sort(key=_length, reverse=True)
         return {self.executor.submit(_play, pickle.dumps(one), self.prepare): one for one in tasks}
+
+
+def _length(task: tuple[Part, ...]) -> int:
+    """How many decisions there are in a task."""
+    return sum(part.cell.horizon * (part.last - part.first) for part in task)
 
 
 def _batched(parts: list[Part], most: int) -> Iterator[tuple[Part, ...]]:

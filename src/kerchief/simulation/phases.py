@@ -250,9 +250,10 @@ def play_phases(
     phases, nothing = phases_of(policy, privatizers), np.zeros(len(replicates))
     ends, regret = [nothing], [nothing]
     sent = {name: np.zeros(len(replicates)) for name in ("reals", "bits")}
-    carry: PhaseReplicate = begin(scene, replicates)
+    carry: PhaseReplicate = recorder.run(begin, scene, replicates)
     for phase in phases:
-        carry = recorder.run(play, scene, carry, jax.tree.map(jnp.int32, phase))
+        number = jax.tree.map(jnp.int32, phase)
+        carry = recorder.run(play, scene, carry, number, slowly=True)
         ends.append(np.asarray(carry.rounds))
         regret.append(np.asarray(carry.regret))
         for name, each in _sent(privatizers[ANSWERS], np.asarray(carry.last.count)).items():

@@ -163,7 +163,7 @@ def _play_rounds(
         seed=jax.device_put(np.uint32(seed)),
     )
     scene = jax.device_put(scene)  # once, and not for every segment
-    carry: Replicate = begin(scene, replicates)
+    carry: Replicate = recorder.run(begin, scene, replicates)
     readings: list[NDArray[np.float64]] = []
     for start, length, segments in _stretches(rounds):
         if _all_stopped(scene, carry, start):

@@ -99,6 +99,13 @@ def test_a_stream_is_the_cipher_at_its_address() -> None:
         assert words[:, index].tolist() == expected
 
 
+@pytest.mark.parametrize("round", [0, 7, 2**32 - 1])
+def test_words_that_are_kept_are_the_words(round: int) -> None:
+    at = Stream.of(seed=3, replicate=5).at(ARMS, round=jnp.uint32(round))
+    kept, again = jax.jit(lambda: (at.kept_words(11), at.words(11)))()
+    np.testing.assert_array_equal(kept, again)
+
+
 def test_distinct_addresses_give_distinct_words() -> None:
     values = ((0, 1, MASK), (0, 1, 2), (ARMS, AGGREGATOR, ARMS + 256), (0, 1, 63), (0, 1))
     places = np.array(list(itertools.product(*values)), np.uint32)

@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -228,6 +230,19 @@ def test_parts_of_one_program_go_to_one_process(processes: Workers) -> None:
     tasks = list(processes.submit(parts).values())
     assert sorted(map(len, tasks)) == [2, 2, 2, 2]
     assert all(first.cell == second.cell for first, second in tasks)
+
+
+def test_the_longest_task_comes_first() -> None:
+    class Takes(Executor):
+        def submit(self, *given: Any, **options: Any) -> Future[Any]:
+            return Future()
+
+    cells = [cell[0] for cell in parts_of(TINY, ticks=4, width=6)]
+    parts = [dataclasses.replace(one, last=n) for n, one in enumerate(cells, start=1)]
+    tasks = Workers(executor=Takes(), count=1, prepare=os.getpid).submit(parts).values()
+    sizes = [sum(part.last for part in task) for task in tasks]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) > 1
 
 
 def test_a_part_travels_with_all_its_bits() -> None:

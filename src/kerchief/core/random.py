@@ -128,21 +128,21 @@ class Stream:
         """
         return dataclasses.replace(self, part=jnp.uint32(part))
 
-    def words(self, blocks: int, *, kept: bool = False) -> tuple[Array, Array, Array, Array]:
-        """Four arrays of `blocks` random 32-bit words.
-
-        Where they are `kept`, a CPU draws them once; else everything that is made of them draws
-        them again, which is faster where that is little.
-        """
+    def words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
+        """Four arrays of `blocks` random 32-bit words."""
         index = jnp.arange(blocks, dtype=jnp.uint32)
         zero = jnp.zeros(blocks, jnp.uint32)
         counter = (index, zero + self.round, zero + self.stream, zero + self.part)
-        draw = partial(philox, (self.seed, self.replicate), counter)
-        if not kept or jax.default_backend() != "cpu":
-            a, b, c, d = draw()
-        else:
-            # The compiler copies what it can into those who use it. Out of a branch it cannot.
-            a, b, c, d = jax.lax.cond(self.round == 0, draw, draw)
+        a, b, c, d = philox((self.seed, self.replicate), counter)
+        return a, b, c, d
+
+    def kept_words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
+        """The same words; a CPU draws them once, and not again for everything made of them."""
+        draw = partial(self.words, blocks)
+        if jax.default_backend() != "cpu":
+            return draw()
+        # The compiler copies what it can into those who use it. Out of a branch it cannot.
+        a, b, c, d = jax.lax.cond(self.round == 0, draw, draw)
         return a, b, c, d
 
     def uniform(self, size: int) -> Array:
@@ -156,7 +156,7 @@ class Stream:
     def normal(self, size: int) -> Array:
         """Float32 standard normals; none lies beyond 5.9."""
         blocks = -(-size // 4)
-        a, b, c, d = self.words(blocks, kept=blocks >= 8)
+        a, b, c, d = self.words(blocks) if blocks < 8 else self.kept_words(blocks)
         return jnp.concatenate(normal_pair(a, b) + normal_pair(c, d))[:size]
 
     def key(self) -> Array:

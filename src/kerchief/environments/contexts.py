@@ -26,9 +26,8 @@ def in_ball(stream: Stream, count: int, dim: int) -> Array:
     """
     pairs = -(-dim // 2)
     blocks = -(-(2 * pairs + 1) // 4)
-    rows = [
-        word.reshape(blocks, count) for word in stream.words(blocks * count, kept=2 < pairs <= 5)
-    ]
+    words = stream.kept_words if 2 < pairs <= 5 else stream.words
+    rows = [word.reshape(blocks, count) for word in words(blocks * count)]
     z, last = _normals(rows, pairs) if pairs <= 5 else _many_normals(rows, pairs)
     z, rest = z[:, :dim], -2 * jnp.log(open_unit(last))
     # Floats can draw exactly zero; then the point is the center, not a division by zero.

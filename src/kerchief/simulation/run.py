@@ -168,8 +168,9 @@ def _play_rounds(
     for start, length, segments in _stretches(rounds):
         if _all_stopped(scene, carry, start):
             break
-        static = {"length": length, "segments": segments}
-        carry, regret = recorder.run(play_segments, scene, carry, np.int32(start), **static)
+        carry, regret = recorder.run(
+            play_segments, scene, carry, np.int32(start), length=length, segments=segments
+        )
         readings += [*np.asarray(regret, np.float64).T]
         recorder.tick(start + length * segments)
     right = judge(scene, carry)

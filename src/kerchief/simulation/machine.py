@@ -13,12 +13,8 @@ from kerchief.core.precision import double_precision
 _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
 # A program that plays many kinds of bandits must not keep the code of them all.
 _MOST = 128
-# On a CPU, the older way to emit loops: it compiles in half the time, and rounds run as fast. On a
-# GPU, nothing that a bandit computes is large enough to try out ways to compute it.
-_OPTIONS: dict[str, dict[str, bool | int]] = {
-    "cpu": {"xla_cpu_use_fusion_emitters": False},
-    "gpu": {"xla_gpu_autotune_level": 0},
-}
+# The older way to emit loops, on a CPU: it compiles in half the time, and rounds run as fast.
+_OPTIONS: dict[str, dict[str, bool]] = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
 
 
 @double_precision

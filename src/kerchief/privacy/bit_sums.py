@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +25,8 @@ _FEWEST_PARTS, _MOST_PARTS = 64, 256
 _WORK = 2**21
 # The part of a tail that is cut off first, only to save work; it also pays for rounding.
 _SPARE = 2.0**-20
+# So many numbers at a time stay in the cache of a processor.
+_BLOCK = 2**15
 
 
 def binomial_law(trials: int, chance: float) -> tuple[int, Floats]:
@@ -66,7 +68,7 @@ def others(users: int, bits: int, keep: float) -> Iterator[Floats]:
 
     If k of the others' n bits were coded as one, and low ≤ k ≤ high, then their sum is
     Bin(low, (1+a)/2) + Bin(n − high, (1−a)/2) plus an independent rest. Each law is for one such
-    interval; together the intervals cover 0 to n.
+    interval; together the intervals cover 0 to n, from above.
     """
     count = (users - 1) * bits
     width = 14 * math.sqrt(count * (1 - keep**2) / 4) + 32
@@ -76,7 +78,7 @@ def others(users: int, bits: int, keep: float) -> Iterator[Floats]:
     else:
         edges = [round(i * count / parts) for i in range(parts + 1)]
         intervals = list(itertools.pairwise(edges))
-    for low, high in intervals:
+    for low, high in reversed(intervals):
         _, ones = binomial_law(low, (1 + keep) / 2)
         _, zeros = binomial_law(count - high, (1 - keep) / 2)
         yield np.convolve(ones, zeros)
@@ -91,70 +93,105 @@ def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float,
         more or t ones less, if both averages are multiples of 1/`fineness(bits)`, whatever all
         other bits are.
     """
-    worst = np.zeros(len(ORDERS))
-    for problem in others(users, bits, keep):
-        worst = np.maximum(worst, _costs(problem, bits, keep, tail))
-    return tuple(float(cost) for cost in worst)
+    return _worst(others(users, bits, keep), bits, keep, tail)
+
+
+@lru_cache(maxsize=256)
+def glimpsed_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float, ...]:
+    """What `shift_costs` is at least: only crowds that coded ones are looked at. No bound.
+
+    They hide an additional one worst, as a rule.
+    """
+    return _worst(itertools.islice(others(users, bits, keep), 1), bits, keep, tail)
+
+
+def _worst(problems: Iterable[Floats], bits: int, keep: float, tail: float) -> tuple[float, ...]:
+    costs = [_costs(problem, bits, keep, tail) for problem in problems]
+    return tuple(float(cost) for cost in np.max(costs, 0))
 
 
 def _costs(problem: Floats, bits: int, keep: float, tail: float) -> Floats:
-    """Scan all shifts from φ up to full − 1 + f ones, where 0 ≤ φ < 1 and 0 < f ≤ 1."""
-    full, phi, f = _shifts(bits)
-    ones, zeros = _sums(problem, bits, (1 + keep) / 2), _sums(problem, bits, (1 - keep) / 2)
-    # The lowest law of all lies above the first row, the highest one place above the last.
-    width = ones.shape[1] + 1
-    near = slice(_cut(ones[0], _SPARE * tail), width - _cut(ones[-1, ::-1], _SPARE * tail))
-    after = _one_more(ones, full, (1 + keep * (2 * f - 1)) / 2, near)
-    before = _one_more(zeros, full, (1 + keep * (2 * phi - 1)) / 2, near)
-    squares, orders = (full - 1 + f - phi) ** 2, np.array(ORDERS)
-    moments = _moments(after, before, tail)
-    logs = np.log(moments) + 2 * orders[:, None] * _error(problem, bits)
-    worst: Floats = (logs / squares).max(1) / (orders - 1)
+    """Scan the shifts from φ up to full − 1 + f ones, where 0 ≤ φ < 1 and 0 < f ≤ 1."""
+    # What is neither far below the others' bits nor far above them and one user's together.
+    first, last = _cut(problem, _SPARE * tail), _cut(problem[::-1], _SPARE * tail)
+    start, stop = max(0, first - bits), problem.size - last + bits
+    near = slice(first - start, stop - start)
+    ones = _sums(problem[start:stop], bits, (1 + keep) / 2)
+    zeros = _sums(problem[start:stop], bits, (1 - keep) / 2)
+    shifts, orders = _shifts(bits), np.array(ORDERS)
+    rows, moments = max(1, _BLOCK // ones.shape[1]), []
+    for place in range(0, len(shifts[0]), rows):
+        full, phi, f = (part[place : place + rows] for part in shifts)
+        after = _one_more(ones, full, (1 + keep * (2 * f - 1)) / 2, near)
+        before = _one_more(zeros, full, (1 + keep * (2 * phi - 1)) / 2, near)
+        moments.append(_moments(after, before, tail))
+    full, phi, f = shifts
+    logs = np.log(np.concatenate(moments, 1)) + 2 * orders[:, None] * _error(problem, bits)
+    worst: Floats = (logs / (full - 1 + f - phi) ** 2).max(1) / (orders - 1)
     return worst
 
 
 def _moments(after: Floats, before: Floats, tail: float) -> Floats:
     """For every order α the sums of after^α before^(1−α), row by row, without the tails."""
     inside = _bulk(after, (1 - 4 * _SPARE) * tail)
+    some = np.flatnonzero(inside.any(0))
+    columns = slice(some[0], some[-1] + 1)
+    inside, after, before = inside[:, columns], after[:, columns], before[:, columns]
     sums = np.empty((len(ORDERS), len(after)))
     # Where the law before is too small for any float, the ratio is endless: the safe side.
-    with np.errstate(divide="ignore", over="ignore"):
-        logs = np.log(np.where(inside, after, 1.0)) - np.log(np.where(inside, before, 1.0))
-        terms, step, gap, last = np.where(inside, after, 0.0), np.ones_like(logs), 0.0, 1.0
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        ratios = np.where(inside, after / before, 1.0)
+        terms, step, gap, last = np.where(inside, after, 0.0), ratios, 1.0, 1.0
         for place, order in enumerate(ORDERS):
-            if order - last != gap:
-                step = step * step if order - last == 2 * gap else np.exp((order - last) * logs)
-            gap, last = order - last, order
+            wanted = order - last
+            if math.frexp(wanted)[0] != 0.5:
+                sums[place] = (terms * np.exp(wanted * np.log(ratios))).sum(1)
+                continue
+            # Powers of two of the ratios are squares and roots of one another.
+            while gap > wanted:
+                step, gap = np.sqrt(step), gap / 2
+            while gap < wanted:
+                step, gap = step * step, gap * 2
             terms *= step
-            np.sum(terms, 1, out=sums[place])
+            np.add.reduce(terms, 1, out=sums[place])
+            last = order
     return sums
 
 
 @lru_cache(maxsize=32)
 def _shifts(bits: int) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """All (full, φ, f) on the grid with a shift full − 1 + f − φ above 0."""
+    """For every shift on the grid the (full, φ, f) with φ = 0, and those with f = 1.
+
+    With a given shift no other pair of averages tells more than these.
+    """
     steps = fineness(bits)
-    parts = np.arange(steps)
-    grid = np.meshgrid(np.arange(1, bits + 1), parts, parts + 1)
-    full, phi, f = (axis.ravel() for axis in grid)
-    up = (full - 1) * steps + f > phi
-    return full[up], phi[up] / steps, f[up] / steps
+    whole, part = np.divmod(np.arange(bits * steps), steps)
+    full, f = whole + 1, (part + 1) / steps
+    split = f < 1
+    return (
+        np.concatenate([full, full[split]]),
+        np.concatenate([np.zeros(f.size), 1 - f[split]]),
+        np.concatenate([f, np.ones(int(split.sum()))]),
+    )
 
 
 def _one_more(laws: Floats, bits: NDArray[np.int64], chances: Floats, near: slice) -> Floats:
     """Row by row, near its bulk: the law of so many bits, the last a one with the row's chance."""
-    longer = np.pad(laws, ((0, 0), (1, 1)))
-    stays, moves = longer[:, near.start + 1 : near.stop + 1], longer[:, near]
-    ones = chances[:, None]
-    return (1 - ones) * stays[bits - 1] + ones * moves[bits - 1]
+    rows, ones = laws[bits - 1, near.start : near.stop + 1], chances[:, None]
+    mixed: Floats = (1 - ones) * rows[:, 1:]
+    mixed += ones * rows[:, :-1]
+    return mixed
 
 
 def _sums(problem: Floats, bits: int, chance: float) -> Floats:
-    """The laws of the problem plus 0, 1, ..., `bits` − 1 further bits of that chance of a one."""
-    rows = np.zeros((bits, problem.size + bits - 1))
-    rows[0, : problem.size] = problem
+    """The laws of the problem plus 0, 1, ..., `bits` − 1 further bits of that chance of a one.
+
+    A zero is put before each.
+    """
+    rows = np.empty((bits, problem.size + bits + 1))
+    rows[0] = np.pad(problem, (1, bits))
     for j in range(1, bits):
-        rows[j] = (1 - chance) * rows[j - 1]
+        np.multiply(rows[j - 1], 1 - chance, out=rows[j])
         rows[j, 1:] += chance * rows[j - 1, :-1]
     return rows
 

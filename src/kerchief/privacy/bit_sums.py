@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -27,6 +27,9 @@ _WORK = 2**21
 _SPARE = 2.0**-20
 # So many numbers at a time stay in the cache of a processor.
 _BLOCK = 2**15
+# Of intervals that are taken together: how many at most, the part of the tail that pays for few
+# coins, and how much variance they lack in units of what one of them lacks.
+_MOST_TOGETHER, _RARE, _LESS = 16, 2.0**-8, 0.99
 
 
 def binomial_law(trials: int, chance: float) -> tuple[int, Floats]:
@@ -66,34 +69,39 @@ def fineness(bits: int) -> int:
 def others(users: int, bits: int, keep: float) -> Iterator[Floats]:
     """Laws that hide one user: whatever the others coded, their sum is one of these plus more.
 
-    If k of the others' n bits were coded as one, and low ≤ k ≤ high, then their sum is
-    Bin(low, (1+a)/2) + Bin(n − high, (1−a)/2) plus an independent rest. Each law is for one such
-    interval; together the intervals cover 0 to n, from above.
+    Each is for one interval that the number of bits coded as one may lie in; together the intervals
+    cover all numbers, from above.
     """
-    count = (users - 1) * bits
-    width = 14 * math.sqrt(count * (1 - keep**2) / 4) + 32
-    parts = min(max(int(_WORK / (bits * fineness(bits) ** 2 * width)), _FEWEST_PARTS), _MOST_PARTS)
-    if count <= parts:
-        intervals = [(k, k) for k in range(count + 1)]
-    else:
-        edges = [round(i * count / parts) for i in range(parts + 1)]
-        intervals = list(itertools.pairwise(edges))
-    for low, high in reversed(intervals):
-        _, ones = binomial_law(low, (1 + keep) / 2)
-        _, zeros = binomial_law(count - high, (1 - keep) / 2)
-        yield np.convolve(ones, zeros)
+    for interval in _intervals(users, bits, keep):
+        yield _crowd(users, bits, keep, interval)
 
 
 @lru_cache(maxsize=256)
 def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float, ...]:
     """Bound, for every order, the Rényi divergence over the square of the shift of a coordinate.
 
+    Neighbouring intervals are taken together where that shows that none of them costs more than
+    what was found before.
+
     Returns:
         c with D_α ≤ c t² outside rare outcomes, for one coordinate that codes, on average, t ones
         more or t ones less, if both averages are multiples of 1/`fineness(bits)`, whatever all
         other bits are.
     """
-    return _worst(others(users, bits, keep), bits, keep, tail)
+    worst = np.array(glimpsed_costs(users, bits, keep, tail))
+    intervals = _intervals(users, bits, keep)
+    size = _together(max(high - low for low, high in intervals), keep, tail)
+    for place in range(1, len(intervals), size):
+        group = intervals[place : place + size]
+        if len(group) > 1:
+            low, high = group[-1][0], group[0][1]
+            crowd = _crowd(users, bits, keep, (low, high), _coins(high - low, keep, tail))
+            if (_costs(crowd, bits, keep, (1 - _RARE) * tail) <= worst).all():
+                continue
+        for interval in group:
+            crowd = _crowd(users, bits, keep, interval)
+            worst = np.maximum(worst, _costs(crowd, bits, keep, tail))
+    return tuple(float(cost) for cost in worst)
 
 
 @lru_cache(maxsize=256)
@@ -102,12 +110,49 @@ def glimpsed_costs(users: int, bits: int, keep: float, tail: float) -> tuple[flo
 
     They hide an additional one worst, as a rule.
     """
-    return _worst(itertools.islice(others(users, bits, keep), 1), bits, keep, tail)
+    crowd = next(others(users, bits, keep))
+    return tuple(float(cost) for cost in _costs(crowd, bits, keep, tail))
 
 
-def _worst(problems: Iterable[Floats], bits: int, keep: float, tail: float) -> tuple[float, ...]:
-    costs = [_costs(problem, bits, keep, tail) for problem in problems]
-    return tuple(float(cost) for cost in np.max(costs, 0))
+def _intervals(users: int, bits: int, keep: float) -> list[tuple[int, int]]:
+    """Intervals that cover all numbers of the others' bits that were coded as one, from above."""
+    count = (users - 1) * bits
+    width = 14 * math.sqrt(count * (1 - keep**2) / 4) + 32
+    parts = min(max(int(_WORK / (bits * fineness(bits) ** 2 * width)), _FEWEST_PARTS), _MOST_PARTS)
+    if count <= parts:
+        return [(k, k) for k in range(count, -1, -1)]
+    edges = [round(i * count / parts) for i in range(parts + 1)]
+    return list(itertools.pairwise(edges))[::-1]
+
+
+def _crowd(users: int, bits: int, keep: float, interval: tuple[int, int], coins: int = 0) -> Floats:
+    """A law that hides one user if the number of others' bits coded as one is in the interval.
+
+    If low ≤ k ≤ high of the others' n bits were coded as one, then their sum is
+    Bin(low, (1+a)/2) + Bin(n − high, (1−a)/2) plus an independent rest: of the bits that may be
+    either, so many are fair coins.
+    """
+    low, high = interval
+    _, ones = binomial_law(low, (1 + keep) / 2)
+    _, zeros = binomial_law((users - 1) * bits - high, (1 - keep) / 2)
+    _, fair = binomial_law(coins, 0.5)
+    return np.convolve(fair, np.convolve(ones, zeros))
+
+
+def _coins(bits: int, keep: float, tail: float) -> int:
+    """How many of so many bits are replaced by coins at least, but for a part of the tail."""
+    first, law = binomial_law(bits, 1 - keep)
+    return first + _cut(law, _RARE * tail)
+
+
+def _together(width: int, keep: float, tail: float) -> int:
+    """How many intervals of this width, together, lack no more variance than one by itself."""
+    lacking = width * (1 - keep**2)
+    sizes = range(2, _MOST_TOGETHER + 1)
+    return max(
+        (n for n in sizes if n * lacking - _coins(n * width, keep, tail) < _LESS * lacking),
+        default=1,
+    )
 
 
 def _costs(problem: Floats, bits: int, keep: float, tail: float) -> Floats:

@@ -90,8 +90,8 @@ def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float,
     """
     worst = np.array(glimpsed_costs(users, bits, keep, tail))
     intervals = _intervals(users, bits, keep)
-    size = _together(max(high - low for low, high in intervals), keep, tail)
-    for place in range(1, len(intervals), size):
+    size = _together(max(map(_width, intervals)), keep, tail)
+    for place in range(0, len(intervals), size):
         group = intervals[place : place + size]
         if len(group) > 1:
             low, high = group[-1][0], group[0][1]
@@ -106,12 +106,17 @@ def shift_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float,
 
 @lru_cache(maxsize=256)
 def glimpsed_costs(users: int, bits: int, keep: float, tail: float) -> tuple[float, ...]:
-    """What `shift_costs` is at least: only crowds that coded ones are looked at. No bound.
+    """What the costs are if nearly all others coded ones: they hide one more worst, as a rule.
 
-    They hide an additional one worst, as a rule.
+    No bound: it looks at two intervals only, the highest and the highest of the widest.
     """
-    crowd = next(others(users, bits, keep))
-    return tuple(float(cost) for cost in _costs(crowd, bits, keep, tail))
+    intervals = _intervals(users, bits, keep)
+    crowds = (
+        _crowd(users, bits, keep, interval)
+        for interval in {intervals[0], max(intervals, key=_width)}
+    )
+    costs = np.max([_costs(crowd, bits, keep, tail) for crowd in crowds], 0)
+    return tuple(float(cost) for cost in costs)
 
 
 def _intervals(users: int, bits: int, keep: float) -> list[tuple[int, int]]:
@@ -123,6 +128,11 @@ def _intervals(users: int, bits: int, keep: float) -> list[tuple[int, int]]:
         return [(k, k) for k in range(count, -1, -1)]
     edges = [round(i * count / parts) for i in range(parts + 1)]
     return list(itertools.pairwise(edges))[::-1]
+
+
+def _width(interval: tuple[int, int]) -> int:
+    low, high = interval
+    return high - low
 
 
 def _crowd(users: int, bits: int, keep: float, interval: tuple[int, int], coins: int = 0) -> Floats:

@@ -173,14 +173,15 @@ def _costs(problem: Floats, bits: int, keep: float, tail: float) -> Floats:
     near = slice(first - start, stop - start)
     ones = _sums(problem[start:stop], bits, (1 + keep) / 2)
     zeros = _sums(problem[start:stop], bits, (1 - keep) / 2)
-    shifts, orders = _shifts(bits), np.array(ORDERS)
-    rows, moments = max(1, _BLOCK // ones.shape[1]), []
-    for place in range(0, len(shifts[0]), rows):
-        full, phi, f = (part[place : place + rows] for part in shifts)
-        after = _one_more(ones, full, (1 + keep * (2 * f - 1)) / 2, near)
-        before = _one_more(zeros, full, (1 + keep * (2 * phi - 1)) / 2, near)
+    full, phi, f = _shifts(bits)
+    highs, lows = (1 + keep * (2 * f - 1)) / 2, (1 + keep * (2 * phi - 1)) / 2
+    size, moments = max(1, _BLOCK // ones.shape[1]), []
+    for place in range(0, len(full), size):
+        rows = slice(place, place + size)
+        after = _one_more(ones, full[rows], highs[rows], near)
+        before = _one_more(zeros, full[rows], lows[rows], near)
         moments.append(_moments(after, before, tail))
-    full, phi, f = shifts
+    orders = np.array(ORDERS)
     logs = np.log(np.concatenate(moments, 1)) + 2 * orders[:, None] * _error(problem, bits)
     worst: Floats = (logs / (full - 1 + f - phi) ** 2).max(1) / (orders - 1)
     return worst

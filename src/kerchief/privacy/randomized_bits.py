@@ -139,7 +139,7 @@ def bits_tail(delta: float) -> float:
     return between("delta", delta, 0.0, 1.0) * _TAIL_PART
 
 
-# A search takes seconds, and batches of one size ask for it again and again.
+# A search takes up to a second, and batches of one size ask for it again and again.
 @lru_cache(maxsize=256)
 def _kept(
     epsilon: float, delta: float, users: int, bits: int, sensitivity: float, dimension: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from kerchief.core.errors import InvalidValue
 from kerchief.privacy import bit_sums, randomized_bits
-from kerchief.privacy.bit_sums import binomial_law, fineness, shift_costs
+from kerchief.privacy.bit_sums import binomial_law, fineness, glimpsed_costs, shift_costs
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.curves import ORDERS, RenyiCurve
 from kerchief.privacy.randomized_bits import (
@@ -186,7 +187,93 @@ class TestLaws:
         assert min(variances) >= full * (1 - 1.01 / len(variances))
 
 
+def plain_costs(users: int, bits: int, keep: float, tail: float) -> Floats:
+    """Every interval and every pair of averages on the grid, one after the other."""
+    steps = fineness(bits)
+    places = [(x / steps, y / steps) for x in range(1, bits * steps + 1) for y in range(steps)]
+    worst = np.zeros(len(ORDERS))
+    for others in bit_sums.others(users, bits, keep):
+        for x, y in places:
+            if y < x:
+                full = math.ceil(x)
+                p, q = (np.convolve(others, user(z, full, keep)) for z in (x, y))
+                inside = (np.cumsum(p) > tail / 2) & (np.cumsum(p[::-1])[::-1] > tail / 2)
+                found = [divergence(p[inside], q[inside], order) for order in ORDERS]
+                worst = np.maximum(worst, np.array(found) / (x - y) ** 2)
+    return worst
+
+
 class TestScan:
+    @pytest.mark.parametrize(
+        ("users", "bits", "keep"),
+        [(20, 1, 0.5), (12, 3, 0.25), (30, 10, 0.5), (9, 16, 0.75), (2, 20, 0.5)],
+    )
+    def test_is_that_of_a_plain_evaluation(self, users: int, bits: int, keep: float) -> None:
+        """But for moments that are too large for a float: they are said to be endless."""
+        costs, plain = shift_costs(users, bits, keep, 1e-9), plain_costs(users, bits, keep, 1e-9)
+        finite = np.isfinite(costs)
+        assert finite[np.array(ORDERS) <= 12].all()
+        assert np.array(costs)[finite] == pytest.approx(plain[finite], rel=1e-6)
+
+    @pytest.mark.parametrize(("users", "bits", "keep"), [(8000, 1, 0.125), (400, 16, 0.125)])
+    def test_intervals_taken_together_leave_the_worst_of_all(
+        self, users: int, bits: int, keep: float
+    ) -> None:
+        low, high = bit_sums._intervals(users, bits, keep)[0]
+        assert bit_sums._together(high - low, keep, 1e-9) > 1
+        every = [
+            bit_sums._costs(law, bits, keep, 1e-9) for law in bit_sums.others(users, bits, keep)
+        ]
+        costs = np.array(shift_costs(users, bits, keep, 1e-9))
+        assert costs == pytest.approx(np.max(every, 0), rel=1e-3)
+        assert (costs <= np.max(every, 0)).all()
+
+    def test_intervals_are_told_apart_where_one_of_them_may_cost_more(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nothing was found before that the first of them could be compared with."""
+        users, bits, keep = 400, 16, 0.125
+        every = [
+            bit_sums._costs(law, bits, keep, 1e-9) for law in bit_sums.others(users, bits, keep)
+        ]
+        monkeypatch.setattr(bit_sums, "glimpsed_costs", lambda *_: (0.0,) * len(ORDERS))
+        costs = shift_costs.__wrapped__(users, bits, keep, 1e-9)
+        assert costs == pytest.approx(np.max(every, 0), rel=1e-3)
+
+    @pytest.mark.parametrize("keep", [0.125, 0.5])
+    def test_coins_hide_no_more_than_any_crowd_of_intervals_taken_together(
+        self, keep: float
+    ) -> None:
+        users, bits, low, high = 251, 16, 1000, 3000
+        coins = bit_sums._coins(high - low, keep, 1e-9)
+        assert 0.8 * (1 - keep) < coins / (high - low) < 1 - keep
+        assert stats.binom.cdf(coins - 1, high - low, 1 - keep) <= 1e-9 / 256
+        law = bit_sums._crowd(users, bits, keep, (low, high), coins)
+        bound = bit_sums._costs(law, bits, keep, (1 - 2.0**-8) * 1e-9)
+        for k in (1000, 1500, 2000, 2900, 3000):
+            crowd = bit_sums._crowd(users, bits, keep, (k, k))
+            true = bit_sums._costs(crowd, bits, keep, 1e-9)
+            assert (true <= bound).all()
+            assert true[4] > 0.7 * bound[4]
+
+    @pytest.mark.parametrize("bits", [1, 3, 8, 16])
+    def test_no_pair_of_averages_tells_more_than_those_scanned_of_its_shift(
+        self, bits: int
+    ) -> None:
+        keep, order, steps = 0.5, 4.0, fineness(bits)
+        others = problem(7, 30, keep)
+        scanned: dict[float, float] = {}
+        for full, phi, f in zip(*bit_sums._shifts(bits), strict=True):
+            p, q = (np.convolve(others, user(z, full, keep)) for z in (full - 1 + f, phi))
+            shift = float(full - 1 + f - phi)
+            scanned[shift] = max(scanned.get(shift, 0.0), divergence(p, q, order))
+        assert len(scanned) == bits * steps
+        rng = np.random.default_rng(bits)
+        for _ in range(200):
+            x, y = sorted(rng.choice(bits * steps + 1, 2, replace=False) / steps)[::-1]
+            p, q = (np.convolve(others, user(z, bits, keep)) for z in (x, y))
+            assert divergence(p, q, order) <= scanned[float(x - y)] * (1 + 1e-9)
+
     @pytest.mark.parametrize(
         ("users", "bits", "keep"), [(20, 1, 0.5), (12, 3, 0.25), (9, 16, 0.75)]
     )
@@ -331,6 +418,31 @@ class TestBatch:
             tail=event.tail,
         )
         assert bits_epsilon(looser, 1e-6) > epsilon
+
+    def test_what_was_found_with_a_glimpse_is_looked_at_in_full(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A crowd that hides too well is looked at: the search alone would keep too many bits."""
+        asked: dict[str, Any] = {"users": 60, "bits": 4, "sensitivity": 1.0, "dimension": 3}
+        expected = bits_keep(0.5, 1e-6, **asked)
+
+        def elsewhere(users: int, bits: int, keep: float, tail: float) -> tuple[float, ...]:
+            return tuple(cost / 2 for cost in glimpsed_costs(users, bits, keep, tail))
+
+        monkeypatch.setattr(randomized_bits, "glimpsed_costs", elsewhere)
+        randomized_bits._kept.cache_clear()
+        event = bits_keep(0.5, 1e-6, **asked)
+        randomized_bits._kept.cache_clear()
+        assert bits_epsilon(event, 1e-6) <= 0.5
+        assert event.keep == pytest.approx(expected.keep, rel=2e-3)
+
+    def test_the_search_ends_where_one_in_full_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: dict[str, Any] = {"users": 800, "bits": 8, "sensitivity": ROOT, "dimension": 5}
+        expected = bits_keep(1.0, 1e-5, **asked)
+        monkeypatch.setattr(randomized_bits, "glimpsed_costs", shift_costs)
+        randomized_bits._kept.cache_clear()
+        assert bits_keep(1.0, 1e-5, **asked) == expected
+        randomized_bits._kept.cache_clear()
 
     def test_with_a_generous_promise_nearly_every_bit_is_kept(self) -> None:
         event = bits_keep(500.0, 1e-6, users=10, bits=1, sensitivity=1.0, dimension=1)

@@ -20,7 +20,7 @@ import numpy as np
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import MOST_ROUNDS, between, plain, positive, whole
-from kerchief.privacy.bit_sums import fineness, shift_costs
+from kerchief.privacy.bit_sums import fineness, glimpsed_costs, shift_costs
 from kerchief.privacy.calibration import pure_rho, zcdp_rho
 from kerchief.privacy.curves import ORDERS, Renyi, RenyiCurve
 from kerchief.privacy.events import Event
@@ -41,6 +41,8 @@ _CLOSE_ODDS = 0.004
 # What a device can code, and what a certificate can be sought for in a minute.
 _MOST_BITS, _MOST_SOUGHT = 2**16, 64
 _LEAST_ODDS, _MOST_ODDS = 2.0**-38, 2.0**20
+
+_Costs = Callable[[int, int, float, float], tuple[float, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,12 @@ def bits_renyi(event: RandomizedBits) -> Renyi:
     Formal guarantees:
         `randomized_bits.md`, theorem 2. It holds whatever the other users coded.
     """
-    costs = np.array(shift_costs(event.users, event.bits, event.keep, event.tail / event.dimension))
+    return _profile(event, shift_costs)
+
+
+def _profile(event: RandomizedBits, costs_of: _Costs) -> Renyi:
+    """The profile that these costs of a shift imply."""
+    costs = np.array(costs_of(event.users, event.bits, event.keep, event.tail / event.dimension))
     parts, root = fineness(event.bits), math.sqrt(event.dimension)
     shift = parts * (event.bits * event.sensitivity / 2 * _ENCODING + root * 2 * GRID)
     cost = costs / parts**2
@@ -119,8 +126,8 @@ def bits_keep(
     """Find the least noise with which one batch's sums are (ε, δ)-private.
 
     Returns:
-        A description with a keep parameter that was itself tried. Its ε is at least 0.999 of the
-        one asked for, or a keep parameter larger by 0.2 % was tried and told too much.
+        A description with a keep parameter that was itself tried, in full. Its ε is at least 0.999
+        of the one asked for, or a keep parameter larger by 0.2 % was tried and told too much.
     """
     epsilon, delta = positive("epsilon", epsilon), between("delta", delta, 0.0, 1.0)
     _check_sizes(users, whole("bits", bits, high=_MOST_SOUGHT), sensitivity, dimension)
@@ -132,7 +139,7 @@ def bits_tail(delta: float) -> float:
     return between("delta", delta, 0.0, 1.0) * _TAIL_PART
 
 
-# A search takes seconds, and batches of one size ask for it again and again.
+# A search takes up to a second, and batches of one size ask for it again and again.
 @lru_cache(maxsize=256)
 def _kept(
     epsilon: float, delta: float, users: int, bits: int, sensitivity: float, dimension: int
@@ -150,6 +157,10 @@ def _kept(
             tail=tail,
         )
 
+    def glimpse(event: RandomizedBits) -> float:
+        """What the batch tells at least. No bound: what is found with it is looked at in full."""
+        return RenyiCurve(profile=_profile(event, glimpsed_costs)).epsilon(delta)
+
     floor = RenyiCurve(profile=Renyi(values=(0.0,) * len(ORDERS), tail=tail)).epsilon(delta)
     if floor >= epsilon:
         raise InvalidValue(
@@ -157,8 +168,12 @@ def _kept(
             f"delta {delta}: ask for a larger epsilon or delta"
         )
     start = 1.9 * zcdp_rho(epsilon, delta) * max(users - 1, 1) / (bits * sensitivity**2)
-    odds = _largest_odds(lambda odds: bits_epsilon(tried(odds), delta), epsilon, floor, start)
-    return tried(odds)
+    found = tried(_largest_odds(lambda odds: glimpse(tried(odds)), epsilon, floor, start))
+    if bits_epsilon(found, delta) <= epsilon:
+        return found
+    return tried(
+        _largest_odds(lambda odds: bits_epsilon(tried(odds), delta), epsilon, floor, start)
+    )
 
 
 def paper_local_epsilon(keep: float, *, bits: int, dimension: int) -> float:

@@ -529,3 +529,11 @@ class TestDescription:
         }
         with pytest.raises(InvalidValue, match=name):
             RandomizedBits(**{**good, name: value})  # type: ignore[arg-type]
+
+
+def test_what_floats_hold_badly_counts_as_nothing() -> None:
+    """A point of the second law below the least normal float: its ratio is endless, not wrong."""
+    after = np.array([[0.25, 0.5, 0.25]])
+    normal, subnormal = np.array([[1e-300, 0.5, 0.5]]), np.array([[1e-310, 0.5, 0.5]])
+    assert np.isfinite(bit_sums._moments(after, normal, 1e-6)[0]).all()
+    assert np.isinf(bit_sums._moments(after, subnormal, 1e-6)).all()

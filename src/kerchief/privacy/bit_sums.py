@@ -194,7 +194,9 @@ def _moments(after: Floats, before: Floats, tail: float) -> Floats:
     columns = slice(some[0], some[-1] + 1)
     inside, after, before = inside[:, columns], after[:, columns], before[:, columns]
     sums = np.empty((len(ORDERS), len(after)))
-    # Where the law before is too small for any float, the ratio is endless: the safe side.
+    # Where the law before is too small for a float of full precision, the ratio is endless: the
+    # safe side.
+    before = np.where(before < np.finfo(np.float64).tiny, 0.0, before)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         ratios = np.where(inside, after / before, 1.0)
         terms, step, gap, last = np.where(inside, after, 0.0), ratios, 1.0, 1.0

@@ -43,12 +43,11 @@ def begun(scene: loop.Scene) -> loop.Replicate:
     return carry
 
 
-def played(scene: loop.Scene, longest: int, monkeypatch: pytest.MonkeyPatch) -> loop.Replicate:
-    monkeypatch.setattr(loop, "_longest_block", lambda: longest)
-    play: Callable[..., loop.Replicate] = jax.jit(partial(loop._advance, scene))
-    carry, rounds = begun(scene), jnp.arange(HORIZON, dtype=jnp.int32)
-    for part in jnp.split(rounds, 2):
-        carry = play(carry, part)
+def played(scene: loop.Scene, longest: int) -> loop.Replicate:
+    play: Callable[..., loop.Replicate] = jax.jit(partial(loop._advance, scene, longest=longest))
+    carry, half = begun(scene), jnp.int32(HORIZON // 2)
+    for start in (jnp.int32(0), half):
+        carry = play(carry, start, half)
     return carry
 
 
@@ -65,10 +64,10 @@ OTHERS = [
     ("name", "trust"),
     [*CASES, *(pytest.param(*case, marks=pytest.mark.nightly) for case in OTHERS)],
 )
-def test_blocks_play_the_same_run(name: str, trust: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_play_the_same_run(name: str, trust: str) -> None:
     scene = scene_of(name, trust)
-    alone, together = (played(scene, longest, monkeypatch) for longest in (1, 8))
-    assert loop.block_size(scene, begun(scene)) == 8
+    alone, together = (played(scene, longest) for longest in (1, 8))
+    assert loop.block_size(scene, begun(scene), 8) == 8
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
@@ -80,28 +79,32 @@ def test_blocks_play_the_same_run(name: str, trust: str, monkeypatch: pytest.Mon
         pytest.param("glm-rare", "joint", id="asks when it likes"),
     ],
 )
-def test_who_needs_the_round_before_is_played_round_by_round(
-    name: str, trust: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "_longest_block", lambda: 8)
+def test_who_needs_the_round_before_is_played_round_by_round(name: str, trust: str) -> None:
     scene = scene_of(name, trust)
-    assert loop.block_size(scene, begun(scene)) == 1
+    assert loop.block_size(scene, begun(scene), 8) == 1
 
 
-def test_worlds_that_react_or_oppose_are_played_round_by_round(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(loop, "_longest_block", lambda: 8)
+def test_worlds_that_react_or_oppose_are_played_round_by_round() -> None:
     scene = scene_of("linucb", "none", contexts="hostile")
-    assert loop.block_size(scene, begun(scene)) == 1
+    assert loop.block_size(scene, begun(scene), 8) == 1
+
+
+@pytest.mark.parametrize(
+    ("backend", "length", "longest"),
+    [("cpu", 200, 1), ("gpu", 200, 20), ("gpu", 48, 24), ("gpu", 50, 16), ("gpu", 3, 16)],
+)
+def test_blocks_end_with_segments_where_they_can(
+    backend: str, length: int, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert loop.longest_block(length) == longest
 
 
 def test_a_block_holds_no_more_than_an_accelerator_wants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "_longest_block", lambda: 16)
     scene = scene_of("linucb", "none")
     carry = begun(scene)
     numbers = 4 * 2 + 4 + 5  # features of four arms, whether each is allowed, and a statistic
     monkeypatch.setattr(loop, "_MOST_NUMBERS", 4 * REPLICATES * numbers)
-    assert loop.block_size(scene, carry) == 4
+    assert loop.block_size(scene, carry, 16) == 4
     monkeypatch.setattr(loop, "_MOST_NUMBERS", 4 * REPLICATES * numbers - 1)
-    assert loop.block_size(scene, carry) == 2
+    assert loop.block_size(scene, carry, 16) == 2

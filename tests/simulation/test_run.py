@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -24,8 +24,10 @@ from kerchief.privacy import Cohort, Guarantee, MemoryLedger, Trust, gaussian_no
 from kerchief.privatizers import At, CohortSums, Every, OnDemand, Protection, protect
 from kerchief.privatizers.schedule import Schedule
 from kerchief.privatizers.sums import Memory, Tally
+from kerchief.simulation import machine
 from kerchief.simulation import run as module
 from kerchief.simulation.loop import Scene, advance, begin
+from kerchief.simulation.recorder import Progress
 from kerchief.simulation.run import Run, simulate
 
 WORLD_2D = make_environment(dim=2, arms=3)
@@ -155,6 +157,23 @@ def test_segments_that_are_played_together_are_read_one_by_one(
     np.testing.assert_allclose(together.regret, usual.regret, rtol=1e-6)
     assert usual.rounds.tolist() == [4, 8, 12, 16, 20, 23]
     assert looks == [20, 23]
+
+
+def test_a_shorter_segment_at_the_end_is_not_compiled_anew() -> None:
+    machine.forget()
+    compiled = [
+        done
+        for stage, done in _stages(lambda progress: linear(progress=progress))
+        if stage == "compiling"
+    ]
+    # The beginning and the segments, before the first of them; segments have 4 rounds and 3.
+    assert compiled == [0, 0]
+
+
+def _stages(play: Callable[[Progress], Run]) -> list[tuple[str, int]]:
+    seen: list[tuple[str, int]] = []
+    play(lambda stage, done: seen.append((stage, done)))
+    return seen
 
 
 @pytest.mark.parametrize(

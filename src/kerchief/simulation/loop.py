@@ -98,60 +98,75 @@ def _begin(scene: Scene, replicates: Array) -> Replicate:
 @partial(jax.jit, static_argnames="length", donate_argnames="carry")
 def advance(scene: Scene, carry: Replicate, start: Array, *, length: int) -> Replicate:
     """Play `length` rounds from round `start` on, in every replicate."""
-    rounds = start + jnp.arange(length, dtype=jnp.int32)
-    return on_all_devices(_advance, scene, carry, rounds)
+    play = partial(_advance, longest=longest_block(length))
+    return on_all_devices(play, scene, carry, start, jnp.int32(length))
 
 
-@partial(jax.jit, static_argnames=("length", "segments"), donate_argnames="carry")
+@partial(jax.jit, static_argnames=("segments", "longest"), donate_argnames="carry")
 def play_segments(
-    scene: Scene, carry: Replicate, start: Array, *, length: int, segments: int
+    scene: Scene, carry: Replicate, start: Array, length: Array, *, segments: int, longest: int
 ) -> tuple[Replicate, Array]:
     """Play segments of `length` rounds from round `start` on, and read regrets after each.
+
+    Compiled code serves every length, in blocks of at most `longest` rounds.
 
     Returns:
         All replicates, and their regrets: one row per replicate, one column per segment.
     """
-    rounds = start + jnp.arange(segments * length, dtype=jnp.int32).reshape(segments, length)
-    return on_all_devices(_play_segments, scene, carry, rounds)
+    starts = start + length * jnp.arange(segments, dtype=jnp.int32)
+    play = partial(_play_segments, longest=longest)
+    return on_all_devices(play, scene, carry, starts, length)
 
 
-def _play_segments(scene: Scene, carry: Replicate, rounds: Array) -> tuple[Replicate, Array]:
-    def segment(carry: Replicate, rounds: Array) -> tuple[Replicate, Array]:
-        carry = _advance(scene, carry, rounds)
+def _play_segments(
+    scene: Scene, carry: Replicate, starts: Array, length: Array, *, longest: int
+) -> tuple[Replicate, Array]:
+    def segment(carry: Replicate, start: Array) -> tuple[Replicate, Array]:
+        carry = _advance(scene, carry, start, length, longest=longest)
         return carry, carry.regret
 
-    carry, regret = jax.lax.scan(segment, carry, rounds)
+    carry, regret = jax.lax.scan(segment, carry, starts)
     return carry, regret.T
 
 
-def _advance(scene: Scene, carry: Replicate, rounds: Array) -> Replicate:
+def _advance(
+    scene: Scene, carry: Replicate, start: Array, length: Array, *, longest: int
+) -> Replicate:
     """Play round by round, or, where that is faster, from one post to the next."""
+    size, last = block_size(scene, carry, longest), start + length - 1
 
-    def play_round(carry: Replicate, round: Array) -> tuple[Replicate, None]:
-        carry, wishes = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, round)
+    def play_round(at: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
+        carry, now = at
+        carry, wishes = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, now)
         for name, due in wishes.items():
-            carry = _serve(scene, carry, round, name, due)
-        return carry, None
-
-    size = block_size(scene, carry)
-    if size == 1:
-        return jax.lax.scan(play_round, carry, rounds)[0]
-    # Somewhat longer ones, if then none is cut short at the end.
-    size = max([n for n in range(size, 3 * size // 2 + 1) if len(rounds) % n == 0], default=size)
+            carry = _serve(scene, carry, now, name, due)
+        return carry, now + 1
 
     def play_block(at: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
         carry, now = at
         block = now + jnp.arange(size, dtype=jnp.int32)
-        ends = (block == rounds[-1]) | _posts(scene, carry, block)
+        ends = (block == last) | _posts(scene, carry, block)
         count = jnp.where(ends.any(), ends.argmax() + 1, size).astype(jnp.int32)
         return _play_block(scene, carry, block, count), now + count
 
-    return jax.lax.while_loop(lambda at: at[1] <= rounds[-1], play_block, (carry, rounds[0]))[0]
+    play = play_round if size == 1 else play_block
+    return jax.lax.while_loop(lambda at: at[1] <= last, play, (carry, start))[0]
 
 
-def block_size(scene: Scene, carry: Replicate) -> int:
-    """How many rounds make a block: one on a CPU, and where a user's round needs the one before."""
-    policy, world, bandit, size = scene.policy, scene.environment, scene.bandit, _longest_block()
+def longest_block(length: int) -> int:
+    """How many rounds a block may have where segments have so many: one on a CPU.
+
+    On an accelerator a round takes as long as its kernels take to start, however many play: there
+    blocks have 16 rounds, or up to 24 if then none is cut short at the end of a segment.
+    """
+    if jax.default_backend() == "cpu":
+        return 1
+    return max([n for n in range(16, 25) if length % n == 0], default=16)
+
+
+def block_size(scene: Scene, carry: Replicate, longest: int) -> int:
+    """How many rounds make a block: at most the longest, and one where a round needs the last."""
+    policy, world, bandit, size = scene.policy, scene.environment, scene.bandit, longest
     if size == 1 or isinstance(world, Opposes | Reacts) or isinstance(policy, Stops):
         return 1
     schedules = {name: one.schedule for name, one in scene.privatizers.items()}
@@ -169,11 +184,6 @@ def block_size(scene: Scene, carry: Replicate) -> int:
     while size > 1 and size * len(carry.replicate) * numbers > _MOST_NUMBERS:
         size //= 2
     return size
-
-
-def _longest_block() -> int:
-    """On an accelerator a round takes as long as its kernels take to start, however many play."""
-    return 1 if jax.default_backend() == "cpu" else 16
 
 
 def _block_clock(scene: Scene, carry: Replicate, round: Array) -> Clock:

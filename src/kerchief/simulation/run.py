@@ -28,7 +28,7 @@ from kerchief.privacy.receipts import Cohort
 from kerchief.privatizers.billing import pay, settle
 from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
-from kerchief.simulation.loop import Replicate, Scene, begin, judge, play_segments
+from kerchief.simulation.loop import Replicate, Scene, begin, judge, longest_block, play_segments
 from kerchief.simulation.phases import phases_of, play_phases
 from kerchief.simulation.recorder import Played, Progress, Recorded, Recorder, ticks_of
 
@@ -168,8 +168,9 @@ def _play_rounds(
     for start, length, segments in _stretches(rounds):
         if _all_stopped(scene, carry, start):
             break
+        at = (np.int32(start), np.int32(length))
         carry, regret = recorder.run(
-            play_segments, scene, carry, np.int32(start), length=length, segments=segments
+            play_segments, scene, carry, *at, segments=segments, longest=longest_block(length)
         )
         readings += [*np.asarray(regret, np.float64).T]
         recorder.tick(start + length * segments)

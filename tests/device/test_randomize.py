@@ -87,7 +87,7 @@ def test_a_number_of_a_candidate_is_the_mean_of_a_slice_of_the_normal_law() -> N
     assert (slices.astype(np.float64) ** 2).mean() == pytest.approx(1, abs=2e-6)
 
 
-def test_candidates_far_out_are_cut_before_they_are_ranked() -> None:
+def test_candidates_far_out_are_cut() -> None:
     signs = np.arange(64 * 6).reshape(64, 6) % 2
     far = np.where(signs, 40.0, -40.0).astype(np.float32)
 

@@ -63,14 +63,19 @@ def candidates(count: int, size: int, source: Randomness) -> Vectors:
 
     Every number is the mean of one of 65536 equally likely slices of the normal law.
     """
+    return slices().take(chosen_slices(count, size, source))
+
+
+def chosen_slices(count: int, size: int, source: Randomness) -> NDArray[np.uint16]:
+    """Which slices the numbers of so many vectors are the means of."""
     seed = int.from_bytes(drawn(16, source), "little")
     generator = np.random.Generator(np.random.SFC64(seed))
     four_each = generator.integers(0, 2**64, -(-count * size // 4), np.uint64)
-    return _slices().take(four_each.view(np.uint16)[: count * size]).reshape(count, size)
+    return four_each.view(np.uint16)[: count * size].reshape(count, size)
 
 
 @functools.cache
-def _slices() -> Vectors:
+def slices() -> Vectors:
     """The means of 65536 equally likely slices of the normal law, in their order."""
     law = statistics.NormalDist()
     inner = np.array([law.inv_cdf(one / _SLICES) for one in range(1, _SLICES)])
@@ -187,19 +192,19 @@ def _shortlist(
 ) -> Wholes:
     """Draw candidates, rank them, toss an exact coin, choose exactly evenly, and write on the grid.
 
-    Candidates are cut before they are ranked, so that the cut cannot tell how they ranked.
+    A candidate is cut in the same way wherever it ranks, so the cut cannot tell how it ranked.
     """
     center, others = _center(noise), noise.candidates - noise.listed
     far = noise.farthest
     drawn_now = listed(noise.candidates, noise.size + 1, source)
-    drawn_now.clip(-far, far, out=drawn_now)
     unit = _unit(statistic, center, noise.radius).astype(np.float32)
     ranked = np.argpartition(drawn_now @ unit, others)
     if word(source) < noise.units:
         place = others + below(noise.listed, source)
     else:
         place = below(others, source)
-    report = center + noise.factor * drawn_now[ranked[place], :-1].astype(np.float64)
+    chosen = _between(drawn_now[ranked[place], :-1].astype(np.float64), -far, far)
+    report = center + noise.factor * chosen
     return np.rint(np.ldexp(report, noise.grid_bits)).astype(np.int64)
 
 

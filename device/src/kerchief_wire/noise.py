@@ -217,7 +217,7 @@ class Shortlist:
 
     @property
     def farthest(self) -> float:
-        """Where candidates are cut before they are ranked."""
+        """Where the candidate that is reported is cut."""
         return _FARTHEST
 
     def bounds(self, label: int) -> Bounds:

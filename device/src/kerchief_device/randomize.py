@@ -53,6 +53,10 @@ Number = TypeVar("Number", Floats, Wholes)
 _FAR = 2.0**62
 # How many candidates' numbers there are: as many as two bytes.
 _SLICES = 2**16
+# Numbers of longer vectors are drawn in pairs; which slices are a pair, and how fine they are.
+_LONG = 2**10
+_LATTICE = 36945, 51240
+_STEP = 2.0**-12
 # Coins that are tossed one by one.
 _MOST_TOSSED = 1024
 _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplace}
@@ -61,21 +65,30 @@ _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplac
 def candidates(count: int, size: int, source: Randomness) -> Vectors:
     """Independent normal vectors, which may be known to anyone: a fast generator is enough.
 
-    Every number is the mean of one of 65536 equally likely slices of the normal law.
+    Every number is the mean of one of 65536 equally likely slices of the normal law. Two bytes
+    choose it; of long vectors they choose two numbers, as good as independent (`shortlist.md`).
     """
-    return slices().take(chosen_slices(count, size, source))
-
-
-def chosen_slices(count: int, size: int, source: Randomness) -> NDArray[np.uint16]:
-    """Which slices the numbers of so many vectors are the means of."""
+    numbers, each = count * size, 2 if size > _LONG else 1
     seed = int.from_bytes(drawn(16, source), "little")
     generator = np.random.Generator(np.random.SFC64(seed))
-    four_each = generator.integers(0, 2**64, -(-count * size // 4), np.uint64)
-    return four_each.view(np.uint16)[: count * size].reshape(count, size)
+    places = generator.integers(0, 2**64, -(-numbers // (4 * each)), np.uint64).view(np.uint16)
+    if each == 1:
+        return _slices().take(places[:numbers]).reshape(count, size)
+    steps = _pairs().take(places).view(np.int16)[:numbers]
+    return (steps * np.float32(_STEP)).reshape(count, size)
 
 
 @functools.cache
-def slices() -> Vectors:
+def _pairs() -> NDArray[np.int32]:
+    """The mean of each slice with that of another one: in steps, both in the bits of one number."""
+    factor, shift = _LATTICE
+    steps = np.rint(_slices() / np.float32(_STEP)).astype(np.int16)
+    others = steps[(factor * np.arange(_SLICES) + shift) % _SLICES]
+    return np.stack([steps, others], axis=1).view(np.int32)[:, 0]
+
+
+@functools.cache
+def _slices() -> Vectors:
     """The means of 65536 equally likely slices of the normal law, in their order."""
     law = statistics.NormalDist()
     inner = np.array([law.inv_cdf(one / _SLICES) for one in range(1, _SLICES)])

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import jax
@@ -58,8 +58,9 @@ _LEAST_GROWTH = 0.1
 _LEAST_ROOM = 0.05
 _MOST_SMALL = 32
 """In so few dimensions a decomposition more costs little, and recorded runs stay as they were."""
-_FIRST_USERS = 2
-"""Per dimension: before so many, one more tells little, and models are posted as after them."""
+_FIRST_USERS = 4
+"""Per dimension beyond 16: before so many, one more tells little, and models are posted as rarely
+as after them. Up to 32 dimensions that is after every user."""
 _FIRST_SAMPLE, _FIRST_WIDTH = 1.0, 5.0
 _WITHOUT_NOISE = 0.2
 """How much more is sampled without noise, which makes a learner doubt by itself: else a wrong
@@ -249,7 +250,7 @@ class Sampling(Ellipsoid):
 
     @property
     def _first_users(self) -> int:
-        users: int = _FIRST_USERS * self.query.dim
+        users: int = _FIRST_USERS * (self.query.dim - 16)
         return users
 
     def _posts_early(self, users: Array) -> Array:
@@ -263,25 +264,53 @@ class Sampling(Ellipsoid):
 
     def _believed(self, state: Told) -> Beliefs:
         """A normal belief, and how much of it devices act out in each direction."""
-        if state.separate == "nobody" and self.query.dim > _MOST_SMALL:
-            return self._believed_at_once(state)
+        if self.query.dim > _MOST_SMALL:
+            return self._believed_of_many(state)
         both = self._opened(state), state
         grams = jnp.stack([self._sums(one)[0] for one in both])
         noises = jnp.stack([self._matrix_noise(one.noise) for one in both])
         # At once: library calls side by side were seen to hang.
         found = jax.vmap(self._shrunk)(grams, noises)
-        seen, (values, axes, mean) = ([one[place] for one in found] for place in (0, 1))
-        estimate, spread = self._posterior(*self._gathered(both[0], *seen))
+        opened, whole = ([one[place] for one in found] for place in (0, 1))
+        return self._put_together(state, opened, whole)
+
+    def _believed_of_many(self, state: Told) -> Beliefs:
+        """The same in many dimensions: with one decomposition while no cohort is closed."""
+        gram, _ = self._sums(state)
+        whole = self._shrunk(gram, self._matrix_noise(state.noise))
+        if state.separate == "nobody":
+            return self._at_once(state, *whole)
+
+        def put_together() -> Beliefs:
+            opened = self._opened(state)
+            gram, _ = self._sums(opened)
+            # After the other one: library calls side by side were seen to hang.
+            later = jnp.where(whole[2] > 0, gram, 0.0)
+            seen = self._shrunk(later, self._matrix_noise(opened.noise))
+            return self._put_together(state, seen, whole)
+
+        nothing_closed = state.closed_count == 0
+        found: Beliefs = jax.lax.cond(
+            nothing_closed, lambda: self._at_once(state, *whole), put_together
+        )
+        return found
+
+    def _put_together(
+        self, state: Told, opened: Sequence[Array], whole: Sequence[Array]
+    ) -> Beliefs:
+        """From the shrunk matrices of the open cohort and of everyone."""
+        values, axes, mean = whole
+        gathered = self._gathered(self._opened(state), *opened)
+        estimate, spread = self._posterior(*gathered)
         guessed, wide = self._acted_out(state, values, mean)
         along = axes.T @ spread
         return Beliefs(
             estimate=estimate, sample=(axes * guessed) @ along, widen=(axes * wide) @ along
         )
 
-    def _believed_at_once(self, state: Told) -> Beliefs:
-        """The same where no cohort is closed: all matrices have the axes of the one total."""
-        gram, moment = self._sums(state)
-        values, axes, mean = self._shrunk(gram, self._matrix_noise(state.noise))
+    def _at_once(self, state: Told, values: Array, axes: Array, mean: Array) -> Beliefs:
+        """From everyone's alone, where no cohort is closed: all matrices have its axes."""
+        _, moment = self._sums(state)
         precision, weights = self._told(state, values, mean)
         estimate, spread = self._along(axes, precision, weights * (axes.T @ moment))
         guessed, wide = self._acted_out(state, values, mean)

@@ -8,16 +8,14 @@ import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.privacy import events
-from kerchief_device.randomize import Vectors, chosen_slices, slices
+from kerchief_device.randomize import Vectors, candidates
 from kerchief_device.samplers import Randomness, sample_discrete_gaussian
 
 _DRAWS = 1 << 14
@@ -149,20 +147,12 @@ class ListedAhead:
             left = self._left.setdefault((count, size), [])
             if not left:
                 lists = max(1, _NORMALS // (count * size))
-                chosen = chosen_slices(lists * count, size, source)
-                means: Vectors = np.asarray(_means(slices(), chosen))
-                left.extend(means.reshape(lists, count, size))
+                left.extend(candidates(lists * count, size, source).reshape(lists, count, size))
             return left.pop()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has none."""
         return ListedAhead, ()
-
-
-@jax.jit
-def _means(slices: Array, chosen: Array) -> Array:
-    """What `candidates` looks up, in half the time."""
-    return slices.at[chosen].get(mode="promise_in_bounds")
 
 
 def pooled(noise: Any) -> Any:

@@ -159,10 +159,9 @@ def heads(coins: int, size: int, source: Randomness) -> Wholes:
 
 def _on_grid(noise: Statistic | Rounded, statistic: Floats) -> Wholes:
     """The statistic to the nearest whole step, ties to even, not farther than statistics go."""
-    low, high = _box(noise)
     far = math.ldexp(_FAR, -noise.grid_bits)
     steps = np.rint(np.ldexp(_between(statistic, -far, far), noise.grid_bits))
-    return _between(steps.astype(np.int64), low, high)
+    return _between(steps.astype(np.int64), noise.box.low, noise.box.high)
 
 
 def _rounded(noise: Rounded, statistic: Floats, source: Randomness) -> Wholes:
@@ -207,7 +206,7 @@ def _shortlist(
 
     A candidate is cut in the same way wherever it ranks, so the cut cannot tell how it ranked.
     """
-    center, others = _center(noise), noise.candidates - noise.listed
+    center, others = noise.centers, noise.candidates - noise.listed
     far = noise.farthest
     drawn_now = listed(noise.candidates, noise.size + 1, source)
     unit = _unit(statistic, center, noise.radius).astype(np.float32)
@@ -247,14 +246,3 @@ def _one_bit(noise: OneBit, statistic: Floats, source: Randomness) -> Wholes:
 @functools.lru_cache(maxsize=256)
 def _bounds(noise: Noise, label: int) -> Bounds:
     return noise.bounds(label)
-
-
-@functools.lru_cache(maxsize=256)
-def _box(noise: Statistic | Rounded) -> tuple[Wholes, Wholes]:
-    center = np.array(noise.center, np.int64)
-    return center - noise.radius, center + noise.radius
-
-
-@functools.lru_cache(maxsize=256)
-def _center(noise: Shortlist) -> Floats:
-    return np.array(noise.center)

@@ -19,7 +19,7 @@ from kerchief_device.randomize import Vectors, candidates
 from kerchief_device.samplers import Randomness, sample_discrete_gaussian
 
 _DRAWS = 1 << 14
-_NORMALS = 1 << 17
+_NORMALS = 1 << 20
 _LARGEST_FLOAT_INT = 2**53
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
 import random
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 
 from kerchief_device.file_rows import FileRows
-from kerchief_device.pending import Bill, Budget, Cost, Pending, Row
+from kerchief_device.pending import Bill, Budget, Cost, Pending, Posted, Row
 from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, StoreFailed
 
 TASK, OTHER = b"t" * 32, b"o" * 32
@@ -34,7 +35,13 @@ def report(row: Row) -> bytes:
 
 def decided(store: Pending, id: bytes = ID, due: float = 0.0) -> None:
     store.decided(
-        id, TASK, due=due, version=1, model=(b"m", b"the model"), chain=(1, b"h"), features=SECRET
+        id,
+        TASK,
+        due=due,
+        version=1,
+        model=Posted.stored(b"m", b"the model"),
+        chain=(1, b"h"),
+        features=SECRET,
     )
 
 
@@ -43,7 +50,9 @@ def _mentions(store: Pending, data: bytes) -> bool:
     rows = store._rows
     if isinstance(rows, FileRows):
         return any(data.hex().upper() in line for line in rows._base.iterdump())
-    return data.decode() in repr([vars(row) for _, row in vars(rows)["_decisions"].values()])
+    kept = [row for _, row in vars(rows)["_decisions"].values()]
+    models = [vars(row.posted) for row in kept if row.posted is not None]
+    return data.decode() in repr([*map(vars, kept), *models])
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -58,16 +67,13 @@ def test_a_decision_goes_its_way(store: Pending) -> None:
     assert store.rewarded(ID, TASK, 0.25)
     assert not store.rewarded(ID, TASK, 0.75)
     row = store.row(ID, TASK)
-    assert (row.state, row.reward, row.features, row.data) == (
-        "rewarded",
-        0.25,
-        SECRET,
-        b"the model",
-    )
+    assert (row.state, row.reward, row.features) == ("rewarded", 0.25, SECRET)
+    assert row.posted is not None
+    assert row.posted.data == b"the model"
     sent = store.encoded(ID, TASK, report)
     row = store.row(ID, TASK)
     assert (row.state, row.report) == ("encoded", sent)
-    assert (row.version, row.model, row.features, row.reward, row.data) == (None,) * 5
+    assert (row.version, row.posted, row.features, row.reward) == (None,) * 4
     assert not store.rewarded(ID, TASK, 0.75)
     assert store.encoded(ID, TASK, report) == sent
     assert store.due(TASK, 0.0) == (ID,)
@@ -128,7 +134,11 @@ def test_a_store_moves_into_a_file(store: Pending, tmp_path: Path) -> None:
     moved = Pending(tmp_path / "moved.db")
     assert moved.due(TASK, 9.0) == store.due(TASK, 9.0) == (b"a" * 16, b"b" * 16, b"c" * 16)
     for name in (b"a", b"b", b"c"):
-        assert moved.row(name * 16, TASK) == store.row(name * 16, TASK)
+        rows = moved.row(name * 16, TASK), store.row(name * 16, TASK)
+        one, other = (dataclasses.replace(row, posted=None) for row in rows)
+        assert one == other
+        names = [row.posted and (row.posted.name, row.posted.data) for row in rows]
+        assert names[0] == names[1]
     assert moved.encoded(b"c" * 16, TASK, report) == sent
     assert moved.spent() == store.spent() == (0.5, 1e-6)
     decided(moved, b"d" * 16)
@@ -194,7 +204,9 @@ def test_models_stay_as_long_as_they_are_needed(store: Pending) -> None:
     decided(store)
     decided(store, b"j" * 16)
     store.encoded(ID, TASK, report)
-    assert store.row(b"j" * 16, TASK).data == b"the model"
+    needed = store.row(b"j" * 16, TASK).posted
+    assert needed is not None
+    assert needed.data == b"the model"
     assert _mentions(store, b"the model")
     store.encoded(b"j" * 16, TASK, report)
     assert not _mentions(store, b"the model")

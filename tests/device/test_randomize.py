@@ -87,7 +87,31 @@ def test_a_number_of_a_candidate_is_the_mean_of_a_slice_of_the_normal_law() -> N
     assert (slices.astype(np.float64) ** 2).mean() == pytest.approx(1, abs=2e-6)
 
 
-def test_candidates_far_out_are_cut_before_they_are_ranked() -> None:
+def test_numbers_of_long_candidates_come_in_pairs_that_are_as_good_as_independent() -> None:
+    pairs = module._pairs().view(np.int16).reshape(-1, 2) * 2.0**-12
+    slices = module._slices().astype(np.float64)
+    for one in pairs.T:
+        assert np.abs(np.sort(one) - slices).max() <= 2**-13
+        assert (one**2).mean() == pytest.approx(1, abs=3e-6)
+    assert abs((pairs[:, 0] * pairs[:, 1]).mean()) < 9e-6
+    for turn in np.linspace(0, math.pi, 61):
+        score = np.sort(pairs @ [math.cos(turn), math.sin(turn)])
+        for share, error in ((16, 5e-5), (128, 4e-4), (1024, 1.4e-3)):
+            best = slice(-(2**16 // share), None)
+            assert score[best].mean() == pytest.approx(slices[best].mean(), rel=error)
+
+
+@pytest.mark.parametrize("size", [1025, 2146])
+def test_long_candidates_are_independent_normal_numbers(size: int) -> None:
+    drawn = candidates(300, size, Bytes("long"))
+    assert drawn.shape == (300, size)
+    assert drawn.dtype == np.float32
+    assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-6
+    across = np.corrcoef(drawn, rowvar=False) - np.eye(size)
+    assert np.abs(across).max() < 6.5 / math.sqrt(300)
+
+
+def test_candidates_far_out_are_cut() -> None:
     signs = np.arange(64 * 6).reshape(64, 6) % 2
     far = np.where(signs, 40.0, -40.0).astype(np.float32)
 

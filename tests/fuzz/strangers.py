@@ -750,6 +750,8 @@ BY_STRANGERS = {
     "wire.chain:export": "wire.chain:imported",
     "wire.chain:follow": "wire.chain:imported",
     "wire.chain:imported": "wire.chain:imported",
+    "device.rows:Posted.of": "wire.model:Model.read",
+    "device.rows:Posted.stored": "wire.model:Model.read",
     "wire.model:Model.read": "wire.model:Model.read",
     "wire.model:Numbers": "wire.model:Model.read",
     "wire.model:Numbers.of": "wire.model:Numbers.of",

@@ -107,6 +107,44 @@ def test_without_noise_cohorts_tell_what_their_total_tells() -> None:
 
 
 @double_precision
+@pytest.mark.parametrize(
+    ("separate", "noise", "closed"),
+    [("nobody", 3.0, 0), ("users", 4.0, 0), ("cohorts", 12.0, 0), ("cohorts", 3.0, 5000)],
+)
+def test_in_many_dimensions_the_belief_is_the_same_with_fewer_decompositions(
+    separate: Separate, noise: float, closed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = dataclasses.replace(FACTS, dim=36)
+    policy, draw = LinearSampling.of(facts), np.random.default_rng(5)
+    given: list[Cohort] = []
+    for users in (2000, 3000, 400):
+        x = draw.normal(size=(users, 36)) * np.linspace(0.02, 0.4, 36)
+        given.append((users, noise, x.T @ x, x.T @ (0.1 * x[:, 0] - 0.2 * x[:, 30])))
+    state = _state(policy, *given, separate=separate)
+    assert int(state.closed_count) == closed
+    few = policy.publish(state)
+    monkeypatch.setattr("kerchief.policies.sampling._MOST_SMALL", 36)
+    more = policy.publish(state)
+    assert np.abs(more.estimate).max() > 0.01
+    assert few.estimate == pytest.approx(np.asarray(more.estimate), abs=1e-6)
+    for ours, theirs in ((few.widen, more.widen), (few.sample, more.sample)):
+        assert np.abs(theirs).max() > 0
+        assert ours @ ours.T == pytest.approx(np.asarray(theirs @ theirs.T), rel=1e-4, abs=1e-6)
+
+
+def test_first_users_of_many_dimensions_get_models_as_rarely_as_those_after_them() -> None:
+    def posts(dim: int, until: int) -> list[int]:
+        policy = LinearSampling.of(dataclasses.replace(FACTS, dim=dim))
+        clocks = Clock(round=jnp.arange(until, dtype=jnp.int32), since={})
+        found = jax.vmap(lambda clock: jnp.asarray(policy.refreshes(clock)))(clocks)
+        return [int(one) + 1 for one in np.flatnonzero(found)]
+
+    assert posts(32, 66) == list(range(1, 67))
+    assert posts(64, 192) == list(range(4, 193, 4))
+    assert posts(256, 960) == list(range(16, 961, 16))
+
+
+@double_precision
 @pytest.mark.parametrize(("separate", "ripe"), [("cohorts", 2.0), ("users", 5.0)])
 def test_a_cohort_is_closed_when_its_matrix_stands_out_from_its_noise(
     separate: Separate, ripe: float

@@ -18,7 +18,7 @@ from typing import Any, SupportsFloat, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kerchief_device.pending import Budget, Cost, Pending, Row
+from kerchief_device.pending import Budget, Cost, Pending, Posted, Row
 from kerchief_device.phased import Place, Survey, averages, client_id
 from kerchief_device.programs import Code, code_for
 from kerchief_device.promise import Checked, check
@@ -108,7 +108,7 @@ class Device:
         self._pending = Pending() if pending is None else pending
         self._bill = _bill(task, self.checked, budget)
         self._source, self._listed, self._clock = source, listed, clock
-        self._posted: tuple[Model, bytes, bytes] | None = None
+        self._posted: Posted | None = None
         _check_default(task)
 
     def decide(
@@ -126,8 +126,8 @@ class Device:
             Fenced: the device has seen a longer chain than this model's, or another one.
         """
         posted = self._posted
-        if posted is None or posted[0] is not model:
-            self._posted = posted = self._read(model)
+        if posted is None or posted.model is not model:
+            self._posted = posted = self._checked(model)
         rows, names = _rows(features)
         _check_rows(self.task, rows)
         if self.task.projection is not None:
@@ -146,7 +146,7 @@ class Device:
             self.task.id,
             due=self._due(random[16:]),
             version=model.version,
-            model=posted[1:],
+            model=posted,
             chain=(model.length, model.head),
             features=kept.tobytes(),
         )
@@ -182,23 +182,22 @@ class Device:
             raise InvalidValue("only a task that goes by phases has places; call decide")
         _check_status(self.task, status)
         self._code.place(model, status.label)
-        self._posted = posted = self._read(model)
+        self._posted = posted = self._checked(model)
         id = hashlib.sha256(b"kerchief/1 place\0" + self.task.id).digest()[:16]
         self._pending.decided(
             id,
             self.task.id,
             due=self._due(drawn(8, self._source)),
             version=model.version,
-            model=posted[1:],
+            model=posted,
             chain=(model.length, model.head),
             features=np.float64(status.label).tobytes(),
         )
         row = self._pending.row(id, self.task.id)
-        own = self._model(row)
-        if own is None or row.features is None:
+        if row.posted is None or row.features is None:
             raise InvalidValue("this client has answered in this task already, and is asked once")
         label = int(np.frombuffer(row.features, np.float64)[0])
-        atoms, pulls = self._code.place(own, label)
+        atoms, pulls = self._code.place(row.posted.model, label)
         return Place(id=id.hex(), label=label, atoms=atoms, pulls=pulls)
 
     def reward(self, id: str, value: SupportsFloat | Sequence[float]) -> bool:
@@ -284,24 +283,14 @@ class Device:
         delay = rule.jitter_s * (int.from_bytes(random, "little") / 2**64)
         return self._clock() + rule.window_s + delay
 
-    def _read(self, model: Model) -> tuple[Model, bytes, bytes]:
+    def _checked(self, model: Model) -> Posted:
         if model.task != self.task.id:
             raise InvalidValue(
                 f"the model is of task {model.task.hex()[:16]}; this device takes part in "
                 f"{self.task.id.hex()[:16]}: read that one's billboard"
             )
         _check_chain(self.task, model)
-        data = model.write()
-        return model, hashlib.sha256(data).digest(), data
-
-    def _model(self, row: Row) -> Model | None:
-        """The model that chose: mostly the last one."""
-        if row.model is None or row.data is None:
-            return None
-        posted = self._posted
-        if posted is None or posted[1] != row.model:
-            self._posted = posted = Model.read(row.data), row.model, row.data
-        return posted[0]
+        return Posted.of(model)
 
     def _made(self, row: Row, status: Status, id: bytes) -> bytes:
         """Encode, add noise, and write; called with the store's lock held."""
@@ -311,7 +300,8 @@ class Device:
         if isinstance(task.program, Phased) and status.label != int(features[0]):
             raise Refused("label", "this client's group is full; another one is asked now")
         reward = task.reward.default if row.reward is None else row.reward
-        found = self._code.statistics(self._model(row), features, reward)
+        model = None if row.posted is None else row.posted.model
+        found = self._code.statistics(model, features, reward)
         if len(found) != len(task.noise):
             raise InvalidValue(f"there are {len(found)} statistics for {len(task.noise)} queries")
         numbers = [

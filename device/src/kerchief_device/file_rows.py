@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from kerchief_device.rows import Cost, Row, T
+from kerchief_device.rows import Cost, Posted, Row, T
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS models (name BLOB PRIMARY KEY, data BLOB NOT NULL)
@@ -40,6 +40,7 @@ class FileRows:
     def __init__(self, path: str | os.PathLike[str], *, secret: bytes | None = None) -> None:
         """Open or create it; a new one gets this secret, or one of its own."""
         self._lock, self._late = threading.Lock(), False
+        self._last: Posted | None = None
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._base = sqlite3.connect(
             path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
@@ -85,21 +86,23 @@ class FileRows:
             state=state,
             due=due,
             version=version,
-            model=model,
+            posted=None if model is None else self._posted(model, data),
             features=features,
             reward=reward,
             report=report,
-            data=data,
         )
 
     def add(self, id: bytes, task: bytes, row: Row) -> None:
         """Begin a decision, unless its id is known."""
         begun = self._base.execute(
             "INSERT OR IGNORE INTO decisions VALUES (?, ?, 'decided', ?, ?, ?, ?, NULL, NULL)",
-            (id, task, row.version, row.model, row.features, row.due),
+            (id, task, row.version, _name(row.posted), row.features, row.due),
         )
-        if row.model is not None and begun.rowcount:
-            self._base.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", (row.model, row.data))
+        if row.posted is not None and begun.rowcount:
+            self._last = row.posted
+            self._base.execute(
+                "INSERT OR IGNORE INTO models VALUES (?, ?)", (row.posted.name, row.posted.data)
+            )
 
     def change(self, id: bytes, row: Row) -> None:
         """Replace all of a decision but when it is due and the bytes of its model."""
@@ -108,21 +111,35 @@ class FileRows:
         self._base.execute(
             "UPDATE decisions SET state = ?, version = ?, model = ?, features = ?, reward = ?, "
             "report = ? WHERE id = ?",
-            (row.state, row.version, row.model, row.features, row.reward, row.report, id),
+            (
+                row.state,
+                row.version,
+                _name(row.posted),
+                row.features,
+                row.reward,
+                row.report,
+                id,
+            ),
         )
 
     def drop(self, id: bytes) -> None:
         """Remove a decision."""
         self._base.execute("DELETE FROM decisions WHERE id = ?", (id,))
 
-    def sweep(self, model: bytes | None) -> None:
+    def sweep(self, model: Posted | None) -> None:
         """Drop a model that no decision needs any more; a record went before it."""
         self._late |= model is not None
         self._base.execute(
             "DELETE FROM models WHERE name = ? "
             "AND NOT EXISTS (SELECT 1 FROM decisions WHERE model = ?)",
-            (model, model),
+            (_name(model), _name(model)),
         )
+
+    def _posted(self, name: bytes, data: bytes) -> Posted:
+        """A stored model: mostly the last one, which is read once."""
+        if self._last is None or self._last.name != name:
+            self._last = Posted.stored(name, data)
+        return self._last
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:
         """Decisions that are due or encoded, in the order in which they are due."""
@@ -181,6 +198,10 @@ class FileRows:
         """Let go of the file."""
         with self._lock:
             self._base.close()
+
+
+def _name(posted: Posted | None) -> bytes | None:
+    return None if posted is None else posted.name
 
 
 def _set_up(base: sqlite3.Connection) -> None:

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from kerchief_device.file_rows import FileRows
-from kerchief_device.rows import Cost, Row, T
+from kerchief_device.rows import Cost, Posted, Row, T
 from kerchief_wire.errors import StoreFailed
 
 
@@ -56,7 +56,7 @@ class MemoryRows:
         """Remove a decision."""
         self._put(self._decisions, id, None)
 
-    def sweep(self, model: bytes | None) -> None:
+    def sweep(self, model: Posted | None) -> None:
         """Nothing is left to do: decisions hold their models."""
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:

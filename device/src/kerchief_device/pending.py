@@ -19,10 +19,10 @@ from typing import TypeAlias
 
 from kerchief_device.file_rows import FileRows
 from kerchief_device.memory_rows import MemoryRows
-from kerchief_device.rows import Cost, Row, Rows, T
+from kerchief_device.rows import Cost, Posted, Row, Rows, T
 from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, KerchiefError, StoreFailed
 
-__all__ = ["Bill", "Budget", "Cost", "Pending", "Row"]
+__all__ = ["Bill", "Budget", "Cost", "Pending", "Posted", "Row"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Pending:
         *,
         due: float,
         version: int | None = None,
-        model: tuple[bytes, bytes] | None = None,
+        model: Posted | None = None,
         chain: tuple[int, bytes] | None = None,
         features: bytes | None = None,
     ) -> None:
@@ -105,17 +105,14 @@ class Pending:
             task: whose decision it is.
             due: when its report is to be made.
             version: of the model that chose.
-            model: its name and its bytes.
+            model: that model.
             chain: length and head of the chain that the model goes with.
             features: of the chosen arm.
 
         Raises:
             Fenced: the device has seen a longer chain, or another one of this length.
         """
-        name, data = (None, None) if model is None else model
-        row = Row(
-            state="decided", due=due, version=version, model=name, features=features, data=data
-        )
+        row = Row(state="decided", due=due, version=version, posted=model, features=features)
 
         def begin() -> None:
             if chain is not None:
@@ -145,10 +142,9 @@ class Pending:
                 state="rewarded",
                 due=row.due,
                 version=row.version,
-                model=row.model,
+                posted=row.posted,
                 features=row.features if not more else (row.features or b"") + more,
                 reward=reward,
-                data=row.data,
             )
             self._rows.change(id, changed)
             return True
@@ -198,7 +194,7 @@ class Pending:
                 rows.drop(id)
             else:
                 rows.change(id, Row(state="encoded", due=row.due, report=made))
-            rows.sweep(row.model)
+            rows.sweep(row.posted)
             return made, True
 
         report, new = self._step(encode)
@@ -229,7 +225,7 @@ class Pending:
                 rows.change(id, Row(state="gone", due=row.due))
             else:
                 rows.drop(id)
-            rows.sweep(row.model)
+            rows.sweep(row.posted)
             return row.features is not None
 
         if self._step(remove):

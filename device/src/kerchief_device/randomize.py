@@ -53,6 +53,10 @@ Number = TypeVar("Number", Floats, Wholes)
 _FAR = 2.0**62
 # How many candidates' numbers there are: as many as two bytes.
 _SLICES = 2**16
+# Numbers of longer vectors are drawn in pairs; which slices are a pair, and how fine they are.
+_LONG = 2**10
+_LATTICE = 36945, 51240
+_STEP = 2.0**-12
 # Coins that are tossed one by one.
 _MOST_TOSSED = 1024
 _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplace}
@@ -61,12 +65,26 @@ _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplac
 def candidates(count: int, size: int, source: Randomness) -> Vectors:
     """Independent normal vectors, which may be known to anyone: a fast generator is enough.
 
-    Every number is the mean of one of 65536 equally likely slices of the normal law.
+    Every number is the mean of one of 65536 equally likely slices of the normal law. Two bytes
+    choose it; of long vectors they choose two numbers, as good as independent (`shortlist.md`).
     """
+    numbers, each = count * size, 2 if size > _LONG else 1
     seed = int.from_bytes(drawn(16, source), "little")
     generator = np.random.Generator(np.random.SFC64(seed))
-    four_each = generator.integers(0, 2**64, -(-count * size // 4), np.uint64)
-    return _slices().take(four_each.view(np.uint16)[: count * size]).reshape(count, size)
+    places = generator.integers(0, 2**64, -(-numbers // (4 * each)), np.uint64).view(np.uint16)
+    if each == 1:
+        return _slices().take(places[:numbers]).reshape(count, size)
+    steps = _pairs().take(places).view(np.int16)[:numbers]
+    return (steps * np.float32(_STEP)).reshape(count, size)
+
+
+@functools.cache
+def _pairs() -> NDArray[np.int32]:
+    """The mean of each slice with that of another one: in steps, both in the bits of one number."""
+    factor, shift = _LATTICE
+    steps = np.rint(_slices() / np.float32(_STEP)).astype(np.int16)
+    others = steps[(factor * np.arange(_SLICES) + shift) % _SLICES]
+    return np.stack([steps, others], axis=1).view(np.int32)[:, 0]
 
 
 @functools.cache
@@ -141,10 +159,9 @@ def heads(coins: int, size: int, source: Randomness) -> Wholes:
 
 def _on_grid(noise: Statistic | Rounded, statistic: Floats) -> Wholes:
     """The statistic to the nearest whole step, ties to even, not farther than statistics go."""
-    low, high = _box(noise)
     far = math.ldexp(_FAR, -noise.grid_bits)
     steps = np.rint(np.ldexp(_between(statistic, -far, far), noise.grid_bits))
-    return _between(steps.astype(np.int64), low, high)
+    return _between(steps.astype(np.int64), noise.box.low, noise.box.high)
 
 
 def _rounded(noise: Rounded, statistic: Floats, source: Randomness) -> Wholes:
@@ -187,19 +204,19 @@ def _shortlist(
 ) -> Wholes:
     """Draw candidates, rank them, toss an exact coin, choose exactly evenly, and write on the grid.
 
-    Candidates are cut before they are ranked, so that the cut cannot tell how they ranked.
+    A candidate is cut in the same way wherever it ranks, so the cut cannot tell how it ranked.
     """
-    center, others = _center(noise), noise.candidates - noise.listed
+    center, others = noise.centers, noise.candidates - noise.listed
     far = noise.farthest
     drawn_now = listed(noise.candidates, noise.size + 1, source)
-    drawn_now.clip(-far, far, out=drawn_now)
     unit = _unit(statistic, center, noise.radius).astype(np.float32)
     ranked = np.argpartition(drawn_now @ unit, others)
     if word(source) < noise.units:
         place = others + below(noise.listed, source)
     else:
         place = below(others, source)
-    report = center + noise.factor * drawn_now[ranked[place], :-1].astype(np.float64)
+    chosen = _between(drawn_now[ranked[place], :-1].astype(np.float64), -far, far)
+    report = center + noise.factor * chosen
     return np.rint(np.ldexp(report, noise.grid_bits)).astype(np.int64)
 
 
@@ -229,14 +246,3 @@ def _one_bit(noise: OneBit, statistic: Floats, source: Randomness) -> Wholes:
 @functools.lru_cache(maxsize=256)
 def _bounds(noise: Noise, label: int) -> Bounds:
     return noise.bounds(label)
-
-
-@functools.lru_cache(maxsize=256)
-def _box(noise: Statistic | Rounded) -> tuple[Wholes, Wholes]:
-    center = np.array(noise.center, np.int64)
-    return center - noise.radius, center + noise.radius
-
-
-@functools.lru_cache(maxsize=256)
-def _center(noise: Shortlist) -> Floats:
-    return np.array(noise.center)

@@ -145,10 +145,10 @@ def within(value: float, low: float, high: float) -> float:
 
 def into_ball(features: Floats, norm: float) -> Floats:
     """Scale a vector into a ball; what is not finite counts as 0."""
-    x = [within(one, -_LIMIT, _LIMIT) for one in features.tolist()]
-    length = math.sqrt(_inner(x, x))
-    factor = norm / length if length > norm else 1.0
-    return np.array([one * factor for one in x])
+    x = np.clip(np.where(np.isfinite(features), features, 0.0), -_LIMIT, _LIMIT)
+    numbers = x.tolist()
+    length = math.sqrt(_inner(numbers, numbers))
+    return x * (norm / length if length > norm else 1.0)
 
 
 def _inner(one: list[float], other: list[float]) -> float:

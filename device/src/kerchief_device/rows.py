@@ -5,10 +5,14 @@ A step is all or nothing, and one at a time; what happens in it is up to `Pendin
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
+
+from kerchief_wire.model import Model
 
 T = TypeVar("T")
 
@@ -20,6 +24,42 @@ class Cost(NamedTuple):
     delta: float
 
 
+class Posted:
+    """A model that chose, its bytes, and their hash, which is its name in a file.
+
+    What is not given is made when it is first asked for: in memory nobody asks for bytes.
+    """
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """A model as it was posted."""
+        posted = cls()
+        vars(posted).update(model=model)
+        return posted
+
+    @classmethod
+    def stored(cls, name: bytes, data: bytes) -> Self:
+        """A model as a file has it."""
+        posted = cls()
+        vars(posted).update(name=name, data=data)
+        return posted
+
+    @functools.cached_property
+    def model(self) -> Model:
+        """Its numbers."""
+        return Model.read(self.data)
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        """Its canonical bytes."""
+        return self.model.write()
+
+    @functools.cached_property
+    def name(self) -> bytes:
+        """Their hash."""
+        return hashlib.sha256(self.data).digest()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One decision.
@@ -28,21 +68,19 @@ class Row:
         state: decided, rewarded, encoded, or gone where only the id is remembered.
         due: when the report is to be made.
         version: of the model that chose.
-        model: its name in the store.
+        posted: that model.
         features: of the chosen arm, as bytes; erased once the report is made.
         reward: that came; erased likewise.
         report: the bytes to send.
-        data: the model itself.
     """
 
     state: str
     due: float
     version: int | None = None
-    model: bytes | None = field(default=None, repr=False)
+    posted: Posted | None = field(default=None, repr=False)
     features: bytes | None = field(default=None, repr=False)
     reward: float | None = field(default=None, repr=False)
     report: bytes | None = field(default=None, repr=False)
-    data: bytes | None = field(default=None, repr=False)
 
 
 class Rows(Protocol):
@@ -69,7 +107,7 @@ class Rows(Protocol):
     def drop(self, id: bytes) -> None:
         """Remove a decision."""
 
-    def sweep(self, model: bytes | None) -> None:
+    def sweep(self, model: Posted | None) -> None:
         """Drop a model that no decision needs any more."""
 
     def due(self, task: bytes, now: float) -> tuple[bytes, ...]:

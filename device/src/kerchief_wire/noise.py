@@ -6,6 +6,7 @@ rounding exists that could take noise off another user, and no sum has to be tes
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -23,7 +24,7 @@ KEEP_UNITS = 2**20
 
 # Noise without bounds is cut here, in deviations: a cut on the device cannot weaken its promise.
 _FAR = 64
-# No candidate is farther from 0 than this, in deviations: those that are get cut before ranking.
+# Nothing is reported of a candidate beyond this, in deviations: it is cut there, wherever it ranks.
 _FARTHEST = 9
 
 
@@ -82,9 +83,14 @@ class Statistic:
         """How many numbers a report has."""
         return len(self.center)
 
+    @functools.cached_property
+    def box(self) -> Bounds:
+        """Where statistics lie."""
+        return _box(self.center, self.radius)
+
     def bounds(self, label: int) -> Bounds:
         """The box around the center."""
-        return _box(self.center, self.radius)
+        return self.box
 
     def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
         """The sum of the statistics, in their own units."""
@@ -119,6 +125,11 @@ class Rounded:
     def size(self) -> int:
         """How many numbers a report has."""
         return len(self.center)
+
+    @functools.cached_property
+    def box(self) -> Bounds:
+        """Where statistics lie."""
+        return _box(self.center, self.radius)
 
     def bounds(self, label: int) -> Bounds:
         """The box around the center, with room for the noise."""
@@ -215,9 +226,14 @@ class Shortlist:
         """How many numbers a report has."""
         return len(self.center)
 
+    @functools.cached_property
+    def centers(self) -> Floats:
+        """The center as an array."""
+        return np.array(self.center)
+
     @property
     def farthest(self) -> float:
-        """Where candidates are cut before they are ranked."""
+        """Where the candidate that is reported is cut."""
         return _FARTHEST
 
     def bounds(self, label: int) -> Bounds:

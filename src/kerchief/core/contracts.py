@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
@@ -265,6 +265,23 @@ class Policy(Protocol):
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """Device: what this user would answer to each query, before clipping and noise."""
+
+
+Update = TypeVar("Update", bound=Callable[..., Any])
+
+
+def newest_counts(update: Update) -> Update:
+    """Mark an `update` of which only the last one before a post matters.
+
+    Totals that come between two posts then need not be taken in.
+    """
+    vars(update)["newest_counts"] = True
+    return update
+
+
+def does_newest_count(policy: Policy) -> bool:
+    """Whether the policy's `update` is marked so."""
+    return getattr(type(policy).update, "newest_counts", False)
 
 
 @runtime_checkable

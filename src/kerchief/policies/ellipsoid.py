@@ -9,7 +9,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, BoundedSum, Clock, Example, Outlook, Policy, Release, Tree
+from kerchief.core.contracts import (
+    Arms,
+    BoundedSum,
+    Clock,
+    Example,
+    Outlook,
+    Policy,
+    Release,
+    Tree,
+    newest_counts,
+)
 from kerchief.core.linalg import floored_inverse, inverse
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
@@ -85,6 +95,7 @@ class Totals(Optimist):
             noisy=outlook[self.question].noisy,
         )
 
+    @newest_counts
     def update(self, state: Tree, name: str, release: Release) -> State:
         """The release is a running total: it replaces the old one."""
         return State(

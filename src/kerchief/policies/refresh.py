@@ -23,8 +23,17 @@ def ever_rarer(clock: Clock, patience: float | Array) -> Array:
     [17, 18, 19, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40]
     """
     now = clock.round + 1
-    gap = jnp.maximum(1, (patience * now).astype(jnp.int32))
-    return now % (1 << (31 - jax.lax.clz(gap))) == 0
+    return now % gap_after(now, patience) == 0
+
+
+def gap_after(users: int | Array, patience: float | Array) -> Array:
+    """How many rounds lie between two models after so many users, see `ever_rarer`.
+
+    >>> [int(gap_after(users, 0.1)) for users in (3, 39, 40, 99)]
+    [1, 2, 4, 8]
+    """
+    gap = jnp.maximum(1, jnp.asarray(patience * users).astype(jnp.int32))
+    return 1 << (31 - jax.lax.clz(gap))
 
 
 class Patient(Policy):

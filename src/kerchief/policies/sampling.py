@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import jax
@@ -28,7 +28,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.batches import ends_now, spanning
-from kerchief.core.contracts import Arms, Clock, Outlook, Release, Separate, Tree
+from kerchief.core.contracts import (
+    Arms,
+    Clock,
+    Outlook,
+    Release,
+    Separate,
+    Tree,
+    newest_counts,
+)
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -36,6 +44,7 @@ from kerchief.core.validate import or_default, positive
 from kerchief.policies.ellipsoid import Ellipsoid, posted
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
+from kerchief.policies.refresh import gap_after
 from kerchief.policies.registry import Mode, register
 from kerchief.policies.tuned import TUNED
 
@@ -47,6 +56,11 @@ user need not be closed early."""
 _LEAST_GROWTH = 0.1
 """Of all users before, a cohort has at least this share: so there are never many."""
 _LEAST_ROOM = 0.05
+_MOST_SMALL = 32
+"""In so few dimensions a decomposition more costs little, and recorded runs stay as they were."""
+_FIRST_USERS = 4
+"""Per dimension beyond 16: before so many, one more tells little, and models are posted as rarely
+as after them. Up to 32 dimensions that is after every user."""
 _FIRST_SAMPLE, _FIRST_WIDTH = 1.0, 5.0
 _WITHOUT_NOISE = 0.2
 """How much more is sampled without noise, which makes a learner doubt by itself: else a wrong
@@ -152,6 +166,7 @@ class Sampling(Ellipsoid):
             separate=outlook[self.question].separate if self.mode == "tuned" else "nobody",
         )
 
+    @newest_counts
     def update(self, state: Tree, name: str, release: Release) -> Tree:
         """Take the new total, and close the cohort where it has its own noise and tells enough."""
         state = dataclasses.replace(
@@ -163,6 +178,7 @@ class Sampling(Ellipsoid):
             return self._closed_if_ripe(state)
         # Looked at in public time, which is a real branch: else every user would cost a closing.
         read = (jnp.asarray(self.query.readings, jnp.int32) == release.count).any()
+        read &= self._posts_early(release.count) | (release.count >= self._first_users)
         looked: Told = jax.lax.cond(read, self._closed_if_ripe, lambda same: same, state)
         return looked
 
@@ -207,13 +223,18 @@ class Sampling(Ellipsoid):
     ) -> tuple[Array, Array]:
         """What all cohorts tell, the open one included: by generalized least squares."""
         _, moment = self._sums(opened)
+        told, weights = self._told(opened, values, mean)
+        precision = opened.precision + (axes * told) @ axes.T
+        return precision, opened.pull + axes @ (weights * (axes.T @ moment))
+
+    def _told(self, opened: Told, values: Array, mean: Array) -> tuple[Array, Array]:
+        """The open cohort's precision in each direction, and the weight of its vector there."""
         doubt = self.caution + (self.doubt - self.caution) * _starved(values, mean)
         residual = self._dispersion * values + self._residual_noise(opened.noise**2, doubt) + 1e-9
         # Of an eigenvalue, what its noise may be is no information.
         hidden = 0.0 if opened.separate == "users" else self.threshold
         told = jnp.maximum(values - hidden * self._matrix_noise(opened.noise), 0.0)
-        precision = opened.precision + (axes * (told**2 / residual)) @ axes.T
-        return precision, opened.pull + axes @ (told / residual * (axes.T @ moment))
+        return told**2 / residual, told / residual
 
     def _residual_noise(self, variance: Array, doubt: float | Array) -> Array:
         """Variance of what noise adds to b − Gθ in one direction; the parameter is not known."""
@@ -222,8 +243,19 @@ class Sampling(Ellipsoid):
         return noise
 
     def refreshes(self, clock: Clock) -> Array | bool:
-        """Ever more rarely, and whenever a running total is read."""
-        return super().refreshes(clock) | ends_now(self.query.readings, clock)
+        """Ever more rarely, and whenever a running total is read; evenly among the first users."""
+        now = clock.round + 1
+        later = super().refreshes(clock) | ends_now(self.query.readings, clock)
+        return jnp.where(now < self._first_users, self._posts_early(now), later)
+
+    @property
+    def _first_users(self) -> int:
+        users: int = _FIRST_USERS * (self.query.dim - 16)
+        return users
+
+    def _posts_early(self, users: Array) -> Array:
+        """Whether a model is posted after so many, as often as after all of the first users."""
+        return users % gap_after(self._first_users, self.patience) == 0
 
     def publish(self, state: Tree) -> Tree:
         """What devices draw their guesses from."""
@@ -232,22 +264,66 @@ class Sampling(Ellipsoid):
 
     def _believed(self, state: Told) -> Beliefs:
         """A normal belief, and how much of it devices act out in each direction."""
+        if self.query.dim > _MOST_SMALL:
+            return self._believed_of_many(state)
         both = self._opened(state), state
         grams = jnp.stack([self._sums(one)[0] for one in both])
         noises = jnp.stack([self._matrix_noise(one.noise) for one in both])
         # At once: library calls side by side were seen to hang.
         found = jax.vmap(self._shrunk)(grams, noises)
-        seen, (values, axes, mean) = ([one[place] for one in found] for place in (0, 1))
-        estimate, spread = self._posterior(*self._gathered(both[0], *seen))
+        opened, whole = ([one[place] for one in found] for place in (0, 1))
+        return self._put_together(state, opened, whole)
+
+    def _believed_of_many(self, state: Told) -> Beliefs:
+        """The same in many dimensions: with one decomposition while no cohort is closed."""
+        gram, _ = self._sums(state)
+        whole = self._shrunk(gram, self._matrix_noise(state.noise))
+        if state.separate == "nobody":
+            return self._at_once(state, *whole)
+
+        def put_together() -> Beliefs:
+            opened = self._opened(state)
+            gram, _ = self._sums(opened)
+            # After the other one: library calls side by side were seen to hang.
+            later = jnp.where(whole[2] > 0, gram, 0.0)
+            seen = self._shrunk(later, self._matrix_noise(opened.noise))
+            return self._put_together(state, seen, whole)
+
+        nothing_closed = state.closed_count == 0
+        found: Beliefs = jax.lax.cond(
+            nothing_closed, lambda: self._at_once(state, *whole), put_together
+        )
+        return found
+
+    def _put_together(
+        self, state: Told, opened: Sequence[Array], whole: Sequence[Array]
+    ) -> Beliefs:
+        """From the shrunk matrices of the open cohort and of everyone."""
+        values, axes, mean = whole
+        gathered = self._gathered(self._opened(state), *opened)
+        estimate, spread = self._posterior(*gathered)
+        guessed, wide = self._acted_out(state, values, mean)
+        along = axes.T @ spread
+        return Beliefs(
+            estimate=estimate, sample=(axes * guessed) @ along, widen=(axes * wide) @ along
+        )
+
+    def _at_once(self, state: Told, values: Array, axes: Array, mean: Array) -> Beliefs:
+        """From everyone's alone, where no cohort is closed: all matrices have its axes."""
+        _, moment = self._sums(state)
+        precision, weights = self._told(state, values, mean)
+        estimate, spread = self._along(axes, precision, weights * (axes.T @ moment))
+        guessed, wide = self._acted_out(state, values, mean)
+        return Beliefs(estimate=estimate, sample=spread * guessed, widen=spread * wide)
+
+    def _acted_out(self, state: Told, values: Array, mean: Array) -> tuple[Array, Array]:
+        """How much of the belief is sampled in each direction, and how much is a random width."""
         starved = _starved(values, mean)
         first = state.count == 0
         sampled = self._bold(state, values) * self._grown(state.count) * jnp.sqrt(starved)
         guessed = jnp.where(first, _FIRST_SAMPLE, sampled)
         wide = jnp.where(first, _FIRST_WIDTH, self.optimism * jnp.sqrt(1 - starved))
-        along = axes.T @ spread
-        return Beliefs(
-            estimate=estimate, sample=(axes * guessed) @ along, widen=(axes * wide) @ along
-        )
+        return guessed, wide
 
     def _bold(self, state: Told, values: Array) -> Array:
         """The multiplier of what is sampled: more where chance, and not noise, is what misleads."""
@@ -260,7 +336,10 @@ class Sampling(Ellipsoid):
     def _posterior(self, precision: Array, pull: Array) -> tuple[Array, Array]:
         """The estimate, within the radius, and a square root of its covariance."""
         values, axes = jnp.linalg.eigh(precision)
-        values, pulled = jnp.maximum(values, 0.0), axes.T @ pull
+        return self._along(axes, jnp.maximum(values, 0.0), axes.T @ pull)
+
+    def _along(self, axes: Array, values: Array, pulled: Array) -> tuple[Array, Array]:
+        """The same for a precision and a pull along its axes."""
         bound = jnp.asarray(self.radius, jnp.float64) ** 2
         room, prior = bound, self.query.dim * self.prior + 1e-9
         for _ in range(3):

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kerchief.core.contracts import Clock, Outlook, Policy, Tree
+from kerchief.core.contracts import Clock, Outlook, Policy, Tree, does_newest_count
 from kerchief.core.contracts import Release as Total
 from kerchief.core.precision import double_precision
 from kerchief.roles.deployment import Deployment
@@ -147,7 +147,10 @@ class Learner(Follower):
         self._epoch, self._epoch_releases = 0, 0
         self._last = dict.fromkeys(made.task.queries, -1)
         self._choosy = type(self._policy).due is not Policy.due
-        self._waiting = _Waiting({name: one.total.size for name, one in self._sums.items()})
+        self._waiting = _Waiting(
+            {name: one.total.size for name, one in self._sums.items()},
+            newest=does_newest_count(self._policy),
+        )
         self._posts: tuple[int, NDArray[np.bool_]] = (-1, np.empty(0, np.bool_))
         self._post()
 
@@ -164,8 +167,8 @@ class Learner(Follower):
             name: self._added(desk, one, release, release.total[part])
             for (name, one), desk, part in parts
         }
-        # Between two cohorts public time stands still: what one brings is always posted.
-        names, posts = self._due(), release.users > 1 or self._refreshes()
+        # What a batch brings is always posted.
+        names, posts = self._due(), bool(self.made.task.needs) or self._refreshes()
         if names:
             self._waiting.add(names, self._sums, self.users)
             self._last.update(dict.fromkeys(names, self.users - 1))
@@ -219,20 +222,24 @@ class _Waiting:
     """Releases that the policy's state has not taken in yet: nobody sees it before it is posted.
 
     They lie in arrays of one length, so that one compiled function takes in any number of them.
+    Where only the newest counts, there is one.
     """
 
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self._sizes, self._names = sizes, tuple(sizes)
-        self._room = max(1, min(_AT_ONCE, _MOST_NUMBERS // max(1, sum(sizes.values()))))
+    def __init__(self, sizes: Mapping[str, int], *, newest: bool) -> None:
+        self._sizes, self._names, self._newest = sizes, tuple(sizes), newest
+        room = max(1, min(_AT_ONCE, _MOST_NUMBERS // max(1, sum(sizes.values()))))
+        self._room = 1 if newest else room
         self._begin()
 
     @property
     def full(self) -> bool:
-        return self._many == self._room
+        return self._many == self._room and not self._newest
 
     def add(self, names: tuple[str, ...], sums: Mapping[str, _Sum], users: int) -> None:
         """Add one release of some queries; whatever waits together is of the same ones."""
         self._names = names
+        if self._newest:
+            self._many = 0
         for name in names:
             row, one = self._said[name][self._many], sums[name]
             row[:-2], row[-2], row[-1] = one.total, users, one.variance**0.5

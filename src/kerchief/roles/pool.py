@@ -19,7 +19,7 @@ from kerchief_device.randomize import Vectors, candidates
 from kerchief_device.samplers import Randomness, sample_discrete_gaussian
 
 _DRAWS = 1 << 14
-_NORMALS = 1 << 17
+_NORMALS = 1 << 20
 _LARGEST_FLOAT_INT = 2**53
 
 
@@ -41,7 +41,9 @@ class Pooled:
     idealized: ClassVar[bool] = False
 
     def __init__(self, noise: ExactGaussian) -> None:
-        """Begin with an empty pool for this noise."""
+        """Begin with an empty pool for this noise, and its law's table, which no user waits for."""
+        # A draw that is thrown away makes the table.
+        sample_discrete_gaussian(noise.scale, 1)
         self._noise = noise
         self._lock = threading.Lock()
         self._rows = np.empty((0, noise.dimension), np.int64)

@@ -46,3 +46,33 @@ def test_compiled_code_of_one_kind_is_never_used_for_the_other() -> None:
 def test_paths_name_the_fields() -> None:
     ((path, leaf),) = jax.tree_util.tree_leaves_with_path(ContextFreePolicy(value=3.0))
     assert (jax.tree_util.keystr(path), leaf) == (".value", 3.0)
+
+
+def test_structs_are_shown_compared_and_hashed_by_their_fields() -> None:
+    @struct
+    class Box:
+        value: float
+        size: int = static(default=3)
+
+    @struct
+    class Other:
+        value: float
+        size: int = static(default=3)
+
+    @struct
+    class Own:
+        value: float
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 7
+
+    assert repr(Box(value=1.5)).endswith("Box(value=1.5, size=3)")
+    assert Box(value=1.5) == Box(value=1.5, size=3)
+    assert Box(value=1.5) != Box(value=1.5, size=4)
+    assert Box(value=1.5) != Other(value=1.5)
+    assert hash(Box(value=1.5)) == hash(Box(value=1.5, size=3))
+    assert Own(value=1.0) == Own(value=2.0)
+    assert hash(Own(value=1.0)) == 7

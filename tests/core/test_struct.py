@@ -72,7 +72,8 @@ def test_structs_are_shown_compared_and_hashed_by_their_fields() -> None:
     assert repr(Box(value=1.5)).endswith("Box(value=1.5, size=3)")
     assert Box(value=1.5) == Box(value=1.5, size=3)
     assert Box(value=1.5) != Box(value=1.5, size=4)
-    assert Box(value=1.5) != Other(value=1.5)
+    other: object = Other(value=1.5)
+    assert Box(value=1.5) != other
     assert hash(Box(value=1.5)) == hash(Box(value=1.5, size=3))
     assert Own(value=1.0) == Own(value=2.0)
     assert hash(Own(value=1.0)) == 7

@@ -33,6 +33,7 @@ from kerchief.experiments.bench import Case, one_core, scene_of, time_run
 from kerchief.experiments.versions import machine, versions
 from kerchief.policies import POLICIES
 from kerchief.simulation.loop import Replicate, Scene, advance, begin
+from kerchief.simulation.machine import compiled
 
 PLAYERS = "linucb:none,linucb:joint,linucb:local,linucb:shuffle,sampling:joint,glm:joint"
 EXPECTED = {"dim": 2.0, "arms": 1.0, "rounds": 1.0, "replicates": 1.0}
@@ -133,13 +134,16 @@ def stages(policy: str, trust: str) -> dict[str, float]:
         last: Replicate = jax.lax.scan(lambda one, at: (step(one, at), None), carry, rounds)[0]
         return last
 
+    start = jnp.int32(_START)
+    play, _ = compiled(advance, scene, carry, start, length=_ROUNDS)
+
     def whole(scene: Scene, carry: Replicate) -> Replicate:
         # A copy, as the round takes the memory of what it is given.
-        kept = jax.tree.map(jnp.copy, carry)
-        played: Replicate = advance(scene, kept, jnp.int32(_START), length=_ROUNDS)
+        played: Replicate = play(scene, jax.tree.map(jnp.copy, carry), start)
         return played
 
-    totals = [_timed(partial(prefix, stage=stage), scene, carry) for stage in _STAGES[:-1]]
+    parts = [compiled(prefix, scene, carry, stage=stage)[0] for stage in _STAGES[:-1]]
+    totals = [_timed(part, scene, carry) for part in parts]
     totals.append(_timed(whole, scene, carry))
     return dict(zip(_STAGES, np.diff([0.0, *totals]).tolist(), strict=True))
 

@@ -35,6 +35,7 @@ from kerchief.privatizers.billing import pay
 from kerchief.privatizers.protect import Protection
 from kerchief.roles.arrange import arrange
 from kerchief.simulation.loop import Replicate, Scene, advance, begin
+from kerchief.simulation.machine import compiled
 from kerchief.simulation.run import AnyEnvironment
 
 _PLAYERS = (
@@ -229,12 +230,12 @@ def _loop_timer(case: Case) -> Timer:
     scene = scene_of(case)
     carry = begin(scene, jnp.arange(case.replicates, dtype=jnp.uint32))
     start = jnp.int32(_START)
-    compiled = advance.lower(scene, carry, start, length=case.rounds).compile()
+    play, _ = compiled(advance, scene, carry, start, length=case.rounds)
 
     def timer() -> float:
         nonlocal carry
         began = time.perf_counter()
-        carry = _finish(compiled(scene, carry, start))
+        carry = _finish(play(scene, carry, start))
         return 1e6 * (time.perf_counter() - began) / (case.rounds * case.replicates)
 
     return timer

@@ -1,8 +1,7 @@
 """How a round of `Bandit` in memory grows with the dimension: milliseconds of one core's time.
 
 Prints one JSON object per line: for each dimension and trust the seconds to make the bandit and to
-play its first round, which compiles, and the mean of the rounds after it (linucb, 20 arms, exact
-noise).
+play its first round, which compiles, and the mean of the rounds after it (20 arms, exact noise).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kerchief import Bandit, Guarantee, Problem, Trust
 TRUSTS = ("none", "central", "shuffle", "joint", "local")
 
 
-def timed(dim: int, trust: str, rounds: int) -> dict[str, object]:
+def timed(policy: str, dim: int, trust: str, rounds: int) -> dict[str, object]:
     """One bandit, played for some rounds."""
     facts = Problem(dim=dim, arms=20, norm=1.0, radius=1.0, low=0.0, high=1.0, horizon=20_000)
     epsilon, delta = (math.inf, 0.0) if trust == "none" else (4.0, 1e-6)
@@ -27,11 +26,12 @@ def timed(dim: int, trust: str, rounds: int) -> dict[str, object]:
     arms = np.random.default_rng(0).normal(size=(20, dim))
     arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
     marks = [time.process_time()]
-    with Bandit(policy="linucb", problem=facts, guarantee=promise) as bandit:
+    with Bandit(policy=policy, problem=facts, guarantee=promise) as bandit:
         for _ in range(rounds + 1):
             bandit.reward(bandit.decide(arms).id, 0.5)
             marks.append(time.process_time())
     return {
+        "policy": policy,
         "dim": dim,
         "trust": trust,
         "first_s": marks[1] - marks[0],
@@ -42,6 +42,7 @@ def timed(dim: int, trust: str, rounds: int) -> dict[str, object]:
 def main() -> None:
     """Time every dimension under every trust."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="best")
     parser.add_argument("--dims", default="5,16,64,128,256,512")
     parser.add_argument("--trusts", default=",".join(TRUSTS))
     parser.add_argument("--rounds", type=int, default=50)
@@ -49,7 +50,7 @@ def main() -> None:
     dims = [int(dim) for dim in asked.dims.split(",")]
     for dim in dims:
         for trust in asked.trusts.split(","):
-            print(json.dumps(timed(dim, trust, asked.rounds)), flush=True)
+            print(json.dumps(timed(asked.policy, dim, trust, asked.rounds)), flush=True)
 
 
 if __name__ == "__main__":

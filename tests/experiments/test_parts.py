@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,16 @@ from kerchief.experiments.declare import Comparison
 from kerchief.experiments.fingerprint import fingerprint
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.parts import Part, parts_of, widest
+from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import Work, compare
-from kerchief.experiments.workers import Workers, dask_cluster, finished, local_processes
+from kerchief.experiments.workers import (
+    Cluster,
+    Processes,
+    dask_cluster,
+    finished,
+    local_processes,
+)
 
 TINY = Comparison(
     contexts=("ball",),
@@ -176,7 +185,7 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
         "from kerchief.experiments.workers import local_processes\n"
         "if __name__ == '__main__':\n"
         "    with local_processes(1, os.getpid) as workers:\n"
-        "        print(workers.executor.submit(os.getpid).result(), flush=True)\n"
+        "        print(workers.executors[0].submit(os.getpid).result(), flush=True)\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
@@ -196,13 +205,13 @@ def test_parts_are_narrow_on_a_processor() -> None:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Workers]:
+def processes() -> Iterator[Processes]:
     with local_processes(2, os.getpid) as workers:
         yield workers
 
 
 def test_other_processes_play_the_same(
-    processes: Workers, played: list[Result], tmp_path: Path
+    processes: Processes, played: list[Result], tmp_path: Path
 ) -> None:
     work = Work.of(
         TINY, ticks=4, width=3, archive=Archive(folder=Folder.at(tmp_path)), workers=processes
@@ -224,25 +233,60 @@ def test_a_lost_process_is_one_line() -> None:
             list(finished(tasks))
 
 
-def test_parts_of_one_program_go_to_one_process(processes: Workers) -> None:
-    """Two processes and eight parts: at most two go together, and none of another cell."""
-    parts = [part for cell in parts_of(TINY, ticks=4, width=3) for part in cell]
-    tasks = list(processes.submit(parts).values())
-    assert sorted(map(len, tasks)) == [2, 2, 2, 2]
-    assert all(first.cell == second.cell for first, second in tasks)
+def _all_parts() -> list[Part]:
+    return [part for cell in parts_of(TINY, ticks=4, width=3) for part in cell]
+
+
+def test_parts_of_one_program_go_to_one_process(processes: Processes) -> None:
+    """Two processes and eight parts: two go together, and none of another cell."""
+    tasks = processes.submit(_all_parts())
+    played: dict[Cell, set[object]] = {}
+    for part, done in finished(tasks):
+        played.setdefault(part.cell, set()).add(done.process)
+    assert len(tasks) == 8
+    assert [len(by) for by in played.values()] == [1, 1, 1, 1]
+
+
+class _Takes(Executor):
+    """Writes down which part was sent; it is played when somebody says so, or at once."""
+
+    def __init__(self, *, instant: bool) -> None:
+        self.instant = instant
+        self.sent: SimpleQueue[tuple[Part, Future[Any]]] = SimpleQueue()
+
+    def submit(self, function: Any, /, *given: Any, **options: Any) -> Future[Any]:
+        part, future = pickle.loads(given[0]), Future[Any]()
+        self.sent.put((part, future))
+        if self.instant:
+            future.set_result(None)
+        return future
 
 
 def test_the_longest_task_comes_first() -> None:
-    class Takes(Executor):
-        def submit(self, *given: Any, **options: Any) -> Future[Any]:
-            return Future()
-
     cells = [cell[0] for cell in parts_of(TINY, ticks=4, width=6)]
     parts = [dataclasses.replace(one, last=n) for n, one in enumerate(cells, start=1)]
-    tasks = Workers(executor=Takes(), count=1, prepare=os.getpid).submit(parts).values()
-    sizes = [sum(part.last for part in task) for task in tasks]
-    assert sizes == sorted(sizes, reverse=True)
-    assert len(set(sizes)) > 1
+    takes = _Takes(instant=True)
+    concurrent.futures.wait(Processes(executors=[takes], prepare=os.getpid).submit(parts))
+    assert [takes.sent.get()[0].last for _ in parts] == list(range(len(cells), 0, -1))
+
+
+def test_a_part_is_done_before_the_rest_of_its_task_begins() -> None:
+    """What was finished can be kept, whatever becomes of those that come after it."""
+    takes, one = _Takes(instant=False), next(parts_of(TINY, ticks=4, width=6))[0]
+    tasks = Processes(executors=[takes], prepare=os.getpid).submit([one] * 4)
+    for future in tasks:
+        _, played = takes.sent.get(timeout=10)
+        assert not future.done()
+        assert takes.sent.empty()
+        played.set_result(None)
+        future.result(timeout=10)
+
+
+def test_a_cluster_gets_every_program_before_it_gets_one_twice() -> None:
+    tasks = Cluster(executor=_Takes(instant=True), prepare=os.getpid).submit(_all_parts())
+    cells = [part.cell for part in tasks.values()]
+    assert len(cells) == 8
+    assert len(set(cells[:4])) == len(set(cells[4:])) == 4
 
 
 def test_a_part_travels_with_all_its_bits() -> None:

@@ -25,7 +25,6 @@ from kerchief.experiments.planning import Planning, segments, shorter
 from kerchief.experiments.played import Played
 from kerchief.experiments.settings import planned, settings
 from kerchief.experiments.timed import Lane, _Run, play
-from kerchief.experiments.workers import Workers
 
 SMALL = Planning(users=400, dim=2, arms=3, trusts=("central",), epsilon=8.0, delta=1e-4)
 
@@ -199,7 +198,7 @@ class _Instant:
 
 def attempt(slow: Callable[[Part], bool]) -> tuple[float | None, Played]:
     executor: Any = _Instant(slow)
-    lanes = [Lane(workers=Workers(executor=executor, count=1, prepare=_nothing)) for _ in range(2)]
+    lanes = [Lane(executor=executor, prepare=_nothing) for _ in range(2)]
     run = _Run.of(
         *(SMALL, SMALL.count),
         lanes=lanes,

@@ -18,11 +18,12 @@ from jax import Array
 
 from kerchief.core.contracts import Tree
 from kerchief.core.linalg import inverse
-from kerchief.core.minimizers import into_ball, repeat
+from kerchief.core.minimizers import into_ball
 from kerchief.core.struct import static, struct
 
 # Newton's method in `nearest` doubles the correct digits in each step, and starts close.
 _STEPS = 10
+_CLOSE = 1e-12
 
 
 class Learner(Protocol):
@@ -231,17 +232,27 @@ def nearest(metric: Array, pull: Array, radius: float | Array) -> Array:
     """The point of the ball that is nearest, in the norm of a metric M, to M⁻¹ pull.
 
     It is (M + νI)⁻¹ pull for the least ν ≥ 0 that puts it into the ball. Newton's method on
-    1/length, which is concave in ν, never steps over that ν, so it needs no safeguard.
+    1/length, which is concave in ν, never steps over that ν, so it needs no safeguard. Mostly the
+    first point is inside, and no step is taken.
     """
+    unit = jnp.eye(metric.shape[-1])
 
-    def at(load: Array) -> tuple[Array, Array]:
-        inverted = inverse(metric + load * jnp.eye(metric.shape[-1]))
-        return inverted, inverted @ pull
-
-    def step(_: Array | int, load: Array) -> Array:
-        inverted, point = at(load)
+    def at(load: Array) -> tuple[Array, Array, Array]:
+        """The point, by which share it is too long, and what to add to ν then."""
+        inverted = inverse(metric + load * unit)
+        point = inverted @ pull
         square = point @ point
-        excess = jnp.maximum(0, jnp.sqrt(square) / radius - 1)
-        return load + excess * square / jnp.maximum(point @ inverted @ point, 1e-30)
+        excess = jnp.sqrt(square) / radius - 1
+        return point, excess, excess * square / jnp.maximum(point @ inverted @ point, 1e-30)
 
-    return at(repeat(_STEPS, step, 0 * pull[0]))[1]
+    def outside(found: tuple[Array, ...]) -> Array:
+        _, excess, _, _, steps = found
+        return (excess > _CLOSE) & (steps < _STEPS)
+
+    def step(found: tuple[Array, ...]) -> tuple[Array, ...]:
+        _, _, further, load, steps = found
+        return *at(load + further), load + further, steps + 1
+
+    nothing = 0 * pull[0]
+    start: tuple[Array, ...] = (*at(nothing), nothing, nothing)
+    return jax.lax.while_loop(outside, step, start)[0]

@@ -10,11 +10,10 @@ users.
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from typing import TypeAlias
 
 from kerchief.core.errors import KerchiefError
@@ -24,7 +23,7 @@ from kerchief.experiments.parts import Finished, Part
 from kerchief.experiments.planning import SINGLE, UNIFORM, Planning, segments, shorter
 from kerchief.experiments.played import Played, yardstick
 from kerchief.experiments.players import Cell
-from kerchief.experiments.workers import Prepare, Workers, local_processes
+from kerchief.experiments.workers import Prepare, local_processes
 from kerchief.privacy.guarantee import Trust
 
 Watch: TypeAlias = Callable[[str, float], None]
@@ -57,7 +56,8 @@ class Job:
 class Lane:
     """One process, what it plays now, and what it has compiled."""
 
-    workers: Workers
+    executor: Executor
+    prepare: Prepare
     known: set[Cell] = dataclasses.field(default_factory=set)
     job: Job | None = None
     future: Future[Finished | TooSlow] | None = None
@@ -82,12 +82,11 @@ def play(
     begun, users = time.monotonic(), planning.count
     while True:
         # What one attempt plays in vain is ended before the next one.
-        with contextlib.ExitStack() as stack:
-            processes = (stack.enter_context(local_processes(1, prepare)) for _ in range(jobs))
+        with local_processes(jobs, prepare) as processes:
             run = _Run.of(
                 planning,
                 users,
-                lanes=[Lane(workers=one) for one in processes],
+                lanes=[Lane(executor=one, prepare=prepare) for one in processes.executors],
                 begun=begun,
                 seconds=seconds,
                 watch=watch,
@@ -183,8 +182,7 @@ class _Run:
         )
         left = self.deadline - time.monotonic()
         lane.job, lane.since = job, time.monotonic()
-        send = lane.workers.executor.submit
-        lane.future = send(play_within, packed(part), lane.workers.prepare, left)
+        lane.future = lane.executor.submit(play_within, packed(part), lane.prepare, left)
 
     def _collect(self, lane: Lane) -> float | None:
         """Keep what a lane has finished; if it was too slow, the share of users that would fit."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import importlib
 import importlib.util
+import itertools
 import multiprocessing
 import os
 import pickle
 import resource
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeAlias
 
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.core.precision import double_precision
@@ -41,39 +45,106 @@ class Done:
     memory: int
 
 
-Tasks: TypeAlias = "dict[Future[list[Done]], tuple[Part, ...]]"
+Tasks: TypeAlias = "dict[Future[Done], Part]"
+
+
+class Workers(Protocol):
+    """Processes that play parts: `local_processes` or `dask_cluster`."""
+
+    def submit(self, parts: Iterable[Part]) -> Tasks:
+        """Let somebody play parts, the longest first; each is done as soon as it was played."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Workers:
-    """Processes that play parts; make them with `local_processes` or `dask_cluster`.
+class Processes:
+    """Processes of this machine: parts of one program follow each other in one of them.
 
     Attributes:
-        executor: takes work.
-        count: how many processes there are.
+        executors: one for each process.
         prepare: called in a process before it plays.
     """
 
+    executors: Sequence[Executor]
+    prepare: Prepare
+
+    @functools.cached_property
+    def _free(self) -> SimpleQueue[Executor]:
+        free: SimpleQueue[Executor] = SimpleQueue()
+        for one in self.executors:
+            free.put(one)
+        return free
+
+    @functools.cached_property
+    def _lanes(self) -> ThreadPoolExecutor:
+        """A thread for each process, which waits for it."""
+        return ThreadPoolExecutor(len(self.executors))
+
+    def submit(self, parts: Iterable[Part]) -> Tasks:
+        """Whoever is free takes the longest task, a few parts that are compiled once."""
+        alike = list(_alike(parts).values())
+        total = sum(map(len, alike))
+        most = max(1, min(_MOST_IN_A_TASK, total // (2 * len(self.executors))))
+        chains = [chain for group in alike for chain in _batched(group, most)]
+        # The longest first, so that nobody waits for one at the end.
+        chains.sort(key=_length, reverse=True)
+        tasks: Tasks = {}
+        for chain in chains:
+            futures: list[Future[Done]] = [Future() for _ in chain]
+            tasks.update(zip(futures, chain, strict=True))
+            self._lanes.submit(self._play, chain, futures)
+        return tasks
+
+    def _play(self, chain: Sequence[Part], futures: Sequence[Future[Done]]) -> None:
+        executor = self._free.get()
+        for part, future in zip(chain, futures, strict=True):
+            try:
+                sent = executor.submit(_play, pickle.dumps(part), self.prepare)
+                future.set_result(sent.result())
+            except Exception as problem:
+                future.set_exception(problem)
+        self._free.put(executor)
+
+    def close(self) -> None:
+        """Stop those who still play; nobody waits for what they did."""
+        for one in self.executors:
+            assert isinstance(one, ProcessPoolExecutor)
+            for process in list((one._processes or {}).values()):
+                process.terminate()
+        self._lanes.shutdown(wait=False, cancel_futures=True)
+        for one in self.executors:
+            # Nobody is left to wait for but the pool's own thread, which would complain at exit.
+            one.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A Dask cluster, which shares parts out as its workers come and go."""
+
     executor: Executor
-    count: int
     prepare: Prepare
 
     def submit(self, parts: Iterable[Part]) -> Tasks:
-        """Let somebody play parts; those of one program go together, as it is compiled once."""
-        alike: dict[Hashable, list[Part]] = {}
-        for part in parts:
-            alike.setdefault(_program(part), []).append(part)
-        total = sum(map(len, alike.values()))
-        most = max(1, min(_MOST_IN_A_TASK, total // (2 * self.count)))
-        tasks = [task for group in alike.values() for task in _batched(group, most)]
-        # The longest first, so that nobody waits for one at the end.
-        tasks.sort(key=_length, reverse=True)
-        return {self.executor.submit(_play, pickle.dumps(one), self.prepare): one for one in tasks}
+        """First one part of each program: its code is in the cache when the others come."""
+        groups = sorted(_alike(parts).values(), key=_length, reverse=True)
+        turns = itertools.chain(*itertools.zip_longest(*groups))
+        return {
+            self.executor.submit(_play, pickle.dumps(part), self.prepare): part
+            for part in turns
+            if part is not None
+        }
 
 
-def _length(task: tuple[Part, ...]) -> int:
-    """How many decisions there are in a task."""
-    return sum(part.cell.horizon * (part.last - part.first) for part in task)
+def _alike(parts: Iterable[Part]) -> dict[Hashable, list[Part]]:
+    """Parts by the program that plays them."""
+    alike: dict[Hashable, list[Part]] = {}
+    for part in parts:
+        alike.setdefault(_program(part), []).append(part)
+    return alike
+
+
+def _length(parts: Sequence[Part]) -> int:
+    """How many decisions they are."""
+    return sum(part.cell.horizon * (part.last - part.first) for part in parts)
 
 
 def _batched(parts: list[Part], most: int) -> Iterator[tuple[Part, ...]]:
@@ -89,26 +160,27 @@ def _program(part: Part) -> Hashable:
 
 
 @contextlib.contextmanager
-def local_processes(jobs: int, prepare: Prepare) -> Iterator[Workers]:
+def local_processes(jobs: int, prepare: Prepare) -> Iterator[Processes]:
     """So many processes of this machine; those still playing at the end are stopped."""
-    # Fresh ones: a copy of a process that has started JAX hangs.
-    pool = ProcessPoolExecutor(
-        jobs,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_end_with,
-        initargs=(os.getpid(),),
-    )
+    pools = [
+        ProcessPoolExecutor(
+            1,
+            # Fresh ones: a copy of a process that has started JAX hangs.
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_end_with,
+            initargs=(os.getpid(),),
+        )
+        for _ in range(jobs)
+    ]
+    processes = Processes(executors=pools, prepare=prepare)
     try:
-        yield Workers(executor=pool, count=jobs, prepare=prepare)
+        yield processes
     finally:
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-        # Nobody is left to wait for but the pool's own thread, which would complain at exit.
-        pool.shutdown(wait=True, cancel_futures=True)
+        processes.close()
 
 
 @contextlib.contextmanager
-def dask_cluster(address: str, prepare: Prepare) -> Iterator[Workers]:
+def dask_cluster(address: str, prepare: Prepare) -> Iterator[Cluster]:
     """The workers of a Dask scheduler; a part whose worker is lost goes to another one."""
     if importlib.util.find_spec("distributed") is None:
         raise KerchiefError(
@@ -123,18 +195,18 @@ def dask_cluster(address: str, prepare: Prepare) -> Iterator[Workers]:
             "`dask scheduler`, and workers with `dask worker`"
         ) from problem
     with client, client.get_executor(pure=False) as executor:
-        yield Workers(executor=executor, count=max(1, len(client.nthreads())), prepare=prepare)
+        yield Cluster(executor=executor, prepare=prepare)
 
 
 def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:
-    """Every part as soon as its task is done.
+    """Every part as soon as it is done.
 
     Raises:
         KerchiefError: a process has died.
     """
     for future in concurrent.futures.as_completed(tasks):
         try:
-            yield from zip(tasks[future], future.result(), strict=True)
+            yield tasks[future], future.result()
         except concurrent.futures.BrokenExecutor as problem:
             raise KerchiefError(f"{_LOST}, with fewer --jobs") from problem
         except Exception as problem:
@@ -145,7 +217,8 @@ def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:
 
 
 def _end_with(parent: int) -> None:
-    """In a worker: end when the parent does, however it does."""
+    """In a worker: end when the parent does, however it does; an interrupt is the parent's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -156,12 +229,12 @@ def _end_with(parent: int) -> None:
 
 
 @double_precision
-def _play(parts: bytes, prepare: Prepare) -> list[Done]:
-    """In a worker: play parts that were sent as bytes, as their numbers have 64 bits."""
+def _play(part: bytes, prepare: Prepare) -> Done:
+    """In a worker: play a part that was sent as bytes, as its numbers have 64 bits."""
     prepare()
-    loaded: tuple[Part, ...] = pickle.loads(parts)
+    loaded: Part = pickle.loads(part)
     process = (os.uname().nodename, os.getpid())
-    return [Done(played=one.play(), process=process, memory=_peak()) for one in loaded]
+    return Done(played=loaded.play(), process=process, memory=_peak())
 
 
 def _peak() -> int:

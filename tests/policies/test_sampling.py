@@ -212,6 +212,22 @@ def test_starved_directions_are_sampled_and_others_widened() -> None:
 
 
 @double_precision
+def test_an_estimate_that_is_long_by_chance_leaves_room_for_doubt() -> None:
+    """Three users made it long, and nobody else has told anything of that direction."""
+    policy = LinearSampling.of(FACTS, epsilon=math.inf)
+    long, short = (
+        policy.publish(_with(policy, np.diag([5000.0, 3.0, 3.0]), [2500.0, 6 * length, 0.0]))
+        for length in (1.0, 0.0)
+    )
+    assert float(jnp.linalg.norm(long.estimate)) > 0.95
+    doubts = [float(jnp.linalg.norm(model.sample[1])) for model in (long, short)]
+    assert doubts[0] > 0.6 * doubts[1]
+    # The same length where it is known leaves no room: the parameter cannot be longer.
+    known = policy.publish(_with(policy, np.diag([5000.0, 3.0, 3.0]), [4990.0, 0.0, 0.0]))
+    assert float(jnp.linalg.norm(known.sample[1])) < 0.6 * doubts[1]
+
+
+@double_precision
 def test_an_eigenvalue_of_the_size_of_its_noise_does_not_end_exploration() -> None:
     """The same spurious eigenvalue is information without noise, and none with it."""
     policy = LinearSampling.of(FACTS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -35,3 +38,20 @@ def test_an_option_that_the_compiler_does_not_know_is_left_out(
         jax.jit(doubled).lower(jnp.float32(3)).compile(compiler_options={"no_such_option": True})
     made, _ = machine.compiled(jax.jit(doubled), jnp.float32(3))
     assert made(jnp.float32(3)) == 6
+
+
+def test_of_many_programs_all_are_forgotten_before_one_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "_MOST", 2)
+    function = jax.jit(doubled)
+    sizes = [len(_kept_after(function, length)) for length in (1, 2, 3, 4)]
+    assert sizes == [1, 2, 1, 2]
+    made, seconds = machine.compiled(function, jnp.zeros(1))
+    assert seconds > 0
+    assert made(jnp.ones(1)).tolist() == [2.0]
+
+
+def _kept_after(function: Any, length: int) -> Mapping[Hashable, object]:
+    machine.compiled(function, jnp.zeros(length))
+    return machine._MACHINE_CODE

@@ -37,6 +37,7 @@ from kerchief.core.contracts import (
     Tree,
     newest_counts,
 )
+from kerchief.core.minimizers import into_ball
 from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
@@ -342,12 +343,12 @@ class Sampling(Ellipsoid):
         """The same for a precision and a pull along its axes."""
         bound = jnp.asarray(self.radius, jnp.float64) ** 2
         room, prior = bound, self.query.dim * self.prior + 1e-9
+        # An estimate that is long by chance must not make a learner sure of it.
+        known = values / (values + prior / bound)
         for _ in range(3):
-            along = pulled / (values + prior / room)
-            room = jnp.maximum(bound - (along**2).sum(), _LEAST_ROOM * bound)
-        length = jnp.sqrt((along**2).sum())
-        shorter = jnp.minimum(1.0, self.radius / jnp.maximum(length, 1e-9))
-        return axes @ along * shorter, axes / jnp.sqrt(values + prior / room)
+            along = into_ball(pulled / (values + prior / room), self.radius)
+            room = jnp.maximum(bound - ((known * along) ** 2).sum(), _LEAST_ROOM * bound)
+        return axes @ along, axes / jnp.sqrt(values + prior / room)
 
     def _shrunk(self, gram: Array, noise: Array) -> tuple[Array, Array, Array]:
         """Eigenvalues drawn to their mean by the share of their spread that noise explains."""

@@ -11,8 +11,9 @@ import jax
 from kerchief.core.precision import double_precision
 
 _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
-# A program that plays many kinds of bandits must not keep the code of them all.
-_MOST = 128
+# A program that plays many kinds of bandits must not keep the code of them all: a code takes some
+# 10 MiB, most of it in what the library remembers of how it was made.
+_MOST = 96
 # The older way to emit loops, on a CPU: it compiles in half the time, and rounds run as fast.
 _OPTIONS: dict[str, dict[str, bool]] = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
 
@@ -38,7 +39,7 @@ def compiled(
     if about is not None:
         about()
     if len(_MACHINE_CODE) >= _MOST:
-        del _MACHINE_CODE[next(iter(_MACHINE_CODE))]
+        forget()
     start = time.perf_counter()
     made = _compile(function.lower(*arguments, **static), slowly)
     _MACHINE_CODE[key] = made
@@ -56,5 +57,6 @@ def _compile(lowered: Any, slowly: bool) -> Callable[..., Any]:
 
 
 def forget() -> None:
-    """Drop all code that was compiled."""
+    """Drop all code that was compiled, and what the library remembers of it."""
     _MACHINE_CODE.clear()
+    jax.clear_caches()  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -343,6 +344,20 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_numbers(tmp_pat
     last = subprocess.run(_command(broken, "--jobs", "2"), check=True, capture_output=True)
     assert b"kerchief: error" not in last.stderr
     assert _numbers(broken).equals(_numbers(whole))
+
+
+@pytest.mark.nightly
+def test_an_interrupt_is_one_line_whoever_plays(tmp_path: Path) -> None:
+    """A terminal interrupts the processes, too."""
+    command = [*_command(tmp_path, "--jobs", "2"), "--horizon", "20000"]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while run.poll() is None and not list(tmp_path.glob("parts/*.npz")):
+        time.sleep(0.1)
+    os.killpg(run.pid, signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "kerchief: interrupted" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.nightly

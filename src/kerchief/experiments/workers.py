@@ -105,15 +105,8 @@ class Processes:
         self._free.put(executor)
 
     def close(self) -> None:
-        """Stop those who still play; nobody waits for what they did."""
-        for one in self.executors:
-            assert isinstance(one, ProcessPoolExecutor)
-            for process in list((one._processes or {}).values()):
-                process.terminate()
+        """Give nobody anything more."""
         self._lanes.shutdown(wait=False, cancel_futures=True)
-        for one in self.executors:
-            # Nobody is left to wait for but the pool's own thread, which would complain at exit.
-            one.shutdown(wait=True, cancel_futures=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,6 +170,12 @@ def local_processes(jobs: int, prepare: Prepare) -> Iterator[Processes]:
         yield processes
     finally:
         processes.close()
+        for pool in pools:
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+        for pool in pools:
+            # Nobody is left to wait for but the pool's own thread, which would complain at exit.
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextlib.contextmanager

@@ -355,6 +355,18 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_numbers(tmp_pat
 
 
 @pytest.mark.nightly
+def test_one_process_and_two_play_the_same(tmp_path: Path) -> None:
+    """A process that is not alone has one core, and must not round otherwise for that."""
+    mine = [sys.executable, "-m", "kerchief.cli", "compare", "--policy", "best", "--trust", "local"]
+    mine += ["--epsilon", "1", "--contexts", "ball", "--horizon", "2000", "--out"]
+    usual = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    for jobs in ("1", "2"):
+        line = [*mine, str(tmp_path / jobs), "--jobs", jobs]
+        subprocess.run(line, check=True, capture_output=True, env=usual)
+    assert _numbers(tmp_path / "1").equals(_numbers(tmp_path / "2"))
+
+
+@pytest.mark.nightly
 def test_a_cluster_that_loses_a_worker_loses_nothing(tmp_path: Path) -> None:
     """A real scheduler and two workers on loopback; one is killed while parts are played."""
     whole, shared = tmp_path / "whole", tmp_path / "shared"

@@ -33,11 +33,22 @@ def test_code_is_compiled_once(slowly: bool) -> None:
 def test_an_option_that_the_compiler_does_not_know_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(machine._OPTIONS, jax.default_backend(), {"no_such_option": True})
+    monkeypatch.setitem(machine._FAST, jax.default_backend(), {"no_such_option": True})
     with pytest.raises(jax.errors.JaxRuntimeError):
         jax.jit(doubled).lower(jnp.float32(3)).compile(compiler_options={"no_such_option": True})
     made, _ = machine.compiled(jax.jit(doubled), jnp.float32(3))
     assert made(jnp.float32(3)) == 6
+
+
+@pytest.mark.parametrize("slowly", [False, True])
+def test_products_of_matrices_take_one_thread_always(
+    monkeypatch: pytest.MonkeyPatch, slowly: bool
+) -> None:
+    """An option that no compiler knows stands in their place, and is never left out."""
+    assert machine._ALWAYS["cpu"] == {"xla_cpu_multi_thread_eigen": False}
+    monkeypatch.setitem(machine._ALWAYS, jax.default_backend(), {"no_such_option": True})
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_option"):
+        machine.compiled(jax.jit(doubled), jnp.float32(3), slowly=slowly)
 
 
 def test_of_many_programs_all_are_forgotten_before_one_too_many(

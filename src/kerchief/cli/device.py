@@ -16,10 +16,7 @@ from kerchief.experiments.extras import installing
 _configure: Callable[[str, object], None] = jax.config.update
 # One core compiles a program in one piece, in half the time that many pieces take it. Words without
 # dashes end the list.
-_ONE_CORE = (
-    "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_multi_thread_eigen=false "
-    "intra_op_parallelism_threads=1"
-)
+_ONE_CORE = "--xla_cpu_parallel_codegen_split_count=1 intra_op_parallelism_threads=1"
 # Bytes of compiled code that are kept between runs.
 _MOST_KEPT = 2**30
 _PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}

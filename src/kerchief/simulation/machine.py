@@ -14,8 +14,11 @@ _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
 # A program that plays many kinds of bandits must not keep the code of them all: a code takes some
 # 10 MiB, most of it in what the library remembers of how it was made.
 _MOST = 96
+# One thread per product of matrices, on a CPU: several would round otherwise than one, so that the
+# same run gave other numbers where a process has fewer cores.
+_ALWAYS: dict[str, dict[str, bool]] = {"cpu": {"xla_cpu_multi_thread_eigen": False}}
 # The older way to emit loops, on a CPU: it compiles in half the time, and rounds run as fast.
-_OPTIONS: dict[str, dict[str, bool]] = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
+_FAST: dict[str, dict[str, bool]] = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
 
 
 @double_precision
@@ -47,12 +50,14 @@ def compiled(
 
 
 def _compile(lowered: Any, slowly: bool) -> Callable[..., Any]:
-    options = {} if slowly else _OPTIONS.get(jax.default_backend(), {})
+    backend = jax.default_backend()
+    always = _ALWAYS.get(backend, {})
+    fast = {} if slowly else _FAST.get(backend, {})
     try:
-        made: Callable[..., Any] = lowered.compile(compiler_options=options)
+        made: Callable[..., Any] = lowered.compile(compiler_options=always | fast)
     except jax.errors.JaxRuntimeError:
-        # Another version of the compiler may have other options.
-        made = lowered.compile()
+        # Another version of the compiler may have no faster way.
+        made = lowered.compile(compiler_options=always)
     return made
 
 

@@ -129,7 +129,7 @@ def test_nothing_that_is_reported_is_of_a_seed_that_was_tuned_on() -> None:
     texts = [one.read_text("utf-8") for one in pages if one.is_file() and one.stem != "tuning"]
     near = [one for text in texts for one in re.findall(r"(?i)seeds?\b(.{0,30})", text)]
     written = {int(number) for one in near for number in re.findall(r"\d+", one)}
-    assert {0, 1000, 8501, 9967} <= written
+    assert {0, 1000, 7411, 8501} <= written
     plans = [one.plan(quick=True) for _, one in EXPERIMENTS.items()]
     played = {one.seed for one in plans} | {Comparison.seed, Planning.seed}
     played |= {Leaderboard.of(size="quick", worlds=("chance",), policies=("ucb",)).seed}

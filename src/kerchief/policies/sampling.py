@@ -66,9 +66,13 @@ _FIRST_SAMPLE, _FIRST_WIDTH = 1.0, 5.0
 _WITHOUT_NOISE = 0.2
 """How much more is sampled without noise, which makes a learner doubt by itself: else a wrong
 belief is left more slowly."""
-_WITH_NOISE: Mapping[Separate, float] = {"nobody": 1.0, "cohorts": 1.0, "users": 0.8}
+_WITH_NOISE: Mapping[Separate, float] = {"nobody": 1.0, "cohorts": 1.0, "users": 0.7}
 """How much of what is sampled is left where noise misleads, by whose noise it is: that of single
 users makes a learner doubt for long by itself."""
+_MOST_PRIOR: Mapping[Separate, float] = {"nobody": math.inf, "cohorts": math.inf, "users": 0.16}
+"""How strongly the bound on the parameter shrinks an estimate at most, by whose noise it is."""
+_FIRST_COHORT, _GROWTH = 42, 1.7
+"""Users per dimension in the first cohort at epsilon 1, and how much the next ones have more."""
 
 
 @struct
@@ -144,7 +148,7 @@ class Sampling(Ellipsoid):
         usual = 1.0 if base.mode == "theory" else tuned["exploration"]
         own = {
             **tuned,
-            "query": dataclasses.replace(base.query, **_times(horizon, epsilon)),
+            "query": dataclasses.replace(base.query, **_times(horizon, base.query.dim, epsilon)),
             "exploration": or_default("exploration", exploration, usual),
             "prior": _prior(epsilon),
             "patience": 0.03,
@@ -302,7 +306,7 @@ class Sampling(Ellipsoid):
         """From the shrunk matrices of the open cohort and of everyone."""
         values, axes, mean = whole
         gathered = self._gathered(self._opened(state), *opened)
-        estimate, spread = self._posterior(*gathered)
+        estimate, spread = self._posterior(state.separate, *gathered)
         guessed, wide = self._acted_out(state, values, mean)
         along = axes.T @ spread
         return Beliefs(
@@ -313,7 +317,8 @@ class Sampling(Ellipsoid):
         """From everyone's alone, where no cohort is closed: all matrices have its axes."""
         _, moment = self._sums(state)
         precision, weights = self._told(state, values, mean)
-        estimate, spread = self._along(axes, precision, weights * (axes.T @ moment))
+        pulled = weights * (axes.T @ moment)
+        estimate, spread = self._along(state.separate, axes, precision, pulled)
         guessed, wide = self._acted_out(state, values, mean)
         return Beliefs(estimate=estimate, sample=spread * guessed, widen=spread * wide)
 
@@ -334,15 +339,18 @@ class Sampling(Ellipsoid):
         bold: Array = self.exploration * (misled + (1 - misled) * share + _WITHOUT_NOISE * share**2)
         return bold
 
-    def _posterior(self, precision: Array, pull: Array) -> tuple[Array, Array]:
+    def _posterior(self, separate: Separate, precision: Array, pull: Array) -> tuple[Array, Array]:
         """The estimate, within the radius, and a square root of its covariance."""
         values, axes = jnp.linalg.eigh(precision)
-        return self._along(axes, jnp.maximum(values, 0.0), axes.T @ pull)
+        return self._along(separate, axes, jnp.maximum(values, 0.0), axes.T @ pull)
 
-    def _along(self, axes: Array, values: Array, pulled: Array) -> tuple[Array, Array]:
+    def _along(
+        self, separate: Separate, axes: Array, values: Array, pulled: Array
+    ) -> tuple[Array, Array]:
         """The same for a precision and a pull along its axes."""
         bound = jnp.asarray(self.radius, jnp.float64) ** 2
-        room, prior = bound, self.query.dim * self.prior + 1e-9
+        strength = jnp.minimum(self.prior, _MOST_PRIOR[separate])
+        room, prior = bound, self.query.dim * strength + 1e-9
         # An estimate that is long by chance must not make a learner sure of it.
         known = values / (values + prior / bound)
         for _ in range(3):
@@ -440,7 +448,7 @@ class GLMSampling(Sampling, OnlineGLM):
     0.25
     """
 
-    _with_noise: ClassVar[Mapping[Separate, float]] = {**_WITH_NOISE, "cohorts": 1.45}
+    _with_noise: ClassVar[Mapping[Separate, float]] = {**_WITH_NOISE, "cohorts": 1.15}
 
     @classmethod
     def of(cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0) -> Self:
@@ -476,16 +484,18 @@ def _prior(epsilon: float) -> float:
     return 0.2 if math.isinf(epsilon) else 0.2 * min(max(epsilon, 0.06), 3.0) ** 0.5
 
 
-def _times(horizon: int, epsilon: float) -> dict[str, tuple[int, ...]]:
+def _times(horizon: int, dim: int, epsilon: float) -> dict[str, tuple[int, ...]]:
     """When cohorts end, and when running totals are read: the less epsilon, the later.
 
-    Less of it takes more users to say anything, and every further total costs noise.
+    Less of it, and more dimensions, take more users to say anything; every further total costs
+    noise.
     """
     scarce = 1 / positive("epsilon", epsilon, infinite=True)
-    users = max(20, math.floor(min(max(scarce, 0.25), 4.0) * min(300, horizon // 60)))
+    patience = min(max(scarce, 0.25), 10.0) ** 0.85
+    users = max(20, math.floor(patience * min(_FIRST_COHORT * dim, horizon // 60)))
     early = math.ceil(min(max(10 * scarce, 1.0), users))
     return {
-        "batches": spanning(horizon, first=users, growth=1.5),
+        "batches": spanning(horizon, first=users, growth=_GROWTH),
         "readings": spanning(horizon, first=early, growth=1.1),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -225,6 +226,43 @@ def test_an_estimate_that_is_long_by_chance_leaves_room_for_doubt() -> None:
     # The same length where it is known leaves no room: the parameter cannot be longer.
     known = policy.publish(_with(policy, np.diag([5000.0, 3.0, 3.0]), [4990.0, 0.0, 0.0]))
     assert float(jnp.linalg.norm(known.sample[1])) < 0.6 * doubts[1]
+
+
+@double_precision
+def test_noise_of_single_users_leaves_more_room_than_that_of_cohorts() -> None:
+    """At a large epsilon, of a direction that nobody has told anything of."""
+    policy = LinearSampling.of(FACTS, epsilon=4.0)
+    spreads = {}
+    for separate in ("cohorts", "users"):
+        state = policy.init({"moments": Outlook(noisy=True, separate=separate)})
+        _, spread = policy._along(state.separate, jnp.eye(3), jnp.zeros(3), jnp.zeros(3))
+        spreads[separate] = float(spread[0, 0])
+    assert spreads["users"] == pytest.approx((3 * 0.16) ** -0.5, rel=1e-6)
+    assert spreads["users"] > 1.4 * spreads["cohorts"]
+
+
+@pytest.mark.parametrize(
+    ("dim", "horizon", "epsilon", "users"),
+    [
+        (5, 20_000, 1.0, 210),
+        (20, 200_000, 1.0, 840),
+        (20, 6_000, 1.0, 100),
+        (5, 20_000, 0.1, 1486),
+        (5, 20_000, 0.01, 1486),
+        (5, 20_000, 4.0, 64),
+        (5, 20_000, math.inf, 64),
+        (1, 100, 4.0, 20),
+    ],
+)
+def test_first_cohorts_are_as_large_as_dimension_and_epsilon_ask_for(
+    dim: int, horizon: int, epsilon: float, users: int
+) -> None:
+    facts = dataclasses.replace(FACTS, dim=dim, horizon=horizon)
+    batches = LinearSampling.of(facts, epsilon=epsilon).query.batches
+    assert batches[0] == users
+    assert batches[-1] == horizon
+    growth = [later / sooner for sooner, later in itertools.pairwise(batches[:-1])]
+    assert all(one == pytest.approx(1.7, rel=0.05) for one in growth)
 
 
 @double_precision

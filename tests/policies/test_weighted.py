@@ -153,7 +153,7 @@ def test_noise_of_everyones_matrix_has_the_size_that_is_stated() -> None:
 def test_weights_raise_the_least_directions_until_examples_fill_the_ball() -> None:
     policy = WeightedSampling.of(dataclasses.replace(FACTS, norm=1.0))
     gram = jnp.diag(jnp.array([400.0, 100.0, 25.0]))
-    weights, worth = policy._weights(gram, jnp.float64(0.0), jnp.int32(1000))
+    weights, worth = policy._weights(gram, jnp.float64(1e-6), jnp.int32(1000))
     assert bool(worth)
     assert jnp.diag(weights @ gram @ weights) == pytest.approx([400.0, 300.0, 300.0], rel=1e-5)
     # What noise may be is not raised as if it were small.
@@ -162,12 +162,18 @@ def test_weights_raise_the_least_directions_until_examples_fill_the_ball() -> No
     assert float(jnp.linalg.eigvalsh(blurred).min()) >= 1 - 1e-6
 
 
-@pytest.mark.parametrize("values", [[700.0, 100.0, 25.0], [200.0, 199.0, 198.0]])
+@pytest.mark.parametrize(
+    ("values", "noise", "users"),
+    [([700.0, 100.0, 25.0], 1e-6, 1000), ([400.0, 100.0, 25.0], 0.0, 1000)],
+    ids=["examples are long", "there is no noise"],
+)
 @double_precision
-def test_nothing_is_weighted_where_little_is_to_gain(values: list[float]) -> None:
+def test_nothing_is_weighted_where_little_is_to_gain(
+    values: list[float], noise: float, users: int
+) -> None:
     policy = WeightedSampling.of(dataclasses.replace(FACTS, norm=1.0))
-    count = jnp.int32(1000 if values[0] > 500 else 800)
-    weights, worth = policy._weights(jnp.diag(jnp.array(values)), jnp.float64(0.0), count)
+    count = jnp.int32(users)
+    weights, worth = policy._weights(jnp.diag(jnp.array(values)), jnp.float64(noise), count)
     assert not bool(worth)
     assert weights.tolist() == np.eye(3).tolist()
 

@@ -35,8 +35,8 @@ _GROWTH = 0.5
 """Of all users before, a cohort that is closed for other weights has at least this share."""
 _ROOM = 0.6
 """Weights are posted where squared lengths of examples are at most this share of the largest."""
-_WORTH, _MOST = 1.25, 10.0
-"""The least greatest weight that is worth a cohort, and the greatest that there is."""
+_MOST = 10.0
+"""The greatest weight."""
 
 
 @struct
@@ -125,7 +125,7 @@ class WeightedSampling(LinearSampling):
         most = self.query.norm**2 * count
         seen = jnp.maximum(values, noise + 1e-9)
         raised = jnp.clip(jnp.sqrt(water_level(seen, most) / seen), 1.0, _MOST)
-        worth = (jnp.trace(gram) <= _ROOM * most) & (raised.max() >= _WORTH)
+        worth = (noise > 0) & (jnp.trace(gram) <= _ROOM * most)
         made = (axes * raised) @ axes.T
         weights = jnp.where(worth, (made + made.T) / 2, jnp.eye(self.query.dim))
         return weights.astype(jnp.float32).astype(jnp.float64), worth

@@ -193,18 +193,21 @@ class Sampling(Ellipsoid):
         return closed
 
     def _ripe(self, state: Told) -> Array:
-        """Whether the open cohort's matrix must stand out from its noise, in public time."""
+        """Whether the open cohort tells enough to be closed, in public time."""
+        return self._stands_out(state, times=_RIPE[state.separate], growth=_LEAST_GROWTH)
+
+    def _stands_out(self, state: Told, *, times: float, growth: float) -> Array:
+        """Whether the open cohort's matrix must stand out from its noise, and it is not small."""
         users = (state.count - state.closed_count).astype(jnp.float64)
         noise = self._matrix_noise(self._opened(state).noise)
-        standing = users * self._rate >= _RIPE[state.separate] * noise * self.query.dim**0.5
-        ripe: Array = standing & (users >= _LEAST_GROWTH * state.closed_count)
-        return ripe
+        standing = users * self._rate >= times * noise * self.query.dim**0.5
+        found: Array = standing & (users >= growth * state.closed_count)
+        return found
 
     def _closed(self, state: Told) -> Told:
         """What the open cohort tells is added up; the next one begins."""
         opened = self._opened(state)
-        gram, _ = self._sums(opened)
-        seen = self._shrunk(gram, self._matrix_noise(opened.noise))
+        seen = self._shrunk(*self._matrix(opened))
         precision, pull = self._gathered(opened, *seen)
         return dataclasses.replace(
             state,
@@ -222,6 +225,15 @@ class Sampling(Ellipsoid):
             total=state.total - state.closed_total,
             noise=jnp.sqrt(jnp.maximum(state.noise**2 - state.closed_noise**2, 0.0)),
         )
+
+    def _matrix(self, state: Told) -> tuple[Array, Array]:
+        """The matrix that was reported, and the deviation of its noise."""
+        gram, _ = self._sums(state)
+        return gram, self._matrix_noise(state.noise)
+
+    def _everyones(self, state: Told) -> tuple[Array, Array]:
+        """The matrix of everyone's arms, in the coordinates of the parameter, and its noise."""
+        return self._matrix(state)
 
     def _gathered(
         self, opened: Told, values: Array, axes: Array, mean: Array
@@ -271,9 +283,8 @@ class Sampling(Ellipsoid):
         """A normal belief, and how much of it devices act out in each direction."""
         if self.query.dim > _MOST_SMALL:
             return self._believed_of_many(state)
-        both = self._opened(state), state
-        grams = jnp.stack([self._sums(one)[0] for one in both])
-        noises = jnp.stack([self._matrix_noise(one.noise) for one in both])
+        both = self._matrix(self._opened(state)), self._everyones(state)
+        grams, noises = (jnp.stack(one) for one in zip(*both, strict=True))
         # At once: library calls side by side were seen to hang.
         found = jax.vmap(self._shrunk)(grams, noises)
         opened, whole = ([one[place] for one in found] for place in (0, 1))
@@ -281,17 +292,14 @@ class Sampling(Ellipsoid):
 
     def _believed_of_many(self, state: Told) -> Beliefs:
         """The same in many dimensions: with one decomposition while no cohort is closed."""
-        gram, _ = self._sums(state)
-        whole = self._shrunk(gram, self._matrix_noise(state.noise))
+        whole = self._shrunk(*self._everyones(state))
         if state.separate == "nobody":
             return self._at_once(state, *whole)
 
         def put_together() -> Beliefs:
-            opened = self._opened(state)
-            gram, _ = self._sums(opened)
+            gram, noise = self._matrix(self._opened(state))
             # After the other one: library calls side by side were seen to hang.
-            later = jnp.where(whole[2] > 0, gram, 0.0)
-            seen = self._shrunk(later, self._matrix_noise(opened.noise))
+            seen = self._shrunk(jnp.where(whole[2] > 0, gram, 0.0), noise)
             return self._put_together(state, seen, whole)
 
         nothing_closed = state.closed_count == 0

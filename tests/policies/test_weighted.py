@@ -1,0 +1,237 @@
+"""Weighted reports: what devices send, what the learner makes of it, and what it brings."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kerchief.core.contracts import Arms, Outlook, Release
+from kerchief.core.precision import double_precision
+from kerchief.core.problems import Problem
+from kerchief.environments import make_environment
+from kerchief.policies.linear import weighted as module
+from kerchief.policies.linear.weighted import WeightedBeliefs, WeightedSampling, water_level
+from kerchief.policies.sampling import LinearSampling
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privatizers.protect import Protection
+from kerchief.roles.arrange import arrange
+from kerchief.simulation import simulate
+
+FACTS = Problem(dim=3, arms=4, norm=2.0, radius=1.0, low=0.0, high=1.0, horizon=5000, constant=1.0)
+WEIGHTS = np.array([[1.5, 0.2, 0.0], [0.2, 4.0, 0.3], [0.0, 0.3, 9.0]])
+
+
+def _model(weights: Any) -> WeightedBeliefs:
+    nothing = jnp.zeros((3, 3))
+    return WeightedBeliefs(
+        estimate=jnp.zeros(3), sample=nothing, widen=nothing, weights=jnp.asarray(weights)
+    )
+
+
+def _example(policy: WeightedSampling, weights: Any, x: Any, reward: float) -> Any:
+    arms = Arms(features=jnp.asarray(x)[None], allowed=jnp.ones(1, bool))
+    made = policy.record(_model(weights), arms, jnp.int32(0), jnp.float64(reward))
+    return made["moments"]
+
+
+_ANY = st.floats(width=64, allow_nan=True, allow_infinity=True)
+
+
+@settings(deadline=None)
+@given(
+    entries=st.lists(_ANY, min_size=9, max_size=9),
+    x=st.lists(_ANY, min_size=3, max_size=3),
+    reward=_ANY,
+)
+@double_precision
+def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
+    entries: list[float], x: list[float], reward: float
+) -> None:
+    policy = WeightedSampling.of(FACTS)
+    example = _example(policy, np.reshape(entries, (3, 3)), x, reward)
+    statistic = np.asarray(policy.query.encode(example))
+    assert np.isfinite(statistic).all()
+    assert np.linalg.norm(statistic - policy.query.center) <= policy.query.radius * (1 + 1e-9)
+
+
+@settings(deadline=None)
+@given(
+    size=st.floats(1.0, 1e12),
+    x=st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=3),
+    reward=st.floats(0.0, 1.0),
+)
+@double_precision
+def test_a_device_makes_an_example_that_needs_no_clipping(
+    size: float, x: list[float], reward: float
+) -> None:
+    policy = WeightedSampling.of(FACTS)
+    example = _example(policy, size * WEIGHTS, x, reward)
+    assert float(jnp.linalg.norm(example.features)) <= 2.0 * (1 + 1e-12)
+    assert 0.0 <= float(example.reward) <= 1.0
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
+@double_precision
+def test_the_model_stays_linear_however_an_example_is_scaled(size: float) -> None:
+    policy, theta = WeightedSampling.of(FACTS), np.array([0.1, -0.2, 0.15])
+    x = np.array([0.6, -0.5, 0.4])
+    offset = policy.query.offset
+    assert offset == 0.5
+    example = _example(policy, size * WEIGHTS, x, offset + x @ theta)
+    mean = example.features @ np.linalg.solve(size * WEIGHTS, theta)
+    assert float(example.reward) - offset == pytest.approx(float(mean), rel=1e-9)
+    assert abs(float(mean)) > 1e-3
+
+
+@double_precision
+def test_without_noise_cohorts_of_other_weights_tell_the_least_squares() -> None:
+    """Rewards without chance, of arms that each cohort weighs in its own way."""
+    facts = dataclasses.replace(FACTS, low=-1.0, norm=1.0, constant=0.0)
+    policy = dataclasses.replace(WeightedSampling.of(facts), prior=1e-9)
+    theta, draw = np.array([0.4, -0.3, 0.5]), np.random.default_rng(4)
+    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
+    total = jnp.zeros(policy.query.size)
+    for weights in (np.eye(3), WEIGHTS, 2 * WEIGHTS[::-1, ::-1]):
+        state = dataclasses.replace(
+            state, weights=jnp.asarray(weights), unweighing=jnp.asarray(np.linalg.inv(weights))
+        )
+        for x in draw.uniform(-0.5, 0.5, size=(40, 3)):
+            total = total + policy.query.encode(_example(policy, weights, x, x @ theta))
+        state = dataclasses.replace(state, total=total, count=state.count + 40)
+        state = _closed_as_it_is(policy, state)
+    assert policy.publish(state).estimate == pytest.approx(theta, abs=1e-5)
+
+
+def _closed_as_it_is(policy: WeightedSampling, state: Any) -> Any:
+    """The open cohort is added up, and the next one keeps its weights."""
+    matrix, _ = policy._everyones(state)
+    told: Any = LinearSampling._closed(policy, state)
+    return dataclasses.replace(told, seen=matrix)
+
+
+@double_precision
+def test_everyones_matrix_is_that_of_the_arms() -> None:
+    policy, draw = (
+        WeightedSampling.of(dataclasses.replace(FACTS, norm=9.0)),
+        np.random.default_rng(5),
+    )
+    x = draw.uniform(-0.5, 0.5, size=(30, 3))
+    examples = [_example(policy, WEIGHTS, row, 0.5) for row in x]
+    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
+    state = dataclasses.replace(
+        state,
+        total=jnp.stack([policy.query.encode(one) for one in examples]).sum(0),
+        weights=jnp.asarray(WEIGHTS),
+        unweighing=jnp.linalg.inv(WEIGHTS),
+    )
+    assert policy._everyones(state)[0] == pytest.approx(x.T @ x, rel=1e-9, abs=1e-9)
+
+
+@double_precision
+def test_noise_of_everyones_matrix_has_the_size_that_is_stated() -> None:
+    policy, draw = WeightedSampling.of(FACTS), np.random.default_rng(6)
+    back = np.linalg.inv(WEIGHTS)
+    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
+    state = dataclasses.replace(state, noise=jnp.float64(3.0), unweighing=jnp.asarray(back))
+    drawn = [policy.query.split(jnp.asarray(draw.normal(0, 3.0, 9)))[0] for _ in range(4000)]
+    found = np.mean([np.linalg.norm(back @ np.asarray(one) @ back) ** 2 for one in drawn])
+    stated = float(policy._everyones(state)[1]) ** 2 * 6
+    assert found == pytest.approx(stated, rel=0.08)
+    assert stated < 9.0 * 6
+
+
+@double_precision
+def test_weights_raise_the_least_directions_until_examples_fill_the_ball() -> None:
+    policy = WeightedSampling.of(dataclasses.replace(FACTS, norm=1.0))
+    gram = jnp.diag(jnp.array([400.0, 100.0, 25.0]))
+    weights, worth = policy._weights(gram, jnp.float64(1e-6), jnp.int32(1000))
+    assert bool(worth)
+    assert jnp.diag(weights @ gram @ weights) == pytest.approx([400.0, 300.0, 300.0], rel=1e-5)
+    # What noise may be is not raised as if it were small.
+    blurred, _ = policy._weights(gram, jnp.float64(60.0), jnp.int32(1000))
+    assert float(blurred.max()) < 0.8 * float(weights.max())
+    assert float(jnp.linalg.eigvalsh(blurred).min()) >= 1 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("values", "noise", "users"),
+    [([700.0, 100.0, 25.0], 1e-6, 1000), ([400.0, 100.0, 25.0], 0.0, 1000)],
+    ids=["examples are long", "there is no noise"],
+)
+@double_precision
+def test_nothing_is_weighted_where_little_is_to_gain(
+    values: list[float], noise: float, users: int
+) -> None:
+    policy = WeightedSampling.of(dataclasses.replace(FACTS, norm=1.0))
+    count = jnp.int32(users)
+    weights, worth = policy._weights(jnp.diag(jnp.array(values)), jnp.float64(noise), count)
+    assert not bool(worth)
+    assert weights.tolist() == np.eye(3).tolist()
+
+
+@settings(deadline=None)
+@given(values=st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8), room=st.floats(0.0, 100.0))
+@double_precision
+def test_raised_values_have_the_sum_that_was_asked_for(values: list[float], room: float) -> None:
+    ascending = np.sort(values)
+    total = ascending.sum() + room
+    level = float(water_level(jnp.asarray(ascending), total))
+    assert np.maximum(ascending, level).sum() == pytest.approx(total, rel=1e-9, abs=1e-9)
+
+
+@double_precision
+@pytest.mark.parametrize(("scale", "early"), [(1.0, True), (5.0, False)])
+def test_a_cohort_is_closed_early_only_for_other_weights(scale: float, early: bool) -> None:
+    policy = WeightedSampling.of(dataclasses.replace(FACTS, norm=1.0, constant=0.0))
+    count = next(one for one in policy.query.readings if one > 1000)
+    noise = count / 3 / 3**0.5 / 2
+    gram = count * np.diag([0.16, 0.1, 0.01]) * scale
+    upper = np.triu_indices(3)
+    release = Release(
+        total=jnp.concatenate([jnp.asarray(gram[upper]), jnp.zeros(3)]),
+        count=jnp.int32(count),
+        noise=jnp.float64(noise / 20 if early else noise),
+    )
+    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
+    found = jax.jit(lambda state: policy.update(state, "moments", release))(state)
+    assert (int(found.closed_count) == count) == early
+    assert (float(found.weights.max()) > 1.25) == early
+    assert policy.publish(found).weights.tolist() == found.weights.tolist()
+
+
+def _regret(name: str, contexts: str, replicates: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    world = make_environment(contexts=contexts, dim=3, arms=10)
+    promise = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.LOCAL)
+    made = arrange(name, world.problem(6000), Protection(guarantee=promise))
+    run = simulate(
+        policy=made.policy,
+        privatizers=made.privatizers,
+        environment=world,
+        ledger=MemoryLedger(promise),
+        horizon=6000,
+        replicates=replicates,
+        seed=14_000,
+        ticks=8,
+    )
+    return np.asarray(run.regret)
+
+
+def test_on_features_of_other_scales_it_loses_less_than_sampling() -> None:
+    ours, others = (_regret(name, "skewed", 48) for name in ("sampling-weighted", "sampling"))
+    assert ours[-1].mean() < 0.85 * others[-1].mean()
+
+
+def test_without_weights_it_plays_what_sampling_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cohorts are then closed when sampling closes them, and every number is the same."""
+    monkeypatch.setattr(module, "_ROOM", -math.inf)
+    ours, others = (_regret(name, "mixed", 5) for name in ("sampling-weighted", "sampling"))
+    assert ours.tolist() == others.tolist()

@@ -141,6 +141,18 @@ def test_statistics_are_equal_to_the_last_bits() -> None:
         assert near(found, wanted)
 
 
+def test_reweighed_statistics_are_equal_to_the_last_bits() -> None:
+    shortened = []
+    for case in vectors("reweighed"):
+        moments = Moments(unpack(Optimist, case["program"]))
+        weights = np.array([reals(row) for row in case["weights"]])
+        features, reward = reals(case["features"]), real(case["reward"])
+        x, y = moments.reweighed(weights, features, reward)
+        assert near(moments.statistic(None, x, y), reals(case["statistic"]))
+        shortened.append(y != reward)
+    assert 10 < sum(shortened) < 50
+
+
 def test_answers_are_equal_to_the_last_bits() -> None:
     for case in vectors("answer"):
         program, losses = unpack(Answering, case["program"]), reals(case["losses"])

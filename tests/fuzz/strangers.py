@@ -398,7 +398,7 @@ _PLAYED = (
     ("linucb", "shuffle", "usual"),
     ("glm", "local", "usual"),
     ("linucb-pairs", "local", "usual"),
-    ("sampling-weighted", "local", "usual"),
+    ("sampling", "local", "usual"),
     ("linucb", "none", "tiny"),
     ("linucb", "local", "tiny"),
     ("linucb", "none", "huge"),

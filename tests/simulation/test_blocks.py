@@ -51,7 +51,7 @@ def played(scene: loop.Scene, longest: int) -> loop.Replicate:
     return carry
 
 
-CASES = [("linucb", "joint")]
+CASES = [("linucb", "joint"), ("sampling", "local")]
 OTHERS = [
     (name, trust)
     for name in ("uniform", "greedy", "linucb", "sampling", "glm", "online-linucb", "linucb-pairs")

@@ -38,6 +38,7 @@ from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.own_contexts import OwnBeliefs
 from kerchief.policies.sampling import Beliefs, LinearSampling
+from kerchief.policies.weighted import WeightedBeliefs, WeightedSampling
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.deployment import Deployment, deploy
@@ -104,6 +105,7 @@ def program(problem: Problem, policy: Ellipsoid) -> Optimist:
         offset=float(query.offset),
         balance=float(query.balance),
         weighted=query.weighted,
+        reweighed=False,
         choice="bound",
     )
 
@@ -151,6 +153,35 @@ def choices() -> list[dict[str, Any]]:
                 "rows": [reals(row) for row in rows],
                 "allowed": [bool(one) for one in allowed],
                 "arm": int(policy.act(model, given, clock, stream)),
+            }
+        )
+    return found
+
+
+def reweighed_records() -> list[dict[str, Any]]:
+    """The statistics of reports that are multiplied by a posted matrix."""
+    rng, found = np.random.default_rng(6), []
+    for number in range(60):
+        problem = [one for one in problems() if one.link == "linear"][number % 4]
+        policy, dim = WeightedSampling.of(problem), problem.dim
+        drawn = rng.normal(size=(dim, dim))
+        weights = jnp.asarray(np.eye(dim) + (number % 3) * drawn @ drawn.T, jnp.float32)
+        nothing = jnp.zeros((dim, dim))
+        model = WeightedBeliefs(
+            estimate=jnp.zeros(dim), sample=nothing, widen=nothing, weights=weights
+        )
+        (row,) = rows_of(1, dim, problem.norm, rng)
+        reward = float(rng.uniform(problem.low, problem.high))
+        arms = Arms(features=jnp.asarray(row[None]), allowed=jnp.ones(1, bool))
+        example = policy.record(model, arms, jnp.int32(0), jnp.float64(reward))["moments"]
+        told = dataclasses.replace(program(problem, policy), reweighed=True, choice="guess")
+        found.append(
+            {
+                "program": told,
+                "weights": [reals(one) for one in weights],
+                "features": reals(row),
+                "reward": reward,
+                "statistic": reals(policy.query.encode(example)),
             }
         )
     return found
@@ -580,6 +611,7 @@ def main() -> None:
         "act": choices,
         "guess": guesses,
         "record": records,
+        "reweighed": reweighed_records,
         "own": own_models,
         "projection": projections,
         "answer": answers,

@@ -41,15 +41,17 @@ class Beliefs:
         estimate: of the parameter.
         sample: a square root of the covariance that guesses are drawn with.
         widen: the same for directions in which a random width is enough.
+        weights: what the features of a report are multiplied by, where the task says so.
     """
 
     estimate: Floats
     sample: Floats
     widen: Floats
+    weights: Floats | None = None
 
 
-def beliefs(model: Model, dim: int) -> Beliefs:
-    """Read a posted model, like `ellipsoid`.
+def beliefs(model: Model, dim: int, *, reweighed: bool = False) -> Beliefs:
+    """Read a posted model, like `ellipsoid`; with its weights, where reports have some.
 
     Raises:
         InvalidValue: as there.
@@ -58,6 +60,7 @@ def beliefs(model: Model, dim: int) -> Beliefs:
         estimate=read_array(model, "estimate", (dim,)),
         sample=read_array(model, "sample", (dim, dim)),
         widen=read_array(model, "widen", (dim, dim)),
+        weights=read_array(model, "weights", (dim, dim)) if reweighed else None,
     )
 
 

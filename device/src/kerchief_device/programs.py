@@ -70,16 +70,24 @@ class Optimism:
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
         """The moments of one visit."""
         estimate = None
-        if self._program.linearized and model is not None:
-            estimate = self._seen(model).estimate
+        if model is not None and (self._program.linearized or self._program.reweighed):
+            seen = self._seen(model)
+            estimate = seen.estimate
+            if isinstance(seen, Beliefs) and seen.weights is not None:
+                features, reward = self._moments.reweighed(seen.weights, features, reward)
         return (self._moments.statistic(estimate, features, reward),)
 
     def _seen(self, model: Model) -> Ellipsoid | Beliefs:
         read = self._read
         if read is None or read[0] is not model:
-            seen = ellipsoid if self._program.choice == "bound" else beliefs
-            self._read = read = model, seen(model, self._program.dim)
+            self._read = read = model, self._read_model(model)
         return read[1]
+
+    def _read_model(self, model: Model) -> Ellipsoid | Beliefs:
+        program = self._program
+        if program.choice == "bound":
+            return ellipsoid(model, program.dim)
+        return beliefs(model, program.dim, reweighed=program.reweighed)
 
 
 class Answers:
@@ -147,11 +155,12 @@ def _check_optimist(program: Optimist) -> None:
         and ordered
         and program.largest_score >= 0
         and program.choice in ("bound", "guess")
+        and (not program.reweighed or (program.choice == "guess" and not program.linearized))
         and 1 <= program.dim <= _MOST_DIM
         and program.arms >= 1
     ):
         raise InvalidValue(
             "a number of the task's program is outside its bounds; norm, balance and steepest "
-            "must be above 0, intervals in order, all of them finite, and arms chosen by bound or "
-            "guess: make the task anew"
+            "must be above 0, intervals in order, all of them finite, arms chosen by bound or "
+            "guess, and only what is guessed and not linearized reweighed: make the task anew"
         )

@@ -110,6 +110,7 @@ class Optimist:
         offset: is subtracted from the response.
         balance: how much the matrix counts beside the vector.
         weighted: whether the matrix has the record's own weight.
+        reweighed: whether the model has a matrix that lengthens what is reported of an arm.
         choice: how an arm is chosen: "bound", the highest upper bound, or "guess", the best under a
             guess of the device's own.
     """
@@ -129,6 +130,7 @@ class Optimist:
     offset: float
     balance: float
     weighted: bool
+    reweighed: bool
     choice: str
 
 

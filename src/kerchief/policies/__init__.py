@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from kerchief.policies import context_free, glm, linear, own_models, phased, sampling, yardsticks
+from kerchief.policies import (
+    context_free,
+    glm,
+    linear,
+    own_models,
+    phased,
+    sampling,
+    weighted,
+    yardsticks,
+)
 from kerchief.policies.registry import (
     POLICIES,
     AnyPolicy,
@@ -27,5 +36,6 @@ __all__ = [
     "phased",
     "register",
     "sampling",
+    "weighted",
     "yardsticks",
 ]

@@ -46,7 +46,7 @@ from kerchief.policies.ellipsoid import Ellipsoid, posted
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.refresh import gap_after
-from kerchief.policies.registry import Mode, register
+from kerchief.policies.registry import Mode
 from kerchief.policies.tuned import TUNED
 
 _NARROW, _DIVERSE = 0.25, 0.4
@@ -479,14 +479,6 @@ def _starved(values: Array, mean: Array) -> Array:
     return jnp.clip((_DIVERSE - values / mean) / (_DIVERSE - _NARROW), 0.0, 1.0)
 
 
-def sampling(
-    problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0, delta: float = 0.0
-) -> LinearSampling | GLMSampling:
-    """The one for the problem's rewards."""
-    kind = LinearSampling if problem.link == "linear" else GLMSampling
-    return kind.of(problem, mode=mode, epsilon=epsilon)
-
-
 def _prior(epsilon: float) -> float:
     """How strongly the bound on the parameter shrinks the estimate: the less noise, the more."""
     return 0.2 if math.isinf(epsilon) else 0.2 * min(max(epsilon, 0.06), 3.0) ** 0.5
@@ -506,12 +498,3 @@ def _times(horizon: int, dim: int, epsilon: float) -> dict[str, tuple[int, ...]]
         "batches": spanning(horizon, first=users, growth=_GROWTH),
         "readings": spanning(horizon, first=early, growth=1.1),
     }
-
-
-register(
-    "sampling",
-    (LinearSampling, GLMSampling),
-    promised=sampling,
-    summary="each device plays its own guess, drawn from what releases leave open: `best` is this",
-    source="ours; posterior sampling: Thompson 1933, Abeille and Lazaric 2017",
-)

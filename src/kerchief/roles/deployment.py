@@ -37,7 +37,8 @@ from kerchief.policies.context_free.base import ContextFree
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.own_models import OwnSampling
-from kerchief.policies.sampling import GLMSampling, LinearSampling, Sampling
+from kerchief.policies.sampling import GLMSampling, Sampling
+from kerchief.policies.weighted import WeightedSampling
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.prefix import PrefixSums
@@ -453,7 +454,7 @@ def _program(
         return answering(policy, *privatizers.values())
     if type(policy) is OwnSampling:
         return _own(policy, problem)
-    if type(policy) not in (LinUCB, OnlineGLM, LinearSampling, GLMSampling):
+    if type(policy) not in (LinUCB, OnlineGLM, WeightedSampling, GLMSampling):
         return Library()
     assert isinstance(problem, Problem)
     linearized = isinstance(policy, OnlineGLM)
@@ -474,6 +475,8 @@ def _program(
         offset=query.offset,
         balance=query.balance,
         weighted=query.weighted,
+        reweighed=isinstance(policy, WeightedSampling)
+        and policy.weighs(privatizers["moments"].outlook),
         choice="guess" if isinstance(policy, Sampling) else "bound",
     )
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Policy, Stops, Tree
+from kerchief.core.contracts import Arms, Clock, Policy, Release, Stops, Tree
 from kerchief.core.random import AGGREGATOR, DEVICE, POLICY, Stream
 from kerchief.core.struct import struct
 from kerchief.mechanisms.mechanism import Vector
@@ -100,12 +100,31 @@ class Round:
         known: Array | None = None,
     ) -> C:
         """Aggregator: collect one user's reports; release what is released after every round."""
+        return self._released(Every, self._collected(carry, reports), clock, known, root)
+
+    def take_unheard(
+        self, carry: C, reports: Mapping[str, Vector], clock: Clock, root: Stream
+    ) -> tuple[C, Mapping[str, Release]]:
+        """The same before the learner hears of it, where all of it is wanted; and the releases."""
+        carry, released = self._collected(carry, reports), {}
+        for name, privatizer in self.privatizers.items():
+            if isinstance(privatizer.schedule, Every):
+                released[name], carry = self._drawn(carry, clock, name, None, root)
+        return carry, released
+
+    def hear(self, carry: C, releases: Mapping[str, Release]) -> C:
+        """Learner: take releases in."""
+        state = carry.state
+        for name, release in releases.items():
+            state = self.policy.update(state, name, release)
+        return dataclasses.replace(carry, state=state)
+
+    def _collected(self, carry: C, reports: Mapping[str, Vector]) -> C:
         tally = {
             name: privatizer.collect(carry.tally[name], reports[name])
             for name, privatizer in self.privatizers.items()
         }
-        carry = dataclasses.replace(carry, tally=tally)
-        return self._released(Every, carry, clock, known, root)
+        return dataclasses.replace(carry, tally=tally)
 
     def post(self, carry: C, clock: Clock, root: Stream, known: Array | None = None) -> C:
         """What a batch brings, and a new model, if public time makes them due."""
@@ -183,6 +202,13 @@ class Round:
 
     def _release(self, carry: C, clock: Clock, name: str, known: Array | None, root: Stream) -> C:
         """One release of one query, and the learner's update."""
+        release, carry = self._drawn(carry, clock, name, known, root)
+        return self.hear(carry, {name: release})
+
+    def _drawn(
+        self, carry: C, clock: Clock, name: str, known: Array | None, root: Stream
+    ) -> tuple[Release, C]:
+        """One release of one query, which the learner has not heard of."""
         privatizer = self.privatizers[name]
         at = root.at(AGGREGATOR, round=clock.round, query=place(name, self.privatizers))
         request = self.policy.request(carry.state, name)
@@ -191,9 +217,8 @@ class Round:
         )
         if known is not None:
             release = dataclasses.replace(release, action=known)
-        return dataclasses.replace(
+        return release, dataclasses.replace(
             carry,
-            state=self.policy.update(carry.state, name, release),
             memory={**carry.memory, name: memory},
             tally={**carry.tally, name: privatizer.clear(carry.tally[name])},
             last={**carry.last, name: clock.round},

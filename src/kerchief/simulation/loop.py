@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +27,11 @@ from kerchief.core.contracts import (
     Policy,
     Reacts,
     Recommends,
+    Release,
     Singles,
     Stops,
     Tree,
+    does_newest_count,
 )
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
@@ -73,6 +76,10 @@ class Replicate(roles.Carry):
     world: Tree
     regret: Array
     earned: Array | None
+
+
+Taken: TypeAlias = tuple[Replicate, Mapping[str, Release]]
+"""All replicates, and what was released to learners that have not heard of it yet."""
 
 
 @jax.jit
@@ -221,24 +228,43 @@ def _play_block(scene: Scene, carry: Replicate, block: Array, count: Array) -> R
         reports = bandit.report(one.model, arms, action, reward, clock, root)
         return reports, reward, world.regret(one.world, arms, action, clock)
 
+    # Where only the newest counts, the learner hears of releases once in a block.
+    lazy = does_newest_count(scene.policy)
+
+    def take_one(one: Replicate, reports: Mapping[str, Array], round: Array) -> Taken:
+        clock, root = bandit.clock(one, round), scene.root(one)
+        if lazy:
+            return bandit.take_unheard(one, reports, clock, root)
+        return bandit.take(one, reports, clock, root), {}
+
+    take_all = jax.vmap(take_one, in_axes=(0, 0, None))
+
     def take(
-        carry: Replicate, visited: tuple[Array, Mapping[str, Array], Array, Array]
-    ) -> tuple[Replicate, None]:
+        before: Taken, visited: tuple[Array, Mapping[str, Array], Array, Array]
+    ) -> tuple[Taken, None]:
         round, reports, rewards, lost = visited
+        after, released = take_all(before[0], reports, round)
+        taken = _counted(after, rewards, lost), released
+        return jax.tree.map(
+            lambda new, old: jnp.where(round <= last, new, old), taken, before
+        ), None
 
-        def take_one(one: Replicate, reports: Mapping[str, Array]) -> Replicate:
-            return bandit.take(one, reports, bandit.clock(one, round), scene.root(one))
-
-        after = _counted(jax.vmap(take_one)(carry, reports), rewards, lost)
-        return jax.tree.map(lambda new, old: jnp.where(round <= last, new, old), after, carry), None
+    def hear(one: Replicate, releases: Mapping[str, Release]) -> Replicate:
+        # The count is public time, the same for all: so a branch on it stays one.
+        counted = {
+            name: dataclasses.replace(release, count=last + 1) for name, release in releases.items()
+        }
+        return bandit.hear(one, counted)
 
     def post(one: Replicate, since: Mapping[str, Array]) -> Replicate:
         return bandit.post(one, Clock(round=last, since=since), scene.root(one))
 
     visits = jax.vmap(jax.vmap(visit, in_axes=(0, None)), in_axes=(None, 0))(carry, block)
     since = jax.vmap(partial(_block_clock, scene), in_axes=(0, None))(carry, last).since
-    carry = jax.lax.scan(take, carry, (block, *visits), unroll=True)[0]
-    return jax.vmap(post)(carry, since)
+    _, shapes = jax.eval_shape(take_all, carry, jax.tree.map(lambda all: all[0], visits[0]), last)
+    nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    carry, newest = jax.lax.scan(take, (carry, nothing), (block, *visits), unroll=True)[0]
+    return jax.vmap(post)(jax.vmap(hear)(carry, newest), since)
 
 
 def _play(scene: Scene, carry: Replicate, round: Array) -> tuple[Replicate, Mapping[str, Array]]:

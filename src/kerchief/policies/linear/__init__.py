@@ -9,4 +9,3 @@ from kerchief.policies.linear import online as online
 from kerchief.policies.linear import online_paper as online_paper
 from kerchief.policies.linear import pairs as pairs
 from kerchief.policies.linear import sblb as sblb
-from kerchief.policies.linear import weighted as weighted

@@ -1,6 +1,6 @@
-"""Sampling from weighted reports: under local trust, where noise hides what arms seldom show.
+"""Sampling from weighted reports: under local trust noise hides what arms seldom show.
 
-Every device adds noise of one size to (x xᵀ, y x), so directions on a small scale drown in it. Here
+Every device adds noise of one size to (x xᵀ, y x), so directions on a small scale drown in it. So
 the learner posts a symmetric matrix P ≥ I, made from earlier releases, and a device reports
 
     x' = f P x,    y' = o + f (y - o),    f = min(1, L/‖P x‖),
@@ -27,7 +27,7 @@ from kerchief.core.linalg import inverse
 from kerchief.core.problems import Problem
 from kerchief.core.struct import struct
 from kerchief.policies.registry import Mode, register
-from kerchief.policies.sampling import Beliefs, LinearSampling, Told
+from kerchief.policies.sampling import Beliefs, GLMSampling, LinearSampling, Told
 
 _EARLY = 1.5
 """How often a cohort's matrix must stand out from its noise to be closed for other weights."""
@@ -35,8 +35,7 @@ _GROWTH = 0.5
 """Of all users before, a cohort that is closed for other weights has at least this share."""
 _ROOM = 0.6
 """Weights are posted where squared lengths of examples are at most this share of the largest."""
-_MOST = 10.0
-"""The greatest weight."""
+_HEAVIEST = 10.0
 
 
 @struct
@@ -65,7 +64,10 @@ class WeightedBeliefs(Beliefs):
 
 @struct
 class WeightedSampling(LinearSampling):
-    """Sampling that posts how reports shall be weighted, one matrix per cohort.
+    """Sampling for linear rewards; where noise is that of single users, reports are weighted.
+
+    Attributes:
+        heaviest: the greatest weight; 1 weighs nothing.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
     >>> policy = WeightedSampling.of(problem)
@@ -74,40 +76,57 @@ class WeightedSampling(LinearSampling):
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
+    heaviest: float | Array = _HEAVIEST
+
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         """Before any user: nothing is weighted."""
+        told = super().init(outlook)
+        if not self.weighs(outlook[self.question]):
+            return told
         same = jnp.eye(self.query.dim, dtype=jnp.float64)
         return WeightedTold(
-            **vars(super().init(outlook)),
+            **vars(told),
             weights=same,
             unweighing=same,
             seen=jnp.zeros_like(same),
             blur=jnp.float64(0),
         )
 
-    def record(
-        self, model: WeightedBeliefs, arms: Arms, action: Array, reward: Array
-    ) -> Mapping[str, Tree]:
+    def weighs(self, outlook: Outlook) -> bool:
+        """Whether reports are weighted: where every user's has noise of its own."""
+        return self.mode == "tuned" and outlook.separate == "users"
+
+    def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The example of the arm played, weighted, and scaled into the ball with its reward."""
+        if not isinstance(model, WeightedBeliefs):
+            return super().record(model, arms, action, reward)
         x = model.weights @ arms.features[action]
-        scale = 1 / jnp.maximum(1.0, jnp.linalg.norm(x) / self.query.norm)
+        # Where nothing is weighted, rounding must not make an example too long.
+        scale = 1 / jnp.maximum(1.0, jnp.linalg.norm(x) / self.query.norm - 1e-6)
         y = self.query.offset + scale * (reward - self.query.offset)
         return {self.question: Example(features=scale * x, reward=y)}
 
     def publish(self, state: Tree) -> Tree:
         """What devices draw their guesses from, and how they weigh their reports."""
-        weights = state.weights.astype(jnp.float32)
-        return WeightedBeliefs(**vars(super().publish(state)), weights=weights)
+        beliefs = super().publish(state)
+        if not isinstance(state, WeightedTold):
+            return beliefs
+        return WeightedBeliefs(**vars(beliefs), weights=state.weights.astype(jnp.float32))
 
-    def _ripe(self, state: Tree) -> Array:
+    def _ripe(self, state: Told) -> Array:
         """Whether the open cohort may be closed, in public time: early, if that is worth it."""
-        return super()._ripe(state) | self._stands_out(state, times=_EARLY, growth=_GROWTH)
+        usual = super()._ripe(state)
+        if not isinstance(state, WeightedTold):
+            return usual
+        return usual | self._stands_out(state, times=_EARLY, growth=_GROWTH)
 
-    def _closed(self, state: Tree) -> Tree:
+    def _closed(self, state: Told) -> Told:
         """What the open cohort tells is added up, where it is time or other weights are worth it.
 
         The next one begins with these.
         """
+        if not isinstance(state, WeightedTold):
+            return super()._closed(state)
         told: Tree = super()._closed(state)
         gram, noise = self._everyones(state)
         # After the other decomposition: library calls side by side were seen to hang.
@@ -117,21 +136,24 @@ class WeightedSampling(LinearSampling):
             told, weights=weights, unweighing=inverse(weights), seen=gram, blur=noise**2
         )
         now = worth | super()._ripe(state)
-        return jax.tree.map(lambda new, old: jnp.where(now, new, old), closed, state)
+        chosen: Told = jax.tree.map(lambda new, old: jnp.where(now, new, old), closed, state)
+        return chosen
 
     def _weights(self, gram: Array, noise: Array, count: Array) -> tuple[Array, Array]:
         """What to post for the matrix of so many users, as posted, and whether it is worth it."""
         values, axes, _ = self._shrunk(gram, noise)
         most = self.query.norm**2 * count
         seen = jnp.maximum(values, noise + 1e-9)
-        raised = jnp.clip(jnp.sqrt(water_level(seen, most) / seen), 1.0, _MOST)
-        worth = (noise > 0) & (jnp.trace(gram) <= _ROOM * most)
+        raised = jnp.clip(jnp.sqrt(water_level(seen, most) / seen), 1.0, self.heaviest)
+        worth = (noise > 0) & (jnp.trace(gram) <= _ROOM * most) & (raised.max() > 1)
         made = (axes * raised) @ axes.T
         weights = jnp.where(worth, (made + made.T) / 2, jnp.eye(self.query.dim))
         return weights.astype(jnp.float32).astype(jnp.float64), worth
 
-    def _everyones(self, state: Tree) -> tuple[Array, Array]:
+    def _everyones(self, state: Told) -> tuple[Array, Array]:
         """The matrix of everyone's arms, in the coordinates of the parameter, and its noise."""
+        if not isinstance(state, WeightedTold):
+            return super()._everyones(state)
         dim, back = self.query.dim, state.unweighing
         gram, noise = self._matrix(self._opened(state))
         square = back @ back
@@ -139,9 +161,11 @@ class WeightedSampling(LinearSampling):
         return state.seen + back @ gram @ back, jnp.sqrt(state.blur + left * noise**2)
 
     def _gathered(
-        self, opened: Tree, values: Array, axes: Array, mean: Array
+        self, opened: Told, values: Array, axes: Array, mean: Array
     ) -> tuple[Array, Array]:
         """What all cohorts tell; the open one about P⁻¹θ, which is shorter than θ."""
+        if not isinstance(opened, WeightedTold):
+            return super()._gathered(opened, values, axes, mean)
         back = opened.unweighing
         shorter = jnp.sqrt((back**2).sum() / self.query.dim)
         alone = dataclasses.replace(
@@ -162,18 +186,19 @@ def water_level(values: Array, total: Array | float) -> Array:
     return ((total - others) / jnp.arange(1, len(values) + 1)).min()
 
 
-def weighted(
+def sampling(
     problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0, delta: float = 0.0
-) -> WeightedSampling:
-    """Build it from public facts and the terms of the promise."""
-    return WeightedSampling.of(problem, mode=mode, epsilon=epsilon)
+) -> WeightedSampling | GLMSampling:
+    """The one for the problem's rewards."""
+    kind = WeightedSampling if problem.link == "linear" else GLMSampling
+    return kind.of(problem, mode=mode, epsilon=epsilon)
 
 
 register(
-    "sampling-weighted",
-    WeightedSampling,
-    promised=weighted,
-    summary="sampling from reports that a posted matrix weighs: for features on different scales",
-    source="ours, after Chen et al. 2025",
-    trusts=("none", "local"),
+    "sampling",
+    (WeightedSampling, GLMSampling),
+    promised=sampling,
+    summary="each device plays its own guess, drawn from what releases leave open: `best` is this",
+    source="ours; posterior sampling: Thompson 1933, Abeille and Lazaric 2017; "
+    "weighted reports: after Chen et al. 2025",
 )

@@ -266,6 +266,58 @@ def test_a_linearized_reward_remembers_the_model_that_chose(tmp_path: Path) -> N
     assert second == pytest.approx(0.25 * 0.25, abs=1e-5)
 
 
+REWEIGHED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=True)
+
+
+def _weighing(of: Task, weights: Any, *, version: int = 0) -> Model:
+    nothing = Numbers.of(np.zeros((2, 2), np.float32))
+    arrays = {"sample": nothing, "widen": nothing, "weights": Numbers.of(np.float32(weights))}
+    given = model(of, version=version)
+    return dataclasses.replace(given, arrays={"estimate": given.arrays["estimate"], **arrays})
+
+
+def test_a_report_is_weighted_as_the_model_said_that_chose(tmp_path: Path) -> None:
+    own = task(program=REWEIGHED)
+    device = Device(own, pending=Pending(tmp_path / "d.db"))
+    weights = (np.diag([1.5, 1.0]), np.diag([8.0, 1.0]), np.eye(2))
+    chosen = [
+        device.decide(_weighing(own, one, version=n), ROWS[:1]).id for n, one in enumerate(weights)
+    ]
+    for id in chosen:
+        device.reward(id, 1.0)
+    device = Device(own, pending=Pending(tmp_path / "d.db"))
+    made = [numbers(device, device.report(id, status(own))) for id in chosen]
+    # Features 0.75, then 4 that are shortened to 1 with the reward, then 0.5 as they are.
+    assert [float(one[0]) for one in made] == pytest.approx([0.5625, 1.0, 0.25], abs=1e-5)
+    assert [float(one[3]) for one in made] == pytest.approx([0.375, 0.125, 0.25], abs=1e-5)
+
+
+@pytest.mark.parametrize("weights", [np.full((2, 2), 3e38), np.zeros((2, 2)), -np.eye(2)])
+@pytest.mark.filterwarnings("error")
+def test_no_weights_make_a_report_that_is_out_of_bounds(weights: Any) -> None:
+    own = task(program=REWEIGHED)
+    device = Device(own)
+    id = device.decide(_weighing(own, weights), ROWS).id
+    device.reward(id, 1.0)
+    found = np.asarray(numbers(device, device.report(id, status(own))), float)
+    assert np.isfinite(found).all()
+    assert np.linalg.norm(found) <= np.hypot(1.0, 0.5) + 1e-5
+
+
+def test_weights_that_are_missing_are_said() -> None:
+    own = task(program=REWEIGHED)
+    given = _weighing(own, np.eye(2))
+    less = {name: array for name, array in given.arrays.items() if name != "weights"}
+    with pytest.raises(InvalidValue, match="the model's weights"):
+        Device(own).decide(dataclasses.replace(given, arrays=less), ROWS)
+
+
+@pytest.mark.parametrize("change", [{"choice": "bound"}, {"linearized": True}])
+def test_only_guesses_of_linear_rewards_are_reweighed(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue, match="only what is guessed and not linearized reweighed"):
+        Device(task(program=dataclasses.replace(REWEIGHED, **change)))
+
+
 def test_a_budget_is_charged_with_the_report() -> None:
     local = asking()
     device = Device(local, budget=Budget(epsilon=2.0))

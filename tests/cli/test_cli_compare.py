@@ -229,7 +229,7 @@ def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.Mo
         (("--option", "clients"), "is no NAME=VALUE"),
         (("--option", "clients=5"), "option is 'clients'; this world has"),
         (("--number", "exploration=x"), "exploration is 'x'; it must be a number"),
-        (("--number", "courage=2"), "number is 'courage'; WeightedSampling has"),
+        (("--number", "courage=2"), "number is 'courage'; LinearSampling has"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -31,7 +31,7 @@ OPTIMIST = Optimist(
     offset=0.5,
     balance=1.0,
     weighted=False,
-    reweighed=False,
+    reweighed=0,
     choice="bound",
 )
 ANSWERING = Answering(low=0.0, high=1.0, questions=1, answer="loss")

@@ -266,12 +266,12 @@ def test_a_linearized_reward_remembers_the_model_that_chose(tmp_path: Path) -> N
     assert second == pytest.approx(0.25 * 0.25, abs=1e-5)
 
 
-REWEIGHED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=True)
+REWEIGHED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=1)
 
 
 def _weighing(of: Task, weights: Any, *, version: int = 0) -> Model:
     nothing = Numbers.of(np.zeros((2, 2), np.float32))
-    arrays = {"sample": nothing, "widen": nothing, "weights": Numbers.of(np.float32(weights))}
+    arrays = {"sample": nothing, "widen": nothing, "weights": Numbers.of(np.asarray(weights))}
     given = model(of, version=version)
     return dataclasses.replace(given, arrays={"estimate": given.arrays["estimate"], **arrays})
 
@@ -292,14 +292,20 @@ def test_a_report_is_weighted_as_the_model_said_that_chose(tmp_path: Path) -> No
     assert [float(one[3]) for one in made] == pytest.approx([0.375, 0.125, 0.25], abs=1e-5)
 
 
-@pytest.mark.parametrize("weights", [np.full((2, 2), 3e38), np.zeros((2, 2)), -np.eye(2)])
+@pytest.mark.parametrize(
+    "weights",
+    [np.full((2, 2), 1.79e308), np.diag([1e300, -1e300]), np.zeros((2, 2)), -np.eye(2)],
+)
 @pytest.mark.filterwarnings("error")
 def test_no_weights_make_a_report_that_is_out_of_bounds(weights: Any) -> None:
+    """Nor one that is told from others by a warning or an error."""
     own = task(program=REWEIGHED)
     device = Device(own)
     id = device.decide(_weighing(own, weights), ROWS).id
     device.reward(id, 1.0)
-    found = np.asarray(numbers(device, device.report(id, status(own))), float)
+    with np.errstate(all="raise"):
+        made = device.report(id, status(own))
+    found = np.asarray(numbers(device, made), float)
     assert np.isfinite(found).all()
     assert np.linalg.norm(found) <= np.hypot(1.0, 0.5) + 1e-5
 

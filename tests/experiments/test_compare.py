@@ -79,7 +79,7 @@ def test_rows_say_what_was_spent(finished: list[Result]) -> None:
         assert 1.0 + 2 * math.log1p(-1e-5) - 1e-9 <= row.guarantee.epsilon <= 1.0
         assert row.cell.asked == (1.0, 1e-5)
     assert by_name["sampling", "local"].releases == {"moments": 60.0}
-    assert by_name["sampling", "central"].releases == {"moments": 4.0}
+    assert by_name["sampling", "central"].releases == {"moments": 3.0}
 
 
 def test_regret_and_its_error(finished: list[Result]) -> None:

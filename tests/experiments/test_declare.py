@@ -106,7 +106,7 @@ def test_without_protection_nothing_is_asked() -> None:
         ({"dim": 2, "options": (("dim", 3),)}, "option is 'dim', which is given by itself too"),
         ({"options": ("clients",)}, "options is no tuple of pairs"),
         ({"numbers": 3}, "numbers is no tuple of pairs"),
-        ({"numbers": (("courage", 1.0),)}, "number is 'courage'; WeightedSampling has caution"),
+        ({"numbers": (("courage", 1.0),)}, "number is 'courage'; LinearSampling has caution"),
         ({"numbers": (("exploration", "x"),)}, "exploration is 'x'; it must be a number"),
         ({"numbers": (("exploration", -1.0),)}, "exploration is -1.0; it must be finite and at"),
         ({"policies": ("dpe",), "options": (("clients", 0.5),)}, "clients is 0.5"),

@@ -21,8 +21,8 @@ from kerchief.environments import make_environment
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.players import player
 from kerchief.policies import POLICIES
-from kerchief.policies.sampling import Beliefs, LinearSampling, Sampling
-from kerchief.policies.weighted import WeightedSampling, sampling
+from kerchief.policies.sampling import Beliefs, Sampling
+from kerchief.policies.weighted import LinearSampling, sampling
 from kerchief.privacy import Gaussian
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
@@ -310,7 +310,7 @@ def test_devices_of_one_batch_play_many_arms() -> None:
 def test_theory_mode_draws_from_the_proved_set(link: str) -> None:
     facts = dataclasses.replace(FACTS, low=0.0, link=link)
     policy: Any = sampling(facts, mode="theory")
-    assert type(policy).__name__ == ("WeightedSampling" if link == "linear" else "GLMSampling")
+    assert type(policy).__name__ == ("LinearSampling" if link == "linear" else "GLMSampling")
     state = _with(policy, np.diag([50.0, 20.0, 10.0]), [10.0, 5.0, 1.0], noise=2.0)
     ridge, _, width = policy._theory_width(state)
     model: Beliefs = policy.publish(state)
@@ -393,6 +393,6 @@ def test_best_is_said_to_be_sampling_wherever_it_is_asked_for() -> None:
     assert "best" not in set(POLICIES)
     promise = Guarantee(epsilon=1.0, delta=1e-6, trust=Trust.JOINT)
     made = deploy(policy="best", problem=FACTS, guarantee=promise)
-    assert type(made.policy) is WeightedSampling
-    assert type(deployed(Task.read(made.task.data)).policy) is WeightedSampling
+    assert type(made.policy) is LinearSampling
+    assert type(deployed(Task.read(made.task.data)).policy) is LinearSampling
     assert made.task.name == "sampling"

@@ -16,12 +16,15 @@ from kerchief.core.contracts import Arms, Outlook, Release
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
-from kerchief.policies.sampling import Beliefs, LinearSampling
-from kerchief.policies.weighted import WeightedBeliefs, WeightedSampling, water_level
+from kerchief.policies import weighted as module
+from kerchief.policies.sampling import Beliefs, Sampling
+from kerchief.policies.weighted import LinearSampling, WeightedBeliefs, water_level
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.protect import Protection
 from kerchief.roles.arrange import arrange
+from kerchief.roles.bandit import Bandit
+from kerchief.roles.deployment import deploy
 from kerchief.simulation import simulate
 
 FACTS = Problem(dim=3, arms=4, norm=2.0, radius=1.0, low=0.0, high=1.0, horizon=5000, constant=1.0)
@@ -35,7 +38,7 @@ def _model(weights: Any) -> WeightedBeliefs:
     )
 
 
-def _example(policy: WeightedSampling, weights: Any, x: Any, reward: float) -> Any:
+def _example(policy: LinearSampling, weights: Any, x: Any, reward: float) -> Any:
     arms = Arms(features=jnp.asarray(x)[None], allowed=jnp.ones(1, bool))
     made = policy.record(_model(weights), arms, jnp.int32(0), jnp.float64(reward))
     return made["moments"]
@@ -54,7 +57,7 @@ _ANY = st.floats(width=64, allow_nan=True, allow_infinity=True)
 def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
     entries: list[float], x: list[float], reward: float
 ) -> None:
-    policy = WeightedSampling.of(FACTS)
+    policy = LinearSampling.of(FACTS)
     example = _example(policy, np.reshape(entries, (3, 3)), x, reward)
     statistic = np.asarray(policy.query.encode(example))
     assert np.isfinite(statistic).all()
@@ -71,7 +74,7 @@ def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
 def test_a_device_makes_an_example_that_needs_no_clipping(
     size: float, x: list[float], reward: float
 ) -> None:
-    policy = WeightedSampling.of(FACTS)
+    policy = LinearSampling.of(FACTS)
     example = _example(policy, size * WEIGHTS, x, reward)
     assert float(jnp.linalg.norm(example.features)) <= 2.0 * (1 + 2e-6)
     assert 0.0 <= float(example.reward) <= 1.0
@@ -80,7 +83,7 @@ def test_a_device_makes_an_example_that_needs_no_clipping(
 @pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
 @double_precision
 def test_the_model_stays_linear_however_an_example_is_scaled(size: float) -> None:
-    policy, theta = WeightedSampling.of(FACTS), np.array([0.1, -0.2, 0.15])
+    policy, theta = LinearSampling.of(FACTS), np.array([0.1, -0.2, 0.15])
     x = np.array([0.6, -0.5, 0.4])
     offset = policy.query.offset
     assert offset == 0.5
@@ -94,7 +97,7 @@ def test_the_model_stays_linear_however_an_example_is_scaled(size: float) -> Non
 def test_without_noise_cohorts_of_other_weights_tell_the_least_squares() -> None:
     """Rewards without chance, of arms that each cohort weighs in its own way."""
     facts = dataclasses.replace(FACTS, low=-1.0, norm=1.0, constant=0.0)
-    policy = dataclasses.replace(WeightedSampling.of(facts), prior=1e-9)
+    policy = dataclasses.replace(LinearSampling.of(facts), prior=1e-9)
     theta, draw = np.array([0.4, -0.3, 0.5]), np.random.default_rng(4)
     state = policy.init({"moments": Outlook(noisy=True, separate="users")})
     total = jnp.zeros(policy.query.size)
@@ -109,17 +112,17 @@ def test_without_noise_cohorts_of_other_weights_tell_the_least_squares() -> None
     assert policy.publish(state).estimate == pytest.approx(theta, abs=1e-5)
 
 
-def _closed_as_it_is(policy: WeightedSampling, state: Any) -> Any:
+def _closed_as_it_is(policy: LinearSampling, state: Any) -> Any:
     """The open cohort is added up, and the next one keeps its weights."""
     matrix, _ = policy._everyones(state)
-    told: Any = LinearSampling._closed(policy, state)
+    told: Any = Sampling._closed(policy, state)
     return dataclasses.replace(told, seen=matrix)
 
 
 @double_precision
 def test_everyones_matrix_is_that_of_the_arms() -> None:
     policy, draw = (
-        WeightedSampling.of(dataclasses.replace(FACTS, norm=9.0)),
+        LinearSampling.of(dataclasses.replace(FACTS, norm=9.0)),
         np.random.default_rng(5),
     )
     x = draw.uniform(-0.5, 0.5, size=(30, 3))
@@ -136,7 +139,7 @@ def test_everyones_matrix_is_that_of_the_arms() -> None:
 
 @double_precision
 def test_noise_of_everyones_matrix_has_the_size_that_is_stated() -> None:
-    policy, draw = WeightedSampling.of(FACTS), np.random.default_rng(6)
+    policy, draw = LinearSampling.of(FACTS), np.random.default_rng(6)
     back = np.linalg.inv(WEIGHTS)
     state = policy.init({"moments": Outlook(noisy=True, separate="users")})
     state = dataclasses.replace(state, noise=jnp.float64(3.0), unweighing=jnp.asarray(back))
@@ -149,7 +152,7 @@ def test_noise_of_everyones_matrix_has_the_size_that_is_stated() -> None:
 
 @double_precision
 def test_weights_raise_the_least_directions_until_examples_fill_the_ball() -> None:
-    policy = WeightedSampling.of(dataclasses.replace(FACTS, norm=1.0))
+    policy = LinearSampling.of(dataclasses.replace(FACTS, norm=1.0))
     gram = jnp.diag(jnp.array([400.0, 100.0, 25.0]))
     weights, worth = policy._weights(gram, jnp.float64(1e-6), jnp.int32(1000))
     assert bool(worth)
@@ -169,7 +172,7 @@ def test_weights_raise_the_least_directions_until_examples_fill_the_ball() -> No
 def test_nothing_is_weighted_where_little_is_to_gain(
     values: list[float], noise: float, users: int
 ) -> None:
-    policy = WeightedSampling.of(dataclasses.replace(FACTS, norm=1.0))
+    policy = LinearSampling.of(dataclasses.replace(FACTS, norm=1.0))
     count = jnp.int32(users)
     weights, worth = policy._weights(jnp.diag(jnp.array(values)), jnp.float64(noise), count)
     assert not bool(worth)
@@ -186,37 +189,141 @@ def test_raised_values_have_the_sum_that_was_asked_for(values: list[float], room
     assert np.maximum(ascending, level).sum() == pytest.approx(total, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("scale", "times", "before", "early"),
+    [(1.0, 2.0, 0.0, True), (5.0, 2.0, 0.0, False), (1.0, 1.2, 0.0, False), (1.0, 2.0, 0.8, False)],
+    ids=["worth it", "examples are long", "too noisy", "too few users"],
+)
 @double_precision
-@pytest.mark.parametrize(("scale", "early"), [(1.0, True), (5.0, False)])
-def test_a_cohort_is_closed_early_only_for_other_weights(scale: float, early: bool) -> None:
-    policy = WeightedSampling.of(dataclasses.replace(FACTS, norm=1.0, constant=0.0))
+def test_a_cohort_is_closed_early_only_for_other_weights(
+    scale: float, times: float, before: float, early: bool
+) -> None:
+    """Its matrix could stand out so many times from its noise; five times would always do."""
+    policy = LinearSampling.of(dataclasses.replace(FACTS, norm=1.0, constant=0.0))
     count = next(one for one in policy.query.readings if one > 1000)
-    noise = count / 3 / 3**0.5 / 2
+    closed = int(before * count)
+    noise = (count - closed) / 3 / 3**0.5 / times
     gram = count * np.diag([0.16, 0.1, 0.01]) * scale
-    upper = np.triu_indices(3)
     release = Release(
-        total=jnp.concatenate([jnp.asarray(gram[upper]), jnp.zeros(3)]),
+        total=jnp.concatenate([jnp.asarray(gram[np.triu_indices(3)]), jnp.zeros(3)]),
         count=jnp.int32(count),
-        noise=jnp.float64(noise / 20 if early else noise),
+        noise=jnp.float64(noise),
     )
     state = policy.init({"moments": Outlook(noisy=True, separate="users")})
+    state = dataclasses.replace(state, closed_count=jnp.int32(closed))
     found = jax.jit(lambda state: policy.update(state, "moments", release))(state)
     assert (int(found.closed_count) == count) == early
     assert (float(found.weights.max()) > 1.25) == early
     assert policy.publish(found).weights.tolist() == found.weights.tolist()
 
 
+@double_precision
+def test_doubt_about_the_matrix_is_that_of_a_shorter_parameter() -> None:
+    policy = LinearSampling.of(FACTS)
+    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
+    state = dataclasses.replace(state, noise=jnp.float64(2.0), unweighing=jnp.eye(3) / 4)
+    values, mean = jnp.full(3, 50.0), jnp.float64(50.0)
+    precision, _ = policy._gathered(state, values, jnp.eye(3), mean)
+    blurred = policy.caution * (2.0 * float(policy.radius) / 4) ** 2
+    told = 50.0**2 / (float(policy.spread) ** 2 * 50.0 + 4.0 + blurred)
+    assert jnp.diag(precision) == pytest.approx(told / 16, rel=1e-6)
+
+
+@double_precision
+def test_cohorts_are_read_in_the_coordinates_of_their_own_weights() -> None:
+    """Devices weigh as the model says, the learner unweighs: the estimate finds the truth."""
+    facts = dataclasses.replace(FACTS, low=-1.0, norm=1.0, constant=0.0)
+    policy, theta = LinearSampling.of(facts), np.array([0.3, -0.4, 0.6])
+    draw, scales = np.random.default_rng(3), np.array([0.7, 0.2, 0.1])
+    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
+    update = jax.jit(lambda state, release: policy.update(state, "moments", release))
+    publish = jax.jit(policy.publish)
+    total, noise, last, model = np.zeros(policy.query.size), 0.05, 0, publish(state)
+
+    @jax.jit
+    def reported(model: Any, rows: Any, rewards: Any) -> Any:
+        def one(x: Any, reward: Any) -> Any:
+            arms = Arms(features=x[None], allowed=jnp.ones(1, bool))
+            return policy.query.encode(policy.record(model, arms, jnp.int32(0), reward)["moments"])
+
+        return jax.vmap(one)(rows, rewards).sum(0)
+
+    for count in policy.query.readings:
+        rows = scales * draw.uniform(-1, 1, size=(count - last, 3))
+        blur = draw.normal(0, noise * (count - last) ** 0.5, total.size)
+        total, last = total + reported(model, rows, rows @ theta) + blur, count
+        release = Release(
+            total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(noise * count**0.5)
+        )
+        state = update(state, release)
+        model = publish(state)
+    assert float(model.weights.max()) > 3
+    assert model.estimate == pytest.approx(theta, abs=0.12)
+
+
+PROMISE = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("change", "trust", "mode", "rule"),
+    [
+        ({}, "local", "tuned", module.RULE),
+        ({}, "joint", "tuned", 0),
+        ({}, "local", "theory", 0),
+        ({"low": 1.0, "high": 2.0, "constant": 0.0}, "local", "tuned", 0),
+        ({"link": "logistic", "constant": 0.0}, "local", "tuned", 0),
+    ],
+    ids=["local", "joint", "theory", "rewards far from 0", "logistic"],
+)
+def test_a_task_says_whether_its_devices_weigh(
+    change: dict[str, Any], trust: str, mode: Any, rule: int
+) -> None:
+    promise = dataclasses.replace(PROMISE, trust=Trust(trust))
+    facts = dataclasses.replace(FACTS, **change)
+    made = deploy(policy="best", problem=facts, guarantee=promise, mode=mode)
+    program: Any = made.task.program
+    assert program.reweighed == rule
+    policy: Any = made.policy
+    outlook = {name: one.outlook for name, one in made.privatizers.items()}
+    model = policy.publish(policy.init(outlook))
+    assert hasattr(model, "weights") == bool(rule)
+
+
+def test_another_way_to_choose_weights_is_another_rule() -> None:
+    """Weights of a deployed bandit are computed again when it is opened: count the rule up."""
+    made = module.RULE, module._EARLY, module._GROWTH, module._ROOM, module._HEAVIEST
+    assert made == (1, 1.5, 0.5, 0.6, 10.0)
+
+
+@pytest.mark.nightly
+def test_light_devices_and_a_learner_find_what_small_scales_are_worth() -> None:
+    facts = dataclasses.replace(FACTS, low=-1.0, norm=1.0, constant=0.0, horizon=6000)
+    promise = dataclasses.replace(PROMISE, epsilon=16.0)
+    theta, scales = np.array([0.2, -0.4, 0.85]), np.array([0.8, 0.25, 0.1])
+    errors = []
+    for numbers in ({}, {"heaviest": 1.0}):
+        draw = np.random.default_rng(2)
+        bandit = Bandit(policy="best", problem=facts, guarantee=promise, numbers=numbers)
+        for _ in range(6000):
+            rows = scales * draw.uniform(-0.55, 0.55, size=(4, 3))
+            choice = bandit.decide(rows)
+            bandit.reward(choice.id, float(rows[int(choice.arm)] @ theta))
+        heaviest = float(np.asarray(bandit.model["weights"]).max())
+        assert (heaviest > 2) == (not numbers)
+        errors.append(np.linalg.norm(np.asarray(bandit.model["estimate"]) - theta))
+    assert errors[0] < 0.7 * errors[1]
+
+
 def _regret(
     contexts: str, replicates: int, **numbers: float
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     world = make_environment(contexts=contexts, dim=3, arms=10)
-    promise = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.LOCAL)
-    made = arrange("best", world.problem(6000), Protection(guarantee=promise), numbers=numbers)
+    made = arrange("best", world.problem(6000), Protection(guarantee=PROMISE), numbers=numbers)
     run = simulate(
         policy=made.policy,
         privatizers=made.privatizers,
         environment=world,
-        ledger=MemoryLedger(promise),
+        ledger=MemoryLedger(PROMISE),
         horizon=6000,
         replicates=replicates,
         seed=14_000,
@@ -235,9 +342,9 @@ def test_without_weights_it_believes_what_unweighted_sampling_believes() -> None
     """Of the same releases: cohorts are closed at the same times, and tell the same."""
     facts = dataclasses.replace(FACTS, norm=1.0, constant=0.0)
     plain = LinearSampling.of(facts)
-    ours = dataclasses.replace(WeightedSampling.of(facts), heaviest=1.0)
+    ours = dataclasses.replace(plain, heaviest=1.0)
     outlook, draw = {"moments": Outlook(noisy=True, separate="users")}, np.random.default_rng(8)
-    states = [plain.init(outlook), ours.init(outlook)]
+    states = [Sampling.init(plain, outlook), ours.init(outlook)]
     updates = [jax.jit(lambda s, r, p=p: p.update(s, "moments", r)) for p in (plain, ours)]
     total, noise, last = np.zeros(plain.query.size), 0.3, 0
     for count in plain.query.readings:
@@ -263,7 +370,7 @@ def test_without_weights_it_believes_what_unweighted_sampling_believes() -> None
 )
 @double_precision
 def test_only_tuned_reports_with_noise_of_their_own_are_weighted(separate: Any, mode: Any) -> None:
-    policy = WeightedSampling.of(FACTS, mode=mode)
+    policy = LinearSampling.of(FACTS, mode=mode)
     outlook = Outlook(noisy=True, separate=separate)
     assert not policy.weighs(outlook)
     model = policy.publish(policy.init({"moments": outlook}))

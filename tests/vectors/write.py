@@ -37,8 +37,8 @@ from kerchief.policies.ellipsoid import Ellipsoid, Model
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.own_contexts import OwnBeliefs
-from kerchief.policies.sampling import Beliefs, LinearSampling
-from kerchief.policies.weighted import WeightedBeliefs, WeightedSampling
+from kerchief.policies.sampling import Beliefs
+from kerchief.policies.weighted import LinearSampling, WeightedBeliefs
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.deployment import Deployment, deploy
@@ -105,7 +105,7 @@ def program(problem: Problem, policy: Ellipsoid) -> Optimist:
         offset=float(query.offset),
         balance=float(query.balance),
         weighted=query.weighted,
-        reweighed=False,
+        reweighed=0,
         choice="bound",
     )
 
@@ -163,7 +163,7 @@ def reweighed_records() -> list[dict[str, Any]]:
     rng, found = np.random.default_rng(6), []
     for number in range(60):
         problem = [one for one in problems() if one.link == "linear"][number % 4]
-        policy, dim = WeightedSampling.of(problem), problem.dim
+        policy, dim = LinearSampling.of(problem), problem.dim
         drawn = rng.normal(size=(dim, dim))
         weights = jnp.asarray(np.eye(dim) + (number % 3) * drawn @ drawn.T, jnp.float32)
         nothing = jnp.zeros((dim, dim))
@@ -174,7 +174,7 @@ def reweighed_records() -> list[dict[str, Any]]:
         reward = float(rng.uniform(problem.low, problem.high))
         arms = Arms(features=jnp.asarray(row[None]), allowed=jnp.ones(1, bool))
         example = policy.record(model, arms, jnp.int32(0), jnp.float64(reward))["moments"]
-        told = dataclasses.replace(program(problem, policy), reweighed=True, choice="guess")
+        told = dataclasses.replace(program(problem, policy), reweighed=1, choice="guess")
         found.append(
             {
                 "program": told,

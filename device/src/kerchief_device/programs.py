@@ -87,7 +87,7 @@ class Optimism:
         program = self._program
         if program.choice == "bound":
             return ellipsoid(model, program.dim)
-        return beliefs(model, program.dim, reweighed=program.reweighed)
+        return beliefs(model, program.dim, reweighed=program.reweighed > 0)
 
 
 class Answers:
@@ -155,7 +155,7 @@ def _check_optimist(program: Optimist) -> None:
         and ordered
         and program.largest_score >= 0
         and program.choice in ("bound", "guess")
-        and (not program.reweighed or (program.choice == "guess" and not program.linearized))
+        and (program.reweighed == 0 or (program.choice == "guess" and not program.linearized))
         and 1 <= program.dim <= _MOST_DIM
         and program.arms >= 1
     ):

@@ -53,7 +53,7 @@ class Moments:
 
     >>> program = Optimist(dim=2, arms=3, norm=1.0, low=0.0, high=1.0, link="linear",
     ...     linearized=False, largest_score=1.0, steepest=1.0, response_low=0.0, response_high=1.0,
-    ...     offset=0.5, balance=1.0, weighted=False, reweighed=False,
+    ...     offset=0.5, balance=1.0, weighted=False, reweighed=0,
     ...     choice="bound")
     >>> Moments(program).statistic(None, np.array([1.0, 0.0]), 1.0).tolist()
     [1.0, 0.0, 0.0, 0.5, 0.0]
@@ -94,17 +94,18 @@ class Moments:
 
         >>> program = Optimist(dim=2, arms=3, norm=1.0, low=0.0, high=1.0, link="linear",
         ...     linearized=False, largest_score=1.0, steepest=1.0, response_low=0.0,
-        ...     response_high=1.0, offset=0.5, balance=1.0, weighted=False, reweighed=True,
+        ...     response_high=1.0, offset=0.5, balance=1.0, weighted=False, reweighed=1,
         ...     choice="guess")
         >>> x, y = Moments(program).reweighed(np.diag([1.0, 4.0]), np.array([0.0, 0.5]), 1.0)
         >>> x.round(5).tolist(), round(y, 5)
         ([0.0, 1.0], 0.75)
         """
+        # No arithmetic that may warn: whether a stranger's numbers overflow depends on features.
         given = features.tolist()
         longer = [_inner(row, given) for row in weights.tolist()]
         length, offset = math.sqrt(_inner(longer, longer)), self._program.offset
         scale = 1 / max(1.0, length / self._program.norm - 1e-6)
-        return scale * np.array(longer), offset + scale * (reward - offset)
+        return np.array([scale * one for one in longer]), offset + scale * (reward - offset)
 
     def encode(self, features: Floats, response: float, weight: float) -> Floats:
         """Clip all three, then write the pair as one vector whose norm is the pair's norm."""

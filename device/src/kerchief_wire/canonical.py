@@ -183,7 +183,10 @@ def _bytes(text: str) -> bytes:
 def _fields(kind: Any, tree: Any) -> Any:
     hints = _hints(kind)
     if not isinstance(tree, dict) or tree.keys() != hints.keys():
-        raise CodecError(f"a {kind.__name__} has exactly the fields {', '.join(hints)}")
+        raise CodecError(
+            f"{kind.__name__} has exactly the fields {', '.join(hints)}; what another version "
+            "wrote is not read: make it anew"
+        )
     try:
         return kind(**{name: _unpack(hint, tree[name]) for name, hint in hints.items()})
     except (TypeError, OverflowError) as fault:

@@ -110,7 +110,8 @@ class Optimist:
         offset: is subtracted from the response.
         balance: how much the matrix counts beside the vector.
         weighted: whether the matrix has the record's own weight.
-        reweighed: whether the model has a matrix that lengthens what is reported of an arm.
+        reweighed: the rule by which the learner chose a matrix that is posted with the model, and
+            that features are multiplied by before they are reported; 0 where there is none.
         choice: how an arm is chosen: "bound", the highest upper bound, or "guess", the best under a
             guess of the device's own.
     """
@@ -130,7 +131,7 @@ class Optimist:
     offset: float
     balance: float
     weighted: bool
-    reweighed: bool
+    reweighed: int
     choice: str
 
 

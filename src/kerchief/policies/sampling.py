@@ -44,7 +44,6 @@ from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default, positive
 from kerchief.policies.ellipsoid import Ellipsoid, posted
 from kerchief.policies.glm.online import OnlineGLM
-from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.refresh import gap_after
 from kerchief.policies.registry import Mode
 from kerchief.policies.tuned import TUNED
@@ -413,34 +412,6 @@ class Sampling(Ellipsoid):
         """The mean eigenvalue that one user adds to the matrix, at most."""
         rate: float | Array = self.query.norm**2 / self.query.dim
         return rate
-
-
-@struct
-class LinearSampling(Sampling, LinUCB):
-    """Sampling for linear rewards.
-
-    >>> from kerchief.core.contracts import Outlook
-    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
-    >>> policy = LinearSampling.of(problem)
-    >>> model = policy.publish(policy.init({"moments": Outlook(noisy=False)}))
-    >>> arms = Arms(features=jnp.eye(3, 2), allowed=jnp.array([False, True, False]))
-    >>> clock = Clock(round=jnp.int32(0), since={})
-    >>> int(policy.act(model, arms, clock, Stream.of(seed=0, replicate=0)))
-    1
-    """
-
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        *,
-        mode: Mode = "tuned",
-        epsilon: float = 1.0,
-        exploration: float | None = None,
-    ) -> Self:
-        """Build it from public facts alone; see `LinUCB.of`."""
-        base = LinUCB.of(problem, mode=mode)
-        return cls._sampling(base, problem.horizon, epsilon, exploration)
 
 
 @struct

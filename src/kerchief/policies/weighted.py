@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +27,13 @@ from kerchief.core.contracts import Arms, Example, Outlook, Tree
 from kerchief.core.linalg import inverse
 from kerchief.core.problems import Problem
 from kerchief.core.struct import struct
+from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import Mode, register
-from kerchief.policies.sampling import Beliefs, GLMSampling, LinearSampling, Told
+from kerchief.policies.sampling import Beliefs, GLMSampling, Sampling, Told
 
+RULE = 1
+"""Counts how often it was changed how weights are chosen: those of a deployed bandit are computed
+again when it is opened, and its devices have used what its own version posted."""
 _EARLY = 1.5
 """How often a cohort's matrix must stand out from its noise to be closed for other weights."""
 _GROWTH = 0.5
@@ -63,20 +68,33 @@ class WeightedBeliefs(Beliefs):
 
 
 @struct
-class WeightedSampling(LinearSampling):
+class LinearSampling(Sampling, LinUCB):
     """Sampling for linear rewards; where noise is that of single users, reports are weighted.
 
     Attributes:
         heaviest: the greatest weight; 1 weighs nothing.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
-    >>> policy = WeightedSampling.of(problem)
+    >>> policy = LinearSampling.of(problem)
     >>> model = policy.publish(policy.init({"moments": Outlook(noisy=True, separate="users")}))
     >>> model.weights.tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
     heaviest: float | Array = _HEAVIEST
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        *,
+        mode: Mode = "tuned",
+        epsilon: float = 1.0,
+        exploration: float | None = None,
+    ) -> Self:
+        """Build it from public facts alone; see `LinUCB.of`."""
+        base = LinUCB.of(problem, mode=mode)
+        return cls._sampling(base, problem.horizon, epsilon, exploration)
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         """Before any user: nothing is weighted."""
@@ -93,8 +111,12 @@ class WeightedSampling(LinearSampling):
         )
 
     def weighs(self, outlook: Outlook) -> bool:
-        """Whether reports are weighted: where every user's has noise of its own."""
-        return self.mode == "tuned" and outlook.separate == "users"
+        """Whether reports are weighted: where every user's has noise of its own.
+
+        And where a reward that is drawn to the offset stays within its bounds.
+        """
+        inside = self.query.low <= self.query.offset <= self.query.high
+        return self.mode == "tuned" and outlook.separate == "users" and inside
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """The example of the arm played, weighted, and scaled into the ball with its reward."""
@@ -172,7 +194,7 @@ class WeightedSampling(LinearSampling):
             opened, precision=jnp.zeros_like(opened.precision), pull=jnp.zeros_like(opened.pull)
         )
         about = dataclasses.replace(self, radius=shorter * self.radius)
-        precision, pull = super(WeightedSampling, about)._gathered(alone, values, axes, mean)
+        precision, pull = super(LinearSampling, about)._gathered(alone, values, axes, mean)
         return opened.precision + back @ precision @ back, opened.pull + back @ pull
 
 
@@ -188,15 +210,15 @@ def water_level(values: Array, total: Array | float) -> Array:
 
 def sampling(
     problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0, delta: float = 0.0
-) -> WeightedSampling | GLMSampling:
+) -> LinearSampling | GLMSampling:
     """The one for the problem's rewards."""
-    kind = WeightedSampling if problem.link == "linear" else GLMSampling
+    kind = LinearSampling if problem.link == "linear" else GLMSampling
     return kind.of(problem, mode=mode, epsilon=epsilon)
 
 
 register(
     "sampling",
-    (WeightedSampling, GLMSampling),
+    (LinearSampling, GLMSampling),
     promised=sampling,
     summary="each device plays its own guess, drawn from what releases leave open: `best` is this",
     source="ours; posterior sampling: Thompson 1933, Abeille and Lazaric 2017; "

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kerchief.core.contracts import BoundedLoss, Policy
+from kerchief.core.contracts import BoundedLoss, Outlook, Policy
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
 from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
@@ -38,7 +38,7 @@ from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.own_models import OwnSampling
 from kerchief.policies.sampling import GLMSampling, Sampling
-from kerchief.policies.weighted import WeightedSampling
+from kerchief.policies.weighted import RULE, LinearSampling
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.prefix import PrefixSums
@@ -454,7 +454,7 @@ def _program(
         return answering(policy, *privatizers.values())
     if type(policy) is OwnSampling:
         return _own(policy, problem)
-    if type(policy) not in (LinUCB, OnlineGLM, WeightedSampling, GLMSampling):
+    if type(policy) not in (LinUCB, OnlineGLM, LinearSampling, GLMSampling):
         return Library()
     assert isinstance(problem, Problem)
     linearized = isinstance(policy, OnlineGLM)
@@ -475,10 +475,14 @@ def _program(
         offset=query.offset,
         balance=query.balance,
         weighted=query.weighted,
-        reweighed=isinstance(policy, WeightedSampling)
-        and policy.weighs(privatizers["moments"].outlook),
+        reweighed=_rule_of_weights(policy, privatizers["moments"].outlook),
         choice="guess" if isinstance(policy, Sampling) else "bound",
     )
+
+
+def _rule_of_weights(policy: AnyPolicy, outlook: Outlook) -> int:
+    """By which rule reports are weighted, or 0."""
+    return RULE if isinstance(policy, LinearSampling) and policy.weighs(outlook) else 0
 
 
 def _own(policy: OwnSampling, problem: AnyProblem) -> OwnModels:

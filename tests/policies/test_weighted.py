@@ -154,11 +154,12 @@ def test_noise_of_everyones_matrix_has_the_size_that_is_stated() -> None:
 def test_weights_raise_the_least_directions_until_examples_fill_the_ball() -> None:
     policy = LinearSampling.of(dataclasses.replace(FACTS, norm=1.0))
     gram = jnp.diag(jnp.array([400.0, 100.0, 25.0]))
-    weights, worth = policy._weights(gram, jnp.float64(1e-6), jnp.int32(1000))
+    weights, unweighing, worth = policy._weights(gram, jnp.float64(1e-6), jnp.int32(1000))
     assert bool(worth)
+    assert unweighing @ weights == pytest.approx(np.eye(3), abs=1e-6)
     assert jnp.diag(weights @ gram @ weights) == pytest.approx([400.0, 300.0, 300.0], rel=1e-5)
     # What noise may be is not raised as if it were small.
-    blurred, _ = policy._weights(gram, jnp.float64(60.0), jnp.int32(1000))
+    blurred, _, _ = policy._weights(gram, jnp.float64(60.0), jnp.int32(1000))
     assert float(blurred.max()) < 0.8 * float(weights.max())
     assert float(jnp.linalg.eigvalsh(blurred).min()) >= 1 - 1e-6
 
@@ -174,7 +175,7 @@ def test_nothing_is_weighted_where_little_is_to_gain(
 ) -> None:
     policy = LinearSampling.of(dataclasses.replace(FACTS, norm=1.0))
     count = jnp.int32(users)
-    weights, worth = policy._weights(jnp.diag(jnp.array(values)), jnp.float64(noise), count)
+    weights, _, worth = policy._weights(jnp.diag(jnp.array(values)), jnp.float64(noise), count)
     assert not bool(worth)
     assert weights.tolist() == np.eye(3).tolist()
 

@@ -100,12 +100,15 @@ class Moments:
         >>> x.round(5).tolist(), round(y, 5)
         ([0.0, 1.0], 0.75)
         """
-        # No arithmetic that may warn: whether a stranger's numbers overflow depends on features.
-        given = features.tolist()
-        longer = [_inner(row, given) for row in weights.tolist()]
-        length, offset = math.sqrt(_inner(longer, longer)), self._program.offset
-        scale = 1 / max(1.0, length / self._program.norm - 1e-6)
-        return np.array([scale * one for one in longer]), offset + scale * (reward - offset)
+        longer, offset = np.zeros(len(features)), self._program.offset
+        # Nothing is said of overflow: whether a stranger's numbers do depends on the features.
+        with np.errstate(all="ignore"):
+            for column, feature in zip(weights.T, features.tolist(), strict=True):
+                longer = longer + column * feature
+            numbers = longer.tolist()
+            length = math.sqrt(_inner(numbers, numbers))
+            scale = 1 / max(1.0, length / self._program.norm - 1e-6)
+            return scale * longer, offset + scale * (reward - offset)
 
     def encode(self, features: Floats, response: float, weight: float) -> Floats:
         """Clip all three, then write the pair as one vector whose norm is the pair's norm."""

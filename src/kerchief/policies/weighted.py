@@ -24,7 +24,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Example, Outlook, Tree
-from kerchief.core.linalg import inverse
 from kerchief.core.problems import Problem
 from kerchief.core.struct import struct
 from kerchief.policies.linear.linucb import LinUCB
@@ -153,24 +152,27 @@ class LinearSampling(Sampling, LinUCB):
         gram, noise = self._everyones(state)
         # After the other decomposition: library calls side by side were seen to hang.
         gram = jnp.where(jnp.trace(told.precision) >= 0, gram, 0.0)
-        weights, worth = self._weights(gram, noise, state.count)
+        weights, unweighing, worth = self._weights(gram, noise, state.count)
         closed = dataclasses.replace(
-            told, weights=weights, unweighing=inverse(weights), seen=gram, blur=noise**2
+            told, weights=weights, unweighing=unweighing, seen=gram, blur=noise**2
         )
         now = worth | super()._ripe(state)
         chosen: Told = jax.tree.map(lambda new, old: jnp.where(now, new, old), closed, state)
         return chosen
 
-    def _weights(self, gram: Array, noise: Array, count: Array) -> tuple[Array, Array]:
-        """What to post for the matrix of so many users, as posted, and whether it is worth it."""
+    def _weights(self, gram: Array, noise: Array, count: Array) -> tuple[Array, Array, Array]:
+        """What to post for the matrix of so many users, its inverse, and whether it is worth it."""
         values, axes, _ = self._shrunk(gram, noise)
         most = self.query.norm**2 * count
         seen = jnp.maximum(values, noise + 1e-9)
         raised = jnp.clip(jnp.sqrt(water_level(seen, most) / seen), 1.0, self.heaviest)
         worth = (noise > 0) & (jnp.trace(gram) <= _ROOM * most) & (raised.max() > 1)
-        made = (axes * raised) @ axes.T
-        weights = jnp.where(worth, (made + made.T) / 2, jnp.eye(self.query.dim))
-        return weights.astype(jnp.float32).astype(jnp.float64), worth
+        raised = jnp.where(worth, raised, 1.0)
+        same = jnp.eye(self.query.dim)
+        weights, unweighing = (
+            jnp.where(worth, (axes * scale) @ axes.T, same) for scale in (raised, 1 / raised)
+        )
+        return weights.astype(jnp.float32).astype(jnp.float64), unweighing, worth
 
     def _everyones(self, state: Told) -> tuple[Array, Array]:
         """The matrix of everyone's arms, in the coordinates of the parameter, and its noise."""

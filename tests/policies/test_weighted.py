@@ -16,6 +16,7 @@ from kerchief.core.contracts import Arms, Outlook, Release
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
+from kerchief.policies import sampling
 from kerchief.policies import weighted as module
 from kerchief.policies.sampling import Beliefs, Sampling
 from kerchief.policies.weighted import LinearSampling, WeightedBeliefs, water_level
@@ -262,6 +263,7 @@ def test_cohorts_are_read_in_the_coordinates_of_their_own_weights() -> None:
     assert model.estimate == pytest.approx(theta, abs=0.12)
 
 
+READINGS = ((3, 4, 5, 6, 7, 8), 73)
 PROMISE = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.LOCAL)
 
 
@@ -294,6 +296,11 @@ def test_another_way_to_choose_weights_is_another_rule() -> None:
     """Weights of a deployed bandit are computed again when it is opened: count the rule up."""
     made = module.RULE, module._EARLY, module._GROWTH, module._ROOM, module._HEAVIEST
     assert made == (1, 1.5, 0.5, 0.6, 10.0)
+    # When cohorts are closed, and weights with them, is the unweighted bandit's.
+    closing = sampling._RIPE["users"], sampling._LEAST_GROWTH, sampling._FIRST_USERS
+    assert closing == (5.0, 0.1, 4)
+    readings = LinearSampling.of(FACTS, epsilon=4.0).query.readings
+    assert (readings[:6], len(readings)) == READINGS
 
 
 @pytest.mark.nightly

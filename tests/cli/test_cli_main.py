@@ -234,6 +234,27 @@ def test_compiled_code_is_kept_or_quietly_not(
     assert settings.get("jax_compilation_cache_dir") == (folder if home == "writable" else None)
 
 
+def test_compiled_code_that_was_cut_off_is_compiled_anew_without_a_word(tmp_path: Path) -> None:
+    """A process that was killed, or still writes, leaves half an entry, which no other replaces."""
+    program = (
+        "from kerchief.cli.device import use_device; use_device('cpu', alone=False)\n"
+        "import jax.numpy as jnp; print(jnp.arange(3.0) + 1)"
+    )
+    settings = {"XDG_CACHE_HOME": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": ""}
+
+    def play() -> subprocess.CompletedProcess[str]:
+        words, env = [sys.executable, "-c", program], {**os.environ, **settings}
+        return subprocess.run(words, capture_output=True, text=True, check=True, env=env)
+
+    first = play()
+    entries = list((tmp_path / "kerchief" / "compiled").glob("*-cache"))
+    assert entries
+    for entry in entries:
+        entry.write_bytes(entry.read_bytes()[:-20])
+    again = play()
+    assert (again.stdout, again.stderr) == (first.stdout, first.stderr) == ("[1. 2. 3.]\n", "")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no disk that is full")
 @pytest.mark.parametrize("words", [("list", "policies"), ("list", "policies", "--json")])
 def test_output_that_finds_no_room_is_one_line_and_its_own_code(words: tuple[str, ...]) -> None:

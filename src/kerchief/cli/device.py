@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ _configure: Callable[[str, object], None] = jax.config.update
 _ONE_CORE = "--xla_cpu_parallel_codegen_split_count=1 intra_op_parallelism_threads=1"
 # Bytes of compiled code that are kept between runs.
 _MOST_KEPT = 2**30
+# Another process is writing this entry, or was killed while it was: the code is compiled anew.
+_TORN = "Error reading persistent compilation cache entry"
 _PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
 
 
@@ -60,6 +63,7 @@ def _share() -> None:
 
 def keep_compiled() -> None:
     """Keep compiled code between runs, unless the user already says where, or it cannot be kept."""
+    warnings.filterwarnings("ignore", message=_TORN)
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

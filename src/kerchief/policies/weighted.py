@@ -181,7 +181,7 @@ class LinearSampling(Sampling, LinUCB):
         dim, back = self.query.dim, state.unweighing
         gram, noise = self._matrix(self._opened(state))
         square = back @ back
-        left = (jnp.trace(square) ** 2 + jnp.trace(square @ square)) / (dim * (dim + 1))
+        left = (jnp.trace(square) ** 2 + (square**2).sum()) / (dim * (dim + 1))
         return state.seen + back @ gram @ back, jnp.sqrt(state.blur + left * noise**2)
 
     def _gathered(
@@ -206,8 +206,9 @@ def water_level(values: Array, total: Array | float) -> Array:
     >>> float(water_level(jnp.array([0.0, 1.0, 5.0]), 9.0))
     2.0
     """
-    others = values.sum() - values.cumsum()
-    return ((total - others) / jnp.arange(1, len(values) + 1)).min()
+    place = jnp.arange(len(values))
+    greater = jnp.where(place > place[:, None], values, 0.0).sum(1)
+    return ((total - greater) / (1 + place)).min()
 
 
 def sampling(

@@ -37,6 +37,7 @@ from kerchief.experiments.runner import Work, compare
 from kerchief.experiments.workers import (
     Cluster,
     Processes,
+    Tasks,
     dask_cluster,
     finished,
     local_processes,
@@ -264,8 +265,8 @@ class _Takes(Executor):
         self.sent: SimpleQueue[tuple[Part, Future[Any]]] = SimpleQueue()
 
     def submit(self, function: Any, /, *given: Any, **options: Any) -> Future[Any]:
-        part, future = pickle.loads(given[0]), Future[Any]()
-        self.sent.put((part, future))
+        told, world, future = pickle.loads(given[0]), pickle.loads(given[1]), Future[Any]()
+        self.sent.put((Part(**told, environment=world), future))
         if self.instant:
             future.set_result(None)
         return future
@@ -292,10 +293,26 @@ def test_a_part_is_done_before_the_rest_of_its_task_begins() -> None:
 
 
 def test_a_cluster_gets_every_program_before_it_gets_one_twice() -> None:
-    tasks = Cluster(executor=_Takes(instant=True), prepare=os.getpid).submit(_all_parts())
+    tasks = _handed_over([])
     cells = [part.cell for part in tasks.values()]
     assert len(cells) == 8
     assert len(set(cells[:4])) == len(set(cells[4:])) == 4
+
+
+def _handed_over(held: list[bytes]) -> Tasks:
+    def hold(content: bytes) -> bytes:
+        held.append(content)
+        return content
+
+    cluster = Cluster(executor=_Takes(instant=True), hold=hold, prepare=os.getpid)
+    return cluster.submit(_all_parts())
+
+
+def test_a_cluster_gets_a_world_once_for_all_parts_in_it() -> None:
+    """It may be a large data set, and there may be thousands of parts."""
+    held: list[bytes] = []
+    tasks = _handed_over(held)
+    assert len({part.cell.world for part in tasks.values()}) == len(held) < len(tasks)
 
 
 def test_a_part_travels_with_all_its_bits() -> None:

@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from queue import SimpleQueue
@@ -98,7 +99,8 @@ class Processes:
         executor = self._free.get()
         for part, future in zip(chain, futures, strict=True):
             try:
-                sent = executor.submit(_play, pickle.dumps(part), self.prepare)
+                world = pickle.dumps(part.environment)
+                sent = executor.submit(_play, _told(part), world, self.prepare)
                 future.set_result(sent.result())
             except Exception as problem:
                 future.set_exception(problem)
@@ -111,19 +113,31 @@ class Processes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """A Dask cluster, which shares parts out as its workers come and go."""
+    """A Dask cluster, which shares parts out as its workers come and go.
+
+    Attributes:
+        executor: to it.
+        hold: gives bytes to the cluster, once for all that need them; what comes back stands for
+            them in a call.
+        prepare: called in a process before it plays.
+    """
 
     executor: Executor
+    hold: Callable[[bytes], Any]
     prepare: Prepare
 
     def submit(self, parts: Iterable[Part]) -> Tasks:
-        """First one part of each program: its code is in the cache when the others come."""
+        """First one part of each program: its code is in the cache when the others come.
+
+        A world, which may be a large data set, is sent once for all parts that are played in it.
+        """
         groups = sorted(_alike(parts).values(), key=_length, reverse=True)
-        turns = itertools.chain(*itertools.zip_longest(*groups))
+        turns = [one for one in itertools.chain(*itertools.zip_longest(*groups)) if one is not None]
+        worlds = {id(part.environment): part.environment for part in turns}
+        held = {place: self.hold(pickle.dumps(world)) for place, world in worlds.items()}
         return {
-            self.executor.submit(_play, pickle.dumps(part), self.prepare): part
+            self.executor.submit(_play, _told(part), held[id(part.environment)], self.prepare): part
             for part in turns
-            if part is not None
         }
 
 
@@ -193,8 +207,16 @@ def dask_cluster(address: str, prepare: Prepare) -> Iterator[Cluster]:
             f"scheduler is {address!r}; none answers there ({problem}); start one with "
             "`dask scheduler`, and workers with `dask worker`"
         ) from problem
+
+    def hold(content: bytes) -> Any:
+        # As a task, which the scheduler can give to another worker if one is lost; Dask would have
+        # large ones loaded by the workers, who may not reach the file.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return client.submit(_same, content, pure=False)
+
     with client, client.get_executor(pure=False) as executor:
-        yield Cluster(executor=executor, prepare=prepare)
+        yield Cluster(executor=executor, hold=hold, prepare=prepare)
 
 
 def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:
@@ -227,13 +249,24 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def _told(part: Part) -> bytes:
+    """All of a part but its world."""
+    return pickle.dumps(
+        {name: value for name, value in vars(part).items() if name != "environment"}
+    )
+
+
+def _same(content: bytes) -> bytes:
+    return content
+
+
 @double_precision
-def _play(part: bytes, prepare: Prepare) -> Done:
+def _play(told: bytes, world: bytes, prepare: Prepare) -> Done:
     """In a worker: play a part that was sent as bytes, as its numbers have 64 bits."""
     prepare()
-    loaded: Part = pickle.loads(part)
+    part = Part(**pickle.loads(told), environment=pickle.loads(world))
     process = (os.uname().nodename, os.getpid())
-    return Done(played=loaded.play(), process=process, memory=_peak())
+    return Done(played=part.play(), process=process, memory=_peak())
 
 
 def _peak() -> int:

@@ -25,6 +25,8 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # The cores are busy with tests: further threads of linear algebra would only wait there, spinning.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Nor do JAX's own threads help there, and some programs wait for ever where they have two of them.
+os.environ.setdefault("PJRT_NPROC", "1")
 # What a test, a worker or a program that a test starts has compiled, the others only load.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="kerchief-compiled-")

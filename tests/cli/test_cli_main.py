@@ -255,6 +255,38 @@ def test_compiled_code_that_was_cut_off_is_compiled_anew_without_a_word(tmp_path
     assert (again.stdout, again.stderr) == (first.stdout, first.stderr) == ("[1. 2. 3.]\n", "")
 
 
+SIDE_BY_SIDE = """
+import jax, jax.numpy as jnp
+jax.config.update("jax_enable_x64", True)
+
+def step(both, _):
+    first, second = (jnp.linalg.cholesky(one @ one.T + jnp.eye(32)) for one in both)
+    return (jnp.sin(first), jnp.cos(second)), None
+
+play = jax.jit(jax.vmap(lambda one: jax.lax.scan(step, (one, 2 * one), None, length=2000)[0]))
+many = jnp.ones((32, 32, 32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("from kerchief.cli.device import use_device; use_device('cpu')", "play(many)"),
+        ("from kerchief.simulation.machine import compiled", "compiled(play, many)[0](many)"),
+    ],
+    ids=["commands", "simulations"],
+)
+def test_two_factorizations_of_many_matrices_do_not_wait_for_each_other(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    """JAX's threads did, for ever: a leaderboard stood still after 491 of its 784 cells."""
+    program = f"{before}{SIDE_BY_SIDE}jax.block_until_ready({after})"
+    ours = ("PJRT_NPROC", "XLA_FLAGS")
+    usual = {name: value for name, value in os.environ.items() if name not in ours}
+    env = {**usual, "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=env)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no disk that is full")
 @pytest.mark.parametrize("words", [("list", "policies"), ("list", "policies", "--json")])
 def test_output_that_finds_no_room_is_one_line_and_its_own_code(words: tuple[str, ...]) -> None:

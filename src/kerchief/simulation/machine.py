@@ -15,10 +15,16 @@ _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
 # 10 MiB, most of it in what the library remembers of how it was made.
 _MOST = 96
 # One thread per product of matrices, on a CPU: several would round otherwise than one, so that the
-# same run gave other numbers where a process has fewer cores.
-_ALWAYS: dict[str, dict[str, bool]] = {"cpu": {"xla_cpu_multi_thread_eigen": False}}
+# same run gave other numbers where a process has fewer cores. And one step after the other: two
+# factorizations of many matrices at once would each wait for the other's threads, for ever.
+_ALWAYS: dict[str, dict[str, bool | str]] = {
+    "cpu": {
+        "xla_cpu_multi_thread_eigen": False,
+        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+    }
+}
 # The older way to emit loops, on a CPU: it compiles in half the time, and rounds run as fast.
-_FAST: dict[str, dict[str, bool]] = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
+_FAST: dict[str, dict[str, bool | str]] = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
 
 
 @double_precision

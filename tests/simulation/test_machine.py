@@ -41,11 +41,14 @@ def test_an_option_that_the_compiler_does_not_know_is_left_out(
 
 
 @pytest.mark.parametrize("slowly", [False, True])
-def test_products_of_matrices_take_one_thread_always(
+def test_products_take_one_thread_and_steps_follow_one_another_always(
     monkeypatch: pytest.MonkeyPatch, slowly: bool
 ) -> None:
     """An option that no compiler knows stands in their place, and is never left out."""
-    assert machine._ALWAYS["cpu"] == {"xla_cpu_multi_thread_eigen": False}
+    assert machine._ALWAYS["cpu"] == {
+        "xla_cpu_multi_thread_eigen": False,
+        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+    }
     monkeypatch.setitem(machine._ALWAYS, jax.default_backend(), {"no_such_option": True})
     with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_option"):
         machine.compiled(jax.jit(doubled), jnp.float32(3), slowly=slowly)

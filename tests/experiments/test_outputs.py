@@ -56,6 +56,30 @@ def test_the_table_holds_every_number(outputs: Outputs, finished: list[Result]) 
         np.testing.assert_array_equal(rows["regret"], one.curves[:, 2])
 
 
+def test_results_so_far_are_written_in_a_small_part_of_the_time(
+    finished: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand cells would else be written a thousand times, and parts wait meanwhile."""
+    clock, written = [0.0], list[int]()
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    kept = Outputs.at(tmp_path / "out", SMALL)
+    write = kept._write_rows
+
+    def slowly() -> None:
+        clock[0] += 2
+        written.append(len(kept.finished))
+        write()
+
+    monkeypatch.setattr(kept, "_write_rows", slowly)
+    for one in finished[:30]:
+        clock[0] += 10
+        kept.keep(one)
+    assert written == [1, 5, 9, 13, 17, 21, 25, 29][: len(written)]
+    assert len(written) >= 3
+    kept.close()
+    assert len(json.loads(kept.files["rows"].read_text())["rows"]) == len(finished[:30])
+
+
 def test_the_table_holds_what_numbers_depend_on(outputs: Outputs) -> None:
     table = pl.read_parquet(outputs.files["table"])
     assert {"seed", "env", "mode", "reward_noise", "device", "fewest_arms"} < set(table.columns)
@@ -68,7 +92,11 @@ def test_the_table_holds_what_numbers_depend_on(outputs: Outputs) -> None:
     assert table.filter(~pl.col("private"))["spent_epsilon"].null_count() > 0
 
 
-def test_results_are_whole_after_every_cell(finished: list[Result], tmp_path: Path) -> None:
+def test_results_are_whole_after_every_cell(
+    finished: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where writing them takes no time."""
+    monkeypatch.setattr(module.time, "monotonic", lambda: 1.0)
     kept = Outputs.at(tmp_path, SMALL)
     for count, one in enumerate(finished[:3], start=1):
         kept.keep(one)

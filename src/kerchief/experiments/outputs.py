@@ -1,4 +1,4 @@
-"""What a plan leaves on disk: finished parts, results after every cell, picture and report.
+"""What a plan leaves on disk: finished parts, results so far, picture and report.
 
 A folder belongs to one plan and one version of everything that plays it. What is finished there is
 not played again, and nothing is replaced unless that is asked for.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from kerchief.experiments.versions import machine, versions
 
 _ROWS = "results.json"
 _PARTS = "parts"
+# Writing results so far takes at most one part in so many of a run's time.
+_SELDOM = 20
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -54,6 +57,7 @@ class Outputs:
     files: dict[str, Path] = dataclasses.field(default_factory=dict)
     work: dict[str, object] = dataclasses.field(default_factory=dict)
     settled: bool = False
+    _rests_until: float = 0.0
 
     @classmethod
     def at(
@@ -107,13 +111,20 @@ class Outputs:
             self._write_rows()
 
     def keep(self, finished: Result) -> None:
-        """Write the results so far: an interrupted run leaves these files whole."""
+        """Write the results so far: an interrupted run leaves these files whole.
+
+        Where that takes long, as there are many, they are not written after every cell: whoever
+        stores the next part waits for it, and finished parts tell the same.
+        """
         self.finished.append(finished)
-        if self.settled:
+        start = time.monotonic()
+        if self.settled or start < self._rests_until:
             return
         if "table" in self.wanted:
             self._write("table", parquet(self.plan, self.finished))
         self._write_rows()
+        end = time.monotonic()
+        self._rests_until = end + (_SELDOM - 1) * (end - start)
 
     def close(self) -> None:
         """Draw the picture and write tables and the report of whatever was finished."""

@@ -61,7 +61,7 @@ def test_results_so_far_are_written_in_a_small_part_of_the_time(
 ) -> None:
     """A thousand cells would else be written a thousand times, and parts wait meanwhile."""
     clock, written = [0.0], list[int]()
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("kerchief.experiments.outputs.time.monotonic", lambda: clock[0])
     kept = Outputs.at(tmp_path / "out", SMALL)
     write = kept._write_rows
 
@@ -96,7 +96,7 @@ def test_results_are_whole_after_every_cell(
     finished: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where writing them takes no time."""
-    monkeypatch.setattr(module.time, "monotonic", lambda: 1.0)
+    monkeypatch.setattr("kerchief.experiments.outputs.time.monotonic", lambda: 1.0)
     kept = Outputs.at(tmp_path, SMALL)
     for count, one in enumerate(finished[:3], start=1):
         kept.keep(one)

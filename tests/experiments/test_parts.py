@@ -299,12 +299,13 @@ def test_a_cluster_gets_every_program_before_it_gets_one_twice() -> None:
     assert len(set(cells[:4])) == len(set(cells[4:])) == 4
 
 
-def _handed_over(held: list[bytes]) -> Tasks:
+def _handed_over(held: list[bytes], *, large: int = 0) -> Tasks:
     def hold(content: bytes) -> bytes:
         held.append(content)
         return content
 
-    cluster = Cluster(executor=_Takes(instant=True), hold=hold, prepare=os.getpid)
+    takes = _Takes(instant=True)
+    cluster = Cluster(executor=takes, hold=hold, prepare=os.getpid, large=large)
     return cluster.submit(_all_parts())
 
 
@@ -313,6 +314,9 @@ def test_a_cluster_gets_a_world_once_for_all_parts_in_it() -> None:
     held: list[bytes] = []
     tasks = _handed_over(held)
     assert len({part.cell.world for part in tasks.values()}) == len(held) < len(tasks)
+    small: list[bytes] = []
+    _handed_over(small, large=2**20)
+    assert not small
 
 
 def test_a_part_travels_with_all_its_bits() -> None:
@@ -381,6 +385,19 @@ def test_one_process_and_two_play_the_same(tmp_path: Path) -> None:
         line = [*mine, str(tmp_path / jobs), "--jobs", jobs]
         subprocess.run(line, check=True, capture_output=True, env=usual)
     assert _numbers(tmp_path / "1").equals(_numbers(tmp_path / "2"))
+
+
+@pytest.mark.nightly
+def test_a_large_world_reaches_the_workers_of_a_cluster(played: list[Result]) -> None:
+    import distributed
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**options) as made,  # type: ignore[no-untyped-call]
+        dask_cluster(made.scheduler_address, os.getpid) as workers,
+    ):
+        large = dataclasses.replace(workers, large=0)
+        _same(list(Work.of(TINY, ticks=4, width=3, workers=large).results(_quiet)), played)
 
 
 @pytest.mark.nightly

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -69,3 +72,30 @@ def test_of_many_programs_all_are_forgotten_before_one_too_many(
 def _kept_after(function: Any, length: int) -> Mapping[Hashable, object]:
     machine.compiled(function, jnp.zeros(length))
     return machine._MACHINE_CODE
+
+
+IN_TWO_THREADS = """
+import threading
+import jax, jax.numpy as jnp
+jax.config.update("jax_enable_x64", True)
+from kerchief.simulation.recorder import Recorder
+
+def step(one, _):
+    return jnp.sin(jnp.linalg.cholesky(one @ one.T + jnp.eye(32))), None
+
+play = jax.jit(jax.vmap(lambda one: jax.lax.scan(step, one, None, length=2000)[0]))
+
+def run():
+    Recorder(progress=lambda stage, done: None).run(play, jnp.ones((32, 32, 32)))
+
+threads = [threading.Thread(target=run) for _ in range(2)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+"""
+
+
+def test_simulations_in_two_threads_take_turns() -> None:
+    """At once they waited for each other's threads, for ever."""
+    ours = ("PJRT_NPROC", "XLA_FLAGS")
+    usual = {name: value for name, value in os.environ.items() if name not in ours}
+    subprocess.run([sys.executable, "-c", IN_TWO_THREADS], check=True, timeout=120, env=usual)

@@ -1,6 +1,6 @@
 """What a device knows of a visit, as the statistic that its report is about.
 
-Sums over coordinates go from left to right in plain loops, so that every language and every
+Sums over coordinates go from left to right, one after the other, so that every language and every
 machine gets the same numbers.
 """
 
@@ -104,7 +104,7 @@ class Moments:
         # Nothing is said of overflow: whether a stranger's numbers do depends on the features.
         with np.errstate(all="ignore"):
             # Added up feature by feature, so that every device has the same number.
-            longer = (weights * features).cumsum(axis=1)[:, -1]
+            longer = (weights * features.reshape(1, len(weights))).cumsum(axis=1)[:, -1]
             numbers = longer.tolist()
             length = math.sqrt(_inner(numbers, numbers))
             scale = 1 / max(1.0, length / self._program.norm - 1e-6)

@@ -13,6 +13,7 @@ import click
 from kerchief.checks import check as hold
 from kerchief.checks.errors import Report
 from kerchief.cli import options
+from kerchief.cli.device import use_device
 from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, print_json
 from kerchief.core.errors import InvalidValue
@@ -35,6 +36,7 @@ def check(*, name: str, trust: str | None, thorough: bool, as_json: bool) -> int
     NAME is registered (a bandit, a world, a noise or a trust), or `module:Class` in the present
     folder or wherever Python finds it: a class of bandits, noises or ledgers.
     """
+    use_device("auto")
     subject = _found(name) if ":" in name else name
     trusts = None if trust is None else (trust,)
     report = hold(subject, trusts=trusts, thorough=thorough, raises=False)

@@ -20,7 +20,8 @@ _configure: Callable[[str, object], None] = jax.config.update
 _ONE_CORE = "--xla_cpu_parallel_codegen_split_count=1"
 # Bytes of compiled code that are kept between runs.
 _MOST_KEPT = 2**30
-# Another process is writing this entry, or was killed while it was: the code is compiled anew.
+# Another process is writing this entry, or was killed while it was: the code is compiled anew, in
+# the second case whenever it is needed, until there is no more room for the entry.
 _TORN = "Error reading persistent compilation cache entry"
 _PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
 
@@ -31,7 +32,7 @@ def use_device(device: str, *, alone: bool = True) -> None:
     A process that is not alone takes one core, and no more of a GPU's memory than it needs.
     """
     validate.one_of("device", device, ("cpu", "gpu", "auto"))
-    if device == "cpu" or not importlib.metadata.entry_points(group="jax_plugins"):
+    if device == "cpu" or os.environ.get("JAX_PLATFORMS") == "cpu" or not _plugins():
         # Factorizations of many matrices share out their work among JAX's threads and wait for
         # them; two at once, and all threads wait. A second one saved a twentieth of the time.
         os.environ.setdefault("PJRT_NPROC", "1")
@@ -50,6 +51,11 @@ def use_device(device: str, *, alone: bool = True) -> None:
         raise _unavailable(device) from problem
     if device != "auto" and found != device:
         raise _unavailable(device)
+
+
+def _plugins() -> importlib.metadata.EntryPoints:
+    """What lets JAX use other devices than the CPU."""
+    return importlib.metadata.entry_points(group="jax_plugins")
 
 
 def _unavailable(device: str) -> InvalidValue:

@@ -32,6 +32,8 @@ Prepare: TypeAlias = Callable[[], object]
 PATIENCE = 10
 """How many seconds a scheduler has to answer."""
 _MOST_IN_A_TASK = 6
+# Dask sends smaller worlds with each part: parts that wait for one begin some seconds later.
+_LARGE = 2**20
 _LOST = (
     "a worker was lost (out of memory, perhaps); what was finished is kept: run the command again"
 )
@@ -120,21 +122,24 @@ class Cluster:
         hold: gives bytes to the cluster, once for all that need them; what comes back stands for
             them in a call.
         prepare: called in a process before it plays.
+        large: worlds of so many bytes are held; others come with each part.
     """
 
     executor: Executor
     hold: Callable[[bytes], Any]
     prepare: Prepare
+    large: int = _LARGE
 
     def submit(self, parts: Iterable[Part]) -> Tasks:
         """First one part of each program: its code is in the cache when the others come.
 
-        A world, which may be a large data set, is sent once for all parts that are played in it.
+        A large world, such as a data set, is sent once for all parts that are played in it.
         """
         groups = sorted(_alike(parts).values(), key=_length, reverse=True)
         turns = [one for one in itertools.chain(*itertools.zip_longest(*groups)) if one is not None]
         worlds = {id(part.environment): part.environment for part in turns}
-        held = {place: self.hold(pickle.dumps(world)) for place, world in worlds.items()}
+        sent = {place: pickle.dumps(world) for place, world in worlds.items()}
+        held = {place: self.hold(it) if len(it) >= self.large else it for place, it in sent.items()}
         return {
             self.executor.submit(_play, _told(part), held[id(part.environment)], self.prepare): part
             for part in turns
@@ -209,8 +214,8 @@ def dask_cluster(address: str, prepare: Prepare) -> Iterator[Cluster]:
         ) from problem
 
     def hold(content: bytes) -> Any:
-        # As a task, which the scheduler can give to another worker if one is lost; Dask would have
-        # large ones loaded by the workers, who may not reach the file.
+        # As a task, which the scheduler can give to another worker if one is lost. Dask warns that
+        # it is large, and would rather have workers read a file, which they may not have.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
             return client.submit(_same, content, pure=False)

@@ -284,7 +284,7 @@ class Sampling(Ellipsoid):
             return self._believed_of_many(state)
         both = self._matrix(self._opened(state)), self._everyones(state)
         grams, noises = (jnp.stack(one) for one in zip(*both, strict=True))
-        # At once: library calls side by side were seen to hang.
+        # At once: library calls side by side can wait for each other for ever.
         found = jax.vmap(self._shrunk)(grams, noises)
         opened, whole = ([one[place] for one in found] for place in (0, 1))
         return self._put_together(state, opened, whole)
@@ -297,7 +297,7 @@ class Sampling(Ellipsoid):
 
         def put_together() -> Beliefs:
             gram, noise = self._matrix(self._opened(state))
-            # After the other one: library calls side by side were seen to hang.
+            # After the other one: library calls side by side can wait for each other for ever.
             seen = self._shrunk(jnp.where(whole[2] > 0, gram, 0.0), noise)
             return self._put_together(state, seen, whole)
 

@@ -150,7 +150,7 @@ class LinearSampling(Sampling, LinUCB):
             return super()._closed(state)
         told: Tree = super()._closed(state)
         gram, noise = self._everyones(state)
-        # After the other decomposition: library calls side by side were seen to hang.
+        # After the other one: library calls side by side can wait for each other for ever.
         gram = jnp.where(jnp.trace(told.precision) >= 0, gram, 0.0)
         weights, unweighing, worth = self._weights(gram, noise, state.count)
         closed = dataclasses.replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from kerchief.simulation.machine import compiled
 
 Progress: TypeAlias = Callable[[str, int], None]
+# Of a process's simulations: two programs at once would share JAX's threads, and where both factor
+# many matrices, wait for each other for ever.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,11 +80,12 @@ class Recorder:
                 **static,
             )
             self.compile_seconds += seconds
-        start = time.perf_counter()
-        result = self._codes[key](*arguments)
-        for leaf in jax.tree.leaves(result):
-            leaf.block_until_ready()
-        self.seconds += time.perf_counter() - start
+        with _ONE_AT_A_TIME:
+            start = time.perf_counter()
+            result = self._codes[key](*arguments)
+            for leaf in jax.tree.leaves(result):
+                leaf.block_until_ready()
+            self.seconds += time.perf_counter() - start
         return result
 
     def tick(self, done: int) -> None:

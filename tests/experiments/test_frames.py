@@ -30,6 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kept = Outputs.at(path, PLAN)
     for one in ROWS:
         kept.keep(one)
+    kept.close()
     return path
 
 
@@ -93,6 +94,7 @@ def test_cells_of_one_replicate_and_growing_lengths_are_told_apart(tmp_path: Pat
     kept = Outputs.at(tmp_path, plan)
     for place, one in enumerate(fake(plan, ticks=1)):
         kept.keep(dataclasses.replace(one, rounds=one.rounds * (place + 1)))
+    kept.close()
     frame = kerchief.read_results(tmp_path).to_pandas("curves")
     assert len(frame) == len(plan.cells())
     assert frame["regret_se"].isna().all()

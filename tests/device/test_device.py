@@ -266,12 +266,17 @@ def test_a_linearized_reward_remembers_the_model_that_chose(tmp_path: Path) -> N
     assert second == pytest.approx(0.25 * 0.25, abs=1e-5)
 
 
-REWEIGHED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=1)
+REWEIGHED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=2, weighted=True)
 
 
-def _weighing(of: Task, weights: Any, *, version: int = 0) -> Model:
+def _weighing(of: Task, weights: Any, reference: Any = (0, 0), *, version: int = 0) -> Model:
     nothing = Numbers.of(np.zeros((2, 2), np.float32))
-    arrays = {"sample": nothing, "widen": nothing, "weights": Numbers.of(np.asarray(weights))}
+    arrays = {
+        "sample": nothing,
+        "widen": nothing,
+        "weights": Numbers.of(np.asarray(weights, np.float64)),
+        "reference": Numbers.of(np.asarray(reference, np.float64)),
+    }
     given = model(of, version=version)
     return dataclasses.replace(given, arrays={"estimate": given.arrays["estimate"], **arrays})
 
@@ -279,29 +284,36 @@ def _weighing(of: Task, weights: Any, *, version: int = 0) -> Model:
 def test_a_report_is_weighted_as_the_model_said_that_chose(tmp_path: Path) -> None:
     own = task(program=REWEIGHED)
     device = Device(own, pending=Pending(tmp_path / "d.db"))
-    weights = (np.diag([1.5, 1.0]), np.diag([8.0, 1.0]), np.eye(2))
+    # What each posts, and then: the weight of a unit vector, and the surprise in the reward 1.
+    posted = [
+        (np.diag([1.5, 1.0]), (0.0, 0.0), 0.75, 0.5),
+        (np.diag([8.0, 1.0]), (0.0, 0.0), 1.0, 0.125),
+        (np.eye(2), (1.0, 0.0), 0.25, 0.0),
+        (np.eye(2), (-0.5, 9.0), 1 / 3, 0.5),
+    ]
     chosen = [
-        device.decide(_weighing(own, one, version=n), ROWS[:1]).id for n, one in enumerate(weights)
+        device.decide(_weighing(own, *one[:2], version=n), ROWS[:1]).id
+        for n, one in enumerate(posted)
     ]
     for id in chosen:
         device.reward(id, 1.0)
     device = Device(own, pending=Pending(tmp_path / "d.db"))
     made = [numbers(device, device.report(id, status(own))) for id in chosen]
-    # Features 0.75, then 4 that are shortened to 1 with the reward, then 0.5 as they are.
-    assert [float(one[0]) for one in made] == pytest.approx([0.5625, 1.0, 0.25], abs=1e-5)
-    assert [float(one[3]) for one in made] == pytest.approx([0.375, 0.125, 0.25], abs=1e-5)
+    assert [float(one[0]) for one in made] == pytest.approx([one[2] for one in posted], abs=1e-5)
+    assert [float(one[3]) for one in made] == pytest.approx([one[3] for one in posted], abs=1e-5)
 
 
 @pytest.mark.parametrize(
     "weights",
     [np.full((2, 2), 1.79e308), np.diag([1e300, -1e300]), np.zeros((2, 2)), -np.eye(2)],
 )
+@pytest.mark.parametrize("reference", [(0, 0), (1.79e308, 1.79e308), (-1e300, 1e-300)])
 @pytest.mark.filterwarnings("error")
-def test_no_weights_make_a_report_that_is_out_of_bounds(weights: Any) -> None:
+def test_no_weights_make_a_report_that_is_out_of_bounds(weights: Any, reference: Any) -> None:
     """Nor one that is told from others by a warning or an error."""
     own = task(program=REWEIGHED)
     device = Device(own)
-    id = device.decide(_weighing(own, weights), ROWS).id
+    id = device.decide(_weighing(own, weights, reference), ROWS).id
     device.reward(id, 1.0)
     with np.errstate(all="raise"):
         made = device.report(id, status(own))
@@ -310,17 +322,27 @@ def test_no_weights_make_a_report_that_is_out_of_bounds(weights: Any) -> None:
     assert np.linalg.norm(found) <= np.hypot(1.0, 0.5) + 1e-5
 
 
-def test_weights_that_are_missing_are_said() -> None:
+@pytest.mark.parametrize("name", ["weights", "reference"])
+def test_what_weighs_and_is_missing_is_said(name: str) -> None:
     own = task(program=REWEIGHED)
     given = _weighing(own, np.eye(2))
-    less = {name: array for name, array in given.arrays.items() if name != "weights"}
-    with pytest.raises(InvalidValue, match="the model's weights"):
+    less = {one: array for one, array in given.arrays.items() if one != name}
+    with pytest.raises(InvalidValue, match=f"the model's {name}"):
         Device(own).decide(dataclasses.replace(given, arrays=less), ROWS)
 
 
-@pytest.mark.parametrize("change", [{"choice": "bound"}, {"linearized": True}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"choice": "bound"},
+        {"linearized": True},
+        {"weighted": False},
+        {"offset": 1.0},
+        {"reweighed": -1},
+    ],
+)
 def test_only_guesses_of_linear_rewards_are_reweighed(change: dict[str, Any]) -> None:
-    with pytest.raises(InvalidValue, match="only what is guessed and not linearized reweighed"):
+    with pytest.raises(InvalidValue, match="only what is guessed, weighted and not linearized"):
         Device(task(program=dataclasses.replace(REWEIGHED, **change)))
 
 

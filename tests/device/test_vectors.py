@@ -141,16 +141,17 @@ def test_statistics_are_equal_to_the_last_bits() -> None:
         assert near(found, wanted)
 
 
-def test_reweighed_statistics_are_equal_to_the_last_bits() -> None:
-    shortened = []
+def test_weighted_surprises_are_equal_to_the_last_bits() -> None:
+    full = []
     for case in vectors("reweighed"):
-        moments = Moments(unpack(Optimist, case["program"]))
+        program = unpack(Optimist, case["program"])
         weights = np.array([reals(row) for row in case["weights"]])
+        reference = reals(case["reference"])
         features, reward = reals(case["features"]), real(case["reward"])
-        x, y = moments.reweighed(weights, features, reward)
-        assert near(moments.statistic(None, x, y), reals(case["statistic"]))
-        shortened.append(y != reward)
-    assert 10 < sum(shortened) < 50
+        found = Moments(program).surprise(weights, reference, features, reward)
+        assert near(found, reals(case["statistic"]))
+        full.append(np.linalg.norm(weights @ features) > program.norm)
+    assert 10 < sum(full) < 50
 
 
 def test_answers_are_equal_to_the_last_bits() -> None:

@@ -32,7 +32,9 @@ CLEAR = Channel.clear(low=0.0, high=2.0)
 
 def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
     """A bandit for what reports will be like."""
-    return POLICIES[name].build(problem, mode, Terms(epsilon=1.0, delta=0.0, channel=channel))
+    return POLICIES[name].build(
+        problem, mode, Terms(epsilon=1.0, delta=0.0, trust="local", channel=channel)
+    )
 
 
 def _game(*, smoothness: float, convexity: float = 0.0) -> ContextFreeProblem:

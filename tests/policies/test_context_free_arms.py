@@ -38,7 +38,9 @@ ARMED = [name for name, entry in POLICIES.items() if entry.plays(GAME)]
 
 def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
     """A bandit for what reports will be like."""
-    return POLICIES[name].build(problem, mode, Terms(epsilon=1.0, delta=0.0, channel=channel))
+    return POLICIES[name].build(
+        problem, mode, Terms(epsilon=1.0, delta=0.0, trust="local", channel=channel)
+    )
 
 
 def counts(pulls: list[float], means: list[float]) -> Counts:

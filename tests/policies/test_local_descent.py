@@ -45,7 +45,7 @@ def facts(**changes: Any) -> Problem:
 def paper(epsilon: float = math.inf, delta: float = 0.05, **changes: Any) -> PrintedDescent:
     build = POLICIES["glm-local@paper"].promised
     assert build is not None
-    made = build(facts(**changes), "tuned", Terms(epsilon=epsilon, delta=delta))
+    made = build(facts(**changes), "tuned", Terms(epsilon=epsilon, delta=delta, trust="local"))
     assert isinstance(made, PrintedDescent)
     return made
 
@@ -221,7 +221,7 @@ def test_printed_constants() -> None:
 def test_a_pure_promise_keeps_every_delta(name: str) -> None:
     """The printed constants divide by delta; with none they are those without a promise."""
     made, plain = (
-        POLICIES[name].build(facts(), "tuned", Terms(epsilon=1.0, delta=delta))
+        POLICIES[name].build(facts(), "tuned", Terms(epsilon=1.0, delta=delta, trust="local"))
         for delta in (0.0, 0.05 if name == "glm-local@paper" else 0.02)
     )
     assert made == plain

@@ -33,7 +33,9 @@ LOCAL = Guarantee(epsilon=4.0, delta=0.0, trust=Trust.LOCAL)
 
 def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
     """A bandit for what reports will be like."""
-    return POLICIES[name].build(problem, mode, Terms(epsilon=1.0, delta=0.0, channel=channel))
+    return POLICIES[name].build(
+        problem, mode, Terms(epsilon=1.0, delta=0.0, trust="local", channel=channel)
+    )
 
 
 def test_radius_and_step_are_those_of_the_least_bound() -> None:

@@ -22,7 +22,7 @@ STEEPEST = 1 / np.sqrt(2 * np.pi)
 def rule(epsilon: float, delta: float = 0.02) -> RarelySwitching:
     make = POLICIES["glm@paper"].promised
     assert make is not None
-    policy = make(PROBLEM, "tuned", Terms(epsilon=epsilon, delta=delta))
+    policy = make(PROBLEM, "tuned", Terms(epsilon=epsilon, delta=delta, trust="local"))
     assert isinstance(policy, RarelySwitching)
     return policy
 

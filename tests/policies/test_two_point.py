@@ -31,7 +31,9 @@ FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
 
 def made(name: str, problem: Any, mode: Any, channel: Channel) -> Any:
     """A bandit for what reports will be like."""
-    return POLICIES[name].build(problem, mode, Terms(epsilon=1.0, delta=0.0, channel=channel))
+    return POLICIES[name].build(
+        problem, mode, Terms(epsilon=1.0, delta=0.0, trust="local", channel=channel)
+    )
 
 
 def _local(epsilon: float) -> Guarantee:

@@ -1,4 +1,4 @@
-"""Weighted reports: what devices send, what the learner makes of it, and what it brings."""
+"""Weighted surprises: what devices send, what the learner makes of it, and what it brings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kerchief.environments import make_environment
 from kerchief.policies import sampling
 from kerchief.policies import weighted as module
 from kerchief.policies.sampling import Beliefs, Sampling
-from kerchief.policies.weighted import LinearSampling, WeightedBeliefs, water_level
+from kerchief.policies.weighted import LinearSampling, WeightedBeliefs, drawn
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.protect import Protection
@@ -32,16 +32,29 @@ FACTS = Problem(dim=3, arms=4, norm=2.0, radius=1.0, low=0.0, high=1.0, horizon=
 WEIGHTS = np.array([[1.5, 0.2, 0.0], [0.2, 4.0, 0.3], [0.0, 0.3, 9.0]])
 
 
-def _model(weights: Any) -> WeightedBeliefs:
+OUTLOOK = {"moments": Outlook(noisy=True, separate="users")}
+
+
+def _policy(**changes: Any) -> LinearSampling:
+    return LinearSampling.of(dataclasses.replace(FACTS, **changes), trust="local")
+
+
+def _model(weights: Any, reference: Any) -> WeightedBeliefs:
     nothing = jnp.zeros((3, 3))
     return WeightedBeliefs(
-        estimate=jnp.zeros(3), sample=nothing, widen=nothing, weights=jnp.asarray(weights)
+        estimate=jnp.zeros(3),
+        sample=nothing,
+        widen=nothing,
+        weights=jnp.asarray(weights),
+        reference=jnp.asarray(reference),
     )
 
 
-def _example(policy: LinearSampling, weights: Any, x: Any, reward: float) -> Any:
+def _example(
+    policy: LinearSampling, weights: Any, x: Any, reward: float, reference: Any = (0.0, 0.0, 0.0)
+) -> Any:
     arms = Arms(features=jnp.asarray(x)[None], allowed=jnp.ones(1, bool))
-    made = policy.record(_model(weights), arms, jnp.int32(0), jnp.float64(reward))
+    made = policy.record(_model(weights, reference), arms, jnp.int32(0), jnp.float64(reward))
     return made["moments"]
 
 
@@ -51,15 +64,16 @@ _ANY = st.floats(width=64, allow_nan=True, allow_infinity=True)
 @settings(deadline=None)
 @given(
     entries=st.lists(_ANY, min_size=9, max_size=9),
+    reference=st.lists(_ANY, min_size=3, max_size=3),
     x=st.lists(_ANY, min_size=3, max_size=3),
     reward=_ANY,
 )
 @double_precision
 def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
-    entries: list[float], x: list[float], reward: float
+    entries: list[float], reference: list[float], x: list[float], reward: float
 ) -> None:
-    policy = LinearSampling.of(FACTS)
-    example = _example(policy, np.reshape(entries, (3, 3)), x, reward)
+    policy = _policy()
+    example = _example(policy, np.reshape(entries, (3, 3)), x, reward, reference)
     statistic = np.asarray(policy.query.encode(example))
     assert np.isfinite(statistic).all()
     assert np.linalg.norm(statistic - policy.query.center) <= policy.query.radius * (1 + 1e-9)
@@ -67,198 +81,291 @@ def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
 
 @settings(deadline=None)
 @given(
-    size=st.floats(1.0, 1e12),
+    size=st.floats(1e-3, 1e12),
+    reference=st.lists(st.floats(-9.0, 9.0), min_size=3, max_size=3),
     x=st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=3),
     reward=st.floats(0.0, 1.0),
 )
 @double_precision
-def test_a_device_makes_an_example_that_needs_no_clipping(
-    size: float, x: list[float], reward: float
+def test_a_device_makes_an_example_whose_reward_needs_no_clipping(
+    size: float, reference: list[float], x: list[float], reward: float
 ) -> None:
-    policy = LinearSampling.of(FACTS)
-    example = _example(policy, size * WEIGHTS, x, reward)
-    assert float(jnp.linalg.norm(example.features)) <= 2.0 * (1 + 2e-6)
-    assert 0.0 <= float(example.reward) <= 1.0
+    policy = _policy()
+    example = _example(policy, size * WEIGHTS, x, reward, reference)
+    assert float(jnp.linalg.norm(example.features)) <= 2.0 * (1 + 1e-9)
+    assert -1e-9 <= float(example.reward) <= 1.0 + 1e-9
+
+
+@double_precision
+def test_rewards_on_one_side_leave_room_for_surprises_on_both() -> None:
+    """Rewards from 0 to 1, none of them an offset: an expected 0.5 that did not come is -0.5."""
+    policy = _policy(constant=0.0)
+    assert (policy.query.low, policy.query.offset, policy.query.high) == (-1.0, 0.0, 1.0)
+    example = _example(policy, np.eye(3), [1.0, 0.0, 0.0], 0.0, [0.5, 0.0, 0.0])
+    assert float(example.reward) == pytest.approx(-0.5 / 1.5)
+    plain = LinearSampling.of(dataclasses.replace(FACTS, constant=0.0))
+    assert policy.query.radius**2 == pytest.approx(
+        plain.query.radius**2 * (1 + 0.49 * 2 / 3) / (16 * 2 / 3 + 4) * 4, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("reference", [(0.0, 0.0, 0.0), (0.3, 0.1, -0.5)])
 @double_precision
-def test_the_model_stays_linear_however_an_example_is_scaled(size: float) -> None:
-    policy, theta = LinearSampling.of(FACTS), np.array([0.1, -0.2, 0.15])
-    x = np.array([0.6, -0.5, 0.4])
-    offset = policy.query.offset
+def test_the_model_stays_linear_however_an_example_is_scaled(size: float, reference: Any) -> None:
+    policy, theta = _policy(), np.array([0.1, -0.2, 0.15])
+    x, offset = np.array([0.6, -0.5, 0.4]), policy.query.offset
     assert offset == 0.5
-    example = _example(policy, size * WEIGHTS, x, offset + x @ theta)
-    mean = example.features @ np.linalg.solve(size * WEIGHTS, theta)
-    assert float(example.reward) - offset == pytest.approx(float(mean), rel=1e-9)
-    assert abs(float(mean)) > 1e-3
+    example = _example(policy, size * WEIGHTS, x, offset + x @ theta, reference)
+    weight = min(1.0, float(example.weight))
+    wrong = np.linalg.solve(size * WEIGHTS, theta - np.array(reference))
+    mean = weight * float(example.features @ wrong)
+    assert float(jnp.linalg.norm(example.features)) == pytest.approx(2.0)
+    assert float(example.reward) - offset == pytest.approx(mean, rel=1e-9)
+    assert abs(mean) > 1e-3
+
+
+@double_precision
+def test_features_that_are_all_zero_tell_nothing() -> None:
+    policy = _policy()
+    statistic = policy.query.encode(_example(policy, WEIGHTS, [0.0, 0.0, 0.0], 1.0))
+    assert statistic.tolist() == [0.0] * 9
 
 
 @double_precision
 def test_without_noise_cohorts_of_other_weights_tell_the_least_squares() -> None:
-    """Rewards without chance, of arms that each cohort weighs in its own way."""
-    facts = dataclasses.replace(FACTS, low=-1.0, norm=1.0, constant=0.0)
-    policy = dataclasses.replace(LinearSampling.of(facts), prior=1e-9)
+    """Rewards without chance, of arms that each cohort weighs and expects in its own way."""
+    policy = dataclasses.replace(_policy(low=-1.0, norm=1.0, constant=0.0), prior=1e-9)
     theta, draw = np.array([0.4, -0.3, 0.5]), np.random.default_rng(4)
-    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
-    total = jnp.zeros(policy.query.size)
-    for weights in (np.eye(3), WEIGHTS, 2 * WEIGHTS[::-1, ::-1]):
+    state, total = policy.init(OUTLOOK), jnp.zeros(policy.query.size)
+    for weights, reference in (
+        (np.eye(3), np.zeros(3)),
+        (WEIGHTS, theta / 2),
+        (2 * WEIGHTS[::-1, ::-1], np.array([0.7, 0.7, -0.1])),
+    ):
         state = dataclasses.replace(
-            state, weights=jnp.asarray(weights), unweighing=jnp.asarray(np.linalg.inv(weights))
+            state,
+            weights=jnp.asarray(weights),
+            unweighing=jnp.asarray(np.linalg.inv(weights)),
+            reference=jnp.asarray(reference),
         )
         for x in draw.uniform(-0.5, 0.5, size=(40, 3)):
-            total = total + policy.query.encode(_example(policy, weights, x, x @ theta))
+            example = _example(policy, weights, x, x @ theta, reference)
+            total = total + policy.query.encode(example)
         state = dataclasses.replace(state, total=total, count=state.count + 40)
-        state = _closed_as_it_is(policy, state)
+        matrix = policy._everyones(state)[0]
+        told: Any = Sampling._closed(policy, state)
+        state = dataclasses.replace(told, seen=matrix)
     assert policy.publish(state).estimate == pytest.approx(theta, abs=1e-5)
 
 
-def _closed_as_it_is(policy: LinearSampling, state: Any) -> Any:
-    """The open cohort is added up, and the next one keeps its weights."""
-    matrix, _ = policy._everyones(state)
-    told: Any = Sampling._closed(policy, state)
-    return dataclasses.replace(told, seen=matrix)
-
-
 @double_precision
-def test_everyones_matrix_is_that_of_the_arms() -> None:
-    policy, draw = (
-        LinearSampling.of(dataclasses.replace(FACTS, norm=9.0)),
-        np.random.default_rng(5),
-    )
+def test_everyones_matrix_is_that_of_weighted_arms() -> None:
+    policy, draw = _policy(norm=9.0), np.random.default_rng(5)
     x = draw.uniform(-0.5, 0.5, size=(30, 3))
     examples = [_example(policy, WEIGHTS, row, 0.5) for row in x]
-    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
     state = dataclasses.replace(
-        state,
+        policy.init(OUTLOOK),
         total=jnp.stack([policy.query.encode(one) for one in examples]).sum(0),
         weights=jnp.asarray(WEIGHTS),
         unweighing=jnp.linalg.inv(WEIGHTS),
     )
-    assert policy._everyones(state)[0] == pytest.approx(x.T @ x, rel=1e-9, abs=1e-9)
+    wanted = 9.0 * (x / np.linalg.norm(x @ WEIGHTS, axis=1)[:, None]).T @ x
+    assert policy._everyones(state)[0] == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
 
 @double_precision
 def test_noise_of_everyones_matrix_has_the_size_that_is_stated() -> None:
-    policy, draw = LinearSampling.of(FACTS), np.random.default_rng(6)
+    policy, draw = _policy(), np.random.default_rng(6)
     back = np.linalg.inv(WEIGHTS)
-    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
-    state = dataclasses.replace(state, noise=jnp.float64(3.0), unweighing=jnp.asarray(back))
-    drawn = [policy.query.split(jnp.asarray(draw.normal(0, 3.0, 9)))[0] for _ in range(4000)]
-    found = np.mean([np.linalg.norm(back @ np.asarray(one) @ back) ** 2 for one in drawn])
+    state = dataclasses.replace(
+        policy.init(OUTLOOK), noise=jnp.float64(3.0), unweighing=jnp.asarray(back)
+    )
+    noises = [policy.query.split(jnp.asarray(draw.normal(0, 3.0, 9)))[0] for _ in range(4000)]
+    found = np.mean([np.linalg.norm(back @ np.asarray(one) @ back) ** 2 for one in noises])
     stated = float(policy._everyones(state)[1]) ** 2 * 6
     assert found == pytest.approx(stated, rel=0.08)
-    assert stated < 9.0 * 6
+    assert stated < (3.0 / policy.query.balance) ** 2 * 6
+
+
+EVEN, NOTHING = jnp.eye(3), jnp.zeros((3, 3))
 
 
 @double_precision
-def test_weights_raise_the_least_directions_until_examples_fill_the_ball() -> None:
-    policy = LinearSampling.of(dataclasses.replace(FACTS, norm=1.0))
+def test_weights_raise_all_directions_to_one_level() -> None:
+    policy = _policy(norm=1.0)
     gram = jnp.diag(jnp.array([400.0, 100.0, 25.0]))
-    weights, unweighing, worth = policy._weights(gram, jnp.float64(1e-6), jnp.int32(1000))
-    assert bool(worth)
+    weights, unweighing = policy._weights(
+        gram, jnp.float64(1e-6), EVEN, NOTHING, count=jnp.int32(1000)
+    )
     assert unweighing @ weights == pytest.approx(np.eye(3), abs=1e-6)
-    assert jnp.diag(weights @ gram @ weights) == pytest.approx([400.0, 300.0, 300.0], rel=1e-5)
+    level = 1000 * module._FILL / 3
+    assert jnp.diag(weights @ gram @ weights) == pytest.approx([level] * 3, rel=1e-5)
     # What noise may be is not raised as if it were small.
-    blurred, _, _ = policy._weights(gram, jnp.float64(60.0), jnp.int32(1000))
-    assert float(blurred.max()) < 0.8 * float(weights.max())
-    assert float(jnp.linalg.eigvalsh(blurred).min()) >= 1 - 1e-6
+    blurred, _ = policy._weights(gram, jnp.float64(60.0), EVEN, NOTHING, count=jnp.int32(1000))
+    assert float(blurred[2, 2] / blurred[0, 0]) < 0.8 * float(weights[2, 2] / weights[0, 0])
 
 
 @double_precision
-def test_what_noise_hides_is_not_raised_above_it() -> None:
-    """Seen: 16 and 485 of 1000 users, with noise of 50; both are raised to 500, the least by 50."""
-    policy = LinearSampling.of(dataclasses.replace(FACTS, dim=2, norm=1.0))
-    gram, noise = jnp.diag(jnp.array([500.0, 1.0])), jnp.float64(50)
-    values, _, _ = policy._shrunk(gram, noise)
-    assert float(values[0]) < 20
-    weights, _, worth = policy._weights(gram, noise, jnp.int32(1000))
-    assert bool(worth)
-    assert float(weights[1, 1]) == pytest.approx((500 / 50) ** 0.5, rel=1e-5)
+def test_without_noise_nothing_is_weighted() -> None:
+    gram = jnp.diag(jnp.array([400.0, 100.0, 25.0]))
+    weights, _ = _policy()._weights(gram, jnp.float64(0), EVEN, NOTHING, count=jnp.int32(1000))
+    assert weights == pytest.approx(np.eye(3), abs=1e-6)
 
 
 @double_precision
-def test_where_nothing_is_weighted_rounding_shortens_no_example() -> None:
-    policy = LinearSampling.of(FACTS)
-    x = np.array([2.0 * (1 + 4e-7), 0.0, 0.0])
-    example = _example(policy, np.eye(3), x, 0.9)
-    assert example.features.tolist() == x.tolist()
-    assert float(example.reward) == 0.9
+def test_weights_have_bounds() -> None:
+    policy = _policy(norm=1.0)
+    for scale in (1e-6, 1.0, 1e9):
+        gram = scale * jnp.diag(jnp.array([400.0, 100.0, 1e-3]))
+        made = policy._weights(gram, jnp.float64(1e-9), EVEN, NOTHING, count=jnp.int32(1000))
+        values = np.linalg.eigvalsh(made[0])
+        assert values.min() >= 0.1 - 1e-6
+        assert values.max() <= 10.0 + 1e-5
+
+
+def _along(direction: Any, users: float) -> Any:
+    unit = np.asarray(direction) / np.linalg.norm(direction)
+    return jnp.asarray(users * np.outer(unit, unit))
+
+
+@double_precision
+def test_a_matrix_that_noise_explains_is_that_of_users_who_followed_estimates() -> None:
+    """Two numbers are read off it: how much arms vary, and how much more along what is followed."""
+    followed, draw = _along([1, 2, 2], 100.0), np.random.default_rng(0)
+    play, before, after = 50 * np.eye(3) + 4 * np.asarray(followed), 0.0, 0.0
+    for _ in range(50):
+        half = draw.normal(0, 8, (3, 3))
+        shaken = play + (half + half.T) / 2
+        found = np.asarray(drawn(jnp.asarray(shaken), jnp.float64(40.0), EVEN, followed)[0])
+        before += float(((shaken - play) ** 2).sum())
+        after += float(((found - play) ** 2).sum())
+    assert after < 0.5 * before
+    # It has the axes of what was followed, however small the noise was.
+    values = np.linalg.eigvalsh(found)
+    assert values[0] == pytest.approx(values[1])
+    assert values[2] > 3 * values[1]
 
 
 @pytest.mark.parametrize(
-    ("values", "noise", "users"),
-    [([700.0, 100.0, 25.0], 1e-6, 1000), ([400.0, 100.0, 25.0], 0.0, 1000)],
-    ids=["examples are long", "there is no noise"],
+    "followed",
+    [NOTHING, 7 * jnp.eye(3), _along([0, 0, 1], 50.0), _along([1, 0, 0], 50.0)],
+    ids=["nothing", "everything alike", "what is seen least", "too much of it"],
 )
 @double_precision
-def test_nothing_is_weighted_where_little_is_to_gain(
-    values: list[float], noise: float, users: int
-) -> None:
-    policy = LinearSampling.of(dataclasses.replace(FACTS, norm=1.0))
-    count = jnp.int32(users)
-    weights, _, worth = policy._weights(jnp.diag(jnp.array(values)), jnp.float64(noise), count)
-    assert not bool(worth)
-    assert weights.tolist() == np.eye(3).tolist()
+def test_what_was_followed_counts_only_where_it_explains_something(followed: Any) -> None:
+    play = jnp.diag(jnp.array([90.0, 1.0, 1.0]))
+    found, mean = drawn(play, jnp.float64(1e3), EVEN, followed)
+    # At once the floor of the mean, which noise sets.
+    assert float(mean) == pytest.approx(250 / 3**0.5)
+    assert found == pytest.approx(float(mean) * np.eye(3))
 
 
-@settings(deadline=None)
-@given(values=st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8), room=st.floats(0.0, 100.0))
 @double_precision
-def test_raised_values_have_the_sum_that_was_asked_for(values: list[float], room: float) -> None:
-    ascending = np.sort(values)
-    total = ascending.sum() + room
-    level = float(water_level(jnp.asarray(ascending), total))
-    assert np.maximum(ascending, level).sum() == pytest.approx(total, rel=1e-9, abs=1e-9)
+def test_what_noise_does_not_explain_is_kept() -> None:
+    play = jnp.asarray(np.diag([9.0, 4.0, 1.0]) + 2 * np.eye(3)[::-1])
+    found, mean = drawn(play, jnp.float64(1e-9), EVEN, _along([0, 1, 0], 3.0))
+    assert found == pytest.approx(np.asarray(play), abs=1e-6)
+    assert float(mean) == pytest.approx(16 / 3)
 
 
-@pytest.mark.parametrize(
-    ("scale", "times", "before", "early"),
-    [(1.0, 2.0, 0.0, True), (5.0, 2.0, 0.0, False), (1.0, 1.2, 0.0, False), (1.0, 2.0, 0.8, False)],
-    ids=["worth it", "examples are long", "too noisy", "too few users"],
-)
-@double_precision
-def test_a_cohort_is_closed_early_only_for_other_weights(
-    scale: float, times: float, before: float, early: bool
-) -> None:
-    """Its matrix could stand out so many times from its noise; five times would always do."""
-    policy = LinearSampling.of(dataclasses.replace(FACTS, norm=1.0, constant=0.0))
-    count = next(one for one in policy.query.readings if one > 1000)
-    closed = int(before * count)
-    noise = (count - closed) / 3 / 3**0.5 / times
-    gram = count * np.diag([0.16, 0.1, 0.01]) * scale
-    release = Release(
-        total=jnp.concatenate([jnp.asarray(gram[np.triu_indices(3)]), jnp.zeros(3)]),
+def _released(policy: LinearSampling, count: int, noise: float, gram: Any, moment: Any) -> Release:
+    flat = policy.query.balance * np.asarray(gram)[np.triu_indices(3)]
+    return Release(
+        total=jnp.concatenate([jnp.asarray(flat), jnp.asarray(moment)]),
         count=jnp.int32(count),
         noise=jnp.float64(noise),
     )
-    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
-    state = dataclasses.replace(state, closed_count=jnp.int32(closed))
-    found = jax.jit(lambda state: policy.update(state, "moments", release))(state)
-    assert (int(found.closed_count) == count) == early
-    assert (float(found.weights.max()) > 1.25) == early
-    assert policy.publish(found).weights.tolist() == found.weights.tolist()
 
 
 @double_precision
-def test_doubt_about_the_matrix_is_that_of_a_shorter_parameter() -> None:
-    policy = LinearSampling.of(FACTS)
-    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
-    state = dataclasses.replace(state, noise=jnp.float64(2.0), unweighing=jnp.eye(3) / 4)
-    values, mean = jnp.full(3, 50.0), jnp.float64(50.0)
+def test_what_users_follow_is_added_up_between_looks() -> None:
+    policy = _policy(norm=1.0, constant=0.0)
+    update = jax.jit(lambda state, release: policy.update(state, "moments", release))
+    early, first, second = (
+        next(one for one in policy.query.readings if one > least) for least in (9, 100, 200)
+    )
+    state, gram = policy.init(OUTLOOK), np.diag([0.3, 0.3, 0.3])
+    state = update(state, _released(policy, early, 1e3, early * gram, [0.0, 9.0, 0.0]))
+    assert int(state.looked) == 0
+    state = update(state, _released(policy, first, 1e3, first * gram, [60.0, 0.0, 0.0]))
+    assert state.direction == pytest.approx([1.0, 0.0, 0.0])
+    assert state.followed.tolist() == NOTHING.tolist()
+    # Between two looks a model speaks of those who came since, too.
+    later = dataclasses.replace(state, count=jnp.int32(first + 7))
+    assert policy._everyones(later)[3] == pytest.approx(np.diag([7.0, 0, 0]))
+    state = update(state, _released(policy, second, 1e3, second * gram, [0.0, 0.0, 90.0]))
+    assert (int(state.closed_count), int(state.looked)) == (0, second)
+    assert state.direction == pytest.approx([0.0, 0.0, 1.0])
+    assert state.followed == pytest.approx(np.diag([second - first, 0.0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("times", "before", "closed"),
+    [(6.0, 0.0, True), (5.0, 0.0, False), (9.0, 0.5, True), (9.0, 0.8, False)],
+    ids=["stands out", "too noisy", "as many again", "too few users"],
+)
+@double_precision
+def test_a_cohort_is_closed_when_its_vector_stands_out(
+    times: float, before: float, closed: bool
+) -> None:
+    policy = _policy(norm=1.0, low=-1.0, constant=0.0)
+    count = next(one for one in policy.query.readings if one > 1000)
+    then = int(before * count)
+    noise = (count - then) / 3 / 3**0.5 / times
+    state = dataclasses.replace(
+        policy.init(OUTLOOK), closed_count=jnp.int32(then), direction=jnp.array([0.0, 1.0, 0.0])
+    )
+    release = _released(policy, count, noise, count * np.diag([0.6, 0.1, 0.01]), [300.0, 9.0, 1.0])
+    found = jax.jit(lambda state: policy.update(state, "moments", release))(state)
+    assert (int(found.closed_count) == count) == closed
+    assert (float(found.weights.max()) > 1.25) == closed
+    assert (float(jnp.linalg.norm(found.reference)) > 0.1) == closed
+    assert found.followed == pytest.approx(np.diag([0.0, count, 0.0]))
+    assert (found.closed_followed.tolist() == found.followed.tolist()) == closed
+    model = policy.publish(found)
+    assert model.weights.tolist() == found.weights.tolist()
+    assert model.reference.tolist() == found.reference.tolist()
+
+
+@double_precision
+def test_doubt_about_the_matrix_is_that_of_what_is_wrong_with_the_reference() -> None:
+    policy = _policy()
+    state = policy.init(OUTLOOK)
+    state = dataclasses.replace(
+        state, noise=jnp.float64(2.0), unweighing=jnp.eye(3) / 4, reach=jnp.float64(0.1)
+    )
+    # One direction of three is starved, and doubted no less.
+    values, mean = jnp.array([50.0, 50.0, 5.0]), jnp.float64(50.0)
     precision, _ = policy._gathered(state, values, jnp.eye(3), mean)
-    blurred = policy.caution * (2.0 * float(policy.radius) / 4) ** 2
-    told = 50.0**2 / (float(policy.spread) ** 2 * 50.0 + 4.0 + blurred)
-    assert jnp.diag(precision) == pytest.approx(told / 16, rel=1e-6)
+    blurred = policy.caution * (module._REACH * 2.0 / policy.query.balance * 0.1) ** 2
+    told = values**2 / (float(policy.spread) ** 2 * values + 4.0 + blurred)
+    assert jnp.diag(precision) == pytest.approx(np.asarray(told) / 16, rel=1e-6)
+
+
+@double_precision
+def test_the_reach_is_what_a_belief_leaves_open_and_no_more_than_the_radius() -> None:
+    policy = _policy(norm=1.0, low=-1.0, constant=0.0)
+    state = dataclasses.replace(policy.init(OUTLOOK), count=jnp.int32(5000), noise=jnp.float64(9))
+    assert float(state.reach) == 1.0
+    release = _released(policy, 5000, 9.0, 5000 * np.diag([0.5, 0.2, 0.2]), [900.0, 90.0, 0.0])
+    state = dataclasses.replace(state, total=release.total)
+    closed = policy._looked(state)
+    assert int(closed.closed_count) == 5000
+    assert 0 < float(closed.reach) < 0.1
+    gathered = state.precision, state.pull
+    blind = policy._reopened(state, gathered, state.pull, 9 * jnp.eye(3))
+    longest = float(jnp.linalg.norm(blind.unweighing)) / 3**0.5
+    assert float(blind.reach) == pytest.approx(longest)
+    assert longest > 0.1
 
 
 @double_precision
 def test_cohorts_are_read_in_the_coordinates_of_their_own_weights() -> None:
     """Devices weigh as the model says, the learner unweighs: the estimate finds the truth."""
-    facts = dataclasses.replace(FACTS, low=-1.0, norm=1.0, constant=0.0)
-    policy, theta = LinearSampling.of(facts), np.array([0.3, -0.4, 0.6])
+    policy, theta = _policy(low=-1.0, norm=1.0, constant=0.0), np.array([0.3, -0.4, 0.6])
     draw, scales = np.random.default_rng(3), np.array([0.7, 0.2, 0.1])
-    state = policy.init({"moments": Outlook(noisy=True, separate="users")})
+    state = policy.init(OUTLOOK)
     update = jax.jit(lambda state, release: policy.update(state, "moments", release))
     publish = jax.jit(policy.publish)
     total, noise, last, model = np.zeros(policy.query.size), 0.05, 0, publish(state)
@@ -280,8 +387,10 @@ def test_cohorts_are_read_in_the_coordinates_of_their_own_weights() -> None:
         )
         state = update(state, release)
         model = publish(state)
-    assert float(model.weights.max()) > 3
-    assert model.estimate == pytest.approx(theta, abs=0.12)
+    values = np.linalg.eigvalsh(np.asarray(model.weights))
+    assert values[-1] > 3 * values[0]
+    assert model.estimate == pytest.approx(theta, abs=0.08)
+    assert model.reference == pytest.approx(theta, abs=0.1)
 
 
 READINGS = ((3, 4, 5, 6, 7, 8), 73)
@@ -294,7 +403,7 @@ PROMISE = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.LOCAL)
         ({}, "local", "tuned", module.RULE),
         ({}, "joint", "tuned", 0),
         ({}, "local", "theory", 0),
-        ({"low": 1.0, "high": 2.0, "constant": 0.0}, "local", "tuned", 0),
+        ({"low": 1.0, "high": 2.0, "constant": 0.0}, "local", "tuned", module.RULE),
         ({"link": "logistic", "constant": 0.0}, "local", "tuned", 0),
     ],
     ids=["local", "joint", "theory", "rewards far from 0", "logistic"],
@@ -315,11 +424,14 @@ def test_a_task_says_whether_its_devices_weigh(
 
 def test_another_way_to_choose_weights_is_another_rule() -> None:
     """Weights of a deployed bandit are computed again when it is opened: count the rule up."""
-    made = module.RULE, module._EARLY, module._GROWTH, module._ROOM, module._HEAVIEST
-    assert made == (1, 1.5, 0.5, 0.6, 10.0)
-    # When cohorts are closed, and weights with them, is the unweighted bandit's.
-    closing = sampling._RIPE["users"], sampling._LEAST_GROWTH, sampling._FIRST_USERS
-    assert closing == (5.0, 0.1, 4)
+    made = module.RULE, module._STANDS_OUT, module._GROWTH, module._FILL, module._HEAVIEST
+    assert made == (2, 5.5, 0.5, 0.8, 10.0)
+    drawing = module._LOOKED_FROM, module._LEAST_EVEN, module._REACH, module._MATRIX
+    assert drawing == (8, 0.1, 0.7, 0.7)
+    assert (module._SAMPLED, module._WIDENED) == (0.55, 1.5)
+    # When cohorts are looked at is the same under every trust.
+    assert sampling._FIRST_USERS == 4
+    assert dict(sampling._MOST_PRIOR)["users"] == 0.16
     readings = LinearSampling.of(FACTS, epsilon=4.0).query.readings
     assert (readings[:6], len(readings)) == READINGS
 
@@ -337,8 +449,8 @@ def test_light_devices_and_a_learner_find_what_small_scales_are_worth() -> None:
             rows = scales * draw.uniform(-0.55, 0.55, size=(4, 3))
             choice = bandit.decide(rows)
             bandit.reward(choice.id, float(rows[int(choice.arm)] @ theta))
-        heaviest = float(np.asarray(bandit.model["weights"]).max())
-        assert (heaviest > 2) == (not numbers)
+        values = np.linalg.eigvalsh(np.asarray(bandit.model["weights"]))
+        assert (values[-1] > 2 * values[0]) == (not numbers)
         errors.append(np.linalg.norm(np.asarray(bandit.model["estimate"]) - theta))
     assert errors[0] < 0.7 * errors[1]
 
@@ -366,40 +478,12 @@ def test_on_features_of_other_scales_weights_save_regret() -> None:
     assert ours[-1].mean() < 0.85 * others[-1].mean()
 
 
-@double_precision
-def test_without_weights_it_believes_what_unweighted_sampling_believes() -> None:
-    """Of the same releases: cohorts are closed at the same times, and tell the same."""
-    facts = dataclasses.replace(FACTS, norm=1.0, constant=0.0)
-    plain = LinearSampling.of(facts)
-    ours = dataclasses.replace(plain, heaviest=1.0)
-    outlook, draw = {"moments": Outlook(noisy=True, separate="users")}, np.random.default_rng(8)
-    states = [Sampling.init(plain, outlook), ours.init(outlook)]
-    updates = [jax.jit(lambda s, r, p=p: p.update(s, "moments", r)) for p in (plain, ours)]
-    total, noise, last = np.zeros(plain.query.size), 0.3, 0
-    for count in plain.query.readings:
-        new, last = count - last, count
-        mean = np.concatenate([np.array([0.2, 0, 0, 0.05, 0, 0.01]), [0.1, 0.02, 0.005]])
-        total = total + new * mean + draw.normal(0, noise * new**0.5, total.size)
-        release = Release(
-            total=jnp.asarray(total), count=jnp.int32(count), noise=jnp.float64(noise * count**0.5)
-        )
-        states = [update(state, release) for update, state in zip(updates, states, strict=True)]
-        closed = [int(state.closed_count) for state in states]
-        assert closed[0] == closed[1]
-    assert closed[0] > 0
-    models = [policy.publish(state) for policy, state in zip((plain, ours), states, strict=True)]
-    assert models[1].weights.tolist() == np.eye(3).tolist()
-    for name in ("estimate", "sample", "widen"):
-        one, other = (np.asarray(getattr(model, name)) for model in models)
-        assert one == pytest.approx(other, rel=1e-4, abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("separate", "mode"), [("nobody", "tuned"), ("cohorts", "tuned"), ("users", "theory")]
 )
 @double_precision
 def test_only_tuned_reports_with_noise_of_their_own_are_weighted(separate: Any, mode: Any) -> None:
-    policy = LinearSampling.of(FACTS, mode=mode)
+    policy = LinearSampling.of(FACTS, mode=mode, trust="local")
     outlook = Outlook(noisy=True, separate=separate)
     assert not policy.weighs(outlook)
     model = policy.publish(policy.init({"moments": outlook}))

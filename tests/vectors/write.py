@@ -38,7 +38,7 @@ from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.own_contexts import OwnBeliefs
 from kerchief.policies.sampling import Beliefs
-from kerchief.policies.weighted import LinearSampling, WeightedBeliefs
+from kerchief.policies.weighted import RULE, LinearSampling, WeightedBeliefs
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.deployment import Deployment, deploy
@@ -159,26 +159,32 @@ def choices() -> list[dict[str, Any]]:
 
 
 def reweighed_records() -> list[dict[str, Any]]:
-    """The statistics of reports that are multiplied by a posted matrix."""
+    """The statistics of surprises, weighted by a posted matrix."""
     rng, found = np.random.default_rng(6), []
     for number in range(60):
         problem = [one for one in problems() if one.link == "linear"][number % 4]
-        policy, dim = LinearSampling.of(problem), problem.dim
+        policy, dim = LinearSampling.of(problem, trust="local"), problem.dim
         drawn = rng.normal(size=(dim, dim))
         weights = jnp.asarray(np.eye(dim) + (number % 3) * drawn @ drawn.T, jnp.float32)
+        reference = jnp.asarray((number % 2) * rng.normal(size=dim), jnp.float32)
         nothing = jnp.zeros((dim, dim))
         model = WeightedBeliefs(
-            estimate=jnp.zeros(dim), sample=nothing, widen=nothing, weights=weights
+            estimate=jnp.zeros(dim),
+            sample=nothing,
+            widen=nothing,
+            weights=weights,
+            reference=reference,
         )
         (row,) = rows_of(1, dim, problem.norm, rng)
         reward = float(rng.uniform(problem.low, problem.high))
         arms = Arms(features=jnp.asarray(row[None]), allowed=jnp.ones(1, bool))
         example = policy.record(model, arms, jnp.int32(0), jnp.float64(reward))["moments"]
-        told = dataclasses.replace(program(problem, policy), reweighed=1, choice="guess")
+        told = dataclasses.replace(program(problem, policy), reweighed=RULE, choice="guess")
         found.append(
             {
                 "program": told,
                 "weights": [reals(one) for one in weights],
+                "reference": reals(reference),
                 "features": reals(row),
                 "reward": reward,
                 "statistic": reals(policy.query.encode(example)),

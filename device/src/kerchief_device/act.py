@@ -42,16 +42,18 @@ class Beliefs:
         sample: a square root of the covariance that guesses are drawn with.
         widen: the same for directions in which a random width is enough.
         weights: what the features of a report are multiplied by, where the task says so.
+        reference: the estimate whose surprises are reported then.
     """
 
     estimate: Floats
     sample: Floats
     widen: Floats
     weights: Floats | None = None
+    reference: Floats | None = None
 
 
 def beliefs(model: Model, dim: int, *, reweighed: bool = False) -> Beliefs:
-    """Read a posted model, like `ellipsoid`; with its weights, where reports have some.
+    """Read a posted model, like `ellipsoid`; with what weighs reports, where something does.
 
     Raises:
         InvalidValue: as there.
@@ -61,6 +63,7 @@ def beliefs(model: Model, dim: int, *, reweighed: bool = False) -> Beliefs:
         sample=read_array(model, "sample", (dim, dim)),
         widen=read_array(model, "widen", (dim, dim)),
         weights=read_array(model, "weights", (dim, dim)) if reweighed else None,
+        reference=read_array(model, "reference", (dim,)) if reweighed else None,
     )
 
 

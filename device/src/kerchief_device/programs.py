@@ -69,13 +69,13 @@ class Optimism:
 
     def statistics(self, model: Model | None, features: Floats, reward: float) -> Sequence[Floats]:
         """The moments of one visit."""
-        estimate = None
-        if model is not None and (self._program.linearized or self._program.reweighed):
-            seen = self._seen(model)
-            estimate = seen.estimate
-            if isinstance(seen, Beliefs) and seen.weights is not None:
-                features, reward = self._moments.reweighed(seen.weights, features, reward)
-        return (self._moments.statistic(estimate, features, reward),)
+        program, moments = self._program, self._moments
+        if model is None or not (program.linearized or program.reweighed):
+            return (moments.statistic(None, features, reward),)
+        seen = self._seen(model)
+        if not isinstance(seen, Beliefs) or seen.weights is None or seen.reference is None:
+            return (moments.statistic(seen.estimate, features, reward),)
+        return (moments.surprise(seen.weights, seen.reference, features, reward),)
 
     def _seen(self, model: Model) -> Ellipsoid | Beliefs:
         read = self._read
@@ -155,12 +155,19 @@ def _check_optimist(program: Optimist) -> None:
         and ordered
         and program.largest_score >= 0
         and program.choice in ("bound", "guess")
-        and (program.reweighed == 0 or (program.choice == "guess" and not program.linearized))
+        and (program.reweighed == 0 or _reweighs(program))
         and 1 <= program.dim <= _MOST_DIM
         and program.arms >= 1
     ):
         raise InvalidValue(
             "a number of the task's program is outside its bounds; norm, balance and steepest "
             "must be above 0, intervals in order, all of them finite, arms chosen by bound or "
-            "guess, and only what is guessed and not linearized reweighed: make the task anew"
+            "guess, and only what is guessed, weighted and not linearized reweighed, with rewards "
+            "to report above the offset: make the task anew"
         )
+
+
+def _reweighs(program: Optimist) -> bool:
+    """Whether the program can report surprises."""
+    guessed = program.choice == "guess" and not program.linearized and program.weighted
+    return program.reweighed > 0 and guessed and program.response_high > program.offset

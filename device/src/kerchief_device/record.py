@@ -18,6 +18,8 @@ from kerchief_wire.task import Answering, Optimist
 
 # Entries above about the root of the largest float are cut to it first, so no square overflows.
 _LIMIT = 2.0**508
+# Features that the posted matrix makes no longer than this are nearly none.
+_TINY = 1e-12
 
 
 def _logistic(score: float) -> float:
@@ -87,28 +89,36 @@ class Moments:
             response, weight = self._linearized(estimate, features, reward)
         return self.encode(features, response, weight)
 
-    def reweighed(self, weights: Floats, features: Floats, reward: float) -> tuple[Floats, float]:
-        """Features times the posted matrix; if that is too long, shortened with the reward.
+    def surprise(
+        self, weights: Floats, reference: Floats, features: Floats, reward: float
+    ) -> Floats:
+        """The statistic of how a visit differs from what the posted reference expected.
 
-        Whatever was posted, `statistic` clips what comes of it.
+        Features are multiplied by the posted matrix and made as long as they may be; how long they
+        were is their weight. Whatever was posted, `encode` clips what comes of it.
 
         >>> program = Optimist(dim=2, arms=3, norm=1.0, low=0.0, high=1.0, link="linear",
         ...     linearized=False, largest_score=1.0, steepest=1.0, response_low=0.0,
-        ...     response_high=1.0, offset=0.5, balance=1.0, weighted=False, reweighed=1,
+        ...     response_high=1.0, offset=0.5, balance=1.0, weighted=True, reweighed=2,
         ...     choice="guess")
-        >>> x, y = Moments(program).reweighed(np.diag([1.0, 4.0]), np.array([0.0, 0.5]), 1.0)
-        >>> x.round(5).tolist(), round(y, 5)
-        ([0.0, 1.0], 0.75)
+        >>> x, reference = np.array([0.0, 0.5]), np.array([0.0, 0.25])
+        >>> Moments(program).surprise(np.diag([1.0, 1.2]), reference, x, 1.0).round(5).tolist()
+        [0.0, 0.0, 0.48, 0.0, 0.3]
         """
-        offset = self._program.offset
+        program = self._program
+        most = program.response_high - program.offset
         # Nothing is said of overflow: whether a stranger's numbers do depends on the features.
         with np.errstate(all="ignore"):
             # Added up feature by feature, so that every device has the same number.
-            longer = (weights * features.reshape(1, len(weights))).cumsum(axis=1)[:, -1]
-            numbers = longer.tolist()
+            seen = (weights * features.reshape(1, len(weights))).cumsum(axis=1)[:, -1]
+            numbers = seen.tolist()
             length = math.sqrt(_inner(numbers, numbers))
-            scale = 1 / max(1.0, length / self._program.norm - 1e-6)
-            return scale * longer, offset + scale * (reward - offset)
+            score = _inner(features.tolist(), reference.tolist())
+            shortened = most / (most + abs(score))
+            weight = shortened * length / program.norm
+            surprise = (reward - program.offset - score) * shortened / max(weight, 1.0)
+            unit = seen * (program.norm / max(length, _TINY))
+        return self.encode(unit, program.offset + surprise, weight)
 
     def encode(self, features: Floats, response: float, weight: float) -> Floats:
         """Clip all three, then write the pair as one vector whose norm is the pair's norm."""

@@ -110,8 +110,8 @@ class Optimist:
         offset: is subtracted from the response.
         balance: how much the matrix counts beside the vector.
         weighted: whether the matrix has the record's own weight.
-        reweighed: the rule by which the learner chose a matrix that is posted with the model, and
-            that features are multiplied by before they are reported; 0 where there is none.
+        reweighed: the rule by which the learner chose the matrix and the reference that are posted
+            with the model, and by which surprises are reported; 0 where there are none.
         choice: how an arm is chosen: "bound", the highest upper bound, or "guess", the best under a
             guess of the device's own.
     """

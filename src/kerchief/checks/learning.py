@@ -62,7 +62,7 @@ def without_noise_it_is_its_parent(case: Case) -> None:
 def _built(case: Case, entry: PolicyEntry, mode: Any, privatizers: Any) -> Any:
     """The bandit, with what it may know of silent noise."""
     guarantee = case.promise()
-    terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
+    terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta, trust=guarantee.trust)
     for privatizer in privatizers.values() if case.feedback == "reports" else ():
         terms = dataclasses.replace(terms, channel=channel_of(privatizer))
     given = case.trust != Trust.NONE or case.feedback == "reports"

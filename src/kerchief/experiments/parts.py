@@ -166,6 +166,7 @@ def _seen(problem: AnyProblem) -> int:
 def _kept(cell: Cell, problem: AnyProblem) -> int:
     """How many numbers a replicate keeps for the whole run: a history, where it asks for fits."""
     player = cell.player
-    terms = None if cell.asked is None else Terms(epsilon=player.epsilon, delta=cell.delta)
+    promised = Terms(epsilon=player.epsilon, delta=cell.delta, trust=player.trust)
+    terms = None if cell.asked is None else promised
     queries = POLICIES[player.policy].build(problem, player.mode, terms).queries.values()
     return cell.horizon * sum(one.size for one in queries if isinstance(one, BoundedLoss))

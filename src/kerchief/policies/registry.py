@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -29,6 +30,7 @@ class Terms:
 
     epsilon: float
     delta: float
+    trust: str
     channel: Channel | None = None
 
 
@@ -146,9 +148,10 @@ def register(
     """Enter a bandit under its name, beside its definition; see `PolicyEntry` for the facts.
 
     It is built by `make(problem, mode=...)`; by `promised(problem, mode=..., epsilon=...,
-    delta=...)`, without the last two where nothing is promised; or by `heard(problem, mode=...,
-    channel=...)` for what single reports will be like. Without any of them the class's own `of`
-    makes it, and is told the channel where it hears reports.
+    delta=...)`, and with `trust=...` if it has such an argument, without these where nothing is
+    promised; or by `heard(problem, mode=..., channel=...)` for what single reports will be like.
+    Without any of them the class's own `of` makes it, and is told the channel where it hears
+    reports.
 
     By default it takes the kind of problem that goes with its feedback, and runs under every trust
     under which such problems are answered.
@@ -202,6 +205,7 @@ def _told(factory: Factory, *, promised: bool, heard: bool) -> Factory:
 
     Without the channel of any terms, reports are the losses themselves.
     """
+    asks_trust = "trust" in inspect.signature(factory).parameters
 
     def make(
         problem: AnyProblem, mode: Mode, terms: Terms | None = None, **chosen: float
@@ -212,6 +216,7 @@ def _told(factory: Factory, *, promised: bool, heard: bool) -> Factory:
             told = {"channel": (terms and terms.channel) or clear}
         elif promised and terms is not None:
             told = {"epsilon": terms.epsilon, "delta": terms.delta}
+            told |= {"trust": terms.trust} if asks_trust else {}
         return factory(problem, mode=mode, **told, **chosen)
 
     return make

@@ -205,9 +205,8 @@ class Sampling(Ellipsoid):
 
     def _closed(self, state: Told) -> Told:
         """What the open cohort tells is added up; the next one begins."""
-        opened = self._opened(state)
-        seen = self._shrunk(*self._matrix(opened))
-        precision, pull = self._gathered(opened, *seen)
+        seen = self._shrunk(*self._cohorts(state))
+        precision, pull = self._gathered(self._opened(state), *seen)
         return dataclasses.replace(
             state,
             precision=precision,
@@ -230,8 +229,12 @@ class Sampling(Ellipsoid):
         gram, _ = self._sums(state)
         return gram, self._matrix_noise(state.noise)
 
-    def _everyones(self, state: Told) -> tuple[Array, Array]:
-        """The matrix of everyone's arms, in the coordinates of the parameter, and its noise."""
+    def _cohorts(self, state: Told) -> tuple[Array, ...]:
+        """The open cohort's matrix and its noise, and what else shrinking it needs to know."""
+        return self._matrix(self._opened(state))
+
+    def _everyones(self, state: Told) -> tuple[Array, ...]:
+        """The same for everyone's arms, in the coordinates of the parameter."""
         return self._matrix(state)
 
     def _gathered(
@@ -282,10 +285,10 @@ class Sampling(Ellipsoid):
         """A normal belief, and how much of it devices act out in each direction."""
         if self.query.dim > _MOST_SMALL:
             return self._believed_of_many(state)
-        both = self._matrix(self._opened(state)), self._everyones(state)
-        grams, noises = (jnp.stack(one) for one in zip(*both, strict=True))
+        both = self._cohorts(state), self._everyones(state)
+        seen = [jnp.stack(one) for one in zip(*both, strict=True)]
         # At once: library calls side by side can wait for each other for ever.
-        found = jax.vmap(self._shrunk)(grams, noises)
+        found = jax.vmap(self._shrunk)(*seen)
         opened, whole = ([one[place] for one in found] for place in (0, 1))
         return self._put_together(state, opened, whole)
 
@@ -296,9 +299,9 @@ class Sampling(Ellipsoid):
             return self._at_once(state, *whole)
 
         def put_together() -> Beliefs:
-            gram, noise = self._matrix(self._opened(state))
+            gram, *rest = self._cohorts(state)
             # After the other one: library calls side by side can wait for each other for ever.
-            seen = self._shrunk(jnp.where(whole[2] > 0, gram, 0.0), noise)
+            seen = self._shrunk(jnp.where(whole[2] > 0, gram, 0.0), *rest)
             return self._put_together(state, seen, whole)
 
         nothing_closed = state.closed_count == 0
@@ -365,7 +368,7 @@ class Sampling(Ellipsoid):
             room = jnp.maximum(bound - ((known * along) ** 2).sum(), _LEAST_ROOM * bound)
         return axes @ along, axes / jnp.sqrt(values + prior / room)
 
-    def _shrunk(self, gram: Array, noise: Array) -> tuple[Array, Array, Array]:
+    def _shrunk(self, gram: Array, noise: Array, *shape: Array) -> tuple[Array, Array, Array]:
         """Eigenvalues drawn to their mean by the share of their spread that noise explains."""
         dim = self.query.dim
         values, axes = jnp.linalg.eigh(gram)

@@ -1,13 +1,21 @@
-"""Sampling from weighted reports: under local trust noise hides what arms seldom show.
+"""Sampling from weighted surprises: under local trust every number of a report must tell something.
 
-Every device adds noise of one size to (x xᵀ, y x), so directions on a small scale drown in it. So
-the learner posts a symmetric matrix P ≥ I, made from earlier releases, and a device reports
+Every device adds noise of one size to its statistic, so what is short in it drowns. So the learner
+posts, with the model, a symmetric matrix P and an earlier estimate θ₀, and a device whose user
+played x and got y reports the statistic of
 
-    x' = f P x,    y' = o + f (y - o),    f = min(1, L/‖P x‖),
+    x' = P x / ‖P x‖,    y' = (y - xᵀθ₀) m,    w = ‖P x‖ m,    m = Y / (Y + |xᵀθ₀|),
 
-L being the query's norm and o its offset. That is an example in the very same domain, so the same
-noise keeps the same promise, whatever P is; and the model stays exactly linear: y' - o has the mean
-x'ᵀ P⁻¹ θ. P raises the directions that are seen least to one level, until examples fill the ball.
+in units in which features and centred rewards have lengths up to 1 and Y; where w exceeds 1, both
+y' and w are divided by it. x' is as long as it may be, and P raises directions that are seen
+least. A surprise y - xᵀθ₀ needs the matrix Σ w x'x'ᵀ only for what is wrong with θ₀, so the matrix
+may be sent in smaller units than the vector, and each has less noise for it. That is an example of
+the query's domain whatever was posted; and the model stays exactly linear: y' has the mean
+w x'ᵀ P⁻¹(θ - θ₀).
+
+What the matrix will be like is known beforehand in part: users play what looks best under posted
+estimates, so it is drawn to a mixture of contexts that vary evenly and of the directions of those
+estimates, instead of to a multiple of the identity (`drawn`).
 
 After information-weighted regression: Chen, Li, Rakhlin and Simchi-Levi 2025 (arXiv 2502.13115).
 Proof note: `weighted.md`.
@@ -17,70 +25,100 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Example, Outlook, Tree
+from kerchief.core.contracts import Arms, Example, Outlook, Separate, Tree
 from kerchief.core.problems import Problem
+from kerchief.core.queries import Regression
 from kerchief.core.struct import struct
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import Mode, register
 from kerchief.policies.sampling import Beliefs, GLMSampling, Sampling, Told
 
-RULE = 1
+RULE = 2
 """Counts how often it was changed how weights are chosen: those of a deployed bandit are computed
 again when it is opened, and its devices have used what its own version posted."""
-_EARLY = 1.5
-"""How often a cohort's matrix must stand out from its noise to be closed for other weights."""
+_MATRIX = 0.7
+"""How long a matrix may be in a report, beside a vector of length 1."""
+_STANDS_OUT = 5.5
+"""How often a cohort's vector must stand out from its noise for the cohort to be closed."""
 _GROWTH = 0.5
-"""Of all users before, a cohort that is closed for other weights has at least this share."""
-_ROOM = 0.6
-"""Weights are posted where squared lengths of examples are at most this share of the largest."""
+"""Of all users before, a cohort has at least this share."""
+_FILL = 0.8
+"""Weights of examples are this on average."""
 _HEAVIEST = 10.0
+_LOOKED_FROM = 8
+"""Users per dimension before whom no cohort is looked at: their estimates are noise."""
+_LEAST_EVEN = 0.1
+"""Contexts vary in every direction at least by this share of what they do on average."""
+_REACH = 0.7
+"""Of the length that P⁻¹(θ - θ₀) may have: what counts, times the matrix's noise."""
+_SAMPLED, _WIDENED = 0.55, 1.5
+"""How much of what is sampled is left where noise misleads, and how much wider random widths are,
+beside those of other trusts."""
 
 
 @struct
 class WeightedTold(Told):
-    """The learner's memory; precision and pull are in the coordinates of the parameter.
+    """The learner's memory; precision and pull are those of the parameter.
 
     Attributes:
         weights: P of the open cohort, as posted.
         unweighing: its inverse.
+        reference: θ₀ of the open cohort, as posted.
+        reach: how long P⁻¹(θ - θ₀) may be.
         seen: the matrix of closed cohorts, in the coordinates of the parameter.
         blur: the variance of its noise.
+        direction: of the estimate that users follow since the last look.
+        looked: how many users there were then.
+        followed: the sum of u uᵀ over users, u the direction of the estimate that they followed.
+        closed_followed: the same when the last cohort was closed.
     """
 
     weights: Array
     unweighing: Array
+    reference: Array
+    reach: Array
     seen: Array
     blur: Array
+    direction: Array
+    looked: Array
+    followed: Array
+    closed_followed: Array
 
 
 @struct
 class WeightedBeliefs(Beliefs):
-    """The billboard: beliefs, and the matrix that weighs what devices report."""
+    """The billboard: beliefs, and by which P and θ₀ devices weigh what they report."""
 
     weights: Array
+    reference: Array
 
 
 @struct
 class LinearSampling(Sampling, LinUCB):
-    """Sampling for linear rewards; where noise is that of single users, reports are weighted.
+    """Sampling for linear rewards; under local trust it learns from weighted surprises.
 
     Attributes:
-        heaviest: the greatest weight; 1 weighs nothing.
+        heaviest: how much more the least direction may be raised than the greatest.
 
     >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
-    >>> policy = LinearSampling.of(problem)
+    >>> policy = LinearSampling.of(problem, trust="local")
     >>> model = policy.publish(policy.init({"moments": Outlook(noisy=True, separate="users")}))
-    >>> model.weights.tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    >>> model.weights.tolist(), model.reference.tolist()
+    ([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     """
 
     heaviest: float | Array = _HEAVIEST
+
+    _with_noise: ClassVar[Mapping[Separate, float]] = {
+        **Sampling._with_noise,
+        "users": _SAMPLED,
+    }
 
     @classmethod
     def of(
@@ -89,134 +127,262 @@ class LinearSampling(Sampling, LinUCB):
         *,
         mode: Mode = "tuned",
         epsilon: float = 1.0,
+        trust: str = "none",
         exploration: float | None = None,
     ) -> Self:
         """Build it from public facts alone; see `LinUCB.of`."""
-        base = LinUCB.of(problem, mode=mode)
-        return cls._sampling(base, problem.horizon, epsilon, exploration)
+        made = cls._sampling(LinUCB.of(problem, mode=mode), problem.horizon, epsilon, exploration)
+        if mode == "theory" or trust != "local":
+            return made
+        return dataclasses.replace(made, query=_surprising(made.query))
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
-        """Before any user: nothing is weighted."""
+        """Before any user: nothing is weighted, and every reward is a surprise."""
         told = super().init(outlook)
         if not self.weighs(outlook[self.question]):
             return told
-        same = jnp.eye(self.query.dim, dtype=jnp.float64)
+        same, none = jnp.eye(self.query.dim, dtype=jnp.float64), jnp.zeros_like(told.pull)
         return WeightedTold(
             **vars(told),
             weights=same,
             unweighing=same,
+            reference=none,
+            reach=jnp.asarray(self.radius, jnp.float64),
             seen=jnp.zeros_like(same),
             blur=jnp.float64(0),
+            direction=none,
+            looked=jnp.int32(0),
+            followed=jnp.zeros_like(same),
+            closed_followed=jnp.zeros_like(same),
         )
 
     def weighs(self, outlook: Outlook) -> bool:
-        """Whether reports are weighted: where every user's has noise of its own.
-
-        And where a reward that is drawn to the offset stays within its bounds.
-        """
-        inside = self.query.low <= self.query.offset <= self.query.high
-        return self.mode == "tuned" and outlook.separate == "users" and inside
+        """Whether surprises are reported: where the query is made for them, with users' noise."""
+        return self.query.weighted and outlook.separate == "users"
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
-        """The example of the arm played, weighted, and scaled into the ball with its reward."""
+        """How surprising the reward was, at the arm's direction, as the posted matrix sees it."""
         if not isinstance(model, WeightedBeliefs):
             return super().record(model, arms, action, reward)
-        x = model.weights @ arms.features[action]
-        # Where nothing is weighted, rounding must not make an example too long.
-        scale = 1 / jnp.maximum(1.0, jnp.linalg.norm(x) / self.query.norm - 1e-6)
-        y = self.query.offset + scale * (reward - self.query.offset)
-        return {self.question: Example(features=scale * x, reward=y)}
+        x, query = arms.features[action], self.query
+        seen, score, most = model.weights @ x, x @ model.reference, self._most_surprising
+        length = jnp.linalg.norm(seen)
+        unit = seen * (query.norm / jnp.maximum(length, _TINY))
+        shortened = most / (most + jnp.abs(score))
+        weight = shortened * length / query.norm
+        surprise = (reward - query.offset - score) * shortened / jnp.maximum(weight, 1.0)
+        example = Example(features=unit, reward=query.offset + surprise, weight=weight)
+        return {self.question: example}
 
     def publish(self, state: Tree) -> Tree:
         """What devices draw their guesses from, and how they weigh their reports."""
         beliefs = super().publish(state)
         if not isinstance(state, WeightedTold):
             return beliefs
-        return WeightedBeliefs(**vars(beliefs), weights=state.weights.astype(jnp.float32))
+        weights, reference = (one.astype(jnp.float32) for one in (state.weights, state.reference))
+        return WeightedBeliefs(**vars(beliefs), weights=weights, reference=reference)
+
+    def _matrix_noise(self, noise: Array) -> Array:
+        """The matrix may come in other units than the vector."""
+        found: Array = noise / self.query.balance
+        return found
+
+    def _closed_if_ripe(self, state: Told) -> Told:
+        """Not among the first users, whose estimates are noise."""
+        if not isinstance(state, WeightedTold):
+            return super()._closed_if_ripe(state)
+        late = state.count >= _LOOKED_FROM * self.query.dim
+        found: Told = jax.lax.cond(late, self._looked, lambda same: same, state)
+        return found
+
+    def _looked(self, state: WeightedTold) -> WeightedTold:
+        """What users follow from here on; and the open cohort is closed where it tells enough."""
+        gathered = self._gathered(self._opened(state), *self._shrunk(*self._cohorts(state)))
+        estimate, spread = self._posterior(state.separate, *gathered)
+        seen = dataclasses.replace(
+            state,
+            direction=estimate / jnp.maximum(jnp.linalg.norm(estimate), _TINY),
+            looked=state.count,
+            followed=self._followed(state),
+        )
+        told = seen, gathered, estimate, spread
+        found: WeightedTold = jax.lax.cond(
+            self._ripe(seen), self._reopened, lambda same, *_: same, *told
+        )
+        return found
+
+    def _reopened(
+        self, state: WeightedTold, gathered: tuple[Array, Array], estimate: Array, spread: Array
+    ) -> WeightedTold:
+        """What cohorts told up to now is added up; the next one weighs by what is known now."""
+        precision, pull = gathered
+        gram, noise, *shape = self._everyones(state)
+        # After the others: library calls side by side can wait for each other for ever.
+        gram = jnp.where(jnp.trace(spread) > -jnp.inf, gram, 0.0)
+        weights, unweighing = self._weights(gram, noise, *shape, count=state.count)
+        left = jnp.sqrt(((unweighing @ spread) ** 2).sum())
+        most = self.radius * jnp.sqrt((unweighing**2).sum() / self.query.dim)
+        return dataclasses.replace(
+            state,
+            precision=precision,
+            pull=pull,
+            closed_total=state.total,
+            closed_count=state.count,
+            closed_noise=state.noise,
+            closed_followed=state.followed,
+            weights=weights,
+            unweighing=unweighing,
+            reference=estimate.astype(jnp.float32).astype(jnp.float64),
+            reach=jnp.minimum(left, most),
+            seen=gram,
+            blur=noise**2,
+        )
+
+    def _followed(self, state: WeightedTold) -> Array:
+        """The directions that users followed, up to now."""
+        since = (state.count - state.looked) * jnp.outer(state.direction, state.direction)
+        found: Array = state.followed + since
+        return found
 
     def _ripe(self, state: Told) -> Array:
-        """Whether the open cohort may be closed, in public time: early, if that is worth it."""
-        usual = super()._ripe(state)
+        """Whether the open cohort's vector must stand out from its noise, and it is not small."""
         if not isinstance(state, WeightedTold):
-            return usual
-        return usual | self._stands_out(state, times=_EARLY, growth=_GROWTH)
+            return super()._ripe(state)
+        matrix = _STANDS_OUT * self.query.balance * self.query.norm / self._most_surprising
+        return self._stands_out(state, times=matrix, growth=_GROWTH)
 
-    def _closed(self, state: Told) -> Told:
-        """What the open cohort tells is added up, where it is time or other weights are worth it.
+    def _weights(
+        self, gram: Array, noise: Array, *shape: Array, count: Array
+    ) -> tuple[Array, Array]:
+        """What to post for the matrix of so many users, and its inverse.
 
-        The next one begins with these.
+        Directions are raised to the level of the greatest, and all of them until examples have the
+        weight that is wanted on average.
         """
-        if not isinstance(state, WeightedTold):
-            return super()._closed(state)
-        told: Tree = super()._closed(state)
-        gram, noise = self._everyones(state)
-        # After the other one: library calls side by side can wait for each other for ever.
-        gram = jnp.where(jnp.trace(told.precision) >= 0, gram, 0.0)
-        weights, unweighing, worth = self._weights(gram, noise, state.count)
-        closed = dataclasses.replace(
-            told, weights=weights, unweighing=unweighing, seen=gram, blur=noise**2
-        )
-        now = worth | super()._ripe(state)
-        chosen: Told = jax.tree.map(lambda new, old: jnp.where(now, new, old), closed, state)
-        return chosen
-
-    def _weights(self, gram: Array, noise: Array, count: Array) -> tuple[Array, Array, Array]:
-        """What to post for the matrix of so many users, its inverse, and whether it is worth it."""
-        values, axes, _ = self._shrunk(gram, noise)
-        most = self.query.norm**2 * count
+        values, axes, _ = self._shrunk(gram, noise, *shape)
         seen = jnp.maximum(values, noise + 1e-9)
-        raised = jnp.clip(jnp.sqrt(water_level(seen, most) / seen), 1.0, self.heaviest)
-        worth = (noise > 0) & (jnp.trace(gram) <= _ROOM * most) & (raised.max() > 1)
-        raised = jnp.where(worth, raised, 1.0)
-        same = jnp.eye(self.query.dim)
-        weights, unweighing = (
-            jnp.where(worth, (axes * scale) @ axes.T, same) for scale in (raised, 1 / raised)
-        )
-        return weights.astype(jnp.float32).astype(jnp.float64), unweighing, worth
+        raised = jnp.minimum(jnp.sqrt(seen.max() / seen), self.heaviest)
+        full = _FILL * self.query.norm**2 * count / (raised**2 * seen).sum()
+        raised = jnp.clip(jnp.sqrt(full) * raised, 1 / _HEAVIEST, _HEAVIEST)
+        raised = jnp.where(noise > 0, raised, 1.0)
+        weights, unweighing = ((axes * scale) @ axes.T for scale in (raised, 1 / raised))
+        return weights.astype(jnp.float32).astype(jnp.float64), unweighing
 
-    def _everyones(self, state: Told) -> tuple[Array, Array]:
-        """The matrix of everyone's arms, in the coordinates of the parameter, and its noise."""
+    def _cohorts(self, state: Told) -> tuple[Array, ...]:
+        """The open cohort's matrix, its noise, and what following estimates would make of it."""
+        found = super()._cohorts(state)
+        if not isinstance(state, WeightedTold):
+            return found
+        weights, own = state.weights, self._followed(state) - state.closed_followed
+        return *found, weights @ weights, weights @ own @ weights
+
+    def _everyones(self, state: Told) -> tuple[Array, ...]:
+        """The same for everyone's arms, in the coordinates of the parameter."""
         if not isinstance(state, WeightedTold):
             return super()._everyones(state)
         dim, back = self.query.dim, state.unweighing
         gram, noise = self._matrix(self._opened(state))
         square = back @ back
         left = (jnp.trace(square) ** 2 + (square**2).sum()) / (dim * (dim + 1))
-        return state.seen + back @ gram @ back, jnp.sqrt(state.blur + left * noise**2)
+        blurred = jnp.sqrt(state.blur + left * noise**2)
+        return state.seen + back @ gram @ back, blurred, jnp.eye(dim), self._followed(state)
+
+    def _acted_out(self, state: Told, values: Array, mean: Array) -> tuple[Array, Array]:
+        """With wider random widths where surprises are reported."""
+        guessed, wide = super()._acted_out(state, values, mean)
+        return guessed, wide * (_WIDENED if isinstance(state, WeightedTold) else 1.0)
+
+    def _shrunk(self, gram: Array, noise: Array, *shape: Array) -> tuple[Array, Array, Array]:
+        """Drawn to what following estimates would show, where it is told what that is."""
+        if not shape:
+            return super()._shrunk(gram, noise)
+        found, mean = drawn(gram, noise, *shape)
+        values, axes = jnp.linalg.eigh(found)
+        return jnp.maximum(values, 0.0), axes, mean
 
     def _gathered(
         self, opened: Told, values: Array, axes: Array, mean: Array
     ) -> tuple[Array, Array]:
-        """What all cohorts tell; the open one about P⁻¹θ, which is shorter than θ."""
+        """What all cohorts tell; the open one about P⁻¹(θ - θ₀)."""
         if not isinstance(opened, WeightedTold):
             return super()._gathered(opened, values, axes, mean)
-        back = opened.unweighing
-        shorter = jnp.sqrt((back**2).sum() / self.query.dim)
-        alone = dataclasses.replace(
-            opened, precision=jnp.zeros_like(opened.precision), pull=jnp.zeros_like(opened.pull)
-        )
-        about = dataclasses.replace(self, radius=shorter * self.radius)
+        nothing, back = jnp.zeros_like(opened.precision), opened.unweighing
+        alone = dataclasses.replace(opened, precision=nothing, pull=jnp.zeros_like(opened.pull))
+        # What is starved is doubted no less than the rest.
+        about = dataclasses.replace(self, radius=_REACH * opened.reach, doubt=self.caution)
         precision, pull = super(LinearSampling, about)._gathered(alone, values, axes, mean)
-        return opened.precision + back @ precision @ back, opened.pull + back @ pull
+        found = back @ precision @ back
+        return (
+            opened.precision + found,
+            opened.pull + back @ pull + found @ opened.reference,
+        )
+
+    @property
+    def _most_surprising(self) -> float:
+        most: float = self.query.high - self.query.offset
+        return most
 
 
-def water_level(values: Array, total: Array | float) -> Array:
-    """To which level the least of ascending values must be raised for all to have this sum.
+def _surprising(query: Regression) -> Regression:
+    """The query for surprises: as far on both sides as a reward may be, with a weight."""
+    most = max(abs(query.low - query.offset), abs(query.high - query.offset))
+    return dataclasses.replace(
+        query,
+        low=query.offset - most,
+        high=query.offset + most,
+        balance=_MATRIX * most / query.norm,
+        weighted=True,
+    )
 
-    >>> float(water_level(jnp.array([0.0, 1.0, 5.0]), 9.0))
-    2.0
+
+def drawn(gram: Array, noise: Array, even: Array, followed: Array) -> tuple[Array, Array]:
+    """A noisy matrix, drawn to what it would be by two numbers alone, and its mean eigenvalue.
+
+    Those are how much contexts vary evenly and how much they vary along what was followed, by least
+    squares. What noise does not explain of the rest is kept, as a share of it.
+
+    >>> play = jnp.diag(jnp.array([5.0, 1.0, 1.0]))
+    >>> found, mean = drawn(play, jnp.float64(9.0), jnp.eye(3), jnp.diag(jnp.array([2.0, 0, 0])))
+    >>> found.round(3).tolist(), round(float(mean), 3)
+    ([[5.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], 2.333)
     """
-    place = jnp.arange(len(values))
-    greater = jnp.where(place > place[:, None], values, 0.0).sum(1)
-    return ((total - greater) / (1 + place)).min()
+    dim = len(gram)
+    evens, both, others = ((one * two).sum() for one, two in _pairs(even, followed))
+    one, two = (gram * even).sum(), (gram * followed).sum()
+    alone, apart = one / evens, evens * others - both**2
+    told = apart > 1e-6 * evens * others
+    apart = jnp.where(told, apart, 1.0)
+    level, along = (one * others - two * both) / apart, (two * evens - one * both) / apart
+    told &= (level > _LEAST_EVEN * alone) & (along > 0)
+    target = jnp.where(told, level * even + along * followed, alone * even)
+    found = jnp.trace(target) / dim
+    mean = jnp.maximum(found, 0.25 * noise / dim**0.5 + 1e-9)
+    target = target + (mean - found) * jnp.eye(dim)
+    rest = gram - target
+    explained = noise**2 * (dim * (dim + 1) / 2)
+    kept = 1 - jnp.minimum(1.0, explained / jnp.maximum((rest**2).sum(), 1e-12))
+    return target + kept * rest, mean
+
+
+def _pairs(one: Array, other: Array) -> tuple[tuple[Array, Array], ...]:
+    return (one, one), (one, other), (other, other)
+
+
+_TINY = 1e-12
 
 
 def sampling(
-    problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0, delta: float = 0.0
+    problem: Problem,
+    *,
+    mode: Mode = "tuned",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    trust: str = "none",
 ) -> LinearSampling | GLMSampling:
     """The one for the problem's rewards."""
-    kind = LinearSampling if problem.link == "linear" else GLMSampling
-    return kind.of(problem, mode=mode, epsilon=epsilon)
+    if problem.link != "linear":
+        return GLMSampling.of(problem, mode=mode, epsilon=epsilon)
+    return LinearSampling.of(problem, mode=mode, epsilon=epsilon, trust=trust)
 
 
 register(

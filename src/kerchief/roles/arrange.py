@@ -87,7 +87,7 @@ def arrange(
     guarantee = protection.guarantee
     if protection.mechanism is None:
         protection = dataclasses.replace(protection, mechanism=own_word(entry, guarantee.trust))
-    terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta)
+    terms = Terms(epsilon=guarantee.epsilon, delta=guarantee.delta, trust=guarantee.trust)
     private = guarantee.trust is not Trust.NONE
     policy = _built(entry, problem, mode, terms if private else None, numbers or {})
     proved = mode == "theory" and needs_normal(entry, guarantee.trust) and guarantee.delta > 0

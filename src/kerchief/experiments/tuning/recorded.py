@@ -83,7 +83,8 @@ class Recorded:
         for world in search.worlds:
             problem = world.environment().problem(world.horizon)
             for cell in world.cells(search.policy, ()):
-                terms = cell.asked and Terms(epsilon=cell.asked[0], delta=cell.asked[1])
+                player, asked = cell.player, cell.asked
+                terms = asked and Terms(epsilon=asked[0], delta=asked[1], trust=player.trust)
                 built = POLICIES[search.policy].build(problem, "tuned", terms)
                 mine = {name: float(getattr(built, name)) for name, _ in search.incumbent}
                 found += [] if mine in found else [mine]

@@ -213,15 +213,17 @@ def test_without_noise_nothing_is_weighted() -> None:
     assert weights == pytest.approx(np.eye(3), abs=1e-6)
 
 
+@pytest.mark.parametrize("heaviest", [0.0, 1.0, 10.0, 1e6])
 @double_precision
-def test_weights_have_bounds() -> None:
-    policy = _policy(norm=1.0)
+def test_weights_have_bounds(heaviest: float) -> None:
+    policy = dataclasses.replace(_policy(norm=1.0), heaviest=heaviest)
     for scale in (1e-6, 1.0, 1e9):
         gram = scale * jnp.diag(jnp.array([400.0, 100.0, 1e-3]))
         made = policy._weights(gram, jnp.float64(1e-9), EVEN, NOTHING, count=jnp.int32(1000))
         values = np.linalg.eigvalsh(made[0])
         assert values.min() >= 0.1 - 1e-6
         assert values.max() <= 10.0 + 1e-5
+        assert (values.max() > 1.01 * values.min()) == (heaviest > 1 and scale == 1.0)
 
 
 def _along(direction: Any, users: float) -> Any:

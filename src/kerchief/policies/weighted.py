@@ -261,7 +261,7 @@ class LinearSampling(Sampling, LinUCB):
         """
         values, axes, _ = self._shrunk(gram, noise, *shape)
         seen = jnp.maximum(values, noise + 1e-9)
-        raised = jnp.minimum(jnp.sqrt(seen.max() / seen), self.heaviest)
+        raised = jnp.clip(jnp.sqrt(seen.max() / seen), 1.0, jnp.maximum(self.heaviest, 1.0))
         full = _FILL * self.query.norm**2 * count / (raised**2 * seen).sum()
         raised = jnp.clip(jnp.sqrt(full) * raised, 1 / _HEAVIEST, _HEAVIEST)
         raised = jnp.where(noise > 0, raised, 1.0)

@@ -305,7 +305,13 @@ def test_a_report_is_weighted_as_the_model_said_that_chose(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "weights",
-    [np.full((2, 2), 1.79e308), np.diag([1e300, -1e300]), np.zeros((2, 2)), -np.eye(2)],
+    [
+        np.full((2, 2), 1.79e308),
+        np.diag([1e300, -1e300]),
+        np.zeros((2, 2)),
+        -np.eye(2),
+        np.diag([1e-160, 1.0]),
+    ],
 )
 @pytest.mark.parametrize("reference", [(0, 0), (1.79e308, 1.79e308), (-1e300, 1e-300)])
 @pytest.mark.filterwarnings("error")
@@ -339,6 +345,8 @@ def test_what_weighs_and_is_missing_is_said(name: str) -> None:
         {"weighted": False},
         {"offset": 1.0},
         {"reweighed": -1},
+        {"reweighed": 1},
+        {"reweighed": 3},
     ],
 )
 def test_only_guesses_of_linear_rewards_are_reweighed(change: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ from kerchief.roles.arrange import arrange
 from kerchief.roles.bandit import Bandit
 from kerchief.roles.deployment import deploy
 from kerchief.simulation import simulate
+from kerchief_device import record
 
 FACTS = Problem(dim=3, arms=4, norm=2.0, radius=1.0, low=0.0, high=1.0, horizon=5000, constant=1.0)
 WEIGHTS = np.array([[1.5, 0.2, 0.0], [0.2, 4.0, 0.3], [0.0, 0.3, 9.0]])
@@ -191,15 +192,16 @@ def test_noise_of_everyones_matrix_has_the_size_that_is_stated() -> None:
 EVEN, NOTHING = jnp.eye(3), jnp.zeros((3, 3))
 
 
+@pytest.mark.parametrize("norm", [1.0, 1.5])
 @double_precision
-def test_weights_raise_all_directions_to_one_level() -> None:
-    policy = _policy(norm=1.0)
+def test_weights_raise_all_directions_to_one_level(norm: float) -> None:
+    policy = _policy(norm=norm)
     gram = jnp.diag(jnp.array([400.0, 100.0, 25.0]))
     weights, unweighing = policy._weights(
         gram, jnp.float64(1e-6), EVEN, NOTHING, count=jnp.int32(1000)
     )
     assert unweighing @ weights == pytest.approx(np.eye(3), abs=1e-6)
-    level = 1000 * module._FILL / 3
+    level = norm**2 * 1000 * module._FILL / 3
     assert jnp.diag(weights @ gram @ weights) == pytest.approx([level] * 3, rel=1e-5)
     # What noise may be is not raised as if it were small.
     blurred, _ = policy._weights(gram, jnp.float64(60.0), EVEN, NOTHING, count=jnp.int32(1000))
@@ -307,18 +309,21 @@ def test_what_users_follow_is_added_up_between_looks() -> None:
     [(6.0, 0.0, True), (5.0, 0.0, False), (9.0, 0.5, True), (9.0, 0.8, False)],
     ids=["stands out", "too noisy", "as many again", "too few users"],
 )
+@pytest.mark.parametrize(("norm", "most"), [(1.0, 1.0), (4.0, 10.0)])
 @double_precision
 def test_a_cohort_is_closed_when_its_vector_stands_out(
-    times: float, before: float, closed: bool
+    times: float, before: float, closed: bool, norm: float, most: float
 ) -> None:
-    policy = _policy(norm=1.0, low=-1.0, constant=0.0)
+    policy = _policy(norm=norm, low=-most, high=most, radius=most / norm, constant=0.0)
     count = next(one for one in policy.query.readings if one > 1000)
     then = int(before * count)
-    noise = (count - then) / 3 / 3**0.5 / times
+    noise = norm * most * (count - then) / 3 / 3**0.5 / times
     state = dataclasses.replace(
         policy.init(OUTLOOK), closed_count=jnp.int32(then), direction=jnp.array([0.0, 1.0, 0.0])
     )
-    release = _released(policy, count, noise, count * np.diag([0.6, 0.1, 0.01]), [300.0, 9.0, 1.0])
+    gram = norm**2 * count * np.diag([0.6, 0.1, 0.01])
+    moment = norm * most * np.array([300.0, 9.0, 1.0])
+    release = _released(policy, count, noise, gram, moment)
     found = jax.jit(lambda state: policy.update(state, "moments", release))(state)
     assert (int(found.closed_count) == count) == closed
     assert (float(found.weights.max()) > 1.25) == closed
@@ -343,6 +348,83 @@ def test_doubt_about_the_matrix_is_that_of_what_is_wrong_with_the_reference() ->
     blurred = policy.caution * (module._REACH * 2.0 / policy.query.balance * 0.1) ** 2
     told = values**2 / (float(policy.spread) ** 2 * values + 4.0 + blurred)
     assert jnp.diag(precision) == pytest.approx(np.asarray(told) / 16, rel=1e-6)
+
+
+@double_precision
+def test_a_cohort_is_drawn_to_what_its_own_users_followed_as_its_weights_see_it() -> None:
+    policy = _policy()
+    before, own = _along([1, 0, 1], 30.0), _along([0, 1, 1], 50.0)
+    state = dataclasses.replace(
+        policy.init(OUTLOOK),
+        weights=jnp.asarray(WEIGHTS),
+        followed=before + own,
+        closed_followed=before,
+    )
+    _, _, even, followed = policy._cohorts(state)
+    assert even == pytest.approx(WEIGHTS @ WEIGHTS)
+    assert followed == pytest.approx(WEIGHTS @ np.asarray(own) @ WEIGHTS)
+
+
+@double_precision
+def test_noise_of_closed_cohorts_stays_in_everyones_matrix() -> None:
+    policy = _policy()
+    state = dataclasses.replace(
+        policy.init(OUTLOOK), count=jnp.int32(900), noise=jnp.float64(7), blur=jnp.float64(90)
+    )
+    wanted = 90 + (7 / policy.query.balance) ** 2
+    assert float(policy._everyones(state)[1]) ** 2 == pytest.approx(wanted)
+    reopened = policy._reopened(state, (state.precision, state.pull), state.pull, jnp.eye(3))
+    assert float(reopened.blur) == pytest.approx(wanted)
+
+
+@double_precision
+def test_where_surprises_are_reported_less_is_sampled_and_widths_are_wider() -> None:
+    policy, values, mean = _policy(), jnp.array([1.0, 90.0, 90.0]), jnp.float64(60)
+    plain = LinearSampling.of(FACTS)
+    states = [
+        dataclasses.replace(one, count=jnp.int32(900), noise=jnp.float64(1e9))
+        for one in (policy.init(OUTLOOK), plain.init({"moments": Outlook(noisy=False)}))
+    ]
+    ours, others = (
+        policy._acted_out(states[0], values, mean),
+        plain._acted_out(states[1], values, mean),
+    )
+    assert float(ours[0][0]) == pytest.approx(module._SAMPLED * float(others[0][0]))
+    assert ours[1][1:] == pytest.approx(module._WIDENED * np.asarray(others[1][1:]))
+
+
+@double_precision
+def test_in_many_dimensions_the_first_cohort_is_read_by_the_same_numbers() -> None:
+    """One decomposition is all that is needed there; it must tell what the general way tells."""
+    facts = dataclasses.replace(FACTS, dim=40, norm=1.0, low=-1.0, constant=0.0)
+    policy, draw = LinearSampling.of(facts, trust="local"), np.random.default_rng(2)
+    half = draw.normal(size=(40, 40)) / 40**0.5
+    gram = policy.query.balance * 900 * (half @ half.T + np.eye(40) / 4) / 40
+    rows, columns = np.triu_indices(40)
+    flat = np.where(rows == columns, 1.0, 2**0.5) * gram[rows, columns]
+    state = dataclasses.replace(
+        policy.init(OUTLOOK),
+        total=jnp.concatenate([jnp.asarray(flat), jnp.asarray(draw.normal(0, 60, 40))]),
+        count=jnp.int32(900),
+        noise=jnp.float64(2.0),
+    )
+    values = policy._shrunk(*policy._everyones(state))
+    at_once = policy._at_once(state, *values)
+    apart = policy._put_together(state, policy._shrunk(*policy._cohorts(state)), values)
+    assert float(jnp.linalg.norm(at_once.estimate)) > 0.1
+    assert at_once.estimate == pytest.approx(np.asarray(apart.estimate), rel=1e-6, abs=1e-9)
+    for name in ("sample", "widen"):
+        one, other = (np.asarray(getattr(found, name)) for found in (at_once, apart))
+        assert one @ one.T == pytest.approx(other @ other.T, rel=1e-6, abs=1e-9)
+
+
+def test_units_that_no_balance_fits_are_played_all_the_same() -> None:
+    facts = dataclasses.replace(FACTS, norm=1e-3, radius=1e9, high=1e7, constant=0.0)
+    assert LinearSampling.of(facts, trust="local").query.balance == 1e9
+
+
+def test_devices_know_the_rule() -> None:
+    assert record.RULE == module.RULE
 
 
 @double_precision

@@ -20,7 +20,7 @@ from kerchief_device.act import (
 )
 from kerchief_device.own import Sampled, own_size
 from kerchief_device.phased import Survey
-from kerchief_device.record import Moments, encode_loss
+from kerchief_device.record import RULE, Moments, encode_loss
 from kerchief_device.source import Randomness
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.model import Model
@@ -163,11 +163,11 @@ def _check_optimist(program: Optimist) -> None:
             "a number of the task's program is outside its bounds; norm, balance and steepest "
             "must be above 0, intervals in order, all of them finite, arms chosen by bound or "
             "guess, and only what is guessed, weighted and not linearized reweighed, with rewards "
-            "to report above the offset: make the task anew"
+            f"to report above the offset, by rule {RULE}: make the task anew, or update the device"
         )
 
 
 def _reweighs(program: Optimist) -> bool:
     """Whether the program can report surprises."""
     guessed = program.choice == "guess" and not program.linearized and program.weighted
-    return program.reweighed > 0 and guessed and program.response_high > program.offset
+    return program.reweighed == RULE and guessed and program.response_high > program.offset

@@ -18,8 +18,11 @@ from kerchief_wire.task import Answering, Optimist
 
 # Entries above about the root of the largest float are cut to it first, so no square overflows.
 _LIMIT = 2.0**508
-# Features that the posted matrix makes no longer than this are nearly none.
+# Features that the posted matrix makes no longer than this share of the bound are nearly none.
 _TINY = 1e-12
+
+RULE = 2
+"""The rule by which surprises are reported here: a task with another one is refused."""
 
 
 def _logistic(score: float) -> float:
@@ -117,17 +120,19 @@ class Moments:
             shortened = most / (most + abs(score))
             weight = shortened * length / program.norm
             surprise = (reward - program.offset - score) * shortened / max(weight, 1.0)
-            unit = seen * (program.norm / max(length, _TINY))
+            unit = seen * (program.norm / max(length, _TINY * program.norm))
         return self.encode(unit, program.offset + surprise, weight)
 
     def encode(self, features: Floats, response: float, weight: float) -> Floats:
         """Clip all three, then write the pair as one vector whose norm is the pair's norm."""
         program = self._program
-        x = into_ball(features, program.norm)
-        y = within(response, program.response_low, program.response_high) - program.offset
-        scale = program.balance * (within(weight, 0.0, 1.0) if program.weighted else 1.0)
-        matrix = (scale * x)[self._rows] * x[self._columns] * self._weights
-        return np.concatenate([matrix, y * x])
+        # Nothing is said of underflow, either.
+        with np.errstate(all="ignore"):
+            x = into_ball(features, program.norm)
+            y = within(response, program.response_low, program.response_high) - program.offset
+            scale = program.balance * (within(weight, 0.0, 1.0) if program.weighted else 1.0)
+            matrix = (scale * x)[self._rows] * x[self._columns] * self._weights
+            return np.concatenate([matrix, y * x])
 
     def _linearized(self, estimate: Floats, x: Floats, reward: float) -> tuple[float, float]:
         """Response and weight of a reward, around the score at the posted estimate."""

@@ -242,9 +242,13 @@ class Sampling(Ellipsoid):
     ) -> tuple[Array, Array]:
         """What all cohorts tell, the open one included: by generalized least squares."""
         _, moment = self._sums(opened)
-        told, weights = self._told(opened, values, mean)
+        told, weights = self._reading(opened)._told(opened, values, mean)
         precision = opened.precision + (axes * told) @ axes.T
         return precision, opened.pull + axes @ (weights * (axes.T @ moment))
+
+    def _reading(self, opened: Told) -> Self:
+        """The numbers by which the open cohort is read."""
+        return self
 
     def _told(self, opened: Told, values: Array, mean: Array) -> tuple[Array, Array]:
         """The open cohort's precision in each direction, and the weight of its vector there."""
@@ -326,7 +330,7 @@ class Sampling(Ellipsoid):
     def _at_once(self, state: Told, values: Array, axes: Array, mean: Array) -> Beliefs:
         """From everyone's alone, where no cohort is closed: all matrices have its axes."""
         _, moment = self._sums(state)
-        precision, weights = self._told(state, values, mean)
+        precision, weights = self._reading(state)._told(state, values, mean)
         pulled = weights * (axes.T @ moment)
         estimate, spread = self._along(state.separate, axes, precision, pulled)
         guessed, wide = self._acted_out(state, values, mean)

@@ -49,7 +49,7 @@ _STANDS_OUT = 5.5
 _GROWTH = 0.5
 """Of all users before, a cohort has at least this share."""
 _FILL = 0.8
-"""Weights of examples are this on average."""
+"""Directions are raised until everyone's matrix has this share of the largest trace."""
 _HEAVIEST = 10.0
 _LOOKED_FROM = 8
 """Users per dimension before whom no cohort is looked at: their estimates are noise."""
@@ -167,7 +167,7 @@ class LinearSampling(Sampling, LinUCB):
         x, query = arms.features[action], self.query
         seen, score, most = model.weights @ x, x @ model.reference, self._most_surprising
         length = jnp.linalg.norm(seen)
-        unit = seen * (query.norm / jnp.maximum(length, _TINY))
+        unit = seen * (query.norm / jnp.maximum(length, _TINY * query.norm))
         shortened = most / (most + jnp.abs(score))
         weight = shortened * length / query.norm
         surprise = (reward - query.offset - score) * shortened / jnp.maximum(weight, 1.0)
@@ -256,8 +256,7 @@ class LinearSampling(Sampling, LinUCB):
     ) -> tuple[Array, Array]:
         """What to post for the matrix of so many users, and its inverse.
 
-        Directions are raised to the level of the greatest, and all of them until examples have the
-        weight that is wanted on average.
+        Directions are raised to the level of the greatest, and then all of them alike.
         """
         values, axes, _ = self._shrunk(gram, noise, *shape)
         seen = jnp.maximum(values, noise + 1e-9)
@@ -308,14 +307,18 @@ class LinearSampling(Sampling, LinUCB):
             return super()._gathered(opened, values, axes, mean)
         nothing, back = jnp.zeros_like(opened.precision), opened.unweighing
         alone = dataclasses.replace(opened, precision=nothing, pull=jnp.zeros_like(opened.pull))
-        # What is starved is doubted no less than the rest.
-        about = dataclasses.replace(self, radius=_REACH * opened.reach, doubt=self.caution)
-        precision, pull = super(LinearSampling, about)._gathered(alone, values, axes, mean)
+        precision, pull = super()._gathered(alone, values, axes, mean)
         found = back @ precision @ back
         return (
             opened.precision + found,
             opened.pull + back @ pull + found @ opened.reference,
         )
+
+    def _reading(self, opened: Told) -> Self:
+        """About P⁻¹(θ - θ₀), which is short; what is starved is doubted no less than the rest."""
+        if not isinstance(opened, WeightedTold):
+            return self
+        return dataclasses.replace(self, radius=_REACH * opened.reach, doubt=self.caution)
 
     @property
     def _most_surprising(self) -> float:
@@ -330,7 +333,7 @@ def _surprising(query: Regression) -> Regression:
         query,
         low=query.offset - most,
         high=query.offset + most,
-        balance=_MATRIX * most / query.norm,
+        balance=min(max(_MATRIX * most / query.norm, 1e-9), 1e9),
         weighted=True,
     )
 

@@ -248,8 +248,8 @@ class LinearSampling(Sampling, LinUCB):
         """Whether the open cohort's vector must stand out from its noise, and it is not small."""
         if not isinstance(state, WeightedTold):
             return super()._ripe(state)
-        matrix = _STANDS_OUT * self.query.balance * self.query.norm / self._most_surprising
-        return self._stands_out(state, times=matrix, growth=_GROWTH)
+        times = _STANDS_OUT * self.query.balance * self.query.norm / self._most_surprising
+        return self._stands_out(state, times=times, growth=_GROWTH)
 
     def _weights(
         self, gram: Array, noise: Array, *shape: Array, count: Array

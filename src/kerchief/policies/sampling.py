@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -206,15 +206,7 @@ class Sampling(Ellipsoid):
     def _closed(self, state: Told) -> Told:
         """What the open cohort tells is added up; the next one begins."""
         seen = self._shrunk(*self._cohorts(state))
-        precision, pull = self._gathered(self._opened(state), *seen)
-        return dataclasses.replace(
-            state,
-            precision=precision,
-            pull=pull,
-            closed_total=state.total,
-            closed_count=state.count,
-            closed_noise=state.noise,
-        )
+        return added_up(state, *self._gathered(self._opened(state), *seen))
 
     def _opened(self, state: Told) -> Told:
         """The same with the total and the noise of the open cohort alone."""
@@ -450,6 +442,21 @@ class GLMSampling(Sampling, OnlineGLM):
     def _rate(self) -> float | Array:
         """Of a linearized reward's weight, the greatest."""
         return self.steepest * super()._rate
+
+
+ToldKind = TypeVar("ToldKind", bound=Told)
+
+
+def added_up(state: ToldKind, precision: Array, pull: Array) -> ToldKind:
+    """The open cohort is closed: this is what all told, and the next one begins."""
+    return dataclasses.replace(
+        state,
+        precision=precision,
+        pull=pull,
+        closed_total=state.total,
+        closed_count=state.count,
+        closed_noise=state.noise,
+    )
 
 
 def _starved(values: Array, mean: Array) -> Array:

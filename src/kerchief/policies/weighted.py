@@ -37,7 +37,7 @@ from kerchief.core.queries import Regression
 from kerchief.core.struct import struct
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import Mode, register
-from kerchief.policies.sampling import Beliefs, GLMSampling, Sampling, Told
+from kerchief.policies.sampling import Beliefs, GLMSampling, Sampling, Told, added_up
 
 RULE = 2
 """Counts how often it was changed how weights are chosen: those of a deployed bandit are computed
@@ -215,7 +215,6 @@ class LinearSampling(Sampling, LinUCB):
         self, state: WeightedTold, gathered: tuple[Array, Array], estimate: Array, spread: Array
     ) -> WeightedTold:
         """What cohorts told up to now is added up; the next one weighs by what is known now."""
-        precision, pull = gathered
         gram, noise, *shape = self._everyones(state)
         # After the others: library calls side by side can wait for each other for ever.
         gram = jnp.where(jnp.trace(spread) > -jnp.inf, gram, 0.0)
@@ -223,12 +222,7 @@ class LinearSampling(Sampling, LinUCB):
         left = jnp.sqrt(((unweighing @ spread) ** 2).sum())
         most = self.radius * jnp.sqrt((unweighing**2).sum() / self.query.dim)
         return dataclasses.replace(
-            state,
-            precision=precision,
-            pull=pull,
-            closed_total=state.total,
-            closed_count=state.count,
-            closed_noise=state.noise,
+            added_up(state, *gathered),
             closed_followed=state.followed,
             weights=weights,
             unweighing=unweighing,

@@ -17,6 +17,7 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments import GLMEnvironment, make_environment
+from kerchief.environments.ahead import can_be_handed
 from kerchief.environments.worlds import GLMTruth as Truth
 
 LAWS = {law.name: law for law in ENVIRONMENT_LAWS}
@@ -143,6 +144,47 @@ class Confiding(GLMEnvironment):
         return GLMEnvironment.problem(self, horizon)
 
 
+@struct
+class _Handed(GLMEnvironment):
+    """Says everything that arms drawn ahead of time need, in one place."""
+
+    armless = GLMEnvironment.armless
+    armless_truth = GLMEnvironment.armless_truth
+    reward = GLMEnvironment.reward
+    regret = GLMEnvironment.regret
+    best = GLMEnvironment.best
+    value = GLMEnvironment.value
+
+
+@struct
+class Spendthrift(_Handed):
+    """Pays more to those who are handed their arms."""
+
+    def armless(self) -> Any:
+        return dataclasses.replace(GLMEnvironment.armless(self), high=2.0)
+
+    armless_truth = GLMEnvironment.armless_truth
+    reward = GLMEnvironment.reward
+    regret = GLMEnvironment.regret
+    best = GLMEnvironment.best
+    value = GLMEnvironment.value
+
+
+@struct
+class Lenient(_Handed):
+    """Forgives those who are handed their arms half of what they lose."""
+
+    armless = GLMEnvironment.armless
+    armless_truth = GLMEnvironment.armless_truth
+    reward = GLMEnvironment.reward
+    regret = GLMEnvironment.regret
+    best = GLMEnvironment.best
+
+    def value(self, world: Truth, arms: Arms, action: Array, clock: Clock) -> Array:
+        mine = GLMEnvironment.value(self, world, arms, action, clock)
+        return (mine + GLMEnvironment.best(self, world, arms, clock)) / 2
+
+
 def _world(kind: type[GLMEnvironment], make: Any = make_environment) -> WorldCase:
     plain = make_environment(dim=3, arms=4, fewest=2, noise="bernoulli")
     values = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
@@ -163,6 +205,8 @@ FAULTS = [
     ("rewards have the right mean", _world(Mirrored)),
     ("regret is zero for the best arm", _world(Unfair)),
     ("policies meet the same arms", _world(Vengeful)),
+    ("handed arms change nothing", _world(Spendthrift)),
+    ("handed arms change nothing", _world(Lenient)),
     ("problem is public and consistent", _world(Misshapen)),
     ("problem is public and consistent", _world(Confiding)),
     ("bad values are refused", _world(GLMEnvironment, _accepts_anything)),
@@ -178,6 +222,15 @@ def test_the_law_catches_its_fault(name: str, world: WorldCase) -> None:
     (failure,) = caught.value.failures
     assert failure.law == name
     assert failure.expected != "no error"
+
+
+def test_who_pays_or_judges_otherwise_is_not_handed_arms() -> None:
+    """Unless it says how: what it inherits speaks for another class."""
+    assert can_be_handed(_world(_Handed).environment)
+    assert can_be_handed(_world(Long).environment)
+    assert not can_be_handed(_world(Overpaying).environment)
+    assert not can_be_handed(_world(Unfair).environment)
+    assert not can_be_handed(make_environment(contexts="hostile"))
 
 
 def test_every_law_has_a_planted_fault() -> None:

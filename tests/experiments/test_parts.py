@@ -26,14 +26,15 @@ import pytest
 
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.experiments import fingerprint as prints
+from kerchief.experiments import parts, runner
 from kerchief.experiments.archive import Archive
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.fingerprint import fingerprint
 from kerchief.experiments.folder import Folder
-from kerchief.experiments.parts import Part, parts_of, widest
+from kerchief.experiments.parts import Part, parts_of, side_by_side, widest
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import Work, compare
+from kerchief.experiments.runner import Work, compare, share_arrivals
 from kerchief.experiments.workers import (
     Cluster,
     Processes,
@@ -62,6 +63,10 @@ def _quiet(cell: object, stage: str, share: float) -> None:
     pass
 
 
+def _never(*given: object) -> None:
+    pytest.fail("it was played again")
+
+
 @pytest.fixture(scope="module")
 def played() -> list[Result]:
     return list(compare(TINY, ticks=4, width=3))
@@ -80,13 +85,15 @@ def test_what_was_finished_is_not_played_again(
     played: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = Archive(folder=Folder.at(tmp_path))
+    # With three at once the second half of a run is shared out otherwise than the first.
+    monkeypatch.setattr(parts, "MOST_SIDE_BY_SIDE", 3)
     results = Work.of(TINY, ticks=4, width=3, archive=archive).results(_quiet)
     next(results)
-    assert len(list(tmp_path.glob("*.npz"))) == 2
+    assert len(list(tmp_path.glob("*.npz"))) == 6
     again = Work.of(TINY, ticks=4, width=3, archive=archive)
-    assert again.found == 2
+    assert again.found == 6
     _same(list(again.results(_quiet)), played)
-    monkeypatch.setattr(Part, "play", lambda *given: pytest.fail("it was played again"))
+    monkeypatch.setattr(runner, "play_side_by_side", _never)
     _same(list(compare(TINY, ticks=4, width=3, archive=archive)), played)
 
 
@@ -95,7 +102,7 @@ def test_populations_are_stored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     archive = Archive(folder=Folder.at(tmp_path))
     first = list(compare(PHASED, ticks=4, archive=archive))
     assert first[-1].communication["bits"] > 0
-    monkeypatch.setattr(Part, "play", lambda *given: pytest.fail("it was played again"))
+    monkeypatch.setattr(runner, "play_side_by_side", _never)
     _same(list(compare(PHASED, ticks=4, archive=archive)), first)
 
 
@@ -265,11 +272,58 @@ class _Takes(Executor):
         self.sent: SimpleQueue[tuple[Part, Future[Any]]] = SimpleQueue()
 
     def submit(self, function: Any, /, *given: Any, **options: Any) -> Future[Any]:
-        told, world, future = pickle.loads(given[0]), pickle.loads(given[1]), Future[Any]()
+        (told,), world, future = pickle.loads(given[0]), pickle.loads(given[1]), Future[Any]()
         self.sent.put((Part(**told, environment=world), future))
         if self.instant:
             future.set_result(None)
         return future
+
+
+def test_those_who_meet_the_same_arms_play_side_by_side() -> None:
+    """A few at a time, in the same replicates, and fewer where there are more to play them."""
+    groups = side_by_side(_all_parts())
+    assert [len(group) for group in groups] == [4, 4]
+    for group in groups:
+        assert len({(part.first, part.last) for part in group}) == 1
+    assert [len(group) for group in side_by_side(_all_parts(), jobs=2)] == [1] * 8
+    many = dataclasses.replace(TINY, epsilons=tuple(map(float, range(1, 14))))
+    wide = [part for cell in parts_of(many, ticks=4, width=6) for part in cell]
+    assert [len(group) for group in side_by_side(wide)] == [8, 8]
+    assert [len(group) for group in side_by_side(wide, jobs=2)] == [4, 4, 4, 4]
+    hostile = dataclasses.replace(TINY, contexts=("hostile",))
+    alone = [part for cell in parts_of(hostile, ticks=4, width=6) for part in cell]
+    assert [len(group) for group in side_by_side(alone)] == [1] * 4
+
+
+def test_groups_are_smaller_where_runs_keep_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = dataclasses.replace(
+        TINY, env="logistic", policies=("glm-rare",), epsilons=(1.0, 2.0, 3.0, 4.0)
+    )
+    every = [part for cell in parts_of(fits, ticks=4, width=6) for part in cell]
+    keep = [part for part in every if part.cell.player.policy == "glm-rare"]
+    assert [len(group) for group in side_by_side(keep)] == [len(keep)]
+    kept = 6 * parts._kept(keep[0].cell, keep[0].environment.problem(40))
+    assert kept > 0
+    monkeypatch.setattr(parts, "MOST_KEPT", 2 * kept)
+    assert max(len(group) for group in side_by_side(keep)) == 2
+
+
+def test_what_arrives_is_kept_whichever_plan_waits(
+    processes: Processes, played: list[Result], tmp_path: Path
+) -> None:
+    """Whoever is stopped while the first plan is shown keeps what was finished of the second."""
+    later = dataclasses.replace(TINY, seed=5)
+    folders = [tmp_path / "first", tmp_path / "second"]
+    works = [
+        Work.of(plan, ticks=4, width=3, archive=Archive(folder=Folder.at(path)), workers=processes)
+        for plan, path in zip((TINY, later), folders, strict=True)
+    ]
+    share_arrivals(works)
+    for _ in works[0].arriving:
+        pass
+    assert [len(list(path.glob("*.npz"))) for path in folders] == [8, 8]
+    _same(list(works[0].results(_quiet)), played)
+    assert [len(one.runs) for one in works] == [8, 8]
 
 
 def test_the_longest_task_comes_first() -> None:
@@ -280,8 +334,11 @@ def test_the_longest_task_comes_first() -> None:
     assert [takes.sent.get()[0].last for _ in parts] == list(range(len(cells), 0, -1))
 
 
-def test_a_part_is_done_before_the_rest_of_its_task_begins() -> None:
+def test_a_part_is_done_before_the_rest_of_its_task_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What was finished can be kept, whatever becomes of those that come after it."""
+    monkeypatch.setattr(parts, "MOST_SIDE_BY_SIDE", 1)
     takes, one = _Takes(instant=False), next(parts_of(TINY, ticks=4, width=6))[0]
     tasks = Processes(executors=[takes], prepare=os.getpid).submit([one] * 4)
     for future in tasks:
@@ -294,7 +351,7 @@ def test_a_part_is_done_before_the_rest_of_its_task_begins() -> None:
 
 def test_a_cluster_gets_every_program_before_it_gets_one_twice() -> None:
     tasks = _handed_over([])
-    cells = [part.cell for part in tasks.values()]
+    cells = [part.cell for (part,) in tasks.values()]
     assert len(cells) == 8
     assert len(set(cells[:4])) == len(set(cells[4:])) == 4
 
@@ -313,7 +370,7 @@ def test_a_cluster_gets_a_world_once_for_all_parts_in_it() -> None:
     """It may be a large data set, and there may be thousands of parts."""
     held: list[bytes] = []
     tasks = _handed_over(held)
-    assert len({part.cell.world for part in tasks.values()}) == len(held) < len(tasks)
+    assert len({part.cell.world for (part,) in tasks.values()}) == len(held) < len(tasks)
     small: list[bytes] = []
     _handed_over(small, large=2**20)
     assert not small

@@ -151,6 +151,7 @@ def test_segments_that_are_played_together_are_read_one_by_one(
     """As on an accelerator: the same regrets, and fewer looks."""
     usual, looks = linear(), list[int]()
     monkeypatch.setattr(module, "_most_together", lambda: 10)
+    monkeypatch.setattr(module, "is_foreseen", lambda environment: False)
     together = linear(
         progress=lambda stage, done: looks.append(done) if stage == "playing" else None
     )
@@ -166,8 +167,8 @@ def test_a_shorter_segment_at_the_end_is_not_compiled_anew() -> None:
         for stage, done in _stages(lambda progress: linear(progress=progress))
         if stage == "compiling"
     ]
-    # The beginning and the segments, before the first of them; segments have 4 rounds and 3.
-    assert compiled == [0, 0]
+    # Worlds, the beginning, arms and rounds, before the first of them; segments have 4 and 3.
+    assert compiled == [0, 0, 0, 0]
 
 
 def _stages(play: Callable[[Progress], Run]) -> list[tuple[str, int]]:

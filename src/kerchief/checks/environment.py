@@ -25,6 +25,7 @@ from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.environments import CONTEXTS, NOISES, make_environment
+from kerchief.environments.ahead import Ahead, Handed, Offer, can_be_handed
 from kerchief.environments.population import Population
 from kerchief.simulation.run import AnyEnvironment
 
@@ -280,6 +281,30 @@ def policies_meet_the_same_arms(world: WorldCase) -> None:
     """What is played changes nothing in the arms that come later."""
     first, other = (_arms_met(world, action) for action in (0, 1))
     expect(same(first, other), seen="arms that follow the actions", expected="the same arms")
+
+
+@law(when=lambda world: can_be_handed(world.environment), cheap=True)
+def handed_arms_change_nothing(world: WorldCase) -> None:
+    """Whoever is handed the arms gets the same rewards and regrets in less of the world."""
+    environment: Any = world.environment
+    less = Ahead.of(environment)
+    for seen in _everything(world):
+        rest = environment.armless_truth(seen.truth)
+        for round in (0, _ROUNDS // 2, _ROUNDS - 1):
+            clock, arms = clock_at(round), jax.tree.map(lambda leaf, at=round: leaf[at], seen.arms)
+            best = environment.best(seen.truth, arms, clock)
+            handed = Handed(truth=rest, offer=Offer(arms=arms, best=best))
+            action = _actions(environment, arms)[-1]
+            at = _Dice.of(seed=9, replicate=0).at(REWARD, round=round)
+            rewards = [
+                float(one.reward(truth, arms, action, clock, at))
+                for one, truth in ((environment, seen.truth), (less, handed))
+            ]
+            expect(rewards[0] == rewards[1], seen=f"a reward of {rewards[1]}", expected=rewards[0])
+            lost = float(less.regret(handed, arms, action, clock))
+            wanted = float(seen.regret[round, -1])
+            room = 4 * _ROUNDING * max(1.0, abs(float(best)))
+            expect(abs(lost - wanted) <= room, seen=f"a regret of {lost}", expected=wanted)
 
 
 @law(cheap=True)

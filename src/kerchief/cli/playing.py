@@ -22,7 +22,7 @@ from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.plugins import Plugin, load_installed, loaded
 from kerchief.experiments.report import kept_promises, of_one_report
-from kerchief.experiments.runner import Work
+from kerchief.experiments.runner import Work, share_arrivals
 from kerchief.experiments.tables import WRITERS
 from kerchief.experiments.workers import Workers, dask_cluster, local_processes
 
@@ -150,6 +150,7 @@ def perform(
         begun: Iterable[tuple[Outputs, Work]] = (_begin(one, playing, workers) for one in plans)
         if workers is not None:
             begun = list(begun)
+            share_arrivals([work for _, work in begun])
         return [_finish(*one, show, playing, narrow) for one in begun]
 
 

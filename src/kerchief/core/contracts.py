@@ -326,6 +326,26 @@ class Environment(Protocol):
 
 
 @runtime_checkable
+class Foreseen(Environment, Protocol):
+    """A world whose arms depend on the truth and the round alone, so that they can be drawn early.
+
+    Whoever is handed the arms needs less of the world to go on.
+    """
+
+    def armless(self) -> Foreseen:
+        """The world less what draws its arms: equal for worlds that differ in nothing else."""
+
+    def armless_truth(self, world: Tree) -> Tree:
+        """The truth of that world."""
+
+    def best(self, world: Tree, arms: Arms, clock: Clock) -> Array:
+        """The expected reward of the best action; for the recorder only."""
+
+    def value(self, world: Tree, arms: Arms, action: Array, clock: Clock) -> Array:
+        """The expected reward of an action; for the recorder only."""
+
+
+@runtime_checkable
 class Opposes(Protocol):
     """A world whose adversary foresees the choice before it says what a user may choose from."""
 

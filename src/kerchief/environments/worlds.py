@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -172,6 +173,23 @@ class GLMEnvironment:
         """Expected reward lost against the best allowed arm."""
         means = self._means(world, arms.features)
         return jnp.where(arms.allowed, means, -jnp.inf).max() - means[action]
+
+    def best(self, world: GLMTruth, arms: Arms, clock: Clock) -> Array:
+        """The greatest expected reward of an allowed arm."""
+        return jnp.where(arms.allowed, self._means(world, arms.features), -jnp.inf).max()
+
+    def value(self, world: GLMTruth, arms: Arms, action: Array, clock: Clock) -> Array:
+        """The expected reward of an arm."""
+        return self._means(world, arms.features[action])
+
+    def armless(self) -> Self:
+        """Rewards know features alone: any contexts will do, and nobody is told of them."""
+        contexts = Contexts(dim=self.contexts.dim, count=self.contexts.count)
+        return dataclasses.replace(self, contexts=contexts, fewest=contexts.count, told=self.link)
+
+    def armless_truth(self, world: GLMTruth) -> GLMTruth:
+        """The parameter."""
+        return dataclasses.replace(world, kept=world.kept[:0])
 
     def _means(self, world: GLMTruth, features: Array) -> Array:
         """Expected rewards of feature vectors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import jax
 
@@ -21,8 +21,9 @@ from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.bits import BitSums
 from kerchief.roles.arrange import Arranged
+from kerchief.simulation.ahead import is_foreseen
 from kerchief.simulation.recorder import Progress
-from kerchief.simulation.run import AnyEnvironment, Run, simulate
+from kerchief.simulation.run import AnyEnvironment, Contender, Run, simulate_side_by_side
 
 MOST_FEATURES = 2**24
 """What one part may hold in arms; a round keeps a handful of such arrays."""
@@ -33,6 +34,10 @@ MOST_KEPT = 2**28
 MOST_TOGETHER = 2**14
 """How many replicates may be mapped over at once: on one kind of CPU, JAX 0.10 was seen to give
 wrong numbers in some programs from the 16385th on."""
+
+MOST_SIDE_BY_SIDE = 8
+"""How many bandits are played at once where they meet the same arms: what was finished is kept when
+all of them are, and more save little."""
 
 MOST_ON_CPU = 64
 """More at once are no faster on a processor, where smaller parts can be shared out."""
@@ -63,20 +68,8 @@ class Part:
 
     def play(self, progress: Progress | None = None) -> Finished:
         """Play them, with a ledger of their own: replicates are universes of one deployment."""
-        made = arranged(self.cell, self.environment.problem(self.cell.horizon))
-        run = simulate(
-            policy=made.policy,
-            privatizers=made.privatizers,
-            environment=self.environment,
-            ledger=MemoryLedger(self.cell.guarantee),
-            horizon=self.cell.horizon,
-            replicates=self.last - self.first,
-            seed=self.seed,
-            first_replicate=self.first,
-            ticks=self.ticks,
-            progress=progress,
-        )
-        return Finished(run=run, noises=_noises(made), alone=_alone(made, self.cell.horizon))
+        (played,) = play_side_by_side([self], [progress])
+        return played
 
     @double_precision
     def address(self) -> str:
@@ -102,6 +95,66 @@ class Finished:
     run: Run
     noises: Mapping[str, str]
     alone: Guarantee | None
+
+
+def play_side_by_side(parts: Sequence[Part], progress: Sequence[Progress | None]) -> list[Finished]:
+    """Play parts that `side_by_side` has put together; each comes out as if played alone."""
+    first = parts[0]
+    horizon, problem = first.cell.horizon, first.environment.problem(first.cell.horizon)
+    made = [arranged(part.cell, problem) for part in parts]
+    contenders = [
+        Contender(
+            policy=one.policy,
+            privatizers=one.privatizers,
+            ledger=MemoryLedger(part.cell.guarantee),
+            progress=told,
+        )
+        for part, one, told in zip(parts, made, progress, strict=True)
+    ]
+    runs = simulate_side_by_side(
+        contenders,
+        environment=first.environment,
+        horizon=horizon,
+        replicates=first.last - first.first,
+        seed=first.seed,
+        first_replicate=first.first,
+        ticks=first.ticks,
+    )
+    return [
+        Finished(run=run, noises=_noises(one), alone=_alone(one, horizon))
+        for run, one in zip(runs, made, strict=True)
+    ]
+
+
+def side_by_side(parts: Iterable[Part], *, jobs: int = 1) -> list[list[Part]]:
+    """Parts that meet the same arms, a few at a time; all others by themselves.
+
+    Where there are several `jobs`, so few that everyone has something to do.
+    """
+    meetings: dict[Hashable, list[Part]] = {}
+    for part in parts:
+        alike = (id(part.environment), part.cell.horizon, part.seed, part.first, part.last)
+        foreseen = is_foreseen(part.environment)
+        meetings.setdefault((alike, part.ticks) if foreseen else part, []).append(part)
+    return [group for meeting in meetings.values() for group in _cut(meeting, jobs)]
+
+
+def _cut(meeting: list[Part], jobs: int) -> Iterator[list[Part]]:
+    """Groups in bounded memory: each keeps the histories of all its parts."""
+    most = MOST_SIDE_BY_SIDE if jobs == 1 else len(meeting) // (2 * jobs)
+    most = max(1, min(MOST_SIDE_BY_SIDE, most))
+    problem = meeting[0].environment.problem(meeting[0].cell.horizon)
+    replicates = meeting[0].last - meeting[0].first
+    group: list[Part] = []
+    held = 0
+    for part in meeting:
+        kept = replicates * _kept(part.cell, problem)
+        if group and (len(group) == most or held + kept > MOST_KEPT):
+            yield group
+            group, held = [], 0
+        group.append(part)
+        held += kept
+    yield group
 
 
 def _noises(made: Arranged) -> dict[str, str]:

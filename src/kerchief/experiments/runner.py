@@ -11,11 +11,18 @@ from numpy.typing import NDArray
 
 from kerchief.core import validate
 from kerchief.experiments.archive import Archive
-from kerchief.experiments.parts import Finished, Part, parts_of, widest
+from kerchief.experiments.parts import (
+    Finished,
+    Part,
+    parts_of,
+    play_side_by_side,
+    side_by_side,
+    widest,
+)
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.experiments.workers import Tasks, Workers, finished
+from kerchief.experiments.workers import Done, Tasks, Workers, finished
 from kerchief.simulation.recorder import Progress
 
 TICKS = 100
@@ -69,6 +76,9 @@ class Work:
         runs: the parts that are finished.
         found: how many of them were found, and not played.
         tasks: what workers play.
+        arriving: names each part of it that was kept, as soon as it was; of other plans, too, where
+            they were shared.
+        groups: the parts that are played here, with those that are played along.
         memory: the most that each process has held, in bytes.
     """
 
@@ -77,6 +87,8 @@ class Work:
     archive: Archive | None
     runs: dict[Part, Finished]
     tasks: Tasks
+    arriving: Iterator[Part]
+    groups: Mapping[Part, list[Part]]
     found: int = 0
     memory: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
 
@@ -98,7 +110,19 @@ class Work:
         runs = {part: run for part, run in known.items() if run is not None}
         missing = [part for part in parts if part not in runs]
         tasks = workers.submit(missing) if workers else {}
-        return cls(plan=plan, cells=cells, archive=archive, runs=runs, tasks=tasks, found=len(runs))
+        groups = [] if workers else side_by_side(missing)
+        work = cls(
+            plan=plan,
+            cells=cells,
+            archive=archive,
+            runs=runs,
+            tasks=tasks,
+            arriving=iter(()),
+            groups={part: group for group in groups for part in group},
+            found=len(runs),
+        )
+        share_arrivals([work])
+        return work
 
     @property
     def parts(self) -> int:
@@ -114,21 +138,39 @@ class Work:
     def results(self, watch: Watch) -> Iterator[Result]:
         """Every cell in its order, as soon as it is finished."""
         uniform: dict[str, float] = {}
-        arriving = finished(self.tasks)
         for parts in self.cells:
             cell = parts[0].cell
             while self.tasks and any(part not in self.runs for part in parts):
-                part, done = next(arriving)
-                self.memory[done.process] = done.memory
-                self._keep(part, done.played)
-                watch(part.cell, "playing", 0.0)
+                part = next(self.arriving)
+                if part in self.runs:
+                    watch(part.cell, "playing", 0.0)
             for part in parts:
                 if part not in self.runs:
-                    self._keep(part, part.play(_progress(part, watch)))
+                    self._play(self.groups[part], watch)
             result = _joined(cell, [self.runs[part] for part in parts])
             # Uniform play comes first in each world.
             usual = uniform.setdefault(cell.world, float(result.curves[-1].mean()))
             yield dataclasses.replace(result, uniform=usual)
+
+    def _play(self, group: Sequence[Part], watch: Watch) -> None:
+        """Play parts side by side, and tell how many parts' worth of it is done."""
+        shares = dict.fromkeys(group, 0.0)
+
+        def progress(part: Part) -> Progress:
+            def tell(stage: str, rounds: int) -> None:
+                shares[part] = rounds / part.cell.horizon
+                watch(part.cell, stage, sum(shares.values()))
+
+            return tell
+
+        played = play_side_by_side(group, [progress(part) for part in group])
+        for part, one in zip(group, played, strict=True):
+            self._keep(part, one)
+
+    def arrived(self, part: Part, done: Done) -> None:
+        """Keep what a worker has played."""
+        self.memory[done.process] = done.memory
+        self._keep(part, done.played)
 
     def _keep(self, part: Part, played: Finished) -> None:
         self.runs[part] = played
@@ -136,9 +178,19 @@ class Work:
             self.archive.keep(part, played)
 
 
-def _progress(part: Part, watch: Watch) -> Progress:
-    """Turn the rounds of a part into its finished share."""
-    return lambda stage, rounds: watch(part.cell, stage, rounds / part.cell.horizon)
+def share_arrivals(works: Sequence[Work]) -> None:
+    """Let whoever waits for a part keep all that arrive, whichever plan they belong to."""
+    owners = {part: work for work in works for group in work.tasks.values() for part in group}
+    tasks = {future: group for work in works for future, group in work.tasks.items()}
+
+    def arrive() -> Iterator[Part]:
+        for part, done in finished(tasks):
+            owners[part].arrived(part, done)
+            yield part
+
+    arriving = arrive()
+    for work in works:
+        work.arriving = arriving
 
 
 def _joined(cell: Cell, parts: list[Finished]) -> Result:

@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeAlias
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.core.precision import double_precision
 from kerchief.experiments.extras import installing
-from kerchief.experiments.parts import Finished, Part
+from kerchief.experiments.parts import Finished, Part, play_side_by_side, side_by_side
 
 Prepare: TypeAlias = Callable[[], object]
 PATIENCE = 10
@@ -48,14 +48,16 @@ class Done:
     memory: int
 
 
-Tasks: TypeAlias = "dict[Future[Done], Part]"
+Group: TypeAlias = "list[Part]"
+"""Parts that are played side by side."""
+Tasks: TypeAlias = "dict[Future[list[Done]], Group]"
 
 
 class Workers(Protocol):
     """Processes that play parts: `local_processes` or `dask_cluster`."""
 
     def submit(self, parts: Iterable[Part]) -> Tasks:
-        """Let somebody play parts, the longest first; each is done as soon as it was played."""
+        """Let somebody play parts, the longest first; a group is done as soon as it was played."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,26 +85,27 @@ class Processes:
         return ThreadPoolExecutor(len(self.executors))
 
     def submit(self, parts: Iterable[Part]) -> Tasks:
-        """Whoever is free takes the longest task, a few parts that are compiled once."""
-        alike = list(_alike(parts).values())
+        """Whoever is free takes the longest task, a few groups that are compiled once."""
+        jobs = len(self.executors)
+        alike = list(_alike(side_by_side(parts, jobs=jobs)).values())
         total = sum(map(len, alike))
-        most = max(1, min(_MOST_IN_A_TASK, total // (2 * len(self.executors))))
-        chains = [chain for group in alike for chain in _batched(group, most)]
+        most = max(1, min(_MOST_IN_A_TASK, total // (2 * jobs)))
+        chains = [chain for groups in alike for chain in _batched(groups, most)]
         # The longest first, so that nobody waits for one at the end.
         chains.sort(key=_length, reverse=True)
         tasks: Tasks = {}
         for chain in chains:
-            futures: list[Future[Done]] = [Future() for _ in chain]
+            futures: list[Future[list[Done]]] = [Future() for _ in chain]
             tasks.update(zip(futures, chain, strict=True))
             self._lanes.submit(self._play, chain, futures)
         return tasks
 
-    def _play(self, chain: Sequence[Part], futures: Sequence[Future[Done]]) -> None:
+    def _play(self, chain: Sequence[Group], futures: Sequence[Future[list[Done]]]) -> None:
         executor = self._free.get()
-        for part, future in zip(chain, futures, strict=True):
+        for group, future in zip(chain, futures, strict=True):
             try:
-                world = pickle.dumps(part.environment)
-                sent = executor.submit(_play, _told(part), world, self.prepare)
+                world = pickle.dumps(group[0].environment)
+                sent = executor.submit(_play, _told(group), world, self.prepare)
                 future.set_result(sent.result())
             except Exception as problem:
                 future.set_exception(problem)
@@ -135,33 +138,36 @@ class Cluster:
 
         A large world, such as a data set, is sent once for all parts that are played in it.
         """
-        groups = sorted(_alike(parts).values(), key=_length, reverse=True)
-        turns = [one for one in itertools.chain(*itertools.zip_longest(*groups)) if one is not None]
-        worlds = {id(part.environment): part.environment for part in turns}
+        alike = sorted(_alike([[part] for part in parts]).values(), key=_length, reverse=True)
+        turns = [one for one in itertools.chain(*itertools.zip_longest(*alike)) if one is not None]
+        worlds = {id(part.environment): part.environment for (part,) in turns}
         sent = {place: pickle.dumps(world) for place, world in worlds.items()}
         held = {place: self.hold(it) if len(it) >= self.large else it for place, it in sent.items()}
         return {
-            self.executor.submit(_play, _told(part), held[id(part.environment)], self.prepare): part
-            for part in turns
+            self.executor.submit(
+                _play, _told(group), held[id(group[0].environment)], self.prepare
+            ): group
+            for group in turns
         }
 
 
-def _alike(parts: Iterable[Part]) -> dict[Hashable, list[Part]]:
-    """Parts by the program that plays them."""
-    alike: dict[Hashable, list[Part]] = {}
-    for part in parts:
-        alike.setdefault(_program(part), []).append(part)
+def _alike(groups: Iterable[Group]) -> dict[Hashable, list[Group]]:
+    """Groups by the programs that play them."""
+    alike: dict[Hashable, list[Group]] = {}
+    for group in groups:
+        alike.setdefault(tuple(map(_program, group)), []).append(group)
     return alike
 
 
-def _length(parts: Sequence[Part]) -> int:
+def _length(groups: Sequence[Group]) -> int:
     """How many decisions they are."""
+    parts = itertools.chain(*groups)
     return sum(part.cell.horizon * (part.last - part.first) for part in parts)
 
 
-def _batched(parts: list[Part], most: int) -> Iterator[tuple[Part, ...]]:
-    for first in range(0, len(parts), most):
-        yield tuple(parts[first : first + most])
+def _batched(groups: list[Group], most: int) -> Iterator[tuple[Group, ...]]:
+    for first in range(0, len(groups), most):
+        yield tuple(groups[first : first + most])
 
 
 def _program(part: Part) -> Hashable:
@@ -232,7 +238,7 @@ def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:
     """
     for future in concurrent.futures.as_completed(tasks):
         try:
-            yield tasks[future], future.result()
+            yield from zip(tasks[future], future.result(), strict=True)
         except concurrent.futures.BrokenExecutor as problem:
             raise KerchiefError(f"{_LOST}, with fewer --jobs") from problem
         except Exception as problem:
@@ -254,10 +260,13 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _told(part: Part) -> bytes:
-    """All of a part but its world."""
+def _told(group: Group) -> bytes:
+    """All of the parts but their world."""
     return pickle.dumps(
-        {name: value for name, value in vars(part).items() if name != "environment"}
+        [
+            {name: value for name, value in vars(part).items() if name != "environment"}
+            for part in group
+        ]
     )
 
 
@@ -266,12 +275,14 @@ def _same(content: bytes) -> bytes:
 
 
 @double_precision
-def _play(told: bytes, world: bytes, prepare: Prepare) -> Done:
-    """In a worker: play a part that was sent as bytes, as its numbers have 64 bits."""
+def _play(told: bytes, world: bytes, prepare: Prepare) -> list[Done]:
+    """In a worker: play parts that were sent as bytes, as their numbers have 64 bits."""
     prepare()
-    part = Part(**pickle.loads(told), environment=pickle.loads(world))
-    process = (os.uname().nodename, os.getpid())
-    return Done(played=part.play(), process=process, memory=_peak())
+    environment = pickle.loads(world)
+    group = [Part(**one, environment=environment) for one in pickle.loads(told)]
+    played = play_side_by_side(group, [None] * len(group))
+    process, memory = (os.uname().nodename, os.getpid()), _peak()
+    return [Done(played=one, process=process, memory=memory) for one in played]
 
 
 def _peak() -> int:

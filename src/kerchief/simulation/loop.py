@@ -9,7 +9,7 @@ that are due cost anything.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
@@ -91,15 +91,20 @@ def begin(scene: Scene, replicates: Array) -> Replicate:
 def _begin(scene: Scene, replicates: Array) -> Replicate:
     def begin_one(replicate: Array) -> Replicate:
         at = Stream.of(seed=scene.seed, replicate=replicate).at(WORLD)
-        world, begun = scene.environment.init(at), dict(vars(scene.bandit.begin()))
-        if isinstance(scene.policy, Knows) and isinstance(scene.environment, Singles):
-            begun["model"] = scene.policy.told(scene.environment.single(world))
-        earned = jnp.float64(0) if scene.policy.feedback == "totals" else None
-        return Replicate(
-            replicate=replicate, world=world, regret=jnp.float64(0), earned=earned, **begun
-        )
+        return begin_in(scene, replicate, scene.environment.init(at))
 
     return jax.vmap(begin_one)(replicates)
+
+
+def begin_in(scene: Scene, replicate: Array, world: Tree) -> Replicate:
+    """One replicate before its first round, in its world."""
+    begun = dict(vars(scene.bandit.begin()))
+    if isinstance(scene.policy, Knows) and isinstance(scene.environment, Singles):
+        begun["model"] = scene.policy.told(scene.environment.single(world))
+    earned = jnp.float64(0) if scene.policy.feedback == "totals" else None
+    return Replicate(
+        replicate=replicate, world=world, regret=jnp.float64(0), earned=earned, **begun
+    )
 
 
 @partial(jax.jit, static_argnames="length", donate_argnames="carry")
@@ -141,13 +146,8 @@ def _advance(
 ) -> Replicate:
     """Play round by round, or, where that is faster, from one post to the next."""
     size, last = block_size(scene, carry, longest), start + length - 1
-
-    def play_round(at: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
-        carry, now = at
-        carry, wishes = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, now)
-        for name, due in wishes.items():
-            carry = _serve(scene, carry, now, name, due)
-        return carry, now + 1
+    if size == 1:
+        return play_rounds(scene, carry, start, length)
 
     def play_block(at: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
         carry, now = at
@@ -156,8 +156,31 @@ def _advance(
         count = jnp.where(ends.any(), ends.argmax() + 1, size).astype(jnp.int32)
         return _play_block(scene, carry, block, count), now + count
 
-    play = play_round if size == 1 else play_block
-    return jax.lax.while_loop(lambda at: at[1] <= last, play, (carry, start))[0]
+    return jax.lax.while_loop(lambda at: at[1] <= last, play_block, (carry, start))[0]
+
+
+def play_rounds(
+    scene: Scene,
+    carry: Replicate,
+    start: Array,
+    length: Array,
+    handed: Callable[[Array], Tree] | None = None,
+) -> Replicate:
+    """Play round by round; where something is handed out, it stands for the worlds in a round."""
+    last = start + length - 1
+
+    def play_round(at: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
+        carry, now = at
+        if handed is not None:
+            carry = dataclasses.replace(carry, world=handed(now))
+        carry, wishes = jax.vmap(partial(_play, scene), in_axes=(0, None))(carry, now)
+        if handed is not None:
+            carry = dataclasses.replace(carry, world=None)
+        for name, due in wishes.items():
+            carry = _serve(scene, carry, now, name, due)
+        return carry, now + 1
+
+    return jax.lax.while_loop(lambda at: at[1] <= last, play_round, (carry, start))[0]
 
 
 def longest_block(length: int) -> int:

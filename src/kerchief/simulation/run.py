@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.core.contracts import Environment, Knows, Policy, Singles, Stops
+from kerchief.core.contracts import Environment, Foreseen, Knows, Policy, Singles, Stops, Tree
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem
+from kerchief.environments.ahead import Ahead
 from kerchief.environments.population import Population
 from kerchief.policies import AnyPolicy
 from kerchief.privacy.events import NonPrivate
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import Ledger
 from kerchief.privacy.receipts import Cohort
-from kerchief.privatizers.billing import pay, settle
+from kerchief.privatizers.billing import Receipts, pay, settle
 from kerchief.privatizers.channels import channel_of
 from kerchief.privatizers.privatizer import Privatizer
+from kerchief.simulation.ahead import (
+    Source,
+    begin_ahead,
+    draw,
+    is_foreseen,
+    meet,
+    play_ahead,
+    rounds_at_once,
+)
 from kerchief.simulation.loop import Replicate, Scene, begin, judge, longest_block, play_segments
 from kerchief.simulation.phases import phases_of, play_phases
 from kerchief.simulation.recorder import Played, Progress, Recorded, Recorder, ticks_of
@@ -60,7 +72,16 @@ class Run(Recorded):
         return 1e6 * self.seconds / decisions
 
 
-@double_precision
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contender:
+    """A policy under its protection, who pays for it, and who hears how far it is."""
+
+    policy: AnyPolicy
+    privatizers: Mapping[str, Privatizer]
+    ledger: Ledger
+    progress: Progress | None = None
+
+
 def simulate(
     *,
     policy: AnyPolicy,
@@ -105,37 +126,88 @@ def simulate(
     >>> run.regret.shape, bool((run.regret[-1] > 0).all())
     ((5, 4), True)
     """
+    alone = Contender(policy=policy, privatizers=privatizers, ledger=ledger, progress=progress)
+    (run,) = simulate_side_by_side(
+        [alone],
+        environment=environment,
+        horizon=horizon,
+        replicates=replicates,
+        seed=seed,
+        first_replicate=first_replicate,
+        ticks=ticks,
+    )
+    return run
+
+
+@double_precision
+def simulate_side_by_side(
+    contenders: Sequence[Contender],
+    *,
+    environment: AnyEnvironment,
+    horizon: int,
+    replicates: int,
+    seed: int,
+    first_replicate: int = 0,
+    ticks: int = 100,
+) -> list[Run]:
+    """Play several policies in one world, each as `simulate` plays it alone, number for number.
+
+    They meet the same arms, which are drawn once where that can be; the time it takes is divided
+    among them. All ledgers are charged before anything is drawn.
+    """
     sizes = {"horizon": horizon, "replicates": replicates, "ticks": ticks}
     horizon, replicates, ticks = (validate.whole(name, size) for name, size in sizes.items())
     high = 2**32 - replicates
     first_replicate = validate.whole("first replicate", first_replicate, low=0, high=high)
     validate.whole("seed", seed, low=0, high=2**32 - 1)
-    _check_fit(policy, privatizers, environment, horizon)
-    rounds = ticks_of(horizon, ticks)
-    recorder = Recorder(progress=progress or (lambda stage, done: None))
+    for one in contenders:
+        _check_fit(one.policy, one.privatizers, environment, horizon)
+    receipts = [_charge(one, horizon) for one in contenders]
     numbers = np.arange(first_replicate, first_replicate + replicates, dtype=np.uint32)
-    if isinstance(policy, Knows):
-        # What it is told may be what all users have told somebody.
-        ledger.charge(NonPrivate(), cohort=Cohort(first=0, last=horizon))
-    users = _users(policy, privatizers, horizon)
-    receipts = pay(privatizers, ledger, horizon=horizon, users=users)
-    play: Callable[..., Played] = play_phases if _by_phases(policy) else _play_rounds
-    played = play(
-        policy,
-        privatizers,
-        environment,
+    recorders = [Recorder(progress=one.progress or _tell_nobody) for one in contenders]
+    play = partial(
+        _play_handed if is_foreseen(environment) else _play_in_turn,
         replicates=jax.device_put(numbers),
         seed=seed,
-        rounds=rounds,
-        recorder=recorder,
+        rounds=ticks_of(horizon, ticks),
     )
+    played = play(contenders, environment, recorders)
+    ended = zip(contenders, receipts, played, recorders, strict=True)
+    return [_settled(*one, rounds=ticks_of(horizon, ticks)) for one in ended]
+
+
+def _charge(one: Contender, horizon: int) -> Receipts:
+    """Let the ledger pay for all that may be released."""
+    if isinstance(one.policy, Knows):
+        # What it is told may be what all users have told somebody.
+        one.ledger.charge(NonPrivate(), cohort=Cohort(first=0, last=horizon))
+    users = _users(one.policy, one.privatizers, horizon)
+    return pay(one.privatizers, one.ledger, horizon=horizon, users=users)
+
+
+def _settled(
+    one: Contender,
+    receipts: Receipts,
+    played: Played,
+    recorder: Recorder,
+    *,
+    rounds: NDArray[np.int64],
+) -> Run:
+    """Settle the ledger for what was really used."""
     most = {name: int(used.max()) for name, used in played.releases.items()}
-    settle(privatizers, ledger, receipts, users=played.users, covered=played.covered, releases=most)
+    settle(
+        one.privatizers,
+        one.ledger,
+        receipts,
+        users=played.users,
+        covered=played.covered,
+        releases=most,
+    )
     return Run(
         rounds=rounds,
         regret=played.regret,
         releases=played.releases,
-        spent=ledger.spent(),
+        spent=one.ledger.spent(),
         seconds=recorder.seconds,
         compile_seconds=recorder.compile_seconds,
         device=jax.devices()[0].platform,
@@ -143,6 +215,20 @@ def simulate(
         right=played.right,
         earned=played.earned,
     )
+
+
+def _play_in_turn(
+    contenders: Sequence[Contender],
+    environment: AnyEnvironment,
+    recorders: Sequence[Recorder],
+    **meeting: Any,
+) -> list[Played]:
+    """One after the other, round by round or phase by phase."""
+    played = []
+    for one, recorder in zip(contenders, recorders, strict=True):
+        play: Callable[..., Played] = play_phases if _by_phases(one.policy) else _play_rounds
+        played.append(play(one.policy, one.privatizers, environment, recorder=recorder, **meeting))
+    return played
 
 
 def _play_rounds(
@@ -156,13 +242,7 @@ def _play_rounds(
     recorder: Recorder,
 ) -> Played:
     """Play in segments of equal length, until every replicate has stopped, and read the regrets."""
-    scene = Scene(
-        policy=policy,
-        privatizers=dict(privatizers),
-        environment=environment,
-        seed=jax.device_put(np.uint32(seed)),
-    )
-    scene = jax.device_put(scene)  # once, and not for every segment
+    scene = _scene(policy, privatizers, environment, seed)
     carry: Replicate = recorder.run(begin, scene, replicates)
     readings: list[NDArray[np.float64]] = []
     for start, length, segments in _stretches(rounds):
@@ -174,14 +254,81 @@ def _play_rounds(
         )
         readings += [*np.asarray(regret, np.float64).T]
         recorder.tick(start + length * segments)
-    right = judge(scene, carry)
     # Those that have stopped lose nothing more.
     readings += readings[-1:] * (rounds.size - len(readings))
+    return _played(scene, carry, readings, rounds)
+
+
+def _play_handed(
+    contenders: Sequence[Contender],
+    environment: Foreseen,
+    recorders: Sequence[Recorder],
+    *,
+    replicates: Array,
+    seed: int,
+    rounds: NDArray[np.int64],
+) -> list[Played]:
+    """All in step: arms of some rounds are drawn, and everyone plays them."""
+    drawing = Recorder(progress=recorders[0].progress)
+    source = jax.device_put(Source(environment=environment, seed=jnp.uint32(seed)))
+    truths: Tree = drawing.run(meet, source, replicates)
+    armless: Tree = jax.vmap(environment.armless_truth)(truths)
+    scenes = [
+        _scene(one.policy, one.privatizers, Ahead.of(environment), seed) for one in contenders
+    ]
+    pairs = list(zip(scenes, recorders, strict=True))
+    carries = [recorder.run(begin_ahead, scene, replicates, armless) for scene, recorder in pairs]
+    readings: list[list[NDArray[np.float64]]] = [[] for _ in pairs]
+    rows = rounds_at_once(source, replicates, truths)
+    for start, end in itertools.pairwise([0, *rounds.tolist()]):
+        for first in range(start, end, rows):
+            at = (np.int32(first), np.int32(min(rows, end - first)))
+            offers = drawing.run(draw, source, replicates, truths, *at, rows=rows)
+            for i, (scene, recorder) in enumerate(pairs):
+                carries[i] = recorder.run(play_ahead, scene, carries[i], offers, *at)
+        for reading, carry, recorder in zip(readings, carries, recorders, strict=True):
+            reading.append(np.asarray(carry.regret, np.float64))
+            recorder.tick(end)
+    recorders[0].compile_seconds += drawing.compile_seconds
+    for recorder in recorders:
+        recorder.seconds += drawing.seconds / len(recorders)
+    ended = zip(contenders, carries, readings, strict=True)
+    return [
+        _played(
+            _scene(one.policy, one.privatizers, environment, seed),
+            dataclasses.replace(carry, world=truths),
+            reading,
+            rounds,
+        )
+        for one, carry, reading in ended
+    ]
+
+
+def _scene(
+    policy: Any, privatizers: Mapping[str, Privatizer], environment: Environment, seed: int
+) -> Scene:
+    scene = Scene(
+        policy=policy,
+        privatizers=dict(privatizers),
+        environment=environment,
+        seed=jnp.uint32(seed),
+    )
+    placed: Scene = jax.device_put(scene)  # once, and not for every segment
+    return placed
+
+
+def _played(
+    scene: Scene,
+    carry: Replicate,
+    readings: Sequence[NDArray[np.float64]],
+    rounds: NDArray[np.int64],
+) -> Played:
+    right = judge(scene, carry)
     return Played(
         regret=np.stack(readings),
         releases={name: np.asarray(used, np.int64) for name, used in carry.used.items()},
         users=max([int(used.max()) for used in carry.used.values()], default=0)
-        if isinstance(policy, Stops)
+        if isinstance(scene.policy, Stops)
         else int(rounds[-1]),
         covered={name: int(last.max()) + 1 for name, last in carry.last.items()},
         right=None if right is None else np.asarray(right, np.float64),
@@ -202,6 +349,10 @@ def _stretches(rounds: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
         together = max(n for n in range(1, _most_together() + 1) if len(ends) % n == 0)
         for end in ends[together - 1 :: together]:
             yield end - together * length, length, together
+
+
+def _tell_nobody(stage: str, done: int) -> None:
+    pass
 
 
 def _most_together() -> int:

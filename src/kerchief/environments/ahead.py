@@ -1,0 +1,89 @@
+"""Arms that are drawn ahead of time, once for all bandits that meet the same world.
+
+What a user may choose from depends on the truth and the round alone, unless an adversary has a say.
+So the arms of some rounds can be drawn before anybody plays them, and be handed to every bandit. A
+program that is handed its arms is the same for all worlds that differ in their arms alone.
+"""
+
+from __future__ import annotations
+
+from typing import Self, TypeGuard
+
+from jax import Array
+
+from kerchief.core.contracts import Arms, Clock, Foreseen, Opposes, Reacts, Tree
+from kerchief.core.problems import AnyProblem
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
+
+_SAID_TOGETHER = ("armless", "armless_truth", "reward", "regret", "best", "value")
+
+
+def can_be_handed(world: object) -> TypeGuard[Foreseen]:
+    """Whether arms may be drawn ahead of time: nobody reacts, and the class speaks for itself.
+
+    Who inherits a way to go without arms, but pays or judges otherwise, has not said how to.
+    """
+    if not isinstance(world, Foreseen) or isinstance(world, Opposes | Reacts):
+        return False
+    return len({_giver(type(world), name) for name in _SAID_TOGETHER}) == 1
+
+
+def _giver(kind: type, name: str) -> type:
+    return next(one for one in kind.__mro__ if name in vars(one))
+
+
+@struct
+class Offer:
+    """What a user may choose from, and the expected reward of the best of it."""
+
+    arms: Arms
+    best: Array
+
+    @classmethod
+    def of(cls, world: Foreseen, truth: Tree, clock: Clock, stream: Stream) -> Self:
+        """Draw this round's."""
+        arms = world.arms(truth, clock, stream)
+        return cls(arms=arms, best=world.best(truth, arms, clock))
+
+
+@struct
+class Handed:
+    """The truth of one run without what its arms are drawn from, and this round's offer."""
+
+    truth: Tree
+    offer: Offer
+
+
+@struct
+class Ahead:
+    """A world whose arms are handed to it: make it with `Ahead.of`."""
+
+    world: Foreseen
+
+    @classmethod
+    def of(cls, world: Foreseen) -> Self:
+        """The world, less what draws its arms."""
+        return cls(world=world.armless())
+
+    def problem(self, horizon: int) -> AnyProblem:
+        """The public facts of what is left."""
+        return self.world.problem(horizon)
+
+    def init(self, stream: Stream) -> Tree:
+        """The truth of what is left."""
+        return self.world.init(stream)
+
+    def arms(self, world: Handed, clock: Clock, stream: Stream) -> Arms:
+        """What was drawn for this round."""
+        return world.offer.arms
+
+    def reward(
+        self, world: Handed, arms: Arms, action: Array, clock: Clock, stream: Stream
+    ) -> Array:
+        """As in the world."""
+        return self.world.reward(world.truth, arms, action, clock, stream)
+
+    def regret(self, world: Handed, arms: Arms, action: Array, clock: Clock) -> Array:
+        """As in the world; the best is known."""
+        return world.offer.best - self.world.value(world.truth, arms, action, clock)

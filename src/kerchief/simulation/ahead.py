@@ -1,0 +1,108 @@
+"""Rounds whose arms are drawn ahead of time: once, for all bandits that meet them.
+
+Two thirds of a contextual round, and more with many arms, draw what the user may choose from and
+find the best of it. Every number drawn depends on its address alone, so it is the same whoever
+draws it when.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import TypeGuard
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kerchief.core.contracts import Clock, Foreseen, Tree
+from kerchief.core.random import ARMS, WORLD, Stream
+from kerchief.core.struct import struct
+from kerchief.environments.ahead import Handed, Offer, can_be_handed
+from kerchief.simulation.loop import Replicate, Scene, begin_in, play_rounds
+
+# The most rounds that are drawn at once, and the most numbers: they should stay in a cache.
+_MOST_ROUNDS, _MOST_NUMBERS = 128, 2**21
+
+
+@struct
+class Source:
+    """What arms are drawn from."""
+
+    environment: Foreseen
+    seed: Array
+
+
+def is_foreseen(environment: object) -> TypeGuard[Foreseen]:
+    """Whether arms are drawn ahead of time here: on a processor, in worlds that allow it.
+
+    An accelerator draws those of a whole block at once, and several devices have replicates each.
+    """
+    here = jax.default_backend() == "cpu" and jax.device_count() == 1
+    return here and can_be_handed(environment)
+
+
+@jax.jit
+def meet(source: Source, replicates: Array) -> Tree:
+    """The truth of every replicate."""
+
+    def meet_one(replicate: Array) -> Tree:
+        at = Stream.of(seed=source.seed, replicate=replicate).at(WORLD)
+        return source.environment.init(at)
+
+    return jax.vmap(meet_one)(replicates)
+
+
+@jax.jit
+def begin_ahead(scene: Scene, replicates: Array, truths: Tree) -> Replicate:
+    """All replicates before their first round, in worlds of which they need not know the arms."""
+    return jax.vmap(partial(begin_in, scene))(replicates, truths)
+
+
+def _offers(source: Source, replicates: Array, truths: Tree, round: Array) -> Offer:
+    """What users of one round may choose from."""
+
+    def offer(replicate: Array, truth: Tree) -> Offer:
+        at = Stream.of(seed=source.seed, replicate=replicate).at(ARMS, round=round)
+        return Offer.of(source.environment, truth, Clock(round=round, since={}), at)
+
+    return jax.vmap(offer)(replicates, truths)
+
+
+def rounds_at_once(source: Source, replicates: Array, truths: Tree) -> int:
+    """How many rounds are drawn at once."""
+    offers = jax.eval_shape(_offers, source, replicates, truths, jnp.int32(0))
+    numbers: int = sum(leaf.size for leaf in jax.tree.leaves(offers))
+    return max(1, min(_MOST_ROUNDS, _MOST_NUMBERS // numbers))
+
+
+@partial(jax.jit, static_argnames="rows")
+def draw(
+    source: Source, replicates: Array, truths: Tree, start: Array, length: Array, *, rows: int
+) -> Offer:
+    """What users may choose from in `length` of at most `rows` rounds, from round `start` on."""
+    shapes = jax.eval_shape(_offers, source, replicates, truths, start)
+    empty = jax.tree.map(lambda one: jnp.zeros((rows, *one.shape), one.dtype), shapes)
+
+    def draw_round(i: Array, drawn: Offer) -> Offer:
+        offers = _offers(source, replicates, truths, start + i)
+        kept: Offer = jax.tree.map(lambda rows, one: rows.at[i].set(one), drawn, offers)
+        return kept
+
+    drawn: Offer = jax.lax.fori_loop(0, length, draw_round, empty)
+    return drawn
+
+
+@partial(jax.jit, donate_argnames="carry")
+def play_ahead(
+    scene: Scene, carry: Replicate, offers: Offer, start: Array, length: Array
+) -> Replicate:
+    """Play `length` rounds from round `start` on, with the offers that were drawn for them."""
+    truth = carry.world
+
+    def handed(round: Array) -> Handed:
+        offer: Offer = jax.tree.map(lambda rows: rows[round - start], offers)
+        return Handed(truth=truth, offer=offer)
+
+    carry = play_rounds(scene, dataclasses.replace(carry, world=None), start, length, handed)
+    return dataclasses.replace(carry, world=truth)

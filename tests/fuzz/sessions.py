@@ -529,5 +529,6 @@ BY_HAND = {
     "roles.questions:Asker": "roles.questions:Asker tsallis",
     "simulation.phases:PhaseScene.of": "simulation.run:simulate by phases",
     "simulation.run:simulate": "simulation.run:simulate",
+    "simulation.run:simulate_side_by_side": "simulation.run:simulate",
 }
 """Constructors that need more than one call, each with the target that makes it."""

@@ -287,7 +287,7 @@ def policies_meet_the_same_arms(world: WorldCase) -> None:
 def handed_arms_change_nothing(world: WorldCase) -> None:
     """Whoever is handed the arms gets the same rewards and regrets in less of the world."""
     environment: Any = world.environment
-    less = Ahead.of(environment)
+    less = Ahead(world=environment.armless())
     for seen in _everything(world):
         rest = environment.armless_truth(seen.truth)
         for round in (0, _ROUNDS // 2, _ROUNDS - 1):

@@ -7,7 +7,7 @@ program that is handed its arms is the same for all worlds that differ in their 
 
 from __future__ import annotations
 
-from typing import Self, TypeGuard
+from typing import TypeGuard
 
 from jax import Array
 
@@ -40,12 +40,6 @@ class Offer:
     arms: Arms
     best: Array
 
-    @classmethod
-    def of(cls, world: Foreseen, truth: Tree, clock: Clock, stream: Stream) -> Self:
-        """Draw this round's."""
-        arms = world.arms(truth, clock, stream)
-        return cls(arms=arms, best=world.best(truth, arms, clock))
-
 
 @struct
 class Handed:
@@ -57,14 +51,9 @@ class Handed:
 
 @struct
 class Ahead:
-    """A world whose arms are handed to it: make it with `Ahead.of`."""
+    """A world whose arms are handed to it; it needs no more than the `armless` one."""
 
     world: Foreseen
-
-    @classmethod
-    def of(cls, world: Foreseen) -> Self:
-        """The world, less what draws its arms."""
-        return cls(world=world.armless())
 
     def problem(self, horizon: int) -> AnyProblem:
         """The public facts of what is left."""

@@ -12,6 +12,7 @@ import math
 from functools import lru_cache
 from typing import Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -143,9 +144,15 @@ class Population:
         mean = jnp.clip(features.astype(jnp.float32) @ (world.parameter + stray), -1, 1)
         times = jnp.maximum(pulls, 1).astype(jnp.float32)
         normal = stream.split(1).normal(mean.shape[0])
+
+        def exact() -> Array:
+            few = 2 * _successes((1 + mean) / 2, times, ndtr(normal)) / times - 1
+            return jnp.where(times > EXACT, many, few)
+
         many = jnp.clip(mean + normal * jnp.sqrt((1 - mean**2) / times), -1, 1)
-        few = 2 * _successes((1 + mean) / 2, times, ndtr(normal)) / times - 1
-        return jnp.where(pulls > 0, jnp.where(times > EXACT, many, few), 0)
+        # A whole phase of long averages, as most are, is spared what only short ones need.
+        short = ((pulls > 0) & (pulls <= EXACT)).any()
+        return jnp.where(pulls > 0, jax.lax.cond(short, exact, lambda: many), 0)
 
     def losses(self, world: PopulationTruth) -> Array:
         """Expected reward lost by each action against the best; for the recorder only."""

@@ -64,7 +64,9 @@ def _offers(source: Source, replicates: Array, truths: Tree, round: Array) -> Of
 
     def offer(replicate: Array, truth: Tree) -> Offer:
         at = Stream.of(seed=source.seed, replicate=replicate).at(ARMS, round=round)
-        return Offer.of(source.environment, truth, Clock(round=round, since={}), at)
+        clock = Clock(round=round, since={})
+        arms = source.environment.arms(truth, clock, at)
+        return Offer(arms=arms, best=source.environment.best(truth, arms, clock))
 
     return jax.vmap(offer)(replicates, truths)
 

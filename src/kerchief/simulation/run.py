@@ -274,7 +274,8 @@ def _play_handed(
     truths: Tree = drawing.run(meet, source, replicates)
     armless: Tree = jax.vmap(environment.armless_truth)(truths)
     scenes = [
-        _scene(one.policy, one.privatizers, Ahead.of(environment), seed) for one in contenders
+        _scene(one.policy, one.privatizers, Ahead(world=environment.armless()), seed)
+        for one in contenders
     ]
     pairs = list(zip(scenes, recorders, strict=True))
     carries = [recorder.run(begin_ahead, scene, replicates, armless) for scene, recorder in pairs]

@@ -14,7 +14,7 @@ import jax
 
 import kerchief
 from kerchief.environments import make_environment
-from kerchief.policies import POLICIES
+from kerchief.policies import POLICIES, Terms
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
 from kerchief.simulation import Run, simulate
@@ -36,8 +36,9 @@ CELLS = (
 def play(name: str, trust: str, epsilon: float, *, horizon: int, replicates: int) -> Run:
     """One simulation, its regret read a hundred times; delta is 1e-5 where anything is promised."""
     world = make_environment(dim=5, arms=20)
-    policy = POLICIES[name].build(world.problem(horizon), "tuned")
     delta = 1e-5 if math.isfinite(epsilon) else 0.0
+    terms = Terms(epsilon=epsilon, delta=delta, trust=Trust(trust)) if delta else None
+    policy = POLICIES[name].build(world.problem(horizon), "tuned", terms)
     promise = Guarantee(epsilon=epsilon, delta=delta, trust=Trust(trust), rounds=horizon)
     return simulate(
         policy=policy,

@@ -62,12 +62,14 @@ def test_an_unknown_name_names_its_neighbour() -> None:
         ("elim", "elimination"),
         ("linucb(joint)", "linucb"),
         ("linubc", "linucb"),
+        ("bset", "best"),
     ],
 )
 def test_other_spellings_find_their_name(written: str, meant: str) -> None:
     things: Registry[int] = Registry("thing")
     for name in ("linucb", "linucb-pairs", "glm", "glm-greedy", "elimination"):
         things.add(name, 1)
+    things.mean("best", "glm")
     with pytest.raises(UnknownName, match=f"did you mean '{meant}'"):
         things[written]
 

@@ -86,7 +86,8 @@ class Registry(Generic[T]):
 
     def _nearest(self, name: str) -> list[str]:
         """Names that are like it, the most like first: in other letters, cut short or misspelt."""
-        given, bare = _bare(name), {_bare(known): known for known in reversed(self._entries)}
+        every = (*self._meant, *self._entries)
+        given, bare = _bare(name), {_bare(known): known for known in reversed(every)}
         begun = [one for one in reversed(bare) if given and one.startswith(given)]
         longer = sorted((one for one in bare if one and given.startswith(one)), key=len)
         like = difflib.get_close_matches(given, list(bare), n=_FEW)

@@ -264,6 +264,13 @@ def test_parts_of_one_program_go_to_one_process(processes: Processes) -> None:
     assert [len(by) for by in played.values()] == [1, 1, 1, 1]
 
 
+def test_where_plans_are_many_a_plan_need_not_keep_everyone_busy(processes: Processes) -> None:
+    """Those who meet the same arms stay together, and a program is compiled in one process."""
+    tasks = processes.submit(_all_parts(), plans=4)
+    assert [len(group) for group in tasks.values()] == [4, 4]
+    assert len({done.process for _, done in finished(tasks)}) == 1
+
+
 class _Takes(Executor):
     """Writes down which part was sent; it is played when somebody says so, or at once."""
 
@@ -285,11 +292,11 @@ def test_those_who_meet_the_same_arms_play_side_by_side() -> None:
     assert [len(group) for group in groups] == [4, 4]
     for group in groups:
         assert len({(part.first, part.last) for part in group}) == 1
-    assert [len(group) for group in side_by_side(_all_parts(), jobs=2)] == [1] * 8
+    assert [len(group) for group in side_by_side(_all_parts(), tasks=4)] == [1] * 8
     many = dataclasses.replace(TINY, epsilons=tuple(map(float, range(1, 14))))
     wide = [part for cell in parts_of(many, ticks=4, width=6) for part in cell]
     assert [len(group) for group in side_by_side(wide)] == [8, 8]
-    assert [len(group) for group in side_by_side(wide, jobs=2)] == [4, 4, 4, 4]
+    assert [len(group) for group in side_by_side(wide, tasks=4)] == [4, 4, 4, 4]
     hostile = dataclasses.replace(TINY, contexts=("hostile",))
     alone = [part for cell in parts_of(hostile, ticks=4, width=6) for part in cell]
     assert [len(group) for group in side_by_side(alone)] == [1] * 4

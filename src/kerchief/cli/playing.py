@@ -147,15 +147,20 @@ def perform(
     """
     use_device(playing.device)
     with playing.workers() as workers:
-        begun: Iterable[tuple[Outputs, Work]] = (_begin(one, playing, workers) for one in plans)
+        every = list(plans)
+        begun: Iterable[tuple[Outputs, Work]] = (
+            _begin(one, playing, workers, len(every)) for one in every
+        )
         if workers is not None:
             begun = list(begun)
             share_arrivals([work for _, work in begun])
         return [_finish(*one, show, playing, narrow) for one in begun]
 
 
-def _begin(plan: Plan, playing: Playing, workers: Workers | None) -> tuple[Outputs, Work]:
-    """Take a folder for the plan, and look up what is finished there."""
+def _begin(
+    plan: Plan, playing: Playing, workers: Workers | None, plans: int
+) -> tuple[Outputs, Work]:
+    """Take a folder for the plan, one of so many, and look up what is finished there."""
     for warning in plan.warnings():
         complain("warning", warning)
     outputs = Outputs.at(
@@ -168,7 +173,7 @@ def _begin(plan: Plan, playing: Playing, workers: Workers | None) -> tuple[Outpu
         tables=playing.tables,
     )
     outputs.begin()
-    return outputs, Work.of(plan, archive=outputs.archive, workers=workers)
+    return outputs, Work.of(plan, archive=outputs.archive, workers=workers, plans=plans)
 
 
 def _finish(

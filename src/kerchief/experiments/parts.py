@@ -126,23 +126,22 @@ def play_side_by_side(parts: Sequence[Part], progress: Sequence[Progress | None]
     ]
 
 
-def side_by_side(parts: Iterable[Part], *, jobs: int = 1) -> list[list[Part]]:
+def side_by_side(parts: Iterable[Part], *, tasks: int = 1) -> list[list[Part]]:
     """Parts that meet the same arms, a few at a time; all others by themselves.
 
-    Where there are several `jobs`, so few that everyone has something to do.
+    So few that there can be as many `tasks` of those who meet.
     """
     meetings: dict[Hashable, list[Part]] = {}
     for part in parts:
         alike = (id(part.environment), part.cell.horizon, part.seed, part.first, part.last)
         foreseen = is_foreseen(part.environment)
         meetings.setdefault((alike, part.ticks) if foreseen else part, []).append(part)
-    return [group for meeting in meetings.values() for group in _cut(meeting, jobs)]
+    return [group for meeting in meetings.values() for group in _cut(meeting, tasks)]
 
 
-def _cut(meeting: list[Part], jobs: int) -> Iterator[list[Part]]:
+def _cut(meeting: list[Part], tasks: int) -> Iterator[list[Part]]:
     """Groups in bounded memory: each keeps the histories of all its parts."""
-    most = MOST_SIDE_BY_SIDE if jobs == 1 else len(meeting) // (2 * jobs)
-    most = max(1, min(MOST_SIDE_BY_SIDE, most))
+    most = max(1, min(MOST_SIDE_BY_SIDE, len(meeting) // tasks))
     problem = meeting[0].environment.problem(meeting[0].cell.horizon)
     replicates = meeting[0].last - meeting[0].first
     group: list[Part] = []

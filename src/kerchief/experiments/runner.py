@@ -101,15 +101,19 @@ class Work:
         width: int | None = None,
         archive: Archive | None = None,
         workers: Workers | None = None,
+        plans: int = 1,
     ) -> Work:
-        """Look up what is finished, and give the rest to the workers, if there are any."""
+        """Look up what is finished, and give the rest to the workers, if there are any.
+
+        They play so many `plans`, this being one of them.
+        """
         most = widest(plan) if width is None else validate.whole("width", width)
         cells = list(parts_of(plan, ticks=ticks, width=most))
         parts = [part for cell in cells for part in cell]
         known = {part: archive.find(part) for part in parts} if archive else {}
         runs = {part: run for part, run in known.items() if run is not None}
         missing = [part for part in parts if part not in runs]
-        tasks = workers.submit(missing) if workers else {}
+        tasks = workers.submit(missing, plans=plans) if workers else {}
         groups = [] if workers else side_by_side(missing)
         work = cls(
             plan=plan,

@@ -56,8 +56,11 @@ Tasks: TypeAlias = "dict[Future[list[Done]], Group]"
 class Workers(Protocol):
     """Processes that play parts: `local_processes` or `dask_cluster`."""
 
-    def submit(self, parts: Iterable[Part]) -> Tasks:
-        """Let somebody play parts, the longest first; a group is done as soon as it was played."""
+    def submit(self, parts: Iterable[Part], *, plans: int = 1) -> Tasks:
+        """Let somebody play parts, the longest first; a group is done as soon as it was played.
+
+        So many `plans` are played at once, this being one of them.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,12 +87,15 @@ class Processes:
         """A thread for each process, which waits for it."""
         return ThreadPoolExecutor(len(self.executors))
 
-    def submit(self, parts: Iterable[Part]) -> Tasks:
-        """Whoever is free takes the longest task, a few groups that are compiled once."""
-        jobs = len(self.executors)
-        alike = list(_alike(side_by_side(parts, jobs=jobs)).values())
+    def submit(self, parts: Iterable[Part], *, plans: int = 1) -> Tasks:
+        """Whoever is free takes the longest task, a few groups that are compiled once.
+
+        Where there are other plans to play, a plan need not give everyone something to do.
+        """
+        wanted = -(-2 * len(self.executors) // plans)
+        alike = list(_alike(side_by_side(parts, tasks=wanted)).values())
         total = sum(map(len, alike))
-        most = max(1, min(_MOST_IN_A_TASK, total // (2 * jobs)))
+        most = max(1, min(_MOST_IN_A_TASK, total // wanted))
         chains = [chain for groups in alike for chain in _batched(groups, most)]
         # The longest first, so that nobody waits for one at the end.
         chains.sort(key=_length, reverse=True)
@@ -133,7 +139,7 @@ class Cluster:
     prepare: Prepare
     large: int = _LARGE
 
-    def submit(self, parts: Iterable[Part]) -> Tasks:
+    def submit(self, parts: Iterable[Part], *, plans: int = 1) -> Tasks:
         """First one part of each program: its code is in the cache when the others come.
 
         A large world, such as a data set, is sent once for all parts that are played in it.

@@ -17,7 +17,6 @@ from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 from kerchief.environments import GLMEnvironment, make_environment
-from kerchief.environments.ahead import can_be_handed
 from kerchief.environments.worlds import GLMTruth as Truth
 
 LAWS = {law.name: law for law in ENVIRONMENT_LAWS}
@@ -145,40 +144,19 @@ class Confiding(GLMEnvironment):
 
 
 @struct
-class _Handed(GLMEnvironment):
-    """Says everything that arms drawn ahead of time need, in one place."""
-
-    armless = GLMEnvironment.armless
-    armless_truth = GLMEnvironment.armless_truth
-    reward = GLMEnvironment.reward
-    regret = GLMEnvironment.regret
-    best = GLMEnvironment.best
-    value = GLMEnvironment.value
-
-
-@struct
-class Spendthrift(_Handed):
+class Spendthrift(GLMEnvironment):
     """Pays more to those who are handed their arms."""
 
     def armless(self) -> Any:
         return dataclasses.replace(GLMEnvironment.armless(self), high=2.0)
 
-    armless_truth = GLMEnvironment.armless_truth
-    reward = GLMEnvironment.reward
-    regret = GLMEnvironment.regret
-    best = GLMEnvironment.best
-    value = GLMEnvironment.value
-
 
 @struct
-class Lenient(_Handed):
+class Lenient(GLMEnvironment):
     """Forgives those who are handed their arms half of what they lose."""
 
-    armless = GLMEnvironment.armless
-    armless_truth = GLMEnvironment.armless_truth
-    reward = GLMEnvironment.reward
-    regret = GLMEnvironment.regret
-    best = GLMEnvironment.best
+    def armless(self) -> Any:
+        return GLMEnvironment.armless(self)
 
     def value(self, world: Truth, arms: Arms, action: Array, clock: Clock) -> Array:
         mine = GLMEnvironment.value(self, world, arms, action, clock)
@@ -222,15 +200,6 @@ def test_the_law_catches_its_fault(name: str, world: WorldCase) -> None:
     (failure,) = caught.value.failures
     assert failure.law == name
     assert failure.expected != "no error"
-
-
-def test_who_pays_or_judges_otherwise_is_not_handed_arms() -> None:
-    """Unless it says how: what it inherits speaks for another class."""
-    assert can_be_handed(_world(_Handed).environment)
-    assert can_be_handed(_world(Long).environment)
-    assert not can_be_handed(_world(Overpaying).environment)
-    assert not can_be_handed(_world(Unfair).environment)
-    assert not can_be_handed(make_environment(contexts="hostile"))
 
 
 def test_every_law_has_a_planted_fault() -> None:

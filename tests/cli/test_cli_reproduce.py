@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,6 +12,7 @@ import pytest
 from click.testing import Result as Called
 from tests.experiments.fakes import fake_play
 
+from kerchief.cli import playing
 from kerchief.cli import reproduce as command
 from kerchief.core.registry import Registry
 from kerchief.environments import make_environment
@@ -19,7 +21,7 @@ from kerchief.experiments.claims import at
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.players import player
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import Watch, Work
+from kerchief.experiments.runner import Watch, Work, share_arrivals
 
 Call = Callable[..., Called]
 
@@ -181,6 +183,41 @@ def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
             yield finished
 
     return stopped
+
+
+class _Idle:
+    """Workers that play nothing; they are told how many plans there are."""
+
+    def __init__(self) -> None:
+        self.plans: list[int] = []
+
+    def submit(self, parts: object, *, plans: int = 1) -> dict[object, object]:
+        self.plans.append(plans)
+        return {}
+
+
+def test_whoever_waits_keeps_what_arrives_for_all(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle, arriving = _Idle(), set[int]()
+
+    def results(work: Work, watch: Watch) -> Iterator[Result]:
+        arriving.add(id(work.arriving))
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(playing, "local_processes", lambda *given: contextlib.nullcontext(idle))
+    monkeypatch.setattr(Work, "results", results)
+    begun: list[Work] = []
+
+    def share(works: list[Work]) -> None:
+        begun.extend(works)
+        share_arrivals(works)
+
+    monkeypatch.setattr(playing, "share_arrivals", share)
+    assert call("reproduce", "--all", "--quick", "--jobs", 2).exit_code == 130
+    assert idle.plans == [2, 2]
+    assert [id(work.arriving) for work in begun] == 2 * [*arriving]
 
 
 @pytest.mark.parametrize("count", [0, 6])

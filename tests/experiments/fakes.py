@@ -43,6 +43,7 @@ def _finished(plan: Plan, cell: Cell, regret: float, ticks: int) -> Result:
         releases={"moments": 1.0},
         guarantee=cell.guarantee,
         seconds=1.0,
+        seconds_alone=1.0,
         compile_seconds=0.5,
         device="cpu",
     )
@@ -61,6 +62,7 @@ def fake_result(cell: Cell, mean: float, se: float | None = 1.0, *, replicates: 
         releases={},
         guarantee=cell.guarantee,
         seconds=1e-6 * cell.horizon * count,
+        seconds_alone=1e-6 * cell.horizon * count,
         compile_seconds=0.0,
         device="cpu",
     )

@@ -26,16 +26,17 @@ import pytest
 
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.experiments import fingerprint as prints
-from kerchief.experiments import parts, runner
+from kerchief.experiments import parts, runner, workers
 from kerchief.experiments.archive import Archive
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.fingerprint import fingerprint
 from kerchief.experiments.folder import Folder
-from kerchief.experiments.parts import Part, parts_of, side_by_side, widest
+from kerchief.experiments.parts import Finished, Part, parts_of, side_by_side, widest
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import Work, compare, share_arrivals
 from kerchief.experiments.workers import (
+    Answer,
     Cluster,
     Processes,
     Tasks,
@@ -93,7 +94,7 @@ def test_what_was_finished_is_not_played_again(
     again = Work.of(TINY, ticks=4, width=3, archive=archive)
     assert again.found == 6
     _same(list(again.results(_quiet)), played)
-    monkeypatch.setattr(runner, "play_side_by_side", _never)
+    monkeypatch.setattr(runner, "play_together", _never)
     _same(list(compare(TINY, ticks=4, width=3, archive=archive)), played)
 
 
@@ -102,7 +103,7 @@ def test_populations_are_stored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     archive = Archive(folder=Folder.at(tmp_path))
     first = list(compare(PHASED, ticks=4, archive=archive))
     assert first[-1].communication["bits"] > 0
-    monkeypatch.setattr(runner, "play_side_by_side", _never)
+    monkeypatch.setattr(runner, "play_together", _never)
     _same(list(compare(PHASED, ticks=4, archive=archive)), first)
 
 
@@ -297,6 +298,15 @@ def test_those_who_meet_the_same_arms_play_side_by_side() -> None:
     wide = [part for cell in parts_of(many, ticks=4, width=6) for part in cell]
     assert [len(group) for group in side_by_side(wide)] == [8, 8]
     assert [len(group) for group in side_by_side(wide, tasks=4)] == [4, 4, 4, 4]
+    one = wide[0]
+    for other in (
+        dataclasses.replace(one, seed=1),
+        dataclasses.replace(one, ticks=5),
+        dataclasses.replace(one, first=1),
+        dataclasses.replace(one, last=5),
+        dataclasses.replace(one, cell=dataclasses.replace(one.cell, horizon=50)),
+    ):
+        assert side_by_side([one, other]) == [[one], [other]]
     hostile = dataclasses.replace(TINY, contexts=("hostile",))
     alone = [part for cell in parts_of(hostile, ticks=4, width=6) for part in cell]
     assert [len(group) for group in side_by_side(alone)] == [1] * 4
@@ -311,8 +321,55 @@ def test_groups_are_smaller_where_runs_keep_histories(monkeypatch: pytest.Monkey
     assert [len(group) for group in side_by_side(keep)] == [len(keep)]
     kept = 6 * parts._kept(keep[0].cell, keep[0].environment.problem(40))
     assert kept > 0
-    monkeypatch.setattr(parts, "MOST_KEPT", 2 * kept)
+    monkeypatch.setattr(parts, "MOST_KEPT", 2 * (kept + 6 * parts._MATRICES * 2**2))
     assert max(len(group) for group in side_by_side(keep)) == 2
+
+
+def test_groups_are_smaller_where_matrices_are_large() -> None:
+    many = dataclasses.replace(TINY, dim=512, replicates=64, epsilons=(1.0, 2.0, 3.0))
+    wide = [part for cell in parts_of(many, ticks=4, width=64) for part in cell]
+    assert [len(group) for group in side_by_side(wide)] == [1] * len(wide)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fails:
+    """A stand-in for playing, in which one bandit fails, alone or in company."""
+
+    cell: Cell
+    asked: list[int] = dataclasses.field(default_factory=list)
+
+    def __call__(self, group: list[Part], progress: object) -> list[Finished]:
+        self.asked.append(len(group))
+        if any(part.cell == self.cell for part in group):
+            raise ValueError("it cannot be played")
+        return [Finished(run=part, noises={}, alone=None) for part in group]  # type: ignore[arg-type]
+
+
+def test_those_who_do_not_fail_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And whoever does is named."""
+    (group, _) = side_by_side(_all_parts())
+    fails = _Fails(group[1].cell)
+    monkeypatch.setattr(parts, "play_side_by_side", fails)
+    played = parts.play_together(group, [None] * 4)
+    assert [next(played)[0] for _ in range(3)] == [group[0], *group[2:]]
+    with pytest.raises(ValueError, match="cannot be played") as caught:
+        next(played)
+    assert caught.value.__notes__ == [f"{group[1].cell.key}, replicates 0 and on"]
+    assert fails.asked == [4, 1, 1, 1, 1]
+
+
+def test_a_worker_gives_what_was_played_beside_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    (group, _) = side_by_side(_all_parts())
+    monkeypatch.setattr(parts, "play_side_by_side", _Fails(group[1].cell))
+    told, world = workers._told(group), pickle.dumps(group[0].environment)
+    answer = workers._play(told, world, os.getpid)
+    assert sorted(answer.done) == [0, 2, 3]
+    future: Future[Answer] = Future()
+    future.set_result(answer)
+    arriving = finished({future: group})
+    assert [next(arriving)[0] for _ in range(3)] == [group[0], *group[2:]]
+    with pytest.raises(ValueError, match="cannot be played"):
+        next(arriving)
 
 
 def test_what_arrives_is_kept_whichever_plan_waits(
@@ -331,6 +388,15 @@ def test_what_arrives_is_kept_whichever_plan_waits(
     assert [len(list(path.glob("*.npz"))) for path in folders] == [8, 8]
     _same(list(works[0].results(_quiet)), played)
     assert [len(one.runs) for one in works] == [8, 8]
+
+
+def test_a_plan_hears_of_its_own_parts_alone(processes: Processes, tmp_path: Path) -> None:
+    later = dataclasses.replace(TINY, seed=5, epsilons=(2.0,))
+    works = [Work.of(plan, ticks=4, width=3, workers=processes) for plan in (TINY, later)]
+    share_arrivals(works)
+    heard: list[Cell] = []
+    list(works[1].results(lambda cell, stage, share: heard.append(cell)))
+    assert set(heard) <= set(later.cells())
 
 
 def test_the_longest_task_comes_first() -> None:

@@ -5,18 +5,29 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
+from kerchief.core.contracts import Clock
 from kerchief.core.errors import BudgetExceeded
+from kerchief.core.random import Stream
+from kerchief.core.struct import struct
 from kerchief.environments import CONTEXTS, GLMEnvironment, make_environment
+from kerchief.environments.ahead import can_be_handed
+from kerchief.environments.contexts import Contexts
+from kerchief.environments.worlds import GLMTruth
 from kerchief.policies import POLICIES
+from kerchief.policies.yardsticks import Uniform
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
 from kerchief.simulation import ahead, machine
 from kerchief.simulation import run as module
+from kerchief.simulation.recorder import Recorder
 from kerchief.simulation.run import Contender, Run, simulate_side_by_side
 
 FREE = Guarantee(epsilon=math.inf, delta=0.0, trust=Trust.NONE)
@@ -77,7 +88,9 @@ def test_how_many_rounds_are_drawn_at_once_changes_nothing(
 ) -> None:
     world = make_environment(dim=2, arms=4)
     usual = _play([_contender(*WHO[1], world)], world)[0]
-    monkeypatch.setattr(ahead, "_MOST_ROUNDS", rows)
+    monkeypatch.setattr(ahead, "_MOST_NUMBERS", 10**9)
+    monkeypatch.setattr(ahead, "_FEW_NUMBERS", 0)
+    monkeypatch.setattr(ahead, "_USUAL_ROUNDS", rows)
     _same(_play([_contender(*WHO[1], world)], world)[0], usual)
 
 
@@ -86,9 +99,12 @@ def test_many_features_are_drawn_few_rounds_at_once() -> None:
         world = make_environment(dim=4, arms=arms)
         source = ahead.Source(environment=world, seed=jax.numpy.uint32(0))
         numbers = jax.numpy.arange(replicates, dtype=jax.numpy.uint32)
-        return ahead.rounds_at_once(source, numbers, ahead.meet(source, numbers))
+        return ahead.rounds_at_once(source, numbers, ahead.meet(source, numbers)[0])
 
-    assert rows(10, 2) == 128
+    # A call for few rounds costs more than they do.
+    assert rows(3, 1) == 2048
+    assert rows(10, 10) == 512
+    assert rows(20, 64) == 128
     assert rows(1000, 50) == 2**21 // (50 * (1000 * 5 + 1))
     assert rows(2**16, 50) == 1
 
@@ -97,8 +113,9 @@ def test_worlds_that_differ_in_arms_alone_share_their_programs() -> None:
     machine.forget()
     worlds = [make_environment(contexts=one, dim=2, arms=4) for one in ("ball", "fixed", "starved")]
     worlds += [make_environment(dim=2, arms=4, fewest=2)]
+    worlds += [make_environment(dim=2, arms=4, told="logistic")]
     for world in worlds:
-        _play([_contender(*WHO[1], world)], world)
+        _play([_contender(*WHO[1], worlds[0])], world)
     played = [key for key in machine._MACHINE_CODE if key[0] is ahead.play_ahead]  # type: ignore[index]
     assert len(played) == 1
 
@@ -109,3 +126,134 @@ def test_all_are_charged_before_anybody_plays(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "_play_handed", lambda *given, **more: pytest.fail("it played"))
     with pytest.raises(BudgetExceeded):
         _play([_contender(*WHO[1], world), _contender(*WHO[1], world, poor)], world)
+
+
+def test_seconds_are_divided_and_microseconds_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds add up to the time that passed; time per decision does not depend on company."""
+
+    class Counts(Recorder):
+        counted = 0.0
+
+        def run(self, function: Any, *arguments: Any, **options: Any) -> Any:
+            result = super().run(function, *arguments, **options)
+            self.counted += {ahead.draw: 8.0, ahead.play_ahead: 1.0}.get(function, 0.0)
+            self.seconds, self.compile_seconds = self.counted, 2.0
+            return result
+
+    monkeypatch.setattr(module, "Recorder", Counts)
+    world = make_environment(dim=2, arms=4)
+    (alone,) = _play([_contender(*WHO[0], world)], world)
+    runs = _play([_contender(*WHO[0], world), _contender(*WHO[3], world)], world)
+    calls = 5
+    assert (alone.seconds, alone.seconds_alone) == (9.0 * calls, 9.0 * calls)
+    assert [run.seconds for run in runs] == [5.0 * calls, 5.0 * calls]
+    assert {run.microseconds for run in runs} == {alone.microseconds}
+    # What drawing takes to compile is the first one's.
+    assert [run.compile_seconds for run in runs] == [4.0, 2.0]
+
+
+@struct
+class Named(GLMEnvironment):
+    """Says which arm is the best on average, and goes without arms by itself."""
+
+    def armless(self) -> Any:
+        return GLMEnvironment.armless(self)
+
+    def single(self, world: GLMTruth) -> Array:
+        return jnp.argmax(self._means(world, world.kept))
+
+
+@struct
+class Reacting(GLMEnvironment):
+    """Moves after a round."""
+
+    def armless(self) -> Any:
+        return GLMEnvironment.armless(self)
+
+    def reacted(self, world: GLMTruth, action: Array, clock: Clock) -> GLMTruth:
+        return world
+
+
+@struct
+class Repaid(GLMEnvironment):
+    """Pays by what a world without arms does not know."""
+
+    def _means(self, world: GLMTruth, features: Array) -> Array:
+        return GLMEnvironment._means(self, world, features) * (0.5 if self.told else 1.0)
+
+
+def _kind(kind: type[GLMEnvironment], contexts: str = "fixed") -> GLMEnvironment:
+    plain = make_environment(contexts=contexts, dim=2, arms=4)
+    return kind(**{one.name: getattr(plain, one.name) for one in dataclasses.fields(plain)})
+
+
+def test_who_is_told_the_truth_or_reacts_draws_in_the_round() -> None:
+    """As does whoever only inherits a way to go without arms."""
+    assert can_be_handed(_kind(GLMEnvironment))
+    for kind in (Named, Reacting, Repaid):
+        assert not can_be_handed(_kind(kind))
+    assert not can_be_handed(make_environment(contexts="hostile"))
+
+
+def test_who_is_told_the_best_arm_plays_it() -> None:
+    world = _kind(Named)
+    (run,) = _play([_contender("single-arm", FREE, world)], world)
+    assert run.regret.max() == 0.0
+
+
+@struct
+class Judging(GLMEnvironment):
+    """Knows from its arms whether the best one was named."""
+
+    def armless(self) -> Any:
+        return GLMEnvironment.armless(self)
+
+    def right(self, world: GLMTruth, action: Array) -> Array:
+        return action == jnp.argmax(self._means(world, world.kept))
+
+
+@struct
+class Naming(Uniform):
+    """Plays at random, and names the first arm."""
+
+    def recommend(self, state: Any) -> Array:
+        return jnp.zeros((), jnp.int32)
+
+
+def test_who_names_an_arm_is_judged_in_the_whole_world() -> None:
+    world = _kind(Judging)
+    assert can_be_handed(world)
+    policy = Naming(**vars(POLICIES["uniform"].build(world.problem(HORIZON), "tuned")))
+    named = Contender(policy=policy, privatizers={}, ledger=MemoryLedger(FREE))
+    (run,) = simulate_side_by_side(
+        [named], environment=world, horizon=HORIZON, replicates=64, seed=11, ticks=4
+    )
+    assert run.right is not None
+    assert 0.05 < run.right.mean() < 0.6
+
+
+@struct
+class Keeps(Contexts):
+    """Keeps something that is no array of arms."""
+
+    def init(self, stream: Stream) -> Any:
+        return {"scale": stream.uniform(1)[0]}
+
+    def features(self, kept: Any, clock: Clock, stream: Stream) -> Array:
+        scaled: Array = kept["scale"] * self.points(stream, self.count)
+        return scaled
+
+
+def test_contexts_may_keep_what_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = dataclasses.replace(make_environment(dim=2, arms=4), contexts=Keeps(dim=2, count=4))
+    handed = _play([_contender(*WHO[1], world)], world)[0]
+    monkeypatch.setattr(module, "is_foreseen", lambda environment: False)
+    drawn = _play([_contender(*WHO[1], world)], world)[0]
+    np.testing.assert_array_equal(handed.earned, drawn.earned)
+
+
+def test_several_devices_draw_in_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_environment(dim=2, arms=4)
+    assert ahead.is_foreseen(world)
+    monkeypatch.setattr(jax, "device_count", lambda: 2)
+    assert not ahead.is_foreseen(world)

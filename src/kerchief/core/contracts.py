@@ -329,7 +329,9 @@ class Environment(Protocol):
 class Foreseen(Environment, Protocol):
     """A world whose arms depend on the truth and the round alone, so that they can be drawn early.
 
-    Whoever is handed the arms needs less of the world to go on.
+    Whoever is handed the arms needs less of the world to go on. It counts where the class itself
+    has `armless`, and not one that it extends; the clock that arms are drawn by knows the round
+    alone.
     """
 
     def armless(self) -> Foreseen:

@@ -11,26 +11,20 @@ from typing import TypeGuard
 
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Foreseen, Opposes, Reacts, Tree
+from kerchief.core.contracts import Arms, Clock, Foreseen, Opposes, Reacts, Singles, Tree
 from kerchief.core.problems import AnyProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
 
-_SAID_TOGETHER = ("armless", "armless_truth", "reward", "regret", "best", "value")
-
 
 def can_be_handed(world: object) -> TypeGuard[Foreseen]:
-    """Whether arms may be drawn ahead of time: nobody reacts, and the class speaks for itself.
+    """Whether arms may be drawn ahead of time: nobody reacts, and the class itself says how.
 
-    Who inherits a way to go without arms, but pays or judges otherwise, has not said how to.
+    Who inherits a way to go without arms may pay, judge or draw otherwise than those who gave it.
     """
-    if not isinstance(world, Foreseen) or isinstance(world, Opposes | Reacts):
+    if not isinstance(world, Foreseen) or isinstance(world, Opposes | Reacts | Singles):
         return False
-    return len({_giver(type(world), name) for name in _SAID_TOGETHER}) == 1
-
-
-def _giver(kind: type, name: str) -> type:
-    return next(one for one in kind.__mro__ if name in vars(one))
+    return "armless" in vars(type(world))
 
 
 @struct
@@ -56,11 +50,11 @@ class Ahead:
     world: Foreseen
 
     def problem(self, horizon: int) -> AnyProblem:
-        """The public facts of what is left."""
+        """Bandits were built from that of the whole world: nobody asks."""
         return self.world.problem(horizon)
 
     def init(self, stream: Stream) -> Tree:
-        """The truth of what is left."""
+        """The truth is handed over, too: nobody asks."""
         return self.world.init(stream)
 
     def arms(self, world: Handed, clock: Clock, stream: Stream) -> Arms:

@@ -189,7 +189,7 @@ class GLMEnvironment:
 
     def armless_truth(self, world: GLMTruth) -> GLMTruth:
         """The parameter."""
-        return dataclasses.replace(world, kept=world.kept[:0])
+        return dataclasses.replace(world, kept=jnp.zeros((0, 0), jnp.float32))
 
     def _means(self, world: GLMTruth, features: Array) -> Array:
         """Expected rewards of feature vectors."""

@@ -39,6 +39,9 @@ MOST_SIDE_BY_SIDE = 8
 """How many bandits are played at once where they meet the same arms: what was finished is kept when
 all of them are, and more save little."""
 
+_MATRICES = 10
+"""So many a replicate keeps at most: under joint trust half of one for each doubling of rounds."""
+
 MOST_ON_CPU = 64
 """More at once are no faster on a processor, where smaller parts can be shared out."""
 
@@ -126,6 +129,29 @@ def play_side_by_side(parts: Sequence[Part], progress: Sequence[Progress | None]
     ]
 
 
+def play_together(
+    parts: Sequence[Part], progress: Sequence[Progress | None]
+) -> Iterator[tuple[Part, Finished]]:
+    """Play parts side by side; where one of them fails, one by one, and then say which."""
+    try:
+        played = play_side_by_side(parts, progress)
+    except Exception as problem:
+        if len(parts) == 1:
+            problem.add_note(f"{parts[0].cell.key}, replicates {parts[0].first} and on")
+            raise
+    else:
+        yield from zip(parts, played, strict=True)
+        return
+    failed: Exception | None = None
+    for part, told in zip(parts, progress, strict=True):
+        try:
+            yield from play_together([part], [told])
+        except Exception as problem:
+            failed = failed or problem
+    if failed is not None:
+        raise failed
+
+
 def side_by_side(parts: Iterable[Part], *, tasks: int = 1) -> list[list[Part]]:
     """Parts that meet the same arms, a few at a time; all others by themselves.
 
@@ -133,21 +159,24 @@ def side_by_side(parts: Iterable[Part], *, tasks: int = 1) -> list[list[Part]]:
     """
     meetings: dict[Hashable, list[Part]] = {}
     for part in parts:
-        alike = (id(part.environment), part.cell.horizon, part.seed, part.first, part.last)
-        foreseen = is_foreseen(part.environment)
-        meetings.setdefault((alike, part.ticks) if foreseen else part, []).append(part)
+        place = (part.seed, part.first, part.last, part.ticks)
+        alike = (id(part.environment), part.cell.horizon, *place)
+        meetings.setdefault(alike if is_foreseen(part.environment) else part, []).append(part)
     return [group for meeting in meetings.values() for group in _cut(meeting, tasks)]
 
 
 def _cut(meeting: list[Part], tasks: int) -> Iterator[list[Part]]:
-    """Groups in bounded memory: each keeps the histories of all its parts."""
+    """Groups in bounded memory: each keeps the histories and matrices of all its parts."""
+    if len(meeting) == 1:
+        yield meeting
+        return
     most = max(1, min(MOST_SIDE_BY_SIDE, len(meeting) // tasks))
     problem = meeting[0].environment.problem(meeting[0].cell.horizon)
     replicates = meeting[0].last - meeting[0].first
     group: list[Part] = []
     held = 0
     for part in meeting:
-        kept = replicates * _kept(part.cell, problem)
+        kept = replicates * (_kept(part.cell, problem) + _MATRICES * problem.dim**2)
         if group and (len(group) == most or held + kept > MOST_KEPT):
             yield group
             group, held = [], 0

@@ -86,7 +86,8 @@ class Result:
         uniform: the mean final regret of uniform play on the same worlds.
         releases: for each query, how often it was released, on average over replicates.
         guarantee: what the worst-off user was really charged.
-        seconds: time played, without compilation.
+        seconds: time played, without compilation; arms that others met, too, count in part.
+        seconds_alone: the time that it would have taken alone.
         device: the kind of device it ran on.
         communication: what clients sent, in "reals" and in "bits", on average over replicates; for
             populations alone.
@@ -104,6 +105,7 @@ class Result:
     releases: Mapping[str, float]
     guarantee: Guarantee
     seconds: float
+    seconds_alone: float
     compile_seconds: float
     device: str
     communication: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -153,8 +155,8 @@ class Result:
 
     @property
     def microseconds(self) -> float:
-        """Time per decision, in microseconds."""
-        return 1e6 * self.seconds / (int(self.rounds[-1]) * self.replicates)
+        """Time per decision alone, in microseconds."""
+        return 1e6 * self.seconds_alone / (int(self.rounds[-1]) * self.replicates)
 
     @property
     def wall_seconds(self) -> float:

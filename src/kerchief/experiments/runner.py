@@ -15,7 +15,7 @@ from kerchief.experiments.parts import (
     Finished,
     Part,
     parts_of,
-    play_side_by_side,
+    play_together,
     side_by_side,
     widest,
 )
@@ -48,7 +48,8 @@ def compare(
         ticks: how often regret is read.
         width: the most replicates that play at once; by default what memory allows. Results do not
             depend on it, up to rounding.
-        watch: called with the cell, "compiling" or "playing", and the finished share of the part.
+        watch: called with a cell, "compiling" or "playing", and how much is finished of all parts
+            that are being played side by side, up to their number.
         archive: where finished parts are found and kept.
         workers: who plays them; by default this process does.
 
@@ -76,9 +77,9 @@ class Work:
         runs: the parts that are finished.
         found: how many of them were found, and not played.
         tasks: what workers play.
-        arriving: names each part of it that was kept, as soon as it was; of other plans, too, where
-            they were shared.
-        groups: the parts that are played here, with those that are played along.
+        arriving: waits for workers, keeps what they have played and names it, part by part; all
+            works that `share_arrivals` share one, whichever of them waits.
+        groups: for each part that is played here, all that are played side by side with it.
         memory: the most that each process has held, in bytes.
     """
 
@@ -167,9 +168,8 @@ class Work:
 
             return tell
 
-        played = play_side_by_side(group, [progress(part) for part in group])
-        for part, one in zip(group, played, strict=True):
-            self._keep(part, one)
+        for part, played in play_together(group, [progress(part) for part in group]):
+            self._keep(part, played)
 
     def arrived(self, part: Part, done: Done) -> None:
         """Keep what a worker has played."""
@@ -210,6 +210,7 @@ def _joined(cell: Cell, parts: list[Finished]) -> Result:
         uniform=0.0,
         guarantee=max((run.spent for run in runs), key=lambda spent: spent.epsilon),
         seconds=sum(run.seconds for run in runs),
+        seconds_alone=sum(run.seconds_alone for run in runs),
         compile_seconds=sum(run.compile_seconds for run in runs),
         device=runs[0].device,
         communication=_means([run.communication for run in runs]),

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeAlias
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.core.precision import double_precision
 from kerchief.experiments.extras import installing
-from kerchief.experiments.parts import Finished, Part, play_side_by_side, side_by_side
+from kerchief.experiments.parts import Finished, Part, play_together, side_by_side
 
 Prepare: TypeAlias = Callable[[], object]
 PATIENCE = 10
@@ -48,9 +48,17 @@ class Done:
     memory: int
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What became of a group: those that were played by their number, and what failed, if any."""
+
+    done: Mapping[int, Done]
+    failed: Exception | None
+
+
 Group: TypeAlias = "list[Part]"
 """Parts that are played side by side."""
-Tasks: TypeAlias = "dict[Future[list[Done]], Group]"
+Tasks: TypeAlias = "dict[Future[Answer], Group]"
 
 
 class Workers(Protocol):
@@ -101,12 +109,12 @@ class Processes:
         chains.sort(key=_length, reverse=True)
         tasks: Tasks = {}
         for chain in chains:
-            futures: list[Future[list[Done]]] = [Future() for _ in chain]
+            futures: list[Future[Answer]] = [Future() for _ in chain]
             tasks.update(zip(futures, chain, strict=True))
             self._lanes.submit(self._play, chain, futures)
         return tasks
 
-    def _play(self, chain: Sequence[Group], futures: Sequence[Future[list[Done]]]) -> None:
+    def _play(self, chain: Sequence[Group], futures: Sequence[Future[Answer]]) -> None:
         executor = self._free.get()
         for group, future in zip(chain, futures, strict=True):
             try:
@@ -241,10 +249,14 @@ def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:
 
     Raises:
         KerchiefError: a process has died.
+        Exception: whatever a part has raised, after all that were played with it.
     """
     for future in concurrent.futures.as_completed(tasks):
         try:
-            yield from zip(tasks[future], future.result(), strict=True)
+            answer = future.result()
+            yield from ((tasks[future][number], done) for number, done in answer.done.items())
+            if answer.failed is not None:
+                raise answer.failed
         except concurrent.futures.BrokenExecutor as problem:
             raise KerchiefError(f"{_LOST}, with fewer --jobs") from problem
         except Exception as problem:
@@ -281,14 +293,21 @@ def _same(content: bytes) -> bytes:
 
 
 @double_precision
-def _play(told: bytes, world: bytes, prepare: Prepare) -> list[Done]:
+def _play(told: bytes, world: bytes, prepare: Prepare) -> Answer:
     """In a worker: play parts that were sent as bytes, as their numbers have 64 bits."""
     prepare()
     environment = pickle.loads(world)
     group = [Part(**one, environment=environment) for one in pickle.loads(told)]
-    played = play_side_by_side(group, [None] * len(group))
-    process, memory = (os.uname().nodename, os.getpid()), _peak()
-    return [Done(played=one, process=process, memory=memory) for one in played]
+    process, done = (os.uname().nodename, os.getpid()), dict[int, Done]()
+    failed: Exception | None = None
+    try:
+        for part, played in play_together(group, [None] * len(group)):
+            done[group.index(part)] = Done(played=played, process=process, memory=_peak())
+    except Exception as problem:
+        if not done:
+            raise
+        failed = problem
+    return Answer(done=done, failed=failed)
 
 
 def _peak() -> int:

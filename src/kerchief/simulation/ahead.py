@@ -1,7 +1,7 @@
 """Rounds whose arms are drawn ahead of time: once, for all bandits that meet them.
 
-Two thirds of a contextual round, and more with many arms, draw what the user may choose from and
-find the best of it. Every number drawn depends on its address alone, so it is the same whoever
+Up to three quarters of a contextual round draw what the user may choose from and find the best of
+it. Every number drawn depends on its address alone, so it is the same whoever
 draws it when.
 """
 
@@ -21,8 +21,10 @@ from kerchief.core.struct import struct
 from kerchief.environments.ahead import Handed, Offer, can_be_handed
 from kerchief.simulation.loop import Replicate, Scene, begin_in, play_rounds
 
-# The most rounds that are drawn at once, and the most numbers: they should stay in a cache.
-_MOST_ROUNDS, _MOST_NUMBERS = 128, 2**21
+# The most numbers that are drawn at once, which should stay in a cache, and how many are few: where
+# a round has hardly any, calls for few rounds would cost more than the rounds.
+_MOST_NUMBERS, _FEW_NUMBERS = 2**21, 2**18
+_USUAL_ROUNDS, _MOST_ROUNDS = 128, 2048
 
 
 @struct
@@ -43,12 +45,13 @@ def is_foreseen(environment: object) -> TypeGuard[Foreseen]:
 
 
 @jax.jit
-def meet(source: Source, replicates: Array) -> Tree:
-    """The truth of every replicate."""
+def meet(source: Source, replicates: Array) -> tuple[Tree, Tree]:
+    """The truth of every replicate, and what is left of it without arms."""
 
-    def meet_one(replicate: Array) -> Tree:
+    def meet_one(replicate: Array) -> tuple[Tree, Tree]:
         at = Stream.of(seed=source.seed, replicate=replicate).at(WORLD)
-        return source.environment.init(at)
+        truth = source.environment.init(at)
+        return truth, source.environment.armless_truth(truth)
 
     return jax.vmap(meet_one)(replicates)
 
@@ -75,7 +78,9 @@ def rounds_at_once(source: Source, replicates: Array, truths: Tree) -> int:
     """How many rounds are drawn at once."""
     offers = jax.eval_shape(_offers, source, replicates, truths, jnp.int32(0))
     numbers: int = sum(leaf.size for leaf in jax.tree.leaves(offers))
-    return max(1, min(_MOST_ROUNDS, _MOST_NUMBERS // numbers))
+    small: int = 2 ** (_FEW_NUMBERS // numbers).bit_length() // 2
+    rounds = min(_MOST_ROUNDS, max(_USUAL_ROUNDS, small))
+    return max(1, min(rounds, _MOST_NUMBERS // numbers))
 
 
 @partial(jax.jit, static_argnames="rows")

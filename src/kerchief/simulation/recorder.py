@@ -57,11 +57,17 @@ class Played(Recorded):
 
 @dataclasses.dataclass(kw_only=True)
 class Recorder:
-    """Runs compiled code, times it apart from compilation, and tells how far it is."""
+    """Runs compiled code, times it apart from compilation, and tells how far it is.
+
+    Attributes:
+        shared_seconds: what was done once for all who are sharing it.
+    """
 
     progress: Progress
     done: int = 0
     seconds: float = 0.0
+    shared_seconds: float = 0.0
+    sharing: int = 1
     compile_seconds: float = 0.0
     _codes: dict[Hashable, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 

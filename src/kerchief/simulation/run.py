@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeGuard
 
@@ -16,7 +15,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kerchief.core import validate
-from kerchief.core.contracts import Environment, Foreseen, Knows, Policy, Singles, Stops, Tree
+from kerchief.core.contracts import Environment, Foreseen, Knows, Policy, Singles, Stops
 from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
@@ -55,21 +54,23 @@ class Run(Recorded):
     Attributes:
         rounds: the ticks: after how many rounds regret was read.
         spent: the guarantee that was really spent, from the ledger.
-        seconds: time played, without compilation.
+        seconds: time played, without compilation; arms that others met, too, count in part.
+        seconds_alone: the time that it would have taken alone.
         device: the kind of device it ran on.
     """
 
     rounds: NDArray[np.int64]
     spent: Guarantee
     seconds: float
+    seconds_alone: float
     compile_seconds: float
     device: str
 
     @property
     def microseconds(self) -> float:
-        """Time per decision, in microseconds."""
+        """Time per decision alone, in microseconds."""
         decisions: int = int(self.rounds[-1]) * self.regret.shape[1]
-        return 1e6 * self.seconds / decisions
+        return 1e6 * self.seconds_alone / decisions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,8 +153,8 @@ def simulate_side_by_side(
 ) -> list[Run]:
     """Play several policies in one world, each as `simulate` plays it alone, number for number.
 
-    They meet the same arms, which are drawn once where that can be; the time it takes is divided
-    among them. All ledgers are charged before anything is drawn.
+    They meet the same arms, which are drawn once where that can be; the seconds that it takes are
+    divided among them. All ledgers are charged before anything is drawn.
     """
     sizes = {"horizon": horizon, "replicates": replicates, "ticks": ticks}
     horizon, replicates, ticks = (validate.whole(name, size) for name, size in sizes.items())
@@ -165,15 +166,18 @@ def simulate_side_by_side(
     receipts = [_charge(one, horizon) for one in contenders]
     numbers = np.arange(first_replicate, first_replicate + replicates, dtype=np.uint32)
     recorders = [Recorder(progress=one.progress or _tell_nobody) for one in contenders]
-    play = partial(
-        _play_handed if is_foreseen(environment) else _play_in_turn,
+    rounds = ticks_of(horizon, ticks)
+    play: Callable[..., list[Played]] = _play_handed if is_foreseen(environment) else _play_in_turn
+    played = play(
+        contenders,
+        environment,
+        recorders,
         replicates=jax.device_put(numbers),
         seed=seed,
-        rounds=ticks_of(horizon, ticks),
+        rounds=rounds,
     )
-    played = play(contenders, environment, recorders)
     ended = zip(contenders, receipts, played, recorders, strict=True)
-    return [_settled(*one, rounds=ticks_of(horizon, ticks)) for one in ended]
+    return [_settled(*one, rounds=rounds) for one in ended]
 
 
 def _charge(one: Contender, horizon: int) -> Receipts:
@@ -208,7 +212,8 @@ def _settled(
         regret=played.regret,
         releases=played.releases,
         spent=one.ledger.spent(),
-        seconds=recorder.seconds,
+        seconds=recorder.seconds + recorder.shared_seconds / recorder.sharing,
+        seconds_alone=recorder.seconds + recorder.shared_seconds,
         compile_seconds=recorder.compile_seconds,
         device=jax.devices()[0].platform,
         communication=played.communication,
@@ -268,11 +273,10 @@ def _play_handed(
     seed: int,
     rounds: NDArray[np.int64],
 ) -> list[Played]:
-    """All in step: arms of some rounds are drawn, and everyone plays them."""
+    """All in step: arms of some rounds are drawn, and everyone plays them, also who has stopped."""
     drawing = Recorder(progress=recorders[0].progress)
     source = jax.device_put(Source(environment=environment, seed=jnp.uint32(seed)))
-    truths: Tree = drawing.run(meet, source, replicates)
-    armless: Tree = jax.vmap(environment.armless_truth)(truths)
+    truths, armless = drawing.run(meet, source, replicates)
     scenes = [
         _scene(one.policy, one.privatizers, Ahead(world=environment.armless()), seed)
         for one in contenders
@@ -292,17 +296,15 @@ def _play_handed(
             recorder.tick(end)
     recorders[0].compile_seconds += drawing.compile_seconds
     for recorder in recorders:
-        recorder.seconds += drawing.seconds / len(recorders)
-    ended = zip(contenders, carries, readings, strict=True)
-    return [
-        _played(
-            _scene(one.policy, one.privatizers, environment, seed),
+        recorder.shared_seconds, recorder.sharing = drawing.seconds, len(recorders)
+    whole = [
+        (
+            dataclasses.replace(scene, environment=environment),
             dataclasses.replace(carry, world=truths),
-            reading,
-            rounds,
         )
-        for one, carry, reading in ended
+        for scene, carry in zip(scenes, carries, strict=True)
     ]
+    return [_played(*one, reading, rounds) for one, reading in zip(whole, readings, strict=True)]
 
 
 def _scene(

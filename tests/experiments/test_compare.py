@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 from pathlib import Path
@@ -17,7 +16,7 @@ from kerchief.experiments.figures import picture
 from kerchief.experiments.folder import Folder
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import compare
+from kerchief.experiments.runner import Work, compare
 
 SMALL = Comparison(
     trusts=("local", "central"),
@@ -52,17 +51,21 @@ def test_chunks_of_replicates_change_nothing(finished: list[Result]) -> None:
         assert cut.releases == whole.releases
 
 
-def test_progress_grows_to_the_whole_part() -> None:
-    seen: list[tuple[Cell, str, float]] = []
+def test_progress_grows_to_the_whole() -> None:
     none = dataclasses.replace(SMALL, trusts=("none",), policies=("uniform",), radius=2.0)
-    list(compare(none, width=2, watch=lambda *news: seen.append(news)))
-    # Uniform and greedy play meet the same arms, so two parts grow at once.
-    shares = [share for _, _, share in seen]
-    ends = [place + 1 for place, share in enumerate(shares) if share == 2.0]
-    assert len(ends) == len(none.contexts) * none.replicates // 2
-    for begin, end in itertools.pairwise([0, *ends]):
-        assert shares[begin:end] == sorted(shares[begin:end])
-    assert {stage for _, stage, _ in seen} == {"compiling", "playing"}
+    work, stages, done = Work.of(none, width=2), set[str](), list[float]()
+
+    def watch(cell: Cell, stage: str, share: float) -> None:
+        assert cell in none.cells()
+        stages.add(stage)
+        done.append(len(work.runs) + share)
+
+    list(work.results(watch))
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0.0, work.parts)
+    # The first part alone, and two that meet the same arms at once.
+    assert {1.0, 2.0, 3.0} < set(done)
+    assert stages == {"compiling", "playing"}
 
 
 def test_rows_say_what_was_spent(finished: list[Result]) -> None:

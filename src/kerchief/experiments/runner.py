@@ -115,7 +115,8 @@ class Work:
         runs = {part: run for part, run in known.items() if run is not None}
         missing = [part for part in parts if part not in runs]
         tasks = workers.submit(missing, plans=plans) if workers else {}
-        groups = [] if workers else side_by_side(missing)
+        # The first one by itself, so that there is soon something to see and to keep.
+        groups = [] if workers else [missing[:1], *side_by_side(missing[1:])]
         work = cls(
             plan=plan,
             cells=cells,

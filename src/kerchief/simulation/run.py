@@ -282,7 +282,9 @@ def _play_handed(
         for one in contenders
     ]
     pairs = list(zip(scenes, recorders, strict=True))
-    carries = [recorder.run(begin_ahead, scene, replicates, armless) for scene, recorder in pairs]
+    carries: list[Replicate] = [
+        recorder.run(begin_ahead, scene, replicates, armless) for scene, recorder in pairs
+    ]
     readings: list[list[NDArray[np.float64]]] = [[] for _ in pairs]
     rows = rounds_at_once(source, replicates, truths)
     for start, end in itertools.pairwise([0, *rounds.tolist()]):

@@ -1,8 +1,7 @@
 """Rounds whose arms are drawn ahead of time: once, for all bandits that meet them.
 
 Up to three quarters of a contextual round draw what the user may choose from and find the best of
-it. Every number drawn depends on its address alone, so it is the same whoever
-draws it when.
+it. Every number drawn depends on its address alone, so it is the same whoever draws it when.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +19,11 @@ from kerchief.environments import make_environment
 from kerchief.experiments import workers
 from kerchief.experiments.claims import at
 from kerchief.experiments.experiment import Experiment, Setting, Size
+from kerchief.experiments.parts import Part
 from kerchief.experiments.players import player
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import Watch, Work, share_arrivals
+from kerchief.experiments.runner import Watch, Work, hand_out
+from kerchief.experiments.workers import Workers
 
 Call = Callable[..., Called]
 
@@ -186,19 +188,18 @@ def _stopped_after(count: int) -> Callable[..., Iterator[Result]]:
 
 
 class _Idle:
-    """Workers that play nothing; they are told how many plans there are."""
+    """Workers that play nothing, and remember what they were given."""
 
     def __init__(self) -> None:
-        self.plans: list[int] = []
+        self.given: list[list[Part]] = []
 
-    def submit(self, parts: object, *, plans: int = 1) -> dict[object, object]:
-        self.plans.append(plans)
+    def submit(self, parts: Iterable[Part]) -> dict[object, object]:
+        self.given.append(list(parts))
         return {}
 
 
-def test_whoever_waits_keeps_what_arrives_for_all(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_get_all_experiments_at_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits keeps what arrives for all of them."""
     idle, arriving = _Idle(), set[int]()
 
     def results(work: Work, watch: Watch) -> Iterator[Result]:
@@ -210,13 +211,17 @@ def test_whoever_waits_keeps_what_arrives_for_all(
     monkeypatch.setattr(Work, "results", results)
     begun: list[Work] = []
 
-    def share(works: list[Work]) -> None:
+    def remembered(works: list[Work], workers: Workers) -> None:
         begun.extend(works)
-        share_arrivals(works)
+        hand_out(works, workers)
 
-    monkeypatch.setattr(playing, "share_arrivals", share)
+    monkeypatch.setattr(playing, "hand_out", remembered)
     assert call("reproduce", "--all", "--quick", "--jobs", 2).exit_code == 130
-    assert idle.plans == [2, 2]
+    (given,) = idle.given
+    assert {id(part) for part in given} < {id(part) for work in begun for part in work.missing}
+    assert {part.address() for part in given} == {
+        part.address() for work in begun for part in work.missing
+    }
     assert [id(work.arriving) for work in begun] == 2 * [*arriving]
 
 

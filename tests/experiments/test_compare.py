@@ -7,6 +7,7 @@ import json
 import math
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -52,6 +53,7 @@ def test_chunks_of_replicates_change_nothing(finished: list[Result]) -> None:
 
 
 def test_progress_grows_to_the_whole() -> None:
+    jax.clear_caches()  # another test may have compiled it
     none = dataclasses.replace(SMALL, trusts=("none",), policies=("uniform",), radius=2.0)
     work, stages, done = Work.of(none, width=2), set[str](), list[float]()
 

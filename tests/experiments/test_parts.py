@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -14,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from queue import SimpleQueue
@@ -34,12 +33,13 @@ from kerchief.experiments.folder import Folder
 from kerchief.experiments.parts import Finished, Part, parts_of, side_by_side, widest
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.experiments.runner import Work, compare, share_arrivals
+from kerchief.experiments.runner import Work, compare, hand_out
 from kerchief.experiments.workers import (
     Answer,
     Cluster,
     Processes,
     Tasks,
+    Waiting,
     dask_cluster,
     finished,
     local_processes,
@@ -232,9 +232,8 @@ def test_an_interrupt_is_the_parents(processes: Processes) -> None:
 def test_other_processes_play_the_same(
     processes: Processes, played: list[Result], tmp_path: Path
 ) -> None:
-    work = Work.of(
-        TINY, ticks=4, width=3, archive=Archive(folder=Folder.at(tmp_path)), workers=processes
-    )
+    work = Work.of(TINY, ticks=4, width=3, archive=Archive(folder=Folder.at(tmp_path)))
+    hand_out([work], processes)
     _same(list(work.results(_quiet)), played)
     told = work.to_dict()
     assert (told["parts"], told["found"]) == (8, 0)
@@ -256,21 +255,61 @@ def _all_parts() -> list[Part]:
     return [part for cell in parts_of(TINY, ticks=4, width=3) for part in cell]
 
 
-def test_parts_of_one_program_go_to_one_process(processes: Processes) -> None:
-    """Two processes and eight parts: two go together, and none of another cell."""
+def _named(*groups: tuple[Part, str]) -> tuple[Waiting, dict[Future[Answer], str]]:
+    """Groups of one part each that nobody plays yet, and what they are called here."""
+    tasks: Tasks = {Future(): [part] for part, _ in groups}
+    names = dict(zip(tasks, [name for _, name in groups], strict=True))
+    return Waiting.of(tasks), names
+
+
+def test_whoever_is_free_stays_with_what_it_has_compiled() -> None:
+    """Then it takes what nobody has compiled, and last what somebody else has."""
+    first, second, third, _ = [cell[0] for cell in parts_of(TINY, ticks=4, width=3)]
+    again = dataclasses.replace(first, first=3, last=6)
+    waiting, names = _named(
+        (first, "a"), (second, "b"), (again, "a again"), (third, "c"), (first, "a once more")
+    )
+
+    def take(known: set[Hashable]) -> str | None:
+        taken = waiting.take(known)
+        return None if taken is None else names[taken[0]]
+
+    mine, others = set[Hashable](), set[Hashable]()
+    assert [take(mine), take(others), take(mine)] == ["a", "b", "a again"]
+    assert [take(others), take(others), take(mine)] == ["c", "a once more", None]
+
+
+def test_processes_play_every_group_once(processes: Processes) -> None:
+    """Two processes: those who meet the same arms make four groups of two."""
     tasks = processes.submit(_all_parts())
-    played: dict[Cell, set[object]] = {}
-    for part, done in finished(tasks):
-        played.setdefault(part.cell, set()).add(done.process)
-    assert len(tasks) == 8
-    assert [len(by) for by in played.values()] == [1, 1, 1, 1]
+    assert [len(group) for group in tasks.values()] == [2, 2, 2, 2]
+    played = [part for part, _ in finished(tasks)]
+    assert len(played) == len(set(played)) == 8
 
 
-def test_where_plans_are_many_a_plan_need_not_keep_everyone_busy(processes: Processes) -> None:
-    """Those who meet the same arms stay together, and a program is compiled in one process."""
-    tasks = processes.submit(_all_parts(), plans=4)
-    assert [len(group) for group in tasks.values()] == [4, 4]
-    assert len({done.process for _, done in finished(tasks)}) == 1
+def test_what_two_plans_want_is_played_once(
+    processes: Processes, played: list[Result], tmp_path: Path
+) -> None:
+    """And kept for both before anybody goes on."""
+    folders = [tmp_path / "first", tmp_path / "second"]
+    works = [
+        Work.of(TINY, ticks=4, width=3, archive=Archive(folder=Folder.at(path))) for path in folders
+    ]
+    given: list[Part] = []
+
+    class _Remembers:
+        def submit(self, parts: Iterable[Part]) -> Tasks:
+            given.extend(parts)
+            return processes.submit(given)
+
+    hand_out(works, _Remembers())
+    assert len(given) == 8
+    assert works[0].arriving is not None
+    assert next(works[0].arriving) in works[0].runs
+    assert [len(list(path.glob("*.npz"))) for path in folders] == [1, 1]
+    for work in works:
+        _same(list(work.results(_quiet)), played)
+        assert work.found == 0
 
 
 class _Takes(Executor):
@@ -294,7 +333,7 @@ def test_those_who_meet_the_same_arms_play_side_by_side() -> None:
     assert [len(group) for group in groups] == [4, 4]
     for group in groups:
         assert len({(part.first, part.last) for part in group}) == 1
-    assert [len(group) for group in side_by_side(_all_parts(), tasks=4)] == [1] * 8
+    assert [len(group) for group in side_by_side(_all_parts(), tasks=4)] == [2] * 4
     many = dataclasses.replace(TINY, epsilons=tuple(map(float, range(1, 14))))
     wide = [part for cell in parts_of(many, ticks=4, width=6) for part in cell]
     assert [len(group) for group in side_by_side(wide)] == [8, 8]
@@ -380,10 +419,11 @@ def test_what_arrives_is_kept_whichever_plan_waits(
     later = dataclasses.replace(TINY, seed=5)
     folders = [tmp_path / "first", tmp_path / "second"]
     works = [
-        Work.of(plan, ticks=4, width=3, archive=Archive(folder=Folder.at(path)), workers=processes)
+        Work.of(plan, ticks=4, width=3, archive=Archive(folder=Folder.at(path)))
         for plan, path in zip((TINY, later), folders, strict=True)
     ]
-    share_arrivals(works)
+    hand_out(works, processes)
+    assert works[0].arriving is not None
     for _ in works[0].arriving:
         pass
     assert [len(list(path.glob("*.npz"))) for path in folders] == [8, 8]
@@ -393,19 +433,22 @@ def test_what_arrives_is_kept_whichever_plan_waits(
 
 def test_a_plan_hears_of_its_own_parts_alone(processes: Processes, tmp_path: Path) -> None:
     later = dataclasses.replace(TINY, seed=5, epsilons=(2.0,))
-    works = [Work.of(plan, ticks=4, width=3, workers=processes) for plan in (TINY, later)]
-    share_arrivals(works)
+    works = [Work.of(plan, ticks=4, width=3) for plan in (TINY, later)]
+    hand_out(works, processes)
     heard: list[Cell] = []
     list(works[1].results(lambda cell, stage, share: heard.append(cell)))
     assert set(heard) <= set(later.cells())
 
 
-def test_the_longest_task_comes_first() -> None:
+def test_the_longest_part_comes_first() -> None:
     cells = [cell[0] for cell in parts_of(TINY, ticks=4, width=6)]
     parts = [dataclasses.replace(one, last=n) for n, one in enumerate(cells, start=1)]
+    work = Work.of(TINY, ticks=4, width=6)
+    work.cells = [[part] for part in parts]
     takes = _Takes(instant=True)
-    concurrent.futures.wait(Processes(executors=[takes], prepare=os.getpid).submit(parts))
-    assert [takes.sent.get()[0].last for _ in parts] == list(range(len(cells), 0, -1))
+    hand_out([work], Processes(executors=[takes], prepare=os.getpid))
+    sent = [takes.sent.get(timeout=10)[0].last for _ in parts]
+    assert sent == list(range(len(cells), 0, -1))
 
 
 def test_a_part_is_done_before_the_rest_of_its_task_begins(
@@ -528,7 +571,7 @@ def test_a_large_world_reaches_the_workers_of_a_cluster(played: list[Result]) ->
         dask_cluster(made.scheduler_address, os.getpid) as workers,
     ):
         large = dataclasses.replace(workers, large=0)
-        _same(list(Work.of(TINY, ticks=4, width=3, workers=large).results(_quiet)), played)
+        _same(list(compare(TINY, ticks=4, width=3, workers=large)), played)
 
 
 @pytest.mark.nightly

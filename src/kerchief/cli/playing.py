@@ -22,7 +22,7 @@ from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.plugins import Plugin, load_installed, loaded
 from kerchief.experiments.report import kept_promises, of_one_report
-from kerchief.experiments.runner import Work, share_arrivals
+from kerchief.experiments.runner import Work, hand_out
 from kerchief.experiments.tables import WRITERS
 from kerchief.experiments.workers import Workers, dask_cluster, local_processes
 
@@ -147,20 +147,15 @@ def perform(
     """
     use_device(playing.device)
     with playing.workers() as workers:
-        every = list(plans)
-        begun: Iterable[tuple[Outputs, Work]] = (
-            _begin(one, playing, workers, len(every)) for one in every
-        )
+        begun: Iterable[tuple[Outputs, Work]] = (_begin(one, playing) for one in plans)
         if workers is not None:
             begun = list(begun)
-            share_arrivals([work for _, work in begun])
+            hand_out([work for _, work in begun], workers)
         return [_finish(*one, show, playing, narrow) for one in begun]
 
 
-def _begin(
-    plan: Plan, playing: Playing, workers: Workers | None, plans: int
-) -> tuple[Outputs, Work]:
-    """Take a folder for the plan, one of so many, and look up what is finished there."""
+def _begin(plan: Plan, playing: Playing) -> tuple[Outputs, Work]:
+    """Take a folder for the plan, and look up what is finished there."""
     for warning in plan.warnings():
         complain("warning", warning)
     outputs = Outputs.at(
@@ -173,7 +168,7 @@ def _begin(
         tables=playing.tables,
     )
     outputs.begin()
-    return outputs, Work.of(plan, archive=outputs.archive, workers=workers, plans=plans)
+    return outputs, Work.of(plan, archive=outputs.archive)
 
 
 def _finish(

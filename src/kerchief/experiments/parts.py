@@ -155,14 +155,15 @@ def play_together(
 def side_by_side(parts: Iterable[Part], *, tasks: int = 1) -> list[list[Part]]:
     """Parts that meet the same arms, a few at a time; all others by themselves.
 
-    So few that there can be as many `tasks` of those who meet.
+    So few that there can be as many `tasks` in all.
     """
     meetings: dict[Hashable, list[Part]] = {}
     for part in parts:
         place = (part.seed, part.first, part.last, part.ticks)
         alike = (id(part.environment), part.cell.horizon, *place)
         meetings.setdefault(alike if is_foreseen(part.environment) else part, []).append(part)
-    return [group for meeting in meetings.values() for group in _cut(meeting, tasks)]
+    each = -(-tasks // max(1, len(meetings)))
+    return [group for meeting in meetings.values() for group in _cut(meeting, each)]
 
 
 def _cut(meeting: list[Part], tasks: int) -> Iterator[list[Part]]:

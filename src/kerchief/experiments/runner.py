@@ -22,7 +22,7 @@ from kerchief.experiments.parts import (
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.results import Result
-from kerchief.experiments.workers import Done, Tasks, Workers, finished
+from kerchief.experiments.workers import Done, Workers, finished
 from kerchief.simulation.recorder import Progress
 
 TICKS = 100
@@ -63,9 +63,10 @@ def compare(
     >>> [result.cell.label() for result in compare(small, ticks=4)]
     ['uniform', 'greedy not private']
     """
-    return Work.of(plan, ticks=ticks, width=width, archive=archive, workers=workers).results(
-        watch or (lambda cell, stage, share: None)
-    )
+    work = Work.of(plan, ticks=ticks, width=width, archive=archive)
+    if workers is not None:
+        hand_out([work], workers)
+    return work.results(watch or (lambda cell, stage, share: None))
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -76,10 +77,8 @@ class Work:
         cells: the parts of each cell.
         runs: the parts that are finished.
         found: how many of them were found, and not played.
-        tasks: what workers play.
-        arriving: waits for workers, keeps what they have played and names it, part by part; all
-            works that `share_arrivals` share one, whichever of them waits.
-        groups: for each part that is played here, all that are played side by side with it.
+        arriving: waits for workers, keeps what they have played and names it, part by part; None
+            where all is played here.
         memory: the most that each process has held, in bytes.
     """
 
@@ -87,10 +86,8 @@ class Work:
     cells: Sequence[list[Part]]
     archive: Archive | None
     runs: dict[Part, Finished]
-    tasks: Tasks
-    arriving: Iterator[Part]
-    groups: Mapping[Part, list[Part]]
-    found: int = 0
+    found: int
+    arriving: Iterator[Part] | None = None
     memory: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -101,34 +98,19 @@ class Work:
         ticks: int = TICKS,
         width: int | None = None,
         archive: Archive | None = None,
-        workers: Workers | None = None,
-        plans: int = 1,
     ) -> Work:
-        """Look up what is finished, and give the rest to the workers, if there are any.
-
-        They play so many `plans`, this being one of them.
-        """
+        """Look up what is finished; `hand_out` gives the rest to workers, if there are any."""
         most = widest(plan) if width is None else validate.whole("width", width)
         cells = list(parts_of(plan, ticks=ticks, width=most))
         parts = [part for cell in cells for part in cell]
         known = {part: archive.find(part) for part in parts} if archive else {}
         runs = {part: run for part, run in known.items() if run is not None}
-        missing = [part for part in parts if part not in runs]
-        tasks = workers.submit(missing, plans=plans) if workers else {}
-        # The first one by itself, so that there is soon something to see and to keep.
-        groups = [] if workers else [missing[:1], *side_by_side(missing[1:])]
-        work = cls(
-            plan=plan,
-            cells=cells,
-            archive=archive,
-            runs=runs,
-            tasks=tasks,
-            arriving=iter(()),
-            groups={part: group for group in groups for part in group},
-            found=len(runs),
-        )
-        share_arrivals([work])
-        return work
+        return cls(plan=plan, cells=cells, archive=archive, runs=runs, found=len(runs))
+
+    @property
+    def missing(self) -> list[Part]:
+        """What is not finished."""
+        return [part for cell in self.cells for part in cell if part not in self.runs]
 
     @property
     def parts(self) -> int:
@@ -144,19 +126,27 @@ class Work:
     def results(self, watch: Watch) -> Iterator[Result]:
         """Every cell in its order, as soon as it is finished."""
         uniform: dict[str, float] = {}
+        groups = self._groups() if self.arriving is None else {}
         for parts in self.cells:
             cell = parts[0].cell
-            while self.tasks and any(part not in self.runs for part in parts):
+            while self.arriving and any(part not in self.runs for part in parts):
                 part = next(self.arriving)
                 if part in self.runs:
                     watch(part.cell, "playing", 0.0)
             for part in parts:
                 if part not in self.runs:
-                    self._play(self.groups[part], watch)
+                    self._play(groups[part], watch)
             result = _joined(cell, [self.runs[part] for part in parts])
             # Uniform play comes first in each world.
             usual = uniform.setdefault(cell.world, float(result.curves[-1].mean()))
             yield dataclasses.replace(result, uniform=usual)
+
+    def _groups(self) -> dict[Part, list[Part]]:
+        """For each part that is left, all that are played side by side with it."""
+        missing = self.missing
+        # The first one by itself, so that there is soon something to see and to keep.
+        groups = [missing[:1], *side_by_side(missing[1:])]
+        return {part: group for group in groups for part in group}
 
     def _play(self, group: Sequence[Part], watch: Watch) -> None:
         """Play parts side by side, and tell how many parts' worth of it is done."""
@@ -183,19 +173,32 @@ class Work:
             self.archive.keep(part, played)
 
 
-def share_arrivals(works: Sequence[Work]) -> None:
-    """Let whoever waits for a part keep all that arrive, whichever plan they belong to."""
-    owners = {part: work for work in works for group in work.tasks.values() for part in group}
-    tasks = {future: group for work in works for future, group in work.tasks.items()}
+def hand_out(works: Sequence[Work], workers: Workers) -> None:
+    """Let workers play what is missing of several plans, and once what several of them miss.
+
+    Whoever waits for a part keeps all that arrive, whichever plan they belong to.
+    """
+    wanted: dict[str, list[tuple[Work, Part]]] = {}
+    for work in works:
+        # The longest first, so that nobody waits for one at the end.
+        for part in sorted(work.missing, key=_decisions, reverse=True):
+            wanted.setdefault(part.address(), []).append((work, part))
+    owners = {owned[0][1]: owned for owned in wanted.values()}
+    tasks = workers.submit(owners)
 
     def arrive() -> Iterator[Part]:
-        for part, done in finished(tasks):
-            owners[part].arrived(part, done)
-            yield part
+        for played, done in finished(tasks):
+            for work, part in owners[played]:
+                work.arrived(part, done)
+            yield from (part for _, part in owners[played])
 
     arriving = arrive()
     for work in works:
         work.arriving = arriving
+
+
+def _decisions(part: Part) -> int:
+    return part.cell.horizon * (part.last - part.first)
 
 
 def _joined(cell: Cell, parts: list[Finished]) -> Result:

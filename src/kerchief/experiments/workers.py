@@ -31,7 +31,6 @@ from kerchief.experiments.parts import Finished, Part, play_together, side_by_si
 Prepare: TypeAlias = Callable[[], object]
 PATIENCE = 10
 """How many seconds a scheduler has to answer."""
-_MOST_IN_A_TASK = 6
 # Dask sends smaller worlds with each part: parts that wait for one begin some seconds later.
 _LARGE = 2**20
 _LOST = (
@@ -64,16 +63,13 @@ Tasks: TypeAlias = "dict[Future[Answer], Group]"
 class Workers(Protocol):
     """Processes that play parts: `local_processes` or `dask_cluster`."""
 
-    def submit(self, parts: Iterable[Part], *, plans: int = 1) -> Tasks:
-        """Let somebody play parts, the longest first; a group is done as soon as it was played.
-
-        So many `plans` are played at once, this being one of them.
-        """
+    def submit(self, parts: Iterable[Part]) -> Tasks:
+        """Let somebody play parts, in about this order; each is done as soon as it was played."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Processes:
-    """Processes of this machine: parts of one program follow each other in one of them.
+    """Processes of this machine, each of which stays with what it has compiled, while there is any.
 
     Attributes:
         executors: one for each process.
@@ -84,10 +80,11 @@ class Processes:
     prepare: Prepare
 
     @functools.cached_property
-    def _free(self) -> SimpleQueue[Executor]:
-        free: SimpleQueue[Executor] = SimpleQueue()
+    def _free(self) -> SimpleQueue[tuple[Executor, set[Hashable]]]:
+        """Who has nothing to do, and which programs it has played."""
+        free: SimpleQueue[tuple[Executor, set[Hashable]]] = SimpleQueue()
         for one in self.executors:
-            free.put(one)
+            free.put((one, set()))
         return free
 
     @functools.cached_property
@@ -95,39 +92,68 @@ class Processes:
         """A thread for each process, which waits for it."""
         return ThreadPoolExecutor(len(self.executors))
 
-    def submit(self, parts: Iterable[Part], *, plans: int = 1) -> Tasks:
-        """Whoever is free takes the longest task, a few groups that are compiled once.
-
-        Where there are other plans to play, a plan need not give everyone something to do.
-        """
-        wanted = -(-2 * len(self.executors) // plans)
-        alike = list(_alike(side_by_side(parts, tasks=wanted)).values())
-        total = sum(map(len, alike))
-        most = max(1, min(_MOST_IN_A_TASK, total // wanted))
-        chains = [chain for groups in alike for chain in _batched(groups, most)]
-        # The longest first, so that nobody waits for one at the end.
-        chains.sort(key=_length, reverse=True)
-        tasks: Tasks = {}
-        for chain in chains:
-            futures: list[Future[Answer]] = [Future() for _ in chain]
-            tasks.update(zip(futures, chain, strict=True))
-            self._lanes.submit(self._play, chain, futures)
+    def submit(self, parts: Iterable[Part]) -> Tasks:
+        """Everyone plays group after group, until none is left."""
+        groups = side_by_side(parts, tasks=2 * len(self.executors))
+        tasks: Tasks = {Future(): group for group in groups}
+        waiting = Waiting.of(tasks)
+        for _ in self.executors:
+            self._lanes.submit(self._play, waiting)
         return tasks
 
-    def _play(self, chain: Sequence[Group], futures: Sequence[Future[Answer]]) -> None:
-        executor = self._free.get()
-        for group, future in zip(chain, futures, strict=True):
+    def _play(self, waiting: Waiting) -> None:
+        executor, known = self._free.get()
+        while (taken := waiting.take(known)) is not None:
+            future, group = taken
             try:
                 world = pickle.dumps(group[0].environment)
                 sent = executor.submit(_play, _told(group), world, self.prepare)
                 future.set_result(sent.result())
             except Exception as problem:
                 future.set_exception(problem)
-        self._free.put(executor)
+        self._free.put((executor, known))
 
     def close(self) -> None:
         """Give nobody anything more."""
         self._lanes.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Waiting:
+    """Groups that nobody plays yet, for several threads to take.
+
+    Attributes:
+        left: by the programs that play them.
+        begun: the programs of which somebody has taken a group.
+    """
+
+    left: dict[Hashable, Tasks]
+    begun: set[Hashable] = dataclasses.field(default_factory=set)
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, tasks: Tasks) -> Waiting:
+        """All of them, in their order."""
+        left: dict[Hashable, Tasks] = {}
+        for future, group in tasks.items():
+            left.setdefault(tuple(map(_program, group)), {})[future] = group
+        return cls(left=left)
+
+    def take(self, known: set[Hashable]) -> tuple[Future[Answer], Group] | None:
+        """The first that is left of a known program, or else of a new one, or else of any."""
+        with self.lock:
+            choice = self.left.keys() & known or self.left.keys() - self.begun or self.left.keys()
+            program = next((one for one in self.left if one in choice), None)
+            if program is None:
+                return None
+            known.add(program)
+            self.begun.add(program)
+            tasks = self.left[program]
+            future = next(iter(tasks))
+            group = tasks.pop(future)
+            if not tasks:
+                del self.left[program]
+            return future, group
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,41 +173,25 @@ class Cluster:
     prepare: Prepare
     large: int = _LARGE
 
-    def submit(self, parts: Iterable[Part], *, plans: int = 1) -> Tasks:
+    def submit(self, parts: Iterable[Part]) -> Tasks:
         """First one part of each program: its code is in the cache when the others come.
 
         A large world, such as a data set, is sent once for all parts that are played in it.
         """
-        alike = sorted(_alike([[part] for part in parts]).values(), key=_length, reverse=True)
-        turns = [one for one in itertools.chain(*itertools.zip_longest(*alike)) if one is not None]
-        worlds = {id(part.environment): part.environment for (part,) in turns}
+        alike: dict[Hashable, Group] = {}
+        for part in parts:
+            alike.setdefault(_program(part), []).append(part)
+        rounds = itertools.zip_longest(*alike.values())
+        turns = [part for part in itertools.chain(*rounds) if part is not None]
+        worlds = {id(part.environment): part.environment for part in turns}
         sent = {place: pickle.dumps(world) for place, world in worlds.items()}
         held = {place: self.hold(it) if len(it) >= self.large else it for place, it in sent.items()}
         return {
-            self.executor.submit(
-                _play, _told(group), held[id(group[0].environment)], self.prepare
-            ): group
-            for group in turns
+            self.executor.submit(_play, _told([part]), held[id(part.environment)], self.prepare): [
+                part
+            ]
+            for part in turns
         }
-
-
-def _alike(groups: Iterable[Group]) -> dict[Hashable, list[Group]]:
-    """Groups by the programs that play them."""
-    alike: dict[Hashable, list[Group]] = {}
-    for group in groups:
-        alike.setdefault(tuple(map(_program, group)), []).append(group)
-    return alike
-
-
-def _length(groups: Sequence[Group]) -> int:
-    """How many decisions they are."""
-    parts = itertools.chain(*groups)
-    return sum(part.cell.horizon * (part.last - part.first) for part in parts)
-
-
-def _batched(groups: list[Group], most: int) -> Iterator[tuple[Group, ...]]:
-    for first in range(0, len(groups), most):
-        yield tuple(groups[first : first + most])
 
 
 def _program(part: Part) -> Hashable:

@@ -123,11 +123,36 @@ def test_the_minimum_has_no_slope(link: str) -> None:
     asked = loss(link, clip=1e6)
     rows = rows_of(asked, 40)
     start = Start(point=jnp.array([9.0, -9.0]), metric=jnp.eye(2), ridge=jnp.float64(0.5))
-    point = asked.minimum(rows, start)
+    point = asked.minimum(rows, start, count=40)
     slope = asked.gradients(rows, point).sum(0) + 0.5 * point
     np.testing.assert_allclose(slope, 0, atol=1e-6)
-    padded = jnp.concatenate([rows, jnp.zeros((7, 3))])
-    np.testing.assert_allclose(asked.minimum(padded, start), point, atol=1e-7)
+
+
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 300])
+def test_only_rows_that_are_filled_count_in_a_minimum(count: int) -> None:
+    asked = loss()
+    rows = rows_of(asked, 300, np.float32)
+    start = Start(point=jnp.array([0.3, -0.2]), metric=jnp.eye(2), ridge=jnp.float64(0.5))
+    point = jax.jit(lambda count: asked.minimum(rows, start, count=count))(count)
+    x, y = np.split(np.asarray(rows[:count], np.float64), [2], axis=1)
+    slope = (1 / (1 + np.exp(-x @ np.asarray(point))) - y[:, 0]) @ x + 0.5 * np.asarray(point)
+    np.testing.assert_allclose(slope, 0, atol=1e-9)
+    alone = asked.minimum(rows[:count], start, count=count)
+    np.testing.assert_allclose(alone, point, atol=1e-10)
+
+
+def test_a_minimum_is_the_same_alone_and_in_company() -> None:
+    asked, counts = loss(), jnp.array([3, 200, 131])
+    rows = jnp.stack([one * rows_of(asked, 200, np.float32) for one in (1, -1, 0.5)])
+    start = Start(point=jnp.array([0.3, -0.2]), metric=jnp.eye(2), ridge=jnp.float64(0.5))
+    fit = jax.jit(
+        jax.vmap(lambda rows, count: asked.minimum(rows, start, count=count), in_axes=(0, 0))
+    )
+    for i in range(3):
+        mine = slice(i, i + 1)
+        np.testing.assert_allclose(
+            fit(rows, counts)[i], fit(rows[mine], counts[mine])[0], rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize(

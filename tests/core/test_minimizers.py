@@ -17,6 +17,7 @@ from kerchief.core.links import LINKS, link_named
 from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import (
     GradientDescent,
+    Look,
     PreconditionedSteps,
     into_ball,
     newton,
@@ -76,25 +77,53 @@ def descended(link: str, minimizer: Minimizer, begin: Start) -> Array:
 )
 def test_newton_ends_without_slope_from_any_start(link: str, far: float) -> None:
     rows, asked = rows_of(link), loss(link)
-    point = asked.minimum(rows, start(point=far * jnp.array([1.0, -1.0, 0.5])))
+    point = asked.minimum(rows, start(point=far * jnp.array([1.0, -1.0, 0.5])), count=USERS)
     slope = (link_named(link).mean(rows[:, :DIM] @ point) - rows[:, DIM]) @ rows[:, :DIM]
     np.testing.assert_allclose(slope + RIDGE * point, 0, atol=1e-7)
 
 
-def test_newton_takes_one_step_for_a_square() -> None:
-    target = jnp.array([3.0, -2.0])
-    found = newton(
-        lambda p: ((p - target) ** 2).sum() / 2,
-        lambda p: p - target,
-        lambda p: jnp.eye(2),
-        0 * target,
-    )
+def test_newton_takes_one_step_for_a_square_and_looks_once_at_its_end() -> None:
+    target, looked = jnp.array([3.0, -2.0]), []
+
+    def look(point: Array) -> Look:
+        looked.append(point.tolist())
+        rest = point - target
+        return Look(value=1 + rest @ rest / 2, slope=rest, curvature=jnp.eye(2))
+
+    with jax.disable_jit():
+        found = newton(look, 0 * target, at_origin=jnp.inf)
     np.testing.assert_allclose(found, target, atol=1e-12)
+    assert looked == [[0.0, 0.0], [3.0, -2.0]]
+
+
+def bowl(point: Array) -> Look:
+    """Σ log cosh(xᵢ - 1) + 2: from farther than 1.09 a full step ends farther away still."""
+    rest = point - 1
+    return Look(
+        value=(jax.nn.softplus(2 * rest) - rest - jnp.log(2)).sum() + 2,
+        slope=jnp.tanh(rest),
+        curvature=jnp.diag(1 / jnp.cosh(rest) ** 2),
+    )
+
+
+@pytest.mark.parametrize("far", [3.5, -3.0, 15.0])
+def test_newton_shortens_steps_that_overshoot(far: float) -> None:
+    begin = jnp.array([far, 0.5])
+    first = bowl(begin)
+    assert bowl(begin - first.slope / jnp.diagonal(first.curvature)).value > first.value
+    np.testing.assert_allclose(newton(bowl, begin, at_origin=jnp.inf), 1, atol=1e-9)
+
+
+def test_newton_leaves_a_start_that_is_worse_than_the_origin() -> None:
+    begin = jnp.array([500.0, 500.0])
+    assert not jnp.isfinite(bowl(begin).slope / jnp.diagonal(bowl(begin).curvature)).all()
+    found = newton(bowl, begin, at_origin=bowl(0 * begin).value)
+    np.testing.assert_allclose(found, 1, atol=1e-9)
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_preconditioned_steps_reach_the_minimizer_without_noise(link: str) -> None:
-    best = loss(link).minimum(rows_of(link), start(point=jnp.zeros(DIM)))
+    best = loss(link).minimum(rows_of(link), start(point=jnp.zeros(DIM)), count=USERS)
     # An upper bound on the curvature anywhere between the start and the end.
     metric = curvature(link, jnp.zeros(DIM)) + curvature(link, best)
     minimizer = PreconditionedSteps(steps=80, radius=10.0)
@@ -105,7 +134,7 @@ def test_preconditioned_steps_reach_the_minimizer_without_noise(link: str) -> No
 
 
 def test_with_the_curvature_two_steps_are_nearly_enough() -> None:
-    best = loss("logistic").minimum(rows_of("logistic"), start(point=jnp.zeros(DIM)))
+    best = loss("logistic").minimum(rows_of("logistic"), start(point=jnp.zeros(DIM)), count=USERS)
     begin = start(point=jnp.zeros(DIM), metric=curvature("logistic", jnp.zeros(DIM)))
     found = descended("logistic", PreconditionedSteps(steps=2, radius=10.0), begin)
     assert float(jnp.linalg.norm(found - best)) < 0.02 * float(jnp.linalg.norm(best))
@@ -113,7 +142,7 @@ def test_with_the_curvature_two_steps_are_nearly_enough() -> None:
 
 @pytest.mark.parametrize("link", LINKS)
 def test_gradient_descent_nears_the_minimizer_without_noise(link: str) -> None:
-    best = loss(link).minimum(rows_of(link), start(point=jnp.zeros(DIM), ridge=1e-9))
+    best = loss(link).minimum(rows_of(link), start(point=jnp.zeros(DIM), ridge=1e-9), count=USERS)
     radius = 1.5 * float(jnp.linalg.norm(best))
     minimizer = GradientDescent(steps=50_000, radius=radius, clip=1.0)
     found = jax.jit(lambda begin: descended(link, minimizer, begin))(
@@ -136,7 +165,7 @@ def test_the_bound_on_the_excess_loss_holds(steps: int, std: float) -> None:
     """The mean of 200 runs is below the bound, which is for the mean; the room is a factor."""
     rows, asked, radius = rows_of("logistic"), loss("logistic"), 2.0
     minimizer = GradientDescent(steps=steps, radius=radius, clip=1.0)
-    best = asked.minimum(rows, start(point=jnp.zeros(DIM), ridge=1e-9))
+    best = asked.minimum(rows, start(point=jnp.zeros(DIM), ridge=1e-9), count=USERS)
     assert float(jnp.linalg.norm(best)) < radius
     noises = jnp.asarray(np.random.default_rng(2).normal(size=(200, steps, DIM)) * std)
     begin = start(point=jnp.array([radius, 0.0, 0.0]), ridge=0.0)

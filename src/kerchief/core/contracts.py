@@ -187,8 +187,8 @@ class BoundedLoss(_Bounded, Protocol):
     def gradients(self, rows: Array, point: Array) -> Array:
         """The clipped gradient of each row's loss at this point."""
 
-    def minimum(self, rows: Array, start: Start) -> Array:
-        """The minimizer itself, unclipped, for fits without noise."""
+    def minimum(self, rows: Array, start: Start, *, count: Array | int) -> Array:
+        """The minimizer itself over the first `count` rows, unclipped, for fits without noise."""
 
 
 Gradient: TypeAlias = Callable[[Array, Array | int], Array]

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Example, Minimizer, Start
 from kerchief.core.links import link_named
-from kerchief.core.minimizers import newton
+from kerchief.core.minimizers import Look, newton
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Posed, clip_features, finite
+
+_ROWS_ON_CPU = 128
+"""How many rows an exact fit looks at at a time: few enough that a short history is quick."""
+
+_ROWS = 1024
+"""On an accelerator, where a block takes as long as its kernels take to start."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,23 +96,48 @@ class GLMLoss(Posed):
         slopes = jnp.clip(jnp.where(jnp.isnan(slopes), 0, slopes), -most, most)
         return slopes[:, None] * x
 
-    def minimum(self, rows: Array, start: Start) -> Array:
-        """The minimizer over the rows of the losses and the ridge, by Newton's method."""
-        link, wide = link_named(self.link), rows.astype(jnp.float64)
-        x, y, ridge = wide[:, : self.dim], wide[:, self.dim], start.ridge
+    def minimum(self, rows: Array, start: Start, *, count: Array | int) -> Array:
+        """The minimizer of the first `count` rows' losses and the ridge, by Newton's method."""
 
-        def value(point: Array) -> Array:
-            # A row of zeros weighs the constant b(0), which moves nothing.
+        def look(point: Array) -> Look:
+            seen = self._look(rows, point, count)
+            return Look(
+                value=seen.value + start.ridge / 2 * (point @ point),
+                slope=seen.slope + start.ridge * point,
+                curvature=seen.curvature + start.ridge * jnp.eye(self.dim),
+            )
+
+        at_origin = count * link_named(self.link).integral(jnp.float64(0))
+        return newton(look, start.point.astype(jnp.float64), at_origin=at_origin)
+
+    def _look(self, rows: Array, point: Array, count: Array | int) -> Look:
+        """The sum over the first `count` rows, in float64, some rows at a time.
+
+        Blocks that hold none of them are not visited, so it takes as long as there are users.
+        """
+        link, room = link_named(self.link), rows.shape[0]
+        size = min(room, _ROWS_ON_CPU if jax.default_backend() == "cpu" else _ROWS)
+
+        def add(block: Array | int, total: Look) -> Look:
+            # The last block may reach back into the one before, whose rows count no second time.
+            first = jnp.minimum(block * size, room - size)
+            places = first + jnp.arange(size)
+            counts = (places >= block * size) & (places < count)
+            wide = jax.lax.dynamic_slice_in_dim(rows, first, size).astype(jnp.float64)
+            x, y = wide[:, : self.dim], wide[:, self.dim]
             score = x @ point
-            return (link.integral(score) - y * score).sum() + ridge / 2 * (point @ point)
+            loss = link.integral(score) - y * score
+            bend = jnp.where(counts, link.slope(score), 0)
+            return Look(
+                value=total.value + jnp.where(counts, loss, 0).sum(),
+                slope=total.slope + jnp.where(counts, link.mean(score) - y, 0) @ x,
+                curvature=total.curvature + (x * bend[:, None]).T @ x,
+            )
 
-        def slope(point: Array) -> Array:
-            return (link.mean(x @ point) - y) @ x + ridge * point
-
-        def curvature(point: Array) -> Array:
-            return (x * link.slope(x @ point)[:, None]).T @ x + ridge * jnp.eye(self.dim)
-
-        # Far out a loss may overflow, and Newton's steps be short: the origin is never far.
-        given, origin = start.point.astype(jnp.float64), jnp.zeros(self.dim)
-        begin = jnp.where(value(given) < value(origin), given, origin)
-        return newton(value, slope, curvature, begin)
+        nothing = Look(
+            value=jnp.float64(0),
+            slope=jnp.zeros(self.dim),
+            curvature=jnp.zeros((self.dim, self.dim)),
+        )
+        summed: Look = jax.lax.fori_loop(0, -(-count // size), add, nothing)
+        return summed

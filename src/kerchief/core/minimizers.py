@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import jax
@@ -16,9 +17,19 @@ from jax import Array
 
 from kerchief.core.contracts import Gradient, Start
 from kerchief.core.linalg import inverse
+from kerchief.core.struct import struct
 from kerchief.core.validate import usual
 
 T = TypeVar("T")
+
+_EPSILON = 2.0**-52
+"""What rounding of a number may hide, relative to it."""
+
+_ROUNDING = 1e-13
+"""What rounding of a sum over many users may add to it, relative to it."""
+
+_MOST_LOOKS = 1000
+"""How often Newton's method looks at its function at most."""
 
 
 def into_ball(point: Array, radius: float | Array) -> Array:
@@ -99,33 +110,81 @@ class GradientDescent:
         return total / self.steps
 
 
-def newton(
-    value: Callable[[Array], Array],
-    slope: Callable[[Array], Array],
-    curvature: Callable[[Array], Array],
-    begin: Array,
-) -> Array:
+@struct
+class Look:
+    """What a function is at one point: its value, its slope and its curvature there."""
+
+    value: Array
+    slope: Array
+    curvature: Array
+
+
+@struct
+class _Descent:
+    """How far Newton's method has come.
+
+    Attributes:
+        point: the best so far.
+        value: the function there.
+        full: the step that would end at the minimizer, were the function a square.
+        promised: twice what the function would fall by that.
+        share: how much of the step is tried next.
+        looks: how many points were looked at.
+    """
+
+    point: Array
+    value: Array
+    full: Array
+    promised: Array
+    share: Array
+    looks: Array
+
+
+def newton(look: Callable[[Array], Look], begin: Array, *, at_origin: Array | float) -> Array:
     """The minimizer of a strictly convex function, to rounding: for fits without noise.
 
     Newton steps, each halved until the function falls by a part of what its slope promises, so that
-    every start ends at the minimizer. It stops when a step is below 1e-9, or after 100.
+    every start ends at the minimizer. It looks once at each point that it tries. The last step is
+    below 1e-9, or promises less than rounding of the value hides, and is taken without a look. Far
+    out a function may overflow, and steps be short: where it is above its value at the origin, it
+    begins there instead.
     """
 
-    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        point, _, count = state
-        down = slope(point)
-        full = inverse(curvature(point)) @ down
-        here, promised = value(point), down @ full
+    def moved(point: Array, seen: Look, looks: Array) -> _Descent:
+        full = inverse(seen.curvature) @ seen.slope
+        return _Descent(
+            point=point,
+            value=seen.value,
+            full=full,
+            promised=seen.slope @ full,
+            share=jnp.ones_like(seen.value),
+            looks=looks,
+        )
 
-        def too_long(share: Array) -> Array:
-            falls = value(point - share * full) <= here - 1e-4 * share * promised
-            return ~falls & (share > 1e-9)
+    def step(at: _Descent) -> _Descent:
+        point, looks = at.point - at.share * at.full, at.looks + 1
+        seen = look(point)
+        least = 1e-4 * at.share * at.promised - _ROUNDING * jnp.abs(at.value)
+        falls = seen.value <= at.value - least
+        shorter = dataclasses.replace(at, share=at.share / 2, looks=looks)
+        chosen: _Descent = jax.tree.map(
+            partial(jnp.where, falls), moved(point, seen, looks), shorter
+        )
+        return chosen
 
-        share = jax.lax.while_loop(too_long, lambda share: share / 2, jnp.ones_like(promised))
-        return point - share * full, share * jnp.linalg.norm(full), count + 1
+    def unfinished(at: _Descent) -> Array:
+        long = at.share * jnp.linalg.norm(at.full) > 1e-9
+        visible = at.promised > _EPSILON * jnp.abs(at.value)
+        going: Array = long & visible & (at.looks < _MOST_LOOKS)
+        return going
 
-    def unfinished(state: tuple[Array, Array, Array]) -> Array:
-        return (state[1] > 1e-9) & (state[2] < 100)
-
-    first = (begin, jnp.full_like(begin[0], jnp.inf), jnp.int32(0))
-    return jax.lax.while_loop(unfinished, step, first)[0]
+    begun = moved(begin, look(begin), jnp.int32(1))
+    most = at_origin + _ROUNDING * jnp.abs(at_origin)
+    # A loop, since mapped over replicates a branch would be taken even where none of them needs it.
+    begun = jax.lax.while_loop(
+        lambda at: ~(at.value <= most) & (at.looks < 2),
+        lambda at: moved(0 * begin, look(0 * begin), at.looks + 1),
+        begun,
+    )
+    at: _Descent = jax.lax.while_loop(unfinished, step, begun)
+    return jnp.where(at.looks < _MOST_LOOKS, at.point - at.share * at.full, at.point)

@@ -143,7 +143,7 @@ class Fits(Privatizer):
             raise TypeError("a fit needs a start; the policy's request gave none")
         users = clock.round + 1
         if self.noise is None:
-            point = self.query.minimum(tally.rows, request)
+            point = self.query.minimum(tally.rows, request, count=tally.count)
             return Fitted(point=point, count=users, noise=jnp.float64(0)), memory
         noise = self.noise
 

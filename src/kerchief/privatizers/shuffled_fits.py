@@ -129,11 +129,11 @@ class ShuffledFits(Fits):
             raise TypeError("a fit needs a start; the policy's request gave none")
         users = jnp.minimum(tally.count, self.horizon)
         # Rows beyond these are of an earlier cohort: they must count for nothing.
+        if self.noise is None:
+            point = self.query.minimum(tally.rows, request, count=users)
+            return Fitted(point=point, count=users, noise=jnp.float64(0)), memory
         present = (jnp.arange(self.horizon) < users)[:, None]
         rows = jnp.where(present, tally.rows, 0)
-        if self.noise is None:
-            point = self.query.minimum(rows, request)
-            return Fitted(point=point, count=users, noise=jnp.float64(0)), memory
         noise, minimizer = self.noise, self.query.minimizer
         assert isinstance(noise, Binomial)
         assert stream is not None

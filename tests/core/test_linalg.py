@@ -143,7 +143,7 @@ def test_the_lower_root_is_cholesky_s(dim: int) -> None:
         np.testing.assert_allclose(found, np.linalg.cholesky(matrices), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("dim", "count"), [(1, 1), (5, 2), (8, 8), (14, 12)])
+@pytest.mark.parametrize(("dim", "count"), [(1, 1), (5, 2), (8, 8), (14, 12), (32, 32), (40, 33)])
 def test_orthonormal_columns_have_the_span_of_the_given(dim: int, count: int) -> None:
     """Even of columns that are nearly the same."""
     given = np.random.default_rng(dim).normal(size=(dim, count))
@@ -156,3 +156,9 @@ def test_orthonormal_columns_have_the_span_of_the_given(dim: int, count: int) ->
 def test_a_column_of_the_span_of_others_becomes_zeros() -> None:
     found = orthonormal(jnp.array([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]))
     assert found.tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+def test_of_many_columns_too_those_without_anything_new_become_zeros() -> None:
+    given = np.eye(14)[:, :12]
+    given[:, [3, 11]] = 0
+    np.testing.assert_allclose(orthonormal(jnp.asarray(2 * given)), given, atol=1e-15)

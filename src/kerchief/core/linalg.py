@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,10 @@ _MOST_UNROLLED = 10
 
 _MOST_SWEPT = 64
 """The largest matrices that are inverted by sweeps; larger ones by their Cholesky factor."""
+
+
+_MOST_PROJECTED = 32
+"""The most columns that a loop sets at right angles; of more, the orthogonal factor is faster."""
 
 
 def svec_size(dim: int) -> int:
@@ -124,15 +129,39 @@ def orthonormal(columns: Array) -> Array:
     >>> orthonormal(jnp.array([[0.0, 5.0], [2.0, 1.0]])).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    if columns.shape[1] > _MOST_UNROLLED:
+    dim, count = columns.shape
+    if count > _MOST_PROJECTED:
         return jnp.linalg.qr(columns)[0]
-    found: list[Array] = []
-    for column in columns.T:
-        for done in 2 * found:
-            column = column - (done * column).sum() * done
-        length = jnp.linalg.norm(column)
-        found.append(jnp.where(length > 0, column / jnp.where(length > 0, length, 1), 0))
-    return jnp.stack(found, axis=1)
+    if count <= _MOST_UNROLLED:
+        found: list[Array] = []
+        for column in columns.T:
+            for done in 2 * found:
+                column = column - (done * column).sum() * done
+            found.append(_unit(column))
+        return jnp.stack(found, axis=1)
+    rows = jnp.zeros((0, dim), columns.dtype)
+    # A loop for each so many: it has no room for those to come, which would cost as much as others.
+    for first in range(0, count, _MOST_UNROLLED):
+        last = min(count, first + _MOST_UNROLLED)
+        room = jnp.zeros((last - first, dim), columns.dtype)
+        rows = jax.lax.fori_loop(
+            first, last, partial(_project, columns), jnp.concatenate([rows, room])
+        )
+    return rows.T
+
+
+def _project(columns: Array, i: Array | int, rows: Array) -> Array:
+    """Put what a column adds to the rows before it into its row; rows to come are zeros."""
+    column = columns[:, i]
+    for _ in range(2):
+        column = column - (rows @ column) @ rows
+    return rows.at[i].set(_unit(column))
+
+
+def _unit(vector: Array) -> Array:
+    """The vector at length 1, or zeros."""
+    length = jnp.linalg.norm(vector)
+    return jnp.where(length > 0, vector / jnp.where(length > 0, length, 1), 0)
 
 
 def floored_inverse(matrix: Array, floor: Array) -> Array:

@@ -108,3 +108,18 @@ def test_a_block_holds_no_more_than_an_accelerator_wants(monkeypatch: pytest.Mon
     assert loop.block_size(scene, carry, 16) == 4
     monkeypatch.setattr(loop, "_MOST_NUMBERS", 4 * REPLICATES * numbers - 1)
     assert loop.block_size(scene, carry, 16) == 2
+
+
+@pytest.mark.parametrize("lanes", [2, loop._LANES])
+def test_an_accelerator_serves_several_at_once_as_a_processor_one_by_one(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it could serve more than there are."""
+    scene = scene_of("glm-ucb", "none", link="logistic")
+    alone = played(scene, 1)
+    assert len(np.unique(alone.used["fit"])) > 1  # they ask at times of their own
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(loop, "_LANES", lanes)
+    together = played(scene, 1)
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)

@@ -13,7 +13,7 @@ from tests.device.helpers import COINS, GRID, ONE_BIT
 from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import randomize as module
-from kerchief_device.randomize import Vectors, candidates, heads, randomize
+from kerchief_device.randomize import Vectors, candidates, heads, randomize, step_of
 from kerchief_device.samplers import below, sample_discrete_gaussian, sample_discrete_laplace
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import Bits, Noise, Rounded, Shortlist, Wholes
@@ -106,6 +106,7 @@ def test_long_candidates_are_independent_normal_numbers(size: int) -> None:
     drawn = candidates(300, size, Bytes("long"))
     assert drawn.shape == (300, size)
     assert drawn.dtype == np.float32
+    drawn *= step_of(size)
     assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-6
     across = np.corrcoef(drawn, rowvar=False) - np.eye(size)
     assert np.abs(across).max() < 6.5 / math.sqrt(300)

@@ -43,7 +43,8 @@ from kerchief_wire.noise import (
 
 Vectors: TypeAlias = NDArray[np.float32]
 Candidates: TypeAlias = Callable[[int, int, Randomness], Vectors]
-"""Gives so many independent normal vectors of a size; it never sees a statistic."""
+"""Gives so many independent normal vectors of a size, in units of `step_of` it; it never sees a
+statistic."""
 
 _HALF = UNITS // 2
 # The chance (1 ± keep)/2 of a bit, in units of 2**-32, is this often (units ± keep units).
@@ -65,17 +66,22 @@ _LAWS = {"gaussian": sample_discrete_gaussian, "laplace": sample_discrete_laplac
 def candidates(count: int, size: int, source: Randomness) -> Vectors:
     """Independent normal vectors, which may be known to anyone: a fast generator is enough.
 
-    Every number is the mean of one of 65536 equally likely slices of the normal law. Two bytes
-    choose it; of long vectors they choose two numbers, as good as independent (`shortlist.md`).
+    Every number is the mean of one of 65536 equally likely slices of the normal law, in units of
+    `step_of` the size. Two bytes choose it; of long vectors they choose two numbers, as good as
+    independent (`shortlist.md`).
     """
     numbers, each = count * size, 2 if size > _LONG else 1
     seed = int.from_bytes(drawn(16, source), "little")
-    generator = np.random.Generator(np.random.SFC64(seed))
-    places = generator.integers(0, 2**64, -(-numbers // (4 * each)), np.uint64).view(np.uint16)
+    places = np.random.SFC64(seed).random_raw(-(-numbers // (4 * each))).view(np.uint16)
     if each == 1:
         return _slices().take(places[:numbers]).reshape(count, size)
     steps = _pairs().take(places).view(np.int16)[:numbers]
-    return (steps * np.float32(_STEP)).reshape(count, size)
+    return steps.astype(np.float32).reshape(count, size)
+
+
+def step_of(size: int) -> float:
+    """The unit in which candidates of a size are: a power of two, so that no scale rounds."""
+    return _STEP if size > _LONG else 1.0
 
 
 @functools.cache
@@ -208,14 +214,14 @@ def _shortlist(
     """
     center, others = noise.centers, noise.candidates - noise.listed
     far = noise.farthest
-    drawn_now = listed(noise.candidates, noise.size + 1, source)
+    drawn_now, step = listed(noise.candidates, noise.size + 1, source), step_of(noise.size + 1)
     unit = _unit(statistic, center, noise.radius).astype(np.float32)
     ranked = np.argpartition(drawn_now @ unit, others)
     if word(source) < noise.units:
         place = others + below(noise.listed, source)
     else:
         place = below(others, source)
-    chosen = _between(drawn_now[ranked[place], :-1].astype(np.float64), -far, far)
+    chosen = _between(step * drawn_now[ranked[place], :-1].astype(np.float64), -far, far)
     report = center + noise.factor * chosen
     return np.rint(np.ldexp(report, noise.grid_bits)).astype(np.int64)
 

@@ -28,7 +28,7 @@ from kerchief.mechanisms.ball import BallReport, SidedReport, spread_out, upper_
 from kerchief.mechanisms.mechanism import Floats, float64_vector
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
-from kerchief_device.randomize import candidates
+from kerchief_device.randomize import candidates, step_of
 from kerchief_device.samplers import UNITS, Randomness, below, word
 
 _FEWEST, _MOST = 2**8, 2**16
@@ -179,8 +179,8 @@ class ExactShortlist(BallReport):
         drawn = candidates(self.candidates, size + 1, source)
         unit = self._unit(array).astype(np.float32)
         ranked = np.argpartition(drawn @ unit, self.candidates - self.listed)
-        chosen = drawn[ranked[self._position(source)], :-1]
-        report = np.array(self.center) + self.factor * chosen.astype(np.float64)
+        chosen = step_of(size + 1) * drawn[ranked[self._position(source)], :-1].astype(np.float64)
+        report = np.array(self.center) + self.factor * chosen
         found: Floats = np.rint(report / self.grid) * self.grid
         return found
 

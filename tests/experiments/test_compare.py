@@ -53,7 +53,8 @@ def test_chunks_of_replicates_change_nothing(finished: list[Result]) -> None:
 
 
 def test_progress_grows_to_the_whole() -> None:
-    jax.clear_caches()  # another test may have compiled it
+    # Another test may have compiled it.
+    jax.clear_caches()  # type: ignore[no-untyped-call]
     none = dataclasses.replace(SMALL, trusts=("none",), policies=("uniform",), radius=2.0)
     work, stages, done = Work.of(none, width=2), set[str](), list[float]()
 

@@ -285,11 +285,12 @@ def test_options_and_numbers_reach_the_world_and_the_policy() -> None:
     assert coins.gap == 0.3
 
 
-def test_a_yardstick_has_parents_too() -> None:
-    assert player("greedy", trust="local", epsilon=1).parents() == (
-        player("greedy"),
-        player("greedy", mode="theory"),
-    )
+def test_a_parent_is_tuned_and_has_widths_of_the_same_kind() -> None:
+    """Of a yardstick, too."""
+    tuned, proved = player("greedy"), player("greedy", mode="theory")
+    assert player("greedy", trust="local", epsilon=1).parents() == (tuned,)
+    assert player("greedy", trust="local", epsilon=1, mode="theory").parents() == (tuned, proved)
+    assert tuned.parents() == ()
 
 
 def _protected(policy: str, epsilon: float = 1.0, **words: Any) -> Any:

@@ -63,7 +63,7 @@ class Experiment:
     """An entry of the catalogue: every player in every world.
 
     Uniform play, greedy play, and at full size the non-private parent of each protected player,
-    tuned and with its published widths, always play along and come first. That no private row
+    tuned and with widths of the same kind, always play along and come first. That no private row
     spends more than was asked for is always claimed.
 
     Attributes:

@@ -106,11 +106,11 @@ class Player:
         return self.mechanism if self.trust is trust else BEST
 
     def parents(self) -> tuple[Player, ...]:
-        """The non-private bandit behind a protected one: tuned, and with its published widths."""
+        """The non-private bandit behind a protected one: tuned, and with widths of its own kind."""
         if self.trust is Trust.NONE:
             return ()
-        parent = POLICIES[self.policy].parent
-        return player(parent), player(parent, mode="theory")
+        parent, modes = POLICIES[self.policy].parent, dict.fromkeys(("tuned", self.mode))
+        return tuple(player(parent, mode=mode) for mode in modes)
 
 
 def player(

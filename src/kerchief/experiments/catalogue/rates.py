@@ -13,7 +13,7 @@ from kerchief.experiments.claims import all_of, at, falling, no_steeper, rows, s
 from kerchief.experiments.experiment import Size, enter
 from kerchief.experiments.players import player
 
-ROUNDS = (2000, 20_000, 200_000)
+ROUNDS = (1000, 10_000, 100_000)
 WORLDS = FIRST, SECOND, LAST = tuple(f"T={rounds}" for rounds in ROUNDS)
 
 SHORT = (FIRST, SECOND)
@@ -40,13 +40,13 @@ _enter(
     source="Zheng et al. 2020, Theorem 10; Han et al. 2021",
     claimed="T^(3/4) for any contexts (Zheng et al.), conjectured to be the best; √T for contexts "
     "that vary enough (Han et al.).",
-    holds="Where contexts vary the exponents at epsilon 4 are 0.32 ± 0.02 for short reports, "
-    "0.43 ± 0.02 for descent and 0.48 ± 0.01 for sums, beside 0.22 ± 0.01 without noise "
+    holds="Where contexts vary the exponents at epsilon 4 are 0.34 ± 0.02 for short reports, "
+    "0.45 ± 0.02 for descent and 0.48 ± 0.01 for sums, beside 0.25 ± 0.02 without noise "
     "(100 runs).",
     settings=by_rounds(ROUNDS, make_environment, link="logistic", dim=3, arms=20),
     players=(GREEDY, SUMS, DESCENT),
-    full=Size(horizon=2000, replicates=100),
-    quick=Size(horizon=2000, replicates=32, settings=SHORT, players=(GREEDY, SUMS)),
+    full=Size(horizon=1000, replicates=100),
+    quick=Size(horizon=1000, replicates=32, settings=SHORT, players=(GREEDY, SUMS)),
     claims=(
         # The proved rates bound from above: rewards and arms that vary are kinder than that.
         no_steeper(rows([GREEDY], *WORLDS), 0.43),
@@ -57,11 +57,11 @@ _enter(
         no_steeper(rows([CLEAR], *WORLDS), 0.27),
         at(CLEAR, LAST).below(at(GREEDY, LAST), times=0.7),
         at(GREEDY, LAST).below(at(SUMS, LAST), times=0.8),
-        at(GREEDY, SECOND).at_most(300, quick=True),
+        at(GREEDY, SECOND).at_most(120, quick=True),
         no_steeper(rows([GREEDY], *SHORT), 0.6, quick=True),
         at(GREEDY, SECOND).below(at(SUMS, SECOND), errors=2.0, quick=True),
         at(SUMS, SECOND).below_uniform(times=0.12, quick=True),
-        at(GREEDY, FIRST).below_uniform(times=0.2, quick=True),
+        at(GREEDY, FIRST).below_uniform(times=0.25, quick=True),
     ),
 )
 _enter(
@@ -70,19 +70,19 @@ _enter(
     summary="LinUCB at epsilon 10 on arms that vary, beside no noise and the proved T^(3/4)",
     source="Zheng et al. 2020, Theorem 8",
     claimed="T^(3/4) for any contexts, conjectured to be the best; LinUCB without noise has √T.",
-    holds="On arms that vary the exponent is 0.27 ± 0.01 at epsilon 10 and 0.14 ± 0.01 without "
+    holds="On arms that vary the exponent is 0.28 ± 0.01 at epsilon 10 and 0.16 ± 0.01 without "
     "noise (200 runs): both are below what is proved, and noise costs an eighth of an "
     "exponent, not a quarter.",
     settings=by_rounds(ROUNDS, make_environment, dim=3, arms=20),
     players=(LINUCB,),
-    full=Size(horizon=2000, replicates=200),
-    quick=Size(horizon=2000, replicates=32, settings=SHORT, players=(FREE, LINUCB)),
+    full=Size(horizon=1000, replicates=200),
+    quick=Size(horizon=1000, replicates=32, settings=SHORT, players=(FREE, LINUCB)),
     claims=(
         # Arms that vary explore by themselves: far below the proved exponent, and above no noise's.
         no_steeper(rows([LINUCB], *WORLDS), 0.35),
         no_steeper(rows([FREE], *WORLDS), 0.2),
         at(FREE, LAST).below(at(LINUCB, LAST), times=0.4),
-        at(LINUCB, LAST).at_most(350),
+        at(LINUCB, LAST).at_most(200),
         no_steeper(rows([LINUCB], *SHORT), 0.5, quick=True),
         at(FREE, SECOND).below(at(LINUCB, SECOND), times=0.65, quick=True),
         at(LINUCB, SECOND).below_uniform(times=0.02, quick=True),
@@ -136,14 +136,14 @@ _enter(
     "bounds are proved with 1/ε.",
     settings=by_rounds(ROUNDS, Absolute.of, domain=Ball(dim=2)),
     players=(ONE, TWO),
-    full=Size(horizon=2000, replicates=100),
-    quick=Size(horizon=2000, replicates=24, settings=SHORT, players=(ONE, TWO)),
+    full=Size(horizon=1000, replicates=100),
+    quick=Size(horizon=1000, replicates=24, settings=SHORT, players=(ONE, TWO)),
     claims=(
         slope(rows([ONE], *WORLDS), 0.75),
         slope(rows([TWO], *WORLDS), 0.5),
         all_of(
             "both keep these bounds",
-            [at(ONE, LAST).at_most(15_000), at(TWO, LAST).at_most(1500)],
+            [at(ONE, LAST).at_most(7200), at(TWO, LAST).at_most(650)],
         ),
         no_steeper(rows([TWO], *SHORT), 0.6, quick=True),
         at(TWO, SECOND).below(at(ONE, SECOND), times=0.4, quick=True),
@@ -157,23 +157,23 @@ _enter(
     source="Zheng et al. 2020, Corollary 4 and Theorem 6, Table 1",
     claimed="T^(2/3)/ε for smooth losses and √T/ε for smooth and strongly convex ones with one "
     "question per user, log T/ε² for strongly convex ones with two.",
-    holds="Both exponents are seen within 0.07, and from 20000 to 200000 rounds two questions lose "
-    "less than 1.7 times more.",
+    holds="Both exponents are seen within 0.07, and two questions lose in 100000 rounds less than "
+    "twice what they lose in 10000.",
     settings=by_rounds(ROUNDS, Quadratic.of, domain=Ball(dim=2)),
     players=(SMOOTH, STRONG, TWO_STRONG),
-    full=Size(horizon=2000, replicates=100),
-    quick=Size(horizon=2000, replicates=16, settings=SHORT, players=(SMOOTH, STRONG, TWO_STRONG)),
+    full=Size(horizon=1000, replicates=100),
+    quick=Size(horizon=1000, replicates=16, settings=SHORT, players=(SMOOTH, STRONG, TWO_STRONG)),
     claims=(
         slope(rows([SMOOTH], *WORLDS), 2 / 3),
         slope(rows([STRONG], *WORLDS), 0.5),
         # log T has no slope.
-        at(TWO_STRONG, LAST).below(at(TWO_STRONG, SECOND), times=1.7),
+        at(TWO_STRONG, LAST).below(at(TWO_STRONG, SECOND), times=2.0),
         all_of(
             "all keep these bounds",
             [
-                at(SMOOTH, LAST).at_most(6000),
-                at(STRONG, LAST).at_most(2000),
-                at(TWO_STRONG, LAST).at_most(200),
+                at(SMOOTH, LAST).at_most(1800),
+                at(STRONG, LAST).at_most(750),
+                at(TWO_STRONG, LAST).at_most(85),
             ],
         ),
         falling(rows((SMOOTH, STRONG, TWO_STRONG), SECOND), quick=True),
@@ -188,12 +188,12 @@ _enter(
     summary="one question per user, curvature but no smoothness: T^(2/3), beside no noise",
     source="Zheng et al. 2020, Table 1; Agarwal, Dekel, Xiao 2010",
     claimed="T^(2/3)/ε for strongly convex losses with one question per user.",
-    holds="The exponent is 0.675 ± 0.006 at epsilon 4 and 0.689 ± 0.001 without noise, and that of "
-    "the method for any convex losses is 0.72 there (48 runs, seed 1000).",
+    holds="The exponent is 0.676 ± 0.004 at epsilon 4 and 0.688 ± 0.001 without noise, and that of "
+    "the method for any convex losses is 0.71 there (100 runs).",
     settings=by_rounds(ROUNDS, Kinked.of, domain=Ball(dim=2)),
     players=(CURVED, ONE),
-    full=Size(horizon=2000, replicates=100),
-    quick=Size(horizon=2000, replicates=24, settings=SHORT, players=(CURVED, ONE)),
+    full=Size(horizon=1000, replicates=100),
+    quick=Size(horizon=1000, replicates=24, settings=SHORT, players=(CURVED, ONE)),
     claims=(
         slope(rows([CURVED], *WORLDS), 2 / 3),
         slope(rows([player("one-point-curved")], *WORLDS), 2 / 3),
@@ -209,18 +209,18 @@ _enter(
     summary="an interval that shrinks beside descent: √T up to logarithms, and T^(3/4)",
     source="Zheng et al. 2020, Corollary 4; Agarwal et al. 2011",
     claimed="√T/ε for stochastic losses, where any convex losses have T^(3/4)/ε.",
-    holds="The interval's exponent is 0.61 ± 0.01, with the bound's logarithm in it, and "
+    holds="The interval's exponent is 0.62 ± 0.01, with the bound's logarithm in it, and "
     "that of descent is 0.73 ± 0.01 (100 runs).",
     settings=by_rounds(ROUNDS, Absolute.of, domain=Ball(dim=1)),
     players=(SEARCH, ONE),
-    full=Size(horizon=2000, replicates=100),
-    quick=Size(horizon=2000, replicates=24, settings=SHORT, players=(SEARCH, ONE)),
+    full=Size(horizon=1000, replicates=100),
+    quick=Size(horizon=1000, replicates=24, settings=SHORT, players=(SEARCH, ONE)),
     claims=(
         slope(rows([SEARCH], *WORLDS), 0.6),
         slope(rows([ONE], *WORLDS), 0.75),
-        at(SEARCH, LAST).below(at(ONE, LAST), times=0.7),
+        at(SEARCH, LAST).below(at(ONE, LAST), times=0.75),
         no_steeper(rows([SEARCH], *SHORT), 0.68, quick=True),
-        at(SEARCH, SECOND).below_uniform(times=0.12, quick=True),
+        at(SEARCH, SECOND).below_uniform(times=0.15, quick=True),
         at(SEARCH, FIRST).below_uniform(times=0.3, quick=True),
     ),
 )

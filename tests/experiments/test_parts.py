@@ -347,9 +347,8 @@ def test_those_who_meet_the_same_arms_play_side_by_side() -> None:
         dataclasses.replace(one, cell=dataclasses.replace(one.cell, horizon=50)),
     ):
         assert side_by_side([one, other]) == [[one], [other]]
-    hostile = dataclasses.replace(TINY, contexts=("hostile",))
-    alone = [part for cell in parts_of(hostile, ticks=4, width=6) for part in cell]
-    assert [len(group) for group in side_by_side(alone)] == [1] * 4
+    alone = [part for cell in parts_of(PHASED, ticks=4, width=6) for part in cell]
+    assert [len(group) for group in side_by_side(alone)] == [1] * len(alone)
 
 
 def test_groups_are_smaller_where_runs_keep_histories(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_company_changes_nothing() -> None:
         _same(run, alone)
 
 
-@pytest.mark.parametrize("contexts", [one for one in CONTEXTS if one != "hostile"])
+@pytest.mark.parametrize("contexts", [*CONTEXTS])
 def test_handed_arms_are_those_that_would_have_been_drawn(
     contexts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +192,18 @@ def test_who_is_told_the_truth_or_reacts_draws_in_the_round() -> None:
     assert can_be_handed(_kind(GLMEnvironment))
     for kind in (Named, Reacting, Repaid):
         assert not can_be_handed(_kind(kind))
-    assert not can_be_handed(make_environment(contexts="hostile"))
+
+
+def test_an_adversary_is_handed_the_sets_that_it_takes_one_of() -> None:
+    """If its class itself says which it considers; a bandit that plays better is opposed less."""
+    hostile = make_environment(contexts="hostile", dim=2, arms=4)
+    heir = type("Heir", (type(hostile),), {"armless": type(hostile).armless})
+    facts = {one.name: getattr(hostile, one.name) for one in dataclasses.fields(hostile)}
+    assert [can_be_handed(one) for one in (hostile, heir(**facts))] == [True, False]
+    runs = _play([_contender(*who, hostile) for who in WHO], hostile)
+    for who, run in zip(WHO, runs, strict=True):
+        _same(run, _play([_contender(*who, hostile)], hostile)[0])
+    assert len({float(run.regret[-1].sum()) for run in runs}) == len(WHO)
 
 
 def test_who_is_told_the_best_arm_plays_it() -> None:

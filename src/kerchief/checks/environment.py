@@ -18,14 +18,14 @@ from jax import Array
 from kerchief.checks.errors import expect, law, refused, same
 from kerchief.checks.protocol import clock_at
 from kerchief.checks.statistics import hoeffding
-from kerchief.core.contracts import Arms
+from kerchief.core.contracts import Arms, Considers
 from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.problems import ContextFreeProblem
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
 from kerchief.environments import CONTEXTS, NOISES, make_environment
-from kerchief.environments.ahead import Ahead, Handed, Offer, can_be_handed
+from kerchief.environments.ahead import Handed, Offer, can_be_handed, handing, offered
 from kerchief.environments.population import Population
 from kerchief.simulation.run import AnyEnvironment
 
@@ -287,13 +287,13 @@ def policies_meet_the_same_arms(world: WorldCase) -> None:
 def handed_arms_change_nothing(world: WorldCase) -> None:
     """Whoever is handed the arms gets the same rewards and regrets in less of the world."""
     environment: Any = world.environment
-    less = Ahead(world=environment.armless())
+    less: Any = handing(environment)
     for seen in _everything(world):
         rest = environment.armless_truth(seen.truth)
         for round in (0, _ROUNDS // 2, _ROUNDS - 1):
             clock, arms = clock_at(round), jax.tree.map(lambda leaf, at=round: leaf[at], seen.arms)
             best = environment.best(seen.truth, arms, clock)
-            handed = Handed(truth=rest, offer=Offer(arms=arms, best=best))
+            handed = Handed(truth=rest, offer=Offer(arms=arms, judged=best))
             action = _actions(environment, arms)[-1]
             at = _Dice.of(seed=9, replicate=0).at(REWARD, round=round)
             rewards = [
@@ -305,6 +305,14 @@ def handed_arms_change_nothing(world: WorldCase) -> None:
             wanted = float(seen.regret[round, -1])
             room = 4 * _ROUNDING * max(1.0, abs(float(best)))
             expect(abs(lost - wanted) <= room, seen=f"a regret of {lost}", expected=wanted)
+            if isinstance(environment, Considers):
+                drawn = _Dice.of(seed=9, replicate=0).at(ARMS, round=round)
+                sets = Handed(truth=rest, offer=offered(environment, seen.truth, clock, drawn))
+                taken, other = (
+                    one.opposed(truth, clock, drawn, lambda arms: jnp.argmax(arms.allowed))
+                    for one, truth in ((environment, seen.truth), (less, sets))
+                )
+                expect(same(taken, other), seen=other, expected=taken)
 
 
 @law(cheap=True)

@@ -361,6 +361,17 @@ class Opposes(Protocol):
 
 
 @runtime_checkable
+class Considers(Foreseen, Opposes, Protocol):
+    """An adversary that takes, of several sets of arms, that in which the choice loses most.
+
+    The sets depend on the truth and the round alone, so that they can be drawn early.
+    """
+
+    def considered(self, world: Tree, clock: Clock, stream: Stream) -> Arms:
+        """All sets, along a first axis."""
+
+
+@runtime_checkable
 class Reacts(Protocol):
     """A world whose adversary sees the actions taken so far, and moves the truth by them."""
 

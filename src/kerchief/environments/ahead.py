@@ -1,17 +1,30 @@
 """Arms that are drawn ahead of time, once for all bandits that meet the same world.
 
-What a user may choose from depends on the truth and the round alone, unless an adversary has a say.
-So the arms of some rounds can be drawn before anybody plays them, and be handed to every bandit. A
-program that is handed its arms is the same for all worlds that differ in their arms alone.
+What a user may choose from depends on the truth and the round alone, and so do the sets of which an
+adversary takes one. So the arms of some rounds can be drawn before anybody plays them, and be
+handed to every bandit. A program that is handed its arms is the same for all worlds that differ in
+their arms alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeGuard
 
+import jax
+import jax.numpy as jnp
 from jax import Array
 
-from kerchief.core.contracts import Arms, Clock, Foreseen, Opposes, Reacts, Singles, Tree
+from kerchief.core.contracts import (
+    Arms,
+    Clock,
+    Considers,
+    Foreseen,
+    Opposes,
+    Reacts,
+    Singles,
+    Tree,
+)
 from kerchief.core.problems import AnyProblem
 from kerchief.core.random import Stream
 from kerchief.core.struct import struct
@@ -22,17 +35,39 @@ def can_be_handed(world: object) -> TypeGuard[Foreseen]:
 
     Who inherits a way to go without arms may pay, judge or draw otherwise than those who gave it.
     """
-    if not isinstance(world, Foreseen) or isinstance(world, Opposes | Reacts | Singles):
+    if not isinstance(world, Foreseen) or isinstance(world, Reacts | Singles):
         return False
-    return "armless" in vars(type(world))
+    own, foreseen = vars(type(world)), {"armless"}
+    if isinstance(world, Opposes):
+        foreseen |= {"considered", "opposed"}
+    return own.keys() >= foreseen
 
 
 @struct
 class Offer:
-    """What a user may choose from, and the expected reward of the best of it."""
+    """What a user may choose from, and how it is judged.
+
+    Attributes:
+        arms: one set, or all of those that an adversary considers.
+        judged: the expected reward of the best arm, or what every arm of each set would lose.
+    """
 
     arms: Arms
-    best: Array
+    judged: Array
+
+
+def offered(world: Foreseen, truth: Tree, clock: Clock, stream: Stream) -> Offer:
+    """What is handed over for one round."""
+    if not isinstance(world, Considers):
+        arms = world.arms(truth, clock, stream)
+        return Offer(arms=arms, judged=world.best(truth, arms, clock))
+    sets = world.considered(truth, clock, stream)
+
+    def losses(arms: Arms) -> Array:
+        actions = jnp.arange(arms.allowed.shape[0])
+        return jax.vmap(lambda action: world.regret(truth, arms, action, clock))(actions)
+
+    return Offer(arms=sets, judged=jax.vmap(losses)(sets))
 
 
 @struct
@@ -41,6 +76,12 @@ class Handed:
 
     truth: Tree
     offer: Offer
+
+
+def handing(world: Foreseen) -> Ahead | Opposed:
+    """The world that is handed what is drawn from this one."""
+    armless = world.armless()
+    return Opposed(world=armless) if isinstance(world, Considers) else Ahead(world=armless)
 
 
 @struct
@@ -69,4 +110,22 @@ class Ahead:
 
     def regret(self, world: Handed, arms: Arms, action: Array, clock: Clock) -> Array:
         """As in the world; the best is known."""
-        return world.offer.best - self.world.value(world.truth, arms, action, clock)
+        return world.offer.judged - self.world.value(world.truth, arms, action, clock)
+
+
+@struct
+class Opposed(Ahead):
+    """The same with an adversary, who is handed the sets that it takes one of."""
+
+    def opposed(
+        self, world: Handed, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
+    ) -> Arms:
+        """The set in which the choice loses most."""
+        sets = world.offer.arms
+        lost = jax.vmap(lambda arms, losses: losses[choose(arms)])(sets, world.offer.judged)
+        worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(lost)], sets)
+        return worst
+
+    def regret(self, world: Handed, arms: Arms, action: Array, clock: Clock) -> Array:
+        """As in the world."""
+        return self.world.regret(world.truth, arms, action, clock)

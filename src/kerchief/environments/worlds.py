@@ -200,20 +200,25 @@ class GLMEnvironment:
 class _Opposing(GLMEnvironment):
     """A world with an adversary, who knows the truth and what the posted model would choose."""
 
+    def considered(self, world: GLMTruth, clock: Clock, stream: Stream) -> Arms:
+        """Several sets of arms."""
+        # Parts up to 3 are those of the mask, which all sets share.
+        parts = 4 + jnp.arange(self.contexts.candidates, dtype=jnp.uint32)
+        sets: Arms = jax.vmap(lambda part: self.arms(world, clock, stream.split(part)))(parts)
+        return sets
+
     def opposed(
         self, world: GLMTruth, clock: Clock, stream: Stream, choose: Callable[[Arms], Array]
     ) -> Arms:
         """Of several sets of arms, the one in which the model's choice loses most."""
-
-        def consider(part: Array) -> tuple[Arms, Array]:
-            arms = self.arms(world, clock, stream.split(part))
-            return arms, self.regret(world, arms, choose(arms), clock)
-
-        # Parts up to 3 are those of the mask, which all sets share.
-        parts = 4 + jnp.arange(self.contexts.candidates, dtype=jnp.uint32)
-        considered, lost = jax.vmap(consider)(parts)
-        worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(lost)], considered)
+        sets = self.considered(world, clock, stream)
+        lost = jax.vmap(lambda arms: self.regret(world, arms, choose(arms), clock))(sets)
+        worst: Arms = jax.tree.map(lambda leaf: leaf[jnp.argmax(lost)], sets)
         return worst
+
+    def armless(self) -> Self:
+        """As without an adversary: whoever is handed the sets need not draw them."""
+        return super().armless()
 
 
 def make_environment(

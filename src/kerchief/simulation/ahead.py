@@ -17,7 +17,7 @@ from jax import Array
 from kerchief.core.contracts import Clock, Foreseen, Tree
 from kerchief.core.random import ARMS, WORLD, Stream
 from kerchief.core.struct import struct
-from kerchief.environments.ahead import Handed, Offer, can_be_handed
+from kerchief.environments.ahead import Handed, Offer, can_be_handed, offered
 from kerchief.simulation.loop import Replicate, Scene, begin_in, play_rounds
 
 # The most numbers that are drawn at once, which should stay in a cache, and how many are few: where
@@ -66,9 +66,7 @@ def _offers(source: Source, replicates: Array, truths: Tree, round: Array) -> Of
 
     def offer(replicate: Array, truth: Tree) -> Offer:
         at = Stream.of(seed=source.seed, replicate=replicate).at(ARMS, round=round)
-        clock = Clock(round=round, since={})
-        arms = source.environment.arms(truth, clock, at)
-        return Offer(arms=arms, best=source.environment.best(truth, arms, clock))
+        return offered(source.environment, truth, Clock(round=round, since={}), at)
 
     return jax.vmap(offer)(replicates, truths)
 

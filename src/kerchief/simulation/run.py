@@ -20,7 +20,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.phases import PhasePolicy
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import AnyProblem, ContextFreeProblem
-from kerchief.environments.ahead import Ahead
+from kerchief.environments.ahead import handing
 from kerchief.environments.population import Population
 from kerchief.policies import AnyPolicy
 from kerchief.privacy.events import NonPrivate
@@ -277,10 +277,7 @@ def _play_handed(
     drawing = Recorder(progress=recorders[0].progress)
     source = jax.device_put(Source(environment=environment, seed=jnp.uint32(seed)))
     truths, armless = drawing.run(meet, source, replicates)
-    scenes = [
-        _scene(one.policy, one.privatizers, Ahead(world=environment.armless()), seed)
-        for one in contenders
-    ]
+    scenes = [_scene(one.policy, one.privatizers, handing(environment), seed) for one in contenders]
     pairs = list(zip(scenes, recorders, strict=True))
     carries: list[Replicate] = [
         recorder.run(begin_ahead, scene, replicates, armless) for scene, recorder in pairs

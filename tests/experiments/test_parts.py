@@ -465,6 +465,19 @@ def test_a_part_is_done_before_the_rest_of_its_task_begins(
         future.result(timeout=10)
 
 
+def test_who_is_closed_gives_nobody_anything_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worlds may be large, and many groups may be left at an interrupt."""
+    monkeypatch.setattr(parts, "MOST_SIDE_BY_SIDE", 1)
+    takes, one = _Takes(instant=False), next(parts_of(TINY, ticks=4, width=6))[0]
+    processes = Processes(executors=[takes], prepare=os.getpid)
+    processes.submit([one] * 4)
+    _, played = takes.sent.get(timeout=10)
+    processes.close()
+    played.set_result(None)
+    processes._lanes.shutdown(wait=True)
+    assert takes.sent.empty()
+
+
 def test_a_cluster_gets_every_program_before_it_gets_one_twice() -> None:
     tasks = _handed_over([])
     cells = [part.cell for (part,) in tasks.values()]

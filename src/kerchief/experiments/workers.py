@@ -92,6 +92,10 @@ class Processes:
         """A thread for each process, which waits for it."""
         return ThreadPoolExecutor(len(self.executors))
 
+    @functools.cached_property
+    def _closed(self) -> threading.Event:
+        return threading.Event()
+
     def submit(self, parts: Iterable[Part]) -> Tasks:
         """Everyone plays group after group, until none is left."""
         groups = side_by_side(parts, tasks=2 * len(self.executors))
@@ -103,7 +107,7 @@ class Processes:
 
     def _play(self, waiting: Waiting) -> None:
         executor, known = self._free.get()
-        while (taken := waiting.take(known)) is not None:
+        while not self._closed.is_set() and (taken := waiting.take(known)) is not None:
             future, group = taken
             try:
                 world = pickle.dumps(group[0].environment)
@@ -115,6 +119,7 @@ class Processes:
 
     def close(self) -> None:
         """Give nobody anything more."""
+        self._closed.set()
         self._lanes.shutdown(wait=False, cancel_futures=True)
 
 

@@ -41,7 +41,7 @@ def _experiment(name: str, bound: float) -> Experiment:
         settings=tuple(
             Setting(name=world, make=partial(make_environment, dim=2, arms=3)) for world in worlds
         ),
-        players=(PRIVATE,),
+        players=(player("linucb", mode="theory"), PRIVATE),
         delta=1e-5,
         full=Size(horizon=40, replicates=2),
         quick=Size(horizon=20, replicates=2),

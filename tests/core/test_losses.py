@@ -141,6 +141,23 @@ def test_only_rows_that_are_filled_count_in_a_minimum(count: int) -> None:
     np.testing.assert_allclose(alone, point, atol=1e-10)
 
 
+@pytest.mark.parametrize("link", LINK_NAMES)
+def test_a_minimum_does_not_need_a_finite_start_nor_rows_to_come(link: str) -> None:
+    asked = loss(link)
+    rows = rows_of(asked, 40)
+
+    def fit(rows: Any, count: int, first: float = 0.0) -> Any:
+        point = jnp.array([first, 0.0])
+        start = Start(point=point, metric=jnp.eye(2), ridge=jnp.float64(0.5))
+        return np.asarray(asked.minimum(rows, start, count=count))
+
+    for wrong in (math.nan, math.inf, -math.inf):
+        np.testing.assert_allclose(fit(rows, 40, wrong), fit(rows, 40), atol=1e-8)
+        unfilled = jnp.where(jnp.arange(40)[:, None] < 30, rows, wrong)
+        np.testing.assert_allclose(fit(unfilled, 30), fit(rows[:30], 30), atol=1e-8)
+    assert fit(rows, 0, 3.0).tolist() == pytest.approx([0.0, 0.0], abs=1e-8)
+
+
 def test_a_minimum_is_the_same_alone_and_in_company() -> None:
     asked, counts = loss(), jnp.array([3, 200, 131])
     rows = jnp.stack([one * rows_of(asked, 200, np.float32) for one in (1, -1, 0.5)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from typing import Any
@@ -110,6 +111,15 @@ def test_long_candidates_are_independent_normal_numbers(size: int) -> None:
     assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-6
     across = np.corrcoef(drawn, rowvar=False) - np.eye(size)
     assert np.abs(across).max() < 6.5 / math.sqrt(300)
+
+
+@pytest.mark.parametrize("size", [1022, 1023, 1024, 1025])
+def test_reports_are_as_long_as_a_candidate_whatever_their_size(size: int) -> None:
+    """With one number more, which is dropped, candidates begin to come in steps."""
+    noise = dataclasses.replace(SHORTLIST, center=(0,) * size)
+    numbers = randomize(noise, np.zeros(size), 0, Bytes("size"))
+    sizes = np.ldexp(numbers, -noise.grid_bits) / noise.factor
+    assert (sizes**2).mean() == pytest.approx(1, abs=6 * math.sqrt(2 / size))
 
 
 def test_candidates_far_out_are_cut() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -37,6 +38,7 @@ from kerchief.experiments.runner import Work, compare, hand_out
 from kerchief.experiments.workers import (
     Answer,
     Cluster,
+    Done,
     Processes,
     Tasks,
     Waiting,
@@ -476,6 +478,96 @@ def test_who_is_closed_gives_nobody_anything_more(monkeypatch: pytest.MonkeyPatc
     played.set_result(None)
     processes._lanes.shutdown(wait=True)
     assert takes.sent.empty()
+    with pytest.raises(KerchiefError, match="closed before everything was played"):
+        processes._sent(takes, [one], b"")
+
+
+def test_whoever_waits_for_closed_processes_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MOST_SIDE_BY_SIDE", 1)
+    processes = Processes(executors=[_Takes(instant=False)], prepare=os.getpid)
+    results = compare(TINY, ticks=4, width=3, workers=processes)
+    processes.close()
+    with pytest.raises(KerchiefError, match="closed before everything was played"):
+        list(results)
+
+
+def test_a_process_remembers_what_it_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when it is given more: rungs of a search play the same programs."""
+    monkeypatch.setattr(parts, "MOST_SIDE_BY_SIDE", 1)
+    takes = _Takes(instant=True)
+    processes = Processes(executors=[takes], prepare=os.getpid)
+    for _ in range(2):
+        concurrent.futures.wait(processes.submit(_all_parts()), timeout=10)
+    processes._lanes.shutdown(wait=True)
+    _, known = processes._free.get(timeout=10)
+    assert len(known) == 4
+
+
+class _Fulfils:
+    """Workers that play at once, in this process."""
+
+    def __init__(self, failing: Part | None = None) -> None:
+        self.given: list[Part] = []
+        self.failing = failing
+
+    def submit(self, parts: Iterable[Part]) -> Tasks:
+        self.given = list(parts)
+        return {self._played(part): [part] for part in self.given}
+
+    def _played(self, part: Part) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        if part is self.failing:
+            future.set_exception(ValueError("cannot be played"))
+        else:
+            done = Done(played=part.play(), process=("here", 1), memory=1)
+            future.set_result(Answer(done={0: done}, failed=None))
+        return future
+
+
+def _twins(tmp_path: Path) -> list[Work]:
+    folders = [tmp_path / "first", tmp_path / "second"]
+    return [
+        Work.of(TINY, ticks=4, width=6, archive=Archive(folder=Folder.at(path))) for path in folders
+    ]
+
+
+def test_what_one_plan_has_found_another_need_not_play(tmp_path: Path) -> None:
+    first, _ = _twins(tmp_path)
+    hand_out([first], _Fulfils())
+    list(first.results(_quiet))
+    works, nobody = _twins(tmp_path), _Fulfils()
+    hand_out(works, nobody)
+    assert nobody.given == []
+    assert [work.found for work in works] == [4, 4]
+    assert len(list((tmp_path / "second").glob("*.npz"))) == 4
+
+
+def test_a_folder_that_cannot_be_written_costs_no_other_plan_its_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = _twins(tmp_path)
+    keep, first = Archive.keep, works[0].archive
+
+    def kept(archive: Archive, part: Part, played: Finished) -> None:
+        if archive is first:
+            raise OSError("no space left")
+        keep(archive, part, played)
+
+    monkeypatch.setattr(Archive, "keep", kept)
+    hand_out(works, _Fulfils())
+    with pytest.raises(OSError, match="no space left"):
+        list(works[0].results(_quiet))
+    assert len(list((tmp_path / "second").glob("*.npz"))) == 1
+    with pytest.raises(KerchiefError, match="has failed before it was finished"):
+        list(works[1].results(_quiet))
+
+
+def test_both_of_two_plans_hear_of_a_part_that_both_want(tmp_path: Path) -> None:
+    works = _twins(tmp_path)
+    hand_out(works, _Fulfils())
+    assert works[0].arriving is not None
+    named = list(works[0].arriving)
+    assert [sum(part in work.runs for part in named) for work in works] == [4, 4]
 
 
 def test_a_cluster_gets_every_program_before_it_gets_one_twice() -> None:

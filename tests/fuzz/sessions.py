@@ -521,6 +521,7 @@ BY_HAND = {
     "experiments.folder:Folder.at": "experiments.folder:Folder.at",
     "experiments.outputs:Outputs.at": "experiments.folder:Folder.at",
     "experiments.runner:Work.of": "command:compare",
+    "experiments.workers:Waiting.of": "command:compare",
     "experiments.plugins:Plugin.at": "command:check",
     "privatizers.protect:protect": "privatizers.protect:protect",
     "core.registry:Registry": "environments.worlds:make_environment",

@@ -196,10 +196,13 @@ def test_who_is_told_the_truth_or_reacts_draws_in_the_round() -> None:
 
 def test_an_adversary_is_handed_the_sets_that_it_takes_one_of() -> None:
     """If its class itself says which it considers; a bandit that plays better is opposed less."""
-    hostile = make_environment(contexts="hostile", dim=2, arms=4)
+    hostile = make_environment(contexts="hostile", dim=2, arms=4, fewest=2)
     heir = type("Heir", (type(hostile),), {"armless": type(hostile).armless})
     facts = {one.name: getattr(hostile, one.name) for one in dataclasses.fields(hostile)}
-    assert [can_be_handed(one) for one in (hostile, heir(**facts))] == [True, False]
+    own = {name: getattr(type(hostile), name) for name in ("armless", "considered")}
+    other = type("Other", (type(hostile),), own)
+    handed = [can_be_handed(one) for one in (hostile, heir(**facts), other(**facts))]
+    assert handed == [True, False, False]
     runs = _play([_contender(*who, hostile) for who in WHO], hostile)
     for who, run in zip(WHO, runs, strict=True):
         _same(run, _play([_contender(*who, hostile)], hostile)[0])

@@ -23,7 +23,7 @@ _WORDS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "not judged": "n
 
 @click.command()
 @click.argument("name", metavar="NAME", required=False)
-@click.option("--all", "every", is_flag=True, help="Every experiment, one after another.")
+@click.option("--all", "every", is_flag=True, help="Every experiment.")
 @click.option("--quick", is_flag=True, help="A smoke test: a short run of few replicates.")
 @click.option("--replicates", type=int, help="Independent runs.  [default: the experiment's own]")
 @options.seed

@@ -123,6 +123,8 @@ def lower_root(matrix: Array, *, rolled: bool = False) -> Array:
 def orthonormal(columns: Array) -> Array:
     """Columns at right angles, of length 1, with the same span; a column of it adds zeros.
 
+    There are no more of them than they are long.
+
     By Gram and Schmidt, each column twice, which leaves nothing that floats could tell; or, of many
     columns, the orthogonal factor.
 

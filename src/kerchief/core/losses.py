@@ -124,14 +124,14 @@ class GLMLoss(Posed):
             places = first + jnp.arange(size)
             counts = (places >= block * size) & (places < count)
             wide = jax.lax.dynamic_slice_in_dim(rows, first, size).astype(jnp.float64)
+            wide = jnp.where(counts[:, None], wide, 0)
             x, y = wide[:, : self.dim], wide[:, self.dim]
             score = x @ point
             loss = link.integral(score) - y * score
-            bend = jnp.where(counts, link.slope(score), 0)
             return Look(
                 value=total.value + jnp.where(counts, loss, 0).sum(),
-                slope=total.slope + jnp.where(counts, link.mean(score) - y, 0) @ x,
-                curvature=total.curvature + (x * bend[:, None]).T @ x,
+                slope=total.slope + (link.mean(score) - y) @ x,
+                curvature=total.curvature + (x * link.slope(score)[:, None]).T @ x,
             )
 
         nothing = Look(

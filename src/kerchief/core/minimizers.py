@@ -178,12 +178,12 @@ def newton(look: Callable[[Array], Look], begin: Array, *, at_origin: Array | fl
         going: Array = long & visible & (at.looks < _MOST_LOOKS)
         return going
 
-    begun = moved(begin, look(begin), jnp.int32(1))
+    begun, origin = moved(begin, look(begin), jnp.int32(1)), jnp.zeros_like(begin)
     most = at_origin + _ROUNDING * jnp.abs(at_origin)
     # A loop, since mapped over replicates a branch would be taken even where none of them needs it.
     begun = jax.lax.while_loop(
         lambda at: ~(at.value <= most) & (at.looks < 2),
-        lambda at: moved(0 * begin, look(0 * begin), at.looks + 1),
+        lambda at: moved(origin, look(origin), at.looks + 1),
         begun,
     )
     at: _Descent = jax.lax.while_loop(unfinished, step, begun)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerchief.core import validate
+from kerchief.core.errors import KerchiefError
 from kerchief.experiments.archive import Archive
 from kerchief.experiments.parts import (
     Finished,
@@ -26,6 +27,7 @@ from kerchief.experiments.workers import Done, Workers, finished
 from kerchief.simulation.recorder import Progress
 
 TICKS = 100
+_ENDED = "what was played with this has failed before it was finished; run it again to continue"
 
 Watch: TypeAlias = Callable[[Cell, str, float], None]
 
@@ -130,7 +132,9 @@ class Work:
         for parts in self.cells:
             cell = parts[0].cell
             while self.arriving and any(part not in self.runs for part in parts):
-                part = next(self.arriving)
+                part = next(self.arriving, None)
+                if part is None:
+                    raise KerchiefError(_ENDED)
                 if part in self.runs:
                     watch(part.cell, "playing", 0.0)
             for part in parts:
@@ -162,10 +166,19 @@ class Work:
         for part, played in play_together(group, [progress(part) for part in group]):
             self._keep(part, played)
 
-    def arrived(self, part: Part, done: Done) -> None:
-        """Keep what a worker has played."""
+    def find(self, part: Part, played: Finished) -> None:
+        """Keep what another plan has found."""
+        self.found += 1
+        self._keep(part, played)
+
+    def arrived(self, part: Part, done: Done) -> OSError | None:
+        """Keep what a worker has played, and say what went wrong with that."""
         self.memory[done.process] = done.memory
-        self._keep(part, done.played)
+        try:
+            self._keep(part, done.played)
+        except OSError as problem:
+            return problem
+        return None
 
     def _keep(self, part: Part, played: Finished) -> None:
         self.runs[part] = played
@@ -178,18 +191,23 @@ def hand_out(works: Sequence[Work], workers: Workers) -> None:
 
     Whoever waits for a part keeps all that arrive, whichever plan they belong to.
     """
+    known = {part.address(): run for work in works for part, run in work.runs.items()}
     wanted: dict[str, list[tuple[Work, Part]]] = {}
     for work in works:
-        # The longest first, so that nobody waits for one at the end.
+        # The longest of each plan first, as nobody should wait for one at the end.
         for part in sorted(work.missing, key=_decisions, reverse=True):
-            wanted.setdefault(part.address(), []).append((work, part))
+            if (address := part.address()) in known:
+                work.find(part, known[address])
+            else:
+                wanted.setdefault(address, []).append((work, part))
     owners = {owned[0][1]: owned for owned in wanted.values()}
     tasks = workers.submit(owners)
 
     def arrive() -> Iterator[Part]:
         for played, done in finished(tasks):
-            for work, part in owners[played]:
-                work.arrived(part, done)
+            problems = [work.arrived(part, done) for work, part in owners[played]]
+            for problem in filter(None, problems):
+                raise problem
             yield from (part for _, part in owners[played])
 
     arriving = arrive()

@@ -33,6 +33,7 @@ PATIENCE = 10
 """How many seconds a scheduler has to answer."""
 # Dask sends smaller worlds with each part: parts that wait for one begin some seconds later.
 _LARGE = 2**20
+_CLOSED = "the processes were closed before everything was played; play it with new ones"
 _LOST = (
     "a worker was lost (out of memory, perhaps); what was finished is kept: run the command again"
 )
@@ -78,6 +79,13 @@ class Processes:
 
     executors: Sequence[Executor]
     prepare: Prepare
+    _open: list[Waiting] = dataclasses.field(default_factory=list, init=False, repr=False)
+    _gate: threading.Lock = dataclasses.field(
+        default_factory=threading.Lock, init=False, repr=False
+    )
+    _closed: threading.Event = dataclasses.field(
+        default_factory=threading.Event, init=False, repr=False
+    )
 
     @functools.cached_property
     def _free(self) -> SimpleQueue[tuple[Executor, set[Hashable]]]:
@@ -92,34 +100,41 @@ class Processes:
         """A thread for each process, which waits for it."""
         return ThreadPoolExecutor(len(self.executors))
 
-    @functools.cached_property
-    def _closed(self) -> threading.Event:
-        return threading.Event()
-
     def submit(self, parts: Iterable[Part]) -> Tasks:
         """Everyone plays group after group, until none is left."""
         groups = side_by_side(parts, tasks=2 * len(self.executors))
         tasks: Tasks = {Future(): group for group in groups}
-        waiting = Waiting.of(tasks)
+        waiting, free = Waiting.of(tasks), self._free
+        self._open.append(waiting)
         for _ in self.executors:
-            self._lanes.submit(self._play, waiting)
+            self._lanes.submit(self._play, waiting, free)
         return tasks
 
-    def _play(self, waiting: Waiting) -> None:
-        executor, known = self._free.get()
-        while not self._closed.is_set() and (taken := waiting.take(known)) is not None:
+    def _play(self, waiting: Waiting, free: SimpleQueue[tuple[Executor, set[Hashable]]]) -> None:
+        executor, known = free.get()
+        while (taken := waiting.take(known)) is not None:
             future, group = taken
             try:
                 world = pickle.dumps(group[0].environment)
-                sent = executor.submit(_play, _told(group), world, self.prepare)
-                future.set_result(sent.result())
+                future.set_result(self._sent(executor, group, world).result())
             except Exception as problem:
                 future.set_exception(problem)
-        self._free.put((executor, known))
+        free.put((executor, known))
+
+    def _sent(self, executor: Executor, group: Group, world: bytes) -> Future[Answer]:
+        """Send a group to a process, unless all of them are about to be stopped."""
+        with self._gate:
+            if self._closed.is_set():
+                raise KerchiefError(_CLOSED)
+            return executor.submit(_play, _told(group), world, self.prepare)
 
     def close(self) -> None:
-        """Give nobody anything more."""
-        self._closed.set()
+        """Give nobody anything more; who waits for what is left hears that it was not played."""
+        with self._gate:
+            self._closed.set()
+        for waiting in self._open:
+            for future in waiting.rest():
+                future.set_exception(KerchiefError(_CLOSED))
         self._lanes.shutdown(wait=False, cancel_futures=True)
 
 
@@ -159,6 +174,13 @@ class Waiting:
             if not tasks:
                 del self.left[program]
             return future, group
+
+    def rest(self) -> list[Future[Answer]]:
+        """All that nobody has taken, and nobody will."""
+        with self.lock:
+            futures = [future for tasks in self.left.values() for future in tasks]
+            self.left.clear()
+        return futures
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

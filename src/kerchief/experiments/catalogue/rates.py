@@ -53,7 +53,8 @@ _enter(
         # The proved rates bound from above: rewards and arms that vary are kinder than that.
         no_steeper(rows([GREEDY], *WORLDS), 0.43),
         all_of(
-            "with sums it grows by an exponent of at most 0.52, with descent of at most 0.47",
+            "with sums it grows by an exponent of at most 0.52, with descent of at most 0.47, both "
+            "within 0.07",
             [no_steeper(rows([SUMS], *WORLDS), 0.52), no_steeper(rows([DESCENT], *WORLDS), 0.47)],
         ),
         no_steeper(rows([CLEAR], *WORLDS), 0.27),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +26,7 @@ from kerchief.experiments.parts import Part
 from kerchief.experiments.players import player
 from kerchief.experiments.results import Result
 from kerchief.experiments.runner import Watch, Work, hand_out
-from kerchief.experiments.workers import Workers
+from kerchief.experiments.workers import Answer, Done, Tasks, Workers
 
 Call = Callable[..., Called]
 
@@ -223,6 +226,65 @@ def test_workers_get_all_experiments_at_once(call: Call, monkeypatch: pytest.Mon
         part.address() for work in begun for part in work.missing
     }
     assert [id(work.arriving) for work in begun] == 2 * [*arriving]
+
+
+class _Backwards:
+    """Workers that play everything at once, the last parts first, and fail after so many."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def submit(self, parts: Iterable[Part]) -> Tasks:
+        tasks: Tasks = {}
+        for part in reversed(list(parts)):
+            future: Future[Answer] = Future()
+            tasks[future] = [part]
+            if len(tasks) <= self.most:
+                done = Done(played=part.play(), process=("here", 1), memory=1)
+                future.set_result(Answer(done={0: done}, failed=None))
+            else:
+                future.set_exception(KeyboardInterrupt())
+        return tasks
+
+
+@pytest.fixture
+def backwards(monkeypatch: pytest.MonkeyPatch) -> _Backwards:
+    """Two experiments that share no part, and whoever plays them begins at the end."""
+    other = dataclasses.replace(_experiment("other", 99.0), delta=1e-6)
+    both: Registry[Experiment] = Registry("experiment")
+    both.add("true", _experiment("true", 99.0))
+    both.add("other", other)
+    monkeypatch.setattr(command, "EXPERIMENTS", both)
+    everyone = _Backwards(most=1000)
+    monkeypatch.setattr(playing, "local_processes", lambda *given: contextlib.nullcontext(everyone))
+    # Of those that are done already, the first ones first.
+    monkeypatch.setattr(concurrent.futures, "as_completed", list)
+    return everyone
+
+
+@pytest.mark.usefixtures("undrawn", "backwards")
+def test_plans_are_shown_as_they_arrive_and_listed_in_their_order(call: Call) -> None:
+    result = call("reproduce", "--all", "--quick", "--jobs", 2)
+    assert result.exit_code == 0
+    rows = ["rows: results/other/results.json", "rows: results/true/results.json"]
+    assert sorted(rows, key=result.stdout.index) == rows
+    last = result.stdout.split("experiment")[-1]
+    assert last.index("true") < last.index("other")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_who_is_stopped_while_waiting_keeps_what_has_arrived(
+    call: Call, backwards: _Backwards
+) -> None:
+    backwards.most = 15
+    result = call("reproduce", "--all", "--quick", "--jobs", 2)
+    assert result.exit_code == 130
+    assert len(list(Path("results").rglob("*.npz"))) == backwards.most
+    # All of the other one has arrived, and of this one all but the first cells.
+    assert "rows: results/other/results.json" in result.stdout
+    assert "interrupted: 0 of 10 cells were finished, in results/true" in result.stderr
+    backwards.most = 1000
+    assert call("reproduce", "--all", "--quick", "--jobs", 2).exit_code == 0
 
 
 @pytest.mark.parametrize("count", [0, 6])

@@ -20,6 +20,7 @@ from kerchief.core.linalg import (
     orthonormal,
     pivots,
     smat,
+    solved,
     svec,
     svec_size,
 )
@@ -84,6 +85,17 @@ def test_inverse_of_many_dimensions(dim: int) -> None:
     matrices = roots @ roots.transpose(0, 2, 1)
     found = np.asarray(jax.vmap(inverse)(jnp.asarray(matrices)))
     np.testing.assert_allclose(found @ matrices, np.stack([np.eye(dim)] * 2), atol=1e-10)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 10, 11])
+def test_a_solution_and_its_square_in_the_inverse(dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    half, right = rng.normal(size=(dim, dim)), rng.normal(size=dim)
+    matrix = half @ half.T + np.eye(dim)
+    x, square = jax.jit(solved)(jnp.asarray(matrix), jnp.asarray(right))
+    expected = np.linalg.solve(matrix, right)
+    np.testing.assert_allclose(x, expected, rtol=1e-10)
+    np.testing.assert_allclose(square, expected @ np.linalg.solve(matrix, expected), rtol=1e-10)
 
 
 def test_inverse_of_widely_spread_eigenvalues() -> None:

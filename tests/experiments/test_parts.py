@@ -281,6 +281,17 @@ def test_whoever_is_free_stays_with_what_it_has_compiled() -> None:
     assert [take(others), take(others), take(mine)] == ["c", "a once more", None]
 
 
+def test_code_that_is_in_the_cache_comes_before_code_that_may_still_be_compiled() -> None:
+    first, second = [cell[0] for cell in parts_of(TINY, ticks=4, width=3)][:2]
+    waiting, names = _named((first, "a"), (second, "b"), (first, "a again"), (second, "b again"))
+    for known in (set[Hashable](), set[Hashable]()):
+        assert waiting.take(known) is not None
+    (_, compiled) = waiting.left
+    waiting.cached.add(compiled)
+    taken = [waiting.take(set()) for _ in range(2)]
+    assert [one and names[one[0]] for one in taken] == ["b again", "a again"]
+
+
 def test_processes_play_every_group_once(processes: Processes) -> None:
     """Two processes: those who meet the same arms make four groups of two."""
     tasks = processes.submit(_all_parts())

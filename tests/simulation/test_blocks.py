@@ -77,6 +77,7 @@ def test_blocks_play_the_same_run(name: str, trust: str) -> None:
     [
         pytest.param("elimination", "none", id="asks when a batch ends"),
         pytest.param("glm-rare", "joint", id="asks when it likes"),
+        pytest.param("combiner@paper", "none", id="posts after every user"),
     ],
 )
 def test_who_needs_the_round_before_is_played_round_by_round(name: str, trust: str) -> None:
@@ -91,7 +92,7 @@ def test_worlds_that_react_or_oppose_are_played_round_by_round() -> None:
 
 @pytest.mark.parametrize(
     ("backend", "length", "longest"),
-    [("cpu", 200, 1), ("gpu", 200, 20), ("gpu", 48, 24), ("gpu", 50, 16), ("gpu", 3, 16)],
+    [("cpu", 200, 1), ("gpu", 200, 20), ("gpu", 240, 24), ("gpu", 250, 16), ("gpu", 99, 1)],
 )
 def test_blocks_end_with_segments_where_they_can(
     backend: str, length: int, longest: int, monkeypatch: pytest.MonkeyPatch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import click
 
@@ -147,15 +147,17 @@ def perform(
     """
     use_device(playing.device)
     with playing.workers() as workers:
-        begun: Iterable[tuple[Outputs, Work]] = (_begin(one, playing) for one in plans)
-        if workers is not None:
-            begun = list(begun)
-            hand_out([work for _, work in begun], workers)
-        return [_finish(*one, show, playing, narrow) for one in begun]
+        begun = (_begin(one, playing, narrow) for one in plans)
+        if workers is None:
+            return [_finish(*one, show, playing) for one in begun]
+        every = list(begun)
+        hand_out([work for _, work in every], workers)
+        documents = dict(_finish_all(every, show, playing))
+        return [documents[number] for number in range(len(every))]
 
 
-def _begin(plan: Plan, playing: Playing) -> tuple[Outputs, Work]:
-    """Take a folder for the plan, and look up what is finished there."""
+def _begin(plan: Plan, playing: Playing, narrow: str) -> tuple[Outputs, Work]:
+    """Take a folder for the plan, look up what is finished there, and say what is left."""
     for warning in plan.warnings():
         complain("warning", warning)
     outputs = Outputs.at(
@@ -168,24 +170,64 @@ def _begin(plan: Plan, playing: Playing) -> tuple[Outputs, Work]:
         tables=playing.tables,
     )
     outputs.begin()
-    return outputs, Work.of(plan, archive=outputs.archive)
-
-
-def _finish(
-    outputs: Outputs, work: Work, show: Show, playing: Playing, narrow: str
-) -> dict[str, object]:
-    """Play what is left of a plan, and show it."""
+    work = Work.of(plan, archive=outputs.archive)
     _announce(outputs, work, "" if playing.as_json else narrow)
-    interrupted = _play(outputs, work)
+    return outputs, work
+
+
+def _finish_all(
+    begun: Sequence[tuple[Outputs, Work]], show: Show, playing: Playing
+) -> Iterator[tuple[int, dict[str, object]]]:
+    """Show each plan as soon as all of it has arrived, with its number."""
+    waiting = dict(enumerate(begun))
+    while waiting:
+        works = {number: work for number, (_, work) in waiting.items()}
+        first = next(iter(waiting))
+        if len(waiting) > 1 and _wait(list(works.values())):
+            outputs, work = waiting[first]
+            outputs.work = work.to_dict()
+            for finished in work.at_hand():
+                outputs.keep(finished)
+            _stop(outputs, show, playing)
+        number = next((one for one, work in works.items() if not work.missing), first)
+        yield number, _finish(*waiting.pop(number), show, playing)
+
+
+def _wait(works: Sequence[Work]) -> bool:
+    """Wait until all of one plan has arrived; whether the user stopped it."""
+    arriving = works[0].arriving or iter(())
+    with progress_bar() as bar:
+        total = sum(work.parts for work in works)
+        task = bar.add_task(f"playing {len(works)} plans", total=total)
+        try:
+            while all(work.missing for work in works):
+                bar.update(task, completed=sum(len(work.runs) for work in works))
+                if next(arriving, None) is None:
+                    break
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def _finish(outputs: Outputs, work: Work, show: Show, playing: Playing) -> dict[str, object]:
+    """Play what is left of a plan, and show it."""
+    if _play(outputs, work):
+        _stop(outputs, show, playing)
     outputs.close()
     if not playing.as_json:
         show(outputs)
-    elif interrupted:
-        print_json(outputs.document())
-    if interrupted:
-        complain("interrupted", _kept(outputs))
-        raise SystemExit(130)
     return outputs.document()
+
+
+def _stop(outputs: Outputs, show: Show, playing: Playing) -> NoReturn:
+    """Show what is finished of a plan, and leave with 130."""
+    outputs.close()
+    if playing.as_json:
+        print_json(outputs.document())
+    else:
+        show(outputs)
+    complain("interrupted", _kept(outputs))
+    raise SystemExit(130)
 
 
 def _announce(outputs: Outputs, work: Work, narrow: str) -> None:

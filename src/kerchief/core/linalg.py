@@ -86,6 +86,49 @@ def _sweep(matrix: Array, unit: Array, k: int | Array) -> Array:
     return started - (column - unit)[:, None] * (started[k] / column[k])[None, :]
 
 
+def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
+    """M⁻¹ b of a positive definite matrix M, and xᵀ M⁻¹ x for that x.
+
+    Where the matrix is small by its Cholesky factor, number by number, which takes a third of what
+    its inverse takes.
+
+    >>> x, square = solved(jnp.array([[4.0, 2.0], [2.0, 10.0]]), jnp.array([9.0, 9.0]))
+    >>> x.round(4).tolist(), round(float(square), 4)
+    ([2.0, 0.5], 1.0278)
+    """
+    dim = matrix.shape[-1]
+    if dim > _MOST_UNROLLED:
+        inverted = inverse(matrix)
+        x = inverted @ right
+        return x, x @ inverted @ x
+    # Each row holds what is left of its pivot, and the inverse of the pivot.
+    rows: list[tuple[list[Array], Array]] = []
+    for i in range(dim):
+        left = _forward(rows, matrix[i])
+        rows.append((left, jax.lax.rsqrt(matrix[i, i] - sum(one * one for one in left))))
+    x = jnp.stack(_backward(rows, _forward(rows, right)))
+    return x, jnp.square(jnp.stack(_forward(rows, x))).sum()
+
+
+def _forward(rows: list[tuple[list[Array], Array]], right: Array) -> list[Array]:
+    """The numbers that a lower triangle takes to the first ones of the right side."""
+    found: list[Array] = []
+    for i, (left, inverted) in enumerate(rows):
+        found.append((right[i] - sum(a * b for a, b in zip(left, found, strict=True))) * inverted)
+    return found
+
+
+def _backward(rows: list[tuple[list[Array], Array]], right: list[Array]) -> list[Array]:
+    """The numbers that the triangle, transposed, takes to the right side."""
+    found = list(right)
+    for i in reversed(range(len(rows))):
+        left, inverted = rows[i]
+        found[i] = found[i] * inverted
+        for j, one in enumerate(left):
+            found[j] = found[j] - one * found[i]
+    return found
+
+
 def _by_factor(matrix: Array) -> Array:
     unit = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     half = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(matrix), unit, lower=True)

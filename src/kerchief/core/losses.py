@@ -17,7 +17,7 @@ from kerchief.core.queries import Posed, clip_features, finite
 _ROWS_ON_CPU = 128
 """How many rows an exact fit looks at at a time: few enough that a short history is quick."""
 
-_ROWS = 1024
+_ROWS = 16384
 """On an accelerator, where a block takes as long as its kernels take to start."""
 
 

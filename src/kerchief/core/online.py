@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from kerchief.core.contracts import Tree
-from kerchief.core.linalg import inverse
+from kerchief.core.linalg import solved
 from kerchief.core.minimizers import into_ball
 from kerchief.core.struct import static, struct
 
@@ -239,11 +239,10 @@ def nearest(metric: Array, pull: Array, radius: float | Array) -> Array:
 
     def at(load: Array) -> tuple[Array, Array, Array]:
         """The point, by which share it is too long, and what to add to ν then."""
-        inverted = inverse(metric + load * unit)
-        point = inverted @ pull
+        point, slope = solved(metric + load * unit, pull)
         square = point @ point
         excess = jnp.sqrt(square) / radius - 1
-        return point, excess, excess * square / jnp.maximum(point @ inverted @ point, 1e-30)
+        return point, excess, excess * square / jnp.maximum(slope, 1e-30)
 
     def outside(found: tuple[Array, ...]) -> Array:
         _, excess, _, _, steps = found

@@ -91,6 +91,7 @@ class Work:
     found: int
     arriving: Iterator[Part] | None = None
     memory: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
+    _uniform: dict[str, float] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -127,10 +128,8 @@ class Work:
 
     def results(self, watch: Watch) -> Iterator[Result]:
         """Every cell in its order, as soon as it is finished."""
-        uniform: dict[str, float] = {}
         groups = self._groups() if self.arriving is None else {}
         for parts in self.cells:
-            cell = parts[0].cell
             while self.arriving and any(part not in self.runs for part in parts):
                 part = next(self.arriving, None)
                 if part is None:
@@ -140,10 +139,20 @@ class Work:
             for part in parts:
                 if part not in self.runs:
                     self._play(groups[part], watch)
-            result = _joined(cell, [self.runs[part] for part in parts])
-            # Uniform play comes first in each world.
-            usual = uniform.setdefault(cell.world, float(result.curves[-1].mean()))
-            yield dataclasses.replace(result, uniform=usual)
+            yield self._result(parts)
+
+    def at_hand(self) -> Iterator[Result]:
+        """Those of the cells, in their order, before the first that is not finished."""
+        for parts in self.cells:
+            if any(part not in self.runs for part in parts):
+                return
+            yield self._result(parts)
+
+    def _result(self, parts: list[Part]) -> Result:
+        result = _joined(parts[0].cell, [self.runs[part] for part in parts])
+        # Uniform play comes first in each world.
+        usual = self._uniform.setdefault(parts[0].cell.world, float(result.curves[-1].mean()))
+        return dataclasses.replace(result, uniform=usual)
 
     def _groups(self) -> dict[Part, list[Part]]:
         """For each part that is left, all that are played side by side with it."""

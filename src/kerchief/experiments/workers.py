@@ -117,6 +117,7 @@ class Processes:
             try:
                 world = pickle.dumps(group[0].environment)
                 future.set_result(self._sent(executor, group, world).result())
+                waiting.cached.add(_programs(group))
             except Exception as problem:
                 future.set_exception(problem)
         free.put((executor, known))
@@ -145,10 +146,12 @@ class Waiting:
     Attributes:
         left: by the programs that play them.
         begun: the programs of which somebody has taken a group.
+        cached: the programs of which somebody has played one, so that others find its code.
     """
 
     left: dict[Hashable, Tasks]
     begun: set[Hashable] = dataclasses.field(default_factory=set)
+    cached: set[Hashable] = dataclasses.field(default_factory=set)
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     @classmethod
@@ -156,13 +159,17 @@ class Waiting:
         """All of them, in their order."""
         left: dict[Hashable, Tasks] = {}
         for future, group in tasks.items():
-            left.setdefault(tuple(map(_program, group)), {})[future] = group
+            left.setdefault(_programs(group), {})[future] = group
         return cls(left=left)
 
     def take(self, known: set[Hashable]) -> tuple[Future[Answer], Group] | None:
-        """The first that is left of a known program, or else of a new one, or else of any."""
+        """The first that is left of a known program, or else of a new one, or else of any.
+
+        Of those that others have begun, those come last that may still be compiled somewhere.
+        """
         with self.lock:
-            choice = self.left.keys() & known or self.left.keys() - self.begun or self.left.keys()
+            left = self.left.keys()
+            choice = left & known or left - self.begun or left & self.cached or left
             program = next((one for one in self.left if one in choice), None)
             if program is None:
                 return None
@@ -219,6 +226,10 @@ class Cluster:
             ]
             for part in turns
         }
+
+
+def _programs(group: Group) -> Hashable:
+    return tuple(map(_program, group))
 
 
 def _program(part: Part) -> Hashable:

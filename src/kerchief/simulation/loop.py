@@ -43,9 +43,12 @@ from kerchief.simulation.devices import on_all_devices
 # How many replicates an accelerator serves at once: fits wait for the slowest among them, and yet a
 # thousand replicates that often ask are served four times as fast as by 16 at once; those that
 # rarely do are no slower.
-_LANES = 256
+_LANES = 128
 # How many numbers arms and statistics of a block may have: larger ones keep an accelerator busy.
 _MOST_NUMBERS = 2**23
+# Segments of fewer rounds are played one by one: with a hundred of them, 10 000 rounds take 0.3 s
+# longer, or a second, and their code is there 3 to 15 s earlier.
+_WORTH_A_BLOCK = 200
 
 
 @struct
@@ -189,9 +192,10 @@ def longest_block(length: int) -> int:
     """How many rounds a block may have where segments have so many: one on a CPU.
 
     On an accelerator a round takes as long as its kernels take to start, however many play: there
-    blocks have 16 rounds, or up to 24 if then none is cut short at the end of a segment.
+    blocks have 16 rounds, or up to 24 if then none is cut short at the end of a segment. To compile
+    them takes two or three times as long, which short runs do not win back.
     """
-    if jax.default_backend() == "cpu":
+    if jax.default_backend() == "cpu" or length < _WORTH_A_BLOCK:
         return 1
     return max([n for n in range(16, 25) if length % n == 0], default=16)
 
@@ -288,7 +292,8 @@ def _play_block(scene: Scene, carry: Replicate, block: Array, count: Array) -> R
     since = jax.vmap(partial(_block_clock, scene), in_axes=(0, None))(carry, last).since
     _, shapes = jax.eval_shape(take_all, carry, jax.tree.map(lambda all: all[0], visits[0]), last)
     nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    carry, newest = jax.lax.scan(take, (carry, nothing), (block, *visits), unroll=True)[0]
+    # A learner that hears of every release takes longer than the kernels that it would save.
+    carry, newest = jax.lax.scan(take, (carry, nothing), (block, *visits), unroll=lazy or 1)[0]
     return jax.vmap(post)(jax.vmap(hear)(carry, newest), since)
 
 

@@ -263,6 +263,10 @@ class PrintedCombiner(Combiner):
             horizon=float(problem.horizon),
         )
 
+    def refreshes(self, clock: Clock) -> bool:
+        """After every user."""
+        return True
+
     def _learned(self, state: State, name: str, release: Release) -> tuple[Tree, ...]:
         """Others only note that there was a release, so that they know their next report."""
         new = super()._learned(state, name, release)

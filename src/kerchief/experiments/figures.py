@@ -93,7 +93,9 @@ def draw(plan: Plan, finished: Sequence[Result]) -> Figure:
         for name in _draw_block(part, title, block, pen)
     ]
     figure.supxlabel(_EXPLAINED, fontsize=_NOTE, color=GREY, x=0.01, horizontalalignment="left")
-    figure.draw_without_rendering()
+    engine.execute(figure)
+    # Names only move along their panels: whatever has found its place keeps it.
+    figure.set_layout_engine("none")
     for one in names:
         one.space()
     return figure

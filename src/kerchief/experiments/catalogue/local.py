@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 from kerchief.environments.worlds import make_environment
@@ -80,12 +81,14 @@ enter(
 # is at another ε: so playing at that ε shows what the printed noise gives, and the ledger what it
 # costs. Everything else plays at equal, really spent guarantees.
 DELTA, FIGURE = 0.1, ("intercept", "fixed-intercept")
-ONLINE, MALER, COMBINER = (
-    ladder(name, "local", EPSILONS) for name in ("online-linucb", "online-linucb-maler", "combiner")
-)
+ONLINE = ladder("online-linucb", "local", EPSILONS)
 SHUFFLE, JOINT = (ladder("linucb", trust, EPSILONS) for trust in ("shuffle", "joint"))
 GAUSSIAN = player("online-linucb", trust="local", epsilon=10.0, mechanism="gaussian")
-ANYTIME = player("online-linucb-anytime", trust="local", epsilon=10.0)
+# Where descent learns anything.
+MALER, ANYTIME, COMBINER = (
+    player(name, trust="local", epsilon=10.0)
+    for name in ("online-linucb-maler", "online-linucb-anytime", "combiner")
+)
 AS_PRINTED = tuple(
     player(name, trust="local", epsilon=10.0)
     for name in ("online-linucb@paper", "online-linucb-anytime@paper", "combiner@paper")
@@ -102,7 +105,7 @@ LDP_WIDE, SDP_WIDE, JDP_WIDE = (
     )
     for trust, word in (("local", "gaussian"), ("shuffle", None), ("joint", None))
 )
-LDP = (*ONLINE, GAUSSIAN, *MALER, ANYTIME, *COMBINER, *PAIRS, *BEST, *AS_PRINTED)
+LDP = (*ONLINE, GAUSSIAN, MALER, ANYTIME, COMBINER, *PAIRS, *BEST, *AS_PRINTED)
 PRIVATE = (*LDP, *SHUFFLE, *JOINT, *PRINTED, *LDP_WIDE, *SDP_WIDE, *JDP_WIDE)
 PARENTS = tuple(
     player(name, mode=mode) for name in ("online-linucb", "linucb") for mode in ("tuned", "theory")
@@ -156,9 +159,9 @@ enter(
             "fixed arms less than the shuffled one",
             [
                 *(
-                    at(one[2], world).below(at(BEST[2], world), times=0.75)
+                    at(one, world).below(at(BEST[2], world), times=0.75)
                     for world in FIGURE
-                    for one in (ONLINE, MALER)
+                    for one in (ONLINE[2], MALER)
                 ),
                 at(ONLINE[2], "fixed-intercept").below(at(SHUFFLE[2], "fixed-intercept")),
             ],
@@ -174,9 +177,9 @@ enter(
         all_of(
             "Maler and descent are within a factor of 1.8 of each other at epsilon 10",
             [
-                at(one[2], world).below(at(other[2], world), times=1.8)
+                at(one, world).below(at(other, world), times=1.8)
                 for world in FIGURE
-                for one, other in ((ONLINE, MALER), (MALER, ONLINE))
+                for one, other in itertools.permutations((ONLINE[2], MALER))
             ],
         ),
         all_below(

@@ -557,7 +557,6 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "policies.context_free.one_point:OnePoint.curved": {"problem": (_SMOOTH,)},
     "policies.context_free.barrier:Barrier.smooth": {"problem": (_SMOOTH,)},
     "policies.context_free.barrier:Barrier.strong": {"problem": (_SMOOTH,)},
-    "privacy.composition:discrete_gaussian_noise_multiplier": {"count": (1, 2)},
     "privacy.discrete_slack:slack": {"event": (_EVENTS[5],), "count": (1, 3)},
     "privacy.guarantee:Guarantee.from_dict": {"data": (_PROMISE.to_dict(),)},
     "privacy.receipts:Receipt.from_dict": {"data": tuple(one.to_dict() for one in _ALL)},

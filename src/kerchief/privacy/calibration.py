@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.validate import at_least, between, positive
@@ -70,12 +69,6 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     t = least(lambda t: (2 * t + 1) * rho - epsilon - math.log1p(1 / t) >= 0.0)
     exponent = t * ((t + 1) * rho - epsilon - math.log1p(1 / t)) - math.log1p(t)
     return math.exp(min(0.0, exponent))
-
-
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Return the least ε ≥ 0 that ρ-zCDP is known to imply at this δ."""
-    delta = between("delta", delta, 0.0, 1.0)
-    return least_epsilon(partial(zcdp_delta, rho), delta)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:

@@ -17,17 +17,16 @@ from functools import lru_cache, reduce
 from typing import Any
 
 from kerchief.core.errors import UnsupportedEvent
-from kerchief.core.validate import at_least, between, whole
+from kerchief.core.validate import at_least, between
 from kerchief.privacy import curves
 from kerchief.privacy import events as kinds
 from kerchief.privacy.binomial import binomial_renyi, binomial_slack
 from kerchief.privacy.calibration import pure_rho
 from kerchief.privacy.curves import Curve, Renyi
 from kerchief.privacy.discrete_slack import Slack, slack
-from kerchief.privacy.events import MOST_SCALE, Event
+from kerchief.privacy.events import Event
 from kerchief.privacy.external import LossDistribution, dp_events, loss_distributions
 from kerchief.privacy.randomized_bits import RandomizedBits, bits_renyi
-from kerchief.privacy.search import least
 
 Counts = frozenset[tuple[Event, int]]
 
@@ -78,29 +77,6 @@ def leaves(events: Iterable[Event]) -> Counter[Event]:
             case _:
                 raise UnsupportedEvent(f"no accountant can price {event!r}")
     return counts
-
-
-def discrete_gaussian_noise_multiplier(
-    epsilon: float, delta: float, *, scale: int, dimension: int, count: int = 1
-) -> float:
-    """Return the least scale / sensitivity for `count` discrete Gaussian releases, slack included.
-
-    The scale is that of the noise, in grid units, and the dimension that of one release.
-
-    >>> round(discrete_gaussian_noise_multiplier(1.0, 1e-5, scale=2**20, dimension=10), 4)
-    3.7306
-    """
-    epsilon = at_least("epsilon", epsilon, 0.0)
-    delta = between("delta", delta, 0.0, 1.0)
-    scale = whole("scale", scale, high=MOST_SCALE)
-    dimension = whole("dimension", dimension, high=MOST_SCALE)
-    count = whole("count", count, high=MOST_SCALE)
-
-    def fits(m: float) -> bool:
-        event = kinds.DiscreteGaussian(sensitivity=scale / m, scale=scale, dimension=dimension)
-        return delta_at([kinds.Repeated(event=event, count=count)], epsilon) <= delta
-
-    return least(fits)
 
 
 def to_dp_event(event: Event) -> Any:

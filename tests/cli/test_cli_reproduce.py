@@ -22,6 +22,7 @@ from kerchief.environments import make_environment
 from kerchief.experiments import workers
 from kerchief.experiments.claims import at
 from kerchief.experiments.experiment import Experiment, Setting, Size
+from kerchief.experiments.outputs import Outputs
 from kerchief.experiments.parts import Part
 from kerchief.experiments.players import player
 from kerchief.experiments.results import Result
@@ -229,14 +230,15 @@ def test_workers_get_all_experiments_at_once(call: Call, monkeypatch: pytest.Mon
 
 
 class _Backwards:
-    """Workers that play everything at once, the last parts first, and fail after so many."""
+    """Workers that play everything at once, the last parts first, until the user stops them."""
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.forwards = False
 
     def submit(self, parts: Iterable[Part]) -> Tasks:
         tasks: Tasks = {}
-        for part in reversed(list(parts)):
+        for part in list(parts)[:: 1 if self.forwards else -1]:
             future: Future[Answer] = Future()
             tasks[future] = [part]
             if len(tasks) <= self.most:
@@ -282,9 +284,33 @@ def test_who_is_stopped_while_waiting_keeps_what_has_arrived(
     assert len(list(Path("results").rglob("*.npz"))) == backwards.most
     # All of the other one has arrived, and of this one all but the first cells.
     assert "rows: results/other/results.json" in result.stdout
-    assert "interrupted: 0 of 10 cells were finished, in results/true" in result.stderr
+    assert "interrupted: 15 of 20 parts of 2 plans are kept" in result.stderr
     backwards.most = 1000
     assert call("reproduce", "--all", "--quick", "--jobs", 2).exit_code == 0
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_json_of_several_plans_has_all_that_was_begun(call: Call, backwards: _Backwards) -> None:
+    """Rows up to the first that is missing."""
+    backwards.forwards, backwards.most = True, 13
+    result = call("reproduce", "--all", "--quick", "--jobs", 2, "--json")
+    assert result.exit_code == 130
+    found = json.loads(result.stdout)["experiments"]
+    assert {name: len(one["rows"]) for name, one in found.items()} == {"true": 10, "other": 3}
+    kept = json.loads(Path("results/other/results.json").read_text())
+    assert len(kept["rows"]) == 3
+
+
+def test_who_stops_the_drawing_hears_what_is_kept(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(outputs: Outputs) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Outputs, "close", stopped)
+    result = call("reproduce", "true", "--quick")
+    assert result.exit_code == 130
+    assert "interrupted: 10 of 10 cells were finished, in results/true" in result.stderr
 
 
 @pytest.mark.parametrize("count", [0, 6])

@@ -42,6 +42,7 @@ from kerchief.experiments.workers import (
     Processes,
     Tasks,
     Waiting,
+    _programs,
     dask_cluster,
     finished,
     local_processes,
@@ -286,8 +287,7 @@ def test_code_that_is_in_the_cache_comes_before_code_that_may_still_be_compiled(
     waiting, names = _named((first, "a"), (second, "b"), (first, "a again"), (second, "b again"))
     for known in (set[Hashable](), set[Hashable]()):
         assert waiting.take(known) is not None
-    (_, compiled) = waiting.left
-    waiting.cached.add(compiled)
+    waiting.played([second])
     taken = [waiting.take(set()) for _ in range(2)]
     assert [one and names[one[0]] for one in taken] == ["b again", "a again"]
 
@@ -298,6 +298,7 @@ def test_processes_play_every_group_once(processes: Processes) -> None:
     assert [len(group) for group in tasks.values()] == [2, 2, 2, 2]
     played = [part for part, _ in finished(tasks)]
     assert len(played) == len(set(played)) == 8
+    assert processes._open[-1].cached == {_programs(group) for group in tasks.values()}
 
 
 def test_what_two_plans_want_is_played_once(

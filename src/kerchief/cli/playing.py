@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -146,14 +147,24 @@ def perform(
         What became of each, as JSON.
     """
     use_device(playing.device)
-    with playing.workers() as workers:
-        begun = (_begin(one, playing, narrow) for one in plans)
-        if workers is None:
-            return [_finish(*one, show, playing) for one in begun]
-        every = list(begun)
-        hand_out([work for _, work in every], workers)
-        documents = dict(_finish_all(every, show, playing))
-        return [documents[number] for number in range(len(every))]
+    asked, begun = list(plans), list[tuple[Outputs, Work]]()
+
+    def begin(plan: Plan) -> tuple[Outputs, Work]:
+        begun.append(_begin(plan, playing, narrow))
+        return begun[-1]
+
+    try:
+        with playing.workers() as workers:
+            if workers is None:
+                return [_finish(*begin(plan), show, playing) for plan in asked]
+            works = [begin(plan)[1] for plan in asked]
+            hand_out(works, workers)
+            documents = dict(_finish_all(begun, show, playing))
+            return [documents[number] for number in range(len(begun))]
+    except KeyboardInterrupt:
+        if not begun:
+            raise
+        _leave(begun, playing, several=len(asked) > 1)
 
 
 def _begin(plan: Plan, playing: Playing, narrow: str) -> tuple[Outputs, Work]:
@@ -182,51 +193,47 @@ def _finish_all(
     waiting = dict(enumerate(begun))
     while waiting:
         works = {number: work for number, (_, work) in waiting.items()}
+        if len(waiting) > 1:
+            _wait(list(works.values()))
         first = next(iter(waiting))
-        if len(waiting) > 1 and _wait(list(works.values())):
-            outputs, work = waiting[first]
-            outputs.work = work.to_dict()
-            for finished in work.at_hand():
-                outputs.keep(finished)
-            _stop(outputs, show, playing)
         number = next((one for one, work in works.items() if not work.missing), first)
         yield number, _finish(*waiting.pop(number), show, playing)
 
 
-def _wait(works: Sequence[Work]) -> bool:
-    """Wait until all of one plan has arrived; whether the user stopped it."""
+def _wait(works: Sequence[Work]) -> None:
+    """Wait until all of one plan has arrived, or nothing more comes."""
     arriving = works[0].arriving or iter(())
     with progress_bar() as bar:
         total = sum(work.parts for work in works)
         task = bar.add_task(f"playing {len(works)} plans", total=total)
-        try:
-            while all(work.missing for work in works):
-                bar.update(task, completed=sum(len(work.runs) for work in works))
-                if next(arriving, None) is None:
-                    break
-        except KeyboardInterrupt:
-            return True
-    return False
+        while all(work.missing for work in works):
+            bar.update(task, completed=sum(len(work.runs) for work in works))
+            if next(arriving, None) is None:
+                break
 
 
 def _finish(outputs: Outputs, work: Work, show: Show, playing: Playing) -> dict[str, object]:
-    """Play what is left of a plan, and show it."""
-    if _play(outputs, work):
-        _stop(outputs, show, playing)
+    """Play what is left of a plan, and show it, or what there is of it if the user stops it."""
+    interrupted = _play(outputs, work)
     outputs.close()
     if not playing.as_json:
         show(outputs)
+    if interrupted:
+        raise KeyboardInterrupt
     return outputs.document()
 
 
-def _stop(outputs: Outputs, show: Show, playing: Playing) -> NoReturn:
-    """Show what is finished of a plan, and leave with 130."""
-    outputs.close()
+def _leave(begun: Sequence[tuple[Outputs, Work]], playing: Playing, *, several: bool) -> NoReturn:
+    """Say what is kept, and leave with 130."""
+    if several:
+        for outputs, work in begun:
+            outputs.work = work.to_dict()
+            for finished in itertools.islice(work.at_hand(), len(outputs.finished), None):
+                outputs.keep(finished)
+    documents = {outputs.plan.name: outputs.document() for outputs, _ in begun}
     if playing.as_json:
-        print_json(outputs.document())
-    else:
-        show(outputs)
-    complain("interrupted", _kept(outputs))
+        print_json({"experiments": documents} if several else next(iter(documents.values())))
+    complain("interrupted", _kept(begun, several=several))
     raise SystemExit(130)
 
 
@@ -250,8 +257,15 @@ def _announce(outputs: Outputs, work: Work, narrow: str) -> None:
         complain("playing", f"{much}; {known}less with {narrow}")
 
 
-def _kept(outputs: Outputs) -> str:
+def _kept(begun: Sequence[tuple[Outputs, Work]], *, several: bool) -> str:
     """What an interrupted run leaves."""
+    if several:
+        stored, parts = (
+            sum(len(work.runs) for _, work in begun),
+            sum(work.parts for _, work in begun),
+        )
+        return f"{stored} of {parts} parts of {len(begun)} plans are kept; run it again to continue"
+    ((outputs, _),) = begun
     done, planned = len(outputs.finished), len(outputs.plan.cells())
     where = outputs.folder.path
     return f"{done} of {planned} cells were finished, in {where}; run it again to continue"

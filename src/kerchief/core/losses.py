@@ -113,7 +113,8 @@ class GLMLoss(Posed):
     def _look(self, rows: Array, point: Array, count: Array | int) -> Look:
         """The sum over the first `count` rows, in float64, some rows at a time.
 
-        Blocks that hold none of them are not visited, so it takes as long as there are users.
+        Blocks that hold none of them are not visited, so it takes as long as there are users, but
+        where one block has room for all that may come.
         """
         link, room = link_named(self.link), rows.shape[0]
         size = min(room, _ROWS_ON_CPU if jax.default_backend() == "cpu" else _ROWS)

@@ -116,10 +116,12 @@ class Processes:
             future, group = taken
             try:
                 world = pickle.dumps(group[0].environment)
-                future.set_result(self._sent(executor, group, world).result())
-                waiting.cached.add(_programs(group))
+                answer = self._sent(executor, group, world).result()
             except Exception as problem:
                 future.set_exception(problem)
+            else:
+                waiting.played(group)
+                future.set_result(answer)
         free.put((executor, known))
 
     def _sent(self, executor: Executor, group: Group, world: bytes) -> Future[Answer]:
@@ -181,6 +183,11 @@ class Waiting:
             if not tasks:
                 del self.left[program]
             return future, group
+
+    def played(self, group: Group) -> None:
+        """Somebody has played this group: whoever plays its like finds the code."""
+        with self.lock:
+            self.cached.add(_programs(group))
 
     def rest(self) -> list[Future[Answer]]:
         """All that nobody has taken, and nobody will."""

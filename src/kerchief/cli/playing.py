@@ -260,11 +260,9 @@ def _announce(outputs: Outputs, work: Work, narrow: str) -> None:
 def _kept(begun: Sequence[tuple[Outputs, Work]], *, several: bool) -> str:
     """What an interrupted run leaves."""
     if several:
-        stored, parts = (
-            sum(len(work.runs) for _, work in begun),
-            sum(work.parts for _, work in begun),
-        )
-        return f"{stored} of {parts} parts of {len(begun)} plans are kept; run it again to continue"
+        stored = sum(len(work.runs) for _, work in begun)
+        parts = sum(work.parts for _, work in begun)
+        return f"{stored} of {parts} parts of what was begun are kept; run it again to continue"
     ((outputs, _),) = begun
     done, planned = len(outputs.finished), len(outputs.plan.cells())
     where = outputs.folder.path

@@ -89,8 +89,7 @@ def _sweep(matrix: Array, unit: Array, k: int | Array) -> Array:
 def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
     """M⁻¹ b of a positive definite matrix M, and xᵀ M⁻¹ x for that x.
 
-    Where the matrix is small by its Cholesky factor, number by number, which takes a third of what
-    its inverse takes.
+    Where the matrix is small by its Cholesky factor, number by number: fewer steps than an inverse.
 
     >>> x, square = solved(jnp.array([[4.0, 2.0], [2.0, 10.0]]), jnp.array([9.0, 9.0]))
     >>> x.round(4).tolist(), round(float(square), 4)

@@ -101,9 +101,28 @@ def test_a_stream_is_the_cipher_at_its_address() -> None:
 
 @pytest.mark.parametrize("round", [0, 7, 2**32 - 1])
 def test_words_that_are_kept_are_the_words(round: int) -> None:
+    """Four travel in two floats: also those that are none, of which one in 2000 is."""
     at = Stream.of(seed=3, replicate=5).at(ARMS, round=jnp.uint32(round))
-    kept, again = jax.jit(lambda: (at.kept_words(11), at.words(11)))()
+    kept, again = jax.jit(lambda: (at.kept_words(100_000), at.words(100_000)))()
     np.testing.assert_array_equal(kept, again)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, MASK])
+@pytest.mark.parametrize("size", [1, 5, 20, 4001])
+def test_what_is_drawn_once_is_drawn_whatever_the_seed(seed: int, size: int) -> None:
+    """A CPU draws in a branch, which is to be taken for every seed."""
+
+    def draw(seed: Array, replicate: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+        at = Stream.of(seed=seed, replicate=replicate).at(DEVICE, round=replicate)
+        return at.normal(size), at.uniform(size), at.words(-(-size // 4))
+
+    replicates = jnp.arange(3, dtype=jnp.uint32)
+    normals, uniforms, (a, b, c, d) = jax.jit(jax.vmap(draw, in_axes=(None, 0)))(
+        jnp.uint32(seed), replicates
+    )
+    np.testing.assert_array_equal(uniforms, open_unit(jnp.hstack([a, b, c, d]))[:, :size])
+    plain = jnp.hstack([*normal_pair(a, b), *normal_pair(c, d)])[:, :size]
+    np.testing.assert_allclose(normals, plain, rtol=2e-6, atol=1e-7)
 
 
 def test_distinct_addresses_give_distinct_words() -> None:

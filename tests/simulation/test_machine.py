@@ -24,13 +24,12 @@ def forgotten() -> None:
     machine.forget()
 
 
-@pytest.mark.parametrize("slowly", [False, True])
-def test_code_is_compiled_once(slowly: bool) -> None:
+def test_code_is_compiled_once() -> None:
     function = jax.jit(doubled)
-    made, seconds = machine.compiled(function, jnp.float32(3), slowly=slowly)
+    made, seconds = machine.compiled(function, jnp.float32(3))
     assert made(jnp.float32(3)) == 6
     assert seconds > 0
-    assert machine.compiled(function, jnp.float32(4), slowly=slowly) == (made, 0.0)
+    assert machine.compiled(function, jnp.float32(4)) == (made, 0.0)
 
 
 def test_an_option_that_the_compiler_does_not_know_is_left_out(
@@ -43,9 +42,24 @@ def test_an_option_that_the_compiler_does_not_know_is_left_out(
     assert made(jnp.float32(3)) == 6
 
 
-@pytest.mark.parametrize("slowly", [False, True])
+def test_options_that_the_compiler_knows_are_kept_beside_one_that_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = dict(machine._FAST["cpu"])
+    monkeypatch.setitem(machine._FAST, jax.default_backend(), known | {"no_such_option": True})
+    told: list[dict[str, bool | str]] = []
+
+    class Lowered:
+        def compile(self, compiler_options: dict[str, bool | str]) -> object:
+            told.append(compiler_options)
+            return jax.jit(doubled).lower(jnp.float32(3)).compile(compiler_options)
+
+    assert machine._compile(Lowered())(jnp.float32(3)) == 6
+    assert told[-1] == machine._ALWAYS["cpu"] | known
+
+
 def test_products_take_one_thread_and_steps_follow_one_another_always(
-    monkeypatch: pytest.MonkeyPatch, slowly: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An option that no compiler knows stands in their place, and is never left out."""
     assert machine._ALWAYS["cpu"] == {
@@ -54,7 +68,7 @@ def test_products_take_one_thread_and_steps_follow_one_another_always(
     }
     monkeypatch.setitem(machine._ALWAYS, jax.default_backend(), {"no_such_option": True})
     with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_option"):
-        machine.compiled(jax.jit(doubled), jnp.float32(3), slowly=slowly)
+        machine.compiled(jax.jit(doubled), jnp.float32(3))
 
 
 def test_of_many_programs_all_are_forgotten_before_one_too_many(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +27,13 @@ WORLD, ARMS, REWARD, POLICY, DEVICE, AGGREGATOR = range(6)
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))
 _ROUNDS = 7
+_LOW = np.uint64(2**32 - 1)
 
 
 def _product(multiplier: np.uint64, word: Array) -> tuple[Array, Array]:
     """High and low halves of a 32 by 32 bit product."""
-    wide = multiplier * word.astype(jnp.uint64)
-    return (wide >> 32).astype(jnp.uint32), wide.astype(jnp.uint32)
+    wide = multiplier * word
+    return wide >> 32, wide & _LOW
 
 
 # Jitted, as are all functions below it and the normals: so they are traced once for each shape, and
@@ -43,7 +45,8 @@ def _mixed(
     """One round: the next key, and counters that are mixed with this one."""
     (k0, k1), (c0, c1, c2, c3) = key, counter
     (high0, low0), (high1, low1) = _product(_MULTIPLIERS[0], c0), _product(_MULTIPLIERS[1], c2)
-    return (k0 + _WEYL[0], k1 + _WEYL[1]), (high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0)
+    mixed = high1 ^ c1 ^ k0.astype(jnp.uint64), low1, high0 ^ c3 ^ k1.astype(jnp.uint64), low0
+    return (k0 + _WEYL[0], k1 + _WEYL[1]), mixed
 
 
 @double_precision
@@ -51,15 +54,42 @@ def _mixed(
 def philox(
     key: tuple[Array, Array], counter: tuple[Array, Array, Array, Array], *, rounds: int = _ROUNDS
 ) -> tuple[Array, Array, Array, Array]:
-    """Four words of 32 random bits for each counter."""
+    """Four words of 32 random bits for each counter.
+
+    Until the end each is kept in 64 bits, of which a compiler for a CPU makes faster loops.
+    """
+    c0, c1, c2, c3 = (word.astype(jnp.uint64) for word in counter)
+    wide = c0, c1, c2, c3
     for _ in range(rounds):
-        key, counter = _mixed(key, counter)
-    return counter
+        key, wide = _mixed(key, wide)
+    a, b, c, d = (word.astype(jnp.uint32) for word in wide)
+    return a, b, c, d
+
+
+def _packed(low: Array, high: Array) -> Array:
+    """Two words of 32 bits in one of 64."""
+    return low.astype(jnp.uint64) | high.astype(jnp.uint64) << 32
+
+
+def _as_float(wide: Array) -> Array:
+    return jax.lax.bitcast_convert_type(wide, jnp.float64)
+
+
+def _as_whole(number: Array) -> Array:
+    return jax.lax.bitcast_convert_type(number, jnp.uint64)
+
+
+def _unpacked(wide: Array) -> tuple[Array, Array]:
+    return wide.astype(jnp.uint32), (wide >> 32).astype(jnp.uint32)
 
 
 def open_unit(word: Array) -> Array:
     """A float32 in (0, 1], symmetric about one half up to rounding."""
     return (word >> 8).astype(jnp.float32) * np.float32(2**-24) + np.float32(2**-25)
+
+
+def _as_word(number: Array) -> Array:
+    return number.view(jnp.uint32)
 
 
 def _flip(value: Array, bit: Array) -> Array:
@@ -136,28 +166,55 @@ class Stream:
         a, b, c, d = philox((self.seed, self.replicate), counter)
         return a, b, c, d
 
+    @double_precision
     def kept_words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
         """The same words; a CPU draws them once, and not again for everything made of them."""
-        draw = partial(self.words, blocks)
         if jax.default_backend() != "cpu":
-            return draw()
-        # The compiler copies what it can into those who use it. Out of a branch it cannot.
-        a, b, c, d = jax.lax.cond(self.round == 0, draw, draw)
-        return a, b, c, d
+            return self.words(blocks)
+
+        def draw() -> Array:
+            a, b, c, d = self.words(blocks)
+            return jax.lax.complex(_as_float(_packed(a, b)), _as_float(_packed(c, d)))
+
+        # Four words in one number, as the compiler makes a loop of its own for each array.
+        four = self._once(draw)
+        return *_unpacked(_as_whole(four.real)), *_unpacked(_as_whole(four.imag))
+
+    def _once(self, draw: Callable[[], Any]) -> Any:
+        """What is drawn, by a CPU once and not again for everything made of it.
+
+        The compiler copies what it can into those who use it. Out of a branch it cannot, and that
+        this one is always taken it does not see.
+        """
+
+        def nothing() -> Any:
+            return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(draw))
+
+        return jax.lax.cond((self.seed | 1) != 0, draw, nothing)
 
     def uniform(self, size: int) -> Array:
         """Float32 uniforms in (0, 1]."""
-        return open_unit(jnp.concatenate(self.words(-(-size // 4)))[:size])
+        words = self.words if size <= 4 else self.kept_words
+        return open_unit(jnp.concatenate(words(-(-size // 4)))[:size])
 
     def exponential(self, size: int) -> Array:
         """Float32 exponentials of mean one."""
         return -jnp.log(self.uniform(size))
 
+    @double_precision
     def normal(self, size: int) -> Array:
         """Float32 standard normals; none lies beyond 5.9."""
-        blocks = -(-size // 4)
-        a, b, c, d = self.words(blocks) if blocks < 8 else self.kept_words(blocks)
-        return jnp.concatenate(normal_pair(a, b) + normal_pair(c, d))[:size]
+        a, b, c, d = self.kept_words(-(-size // 4))
+        if jax.default_backend() != "cpu":
+            return jnp.concatenate(normal_pair(a, b) + normal_pair(c, d))[:size]
+
+        def make() -> tuple[Array, Array]:
+            first, second = normal_pair(a, b), normal_pair(c, d)
+            return _packed(*map(_as_word, first)), _packed(*map(_as_word, second))
+
+        first, second = self._once(make)
+        words = jnp.concatenate(_unpacked(first) + _unpacked(second))[:size]
+        return words.view(jnp.float32)
 
     def key(self) -> Array:
         """A JAX key for this address, for code that wants `jax.random`."""

@@ -26,8 +26,7 @@ def in_ball(stream: Stream, count: int, dim: int) -> Array:
     """
     pairs = -(-dim // 2)
     blocks = -(-(2 * pairs + 1) // 4)
-    words = stream.kept_words if pairs == 3 else stream.words
-    rows = [word.reshape(blocks, count) for word in words(blocks * count)]
+    rows = [word.reshape(blocks, count) for word in stream.kept_words(blocks * count)]
     z, last = _normals(rows, pairs) if _word_by_word(pairs) else _many_normals(rows, pairs)
     z, rest = z[:, :dim], -2 * jnp.log(open_unit(last))
     # Floats can draw exactly zero; then the point is the center, not a division by zero.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -23,8 +24,11 @@ _ALWAYS: dict[str, dict[str, bool | str]] = {
         "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
     }
 }
-# The older way to emit loops, on a CPU: it compiles in half the time, and rounds run as fast.
-_FAST: dict[str, dict[str, bool | str]] = {"cpu": {"xla_cpu_use_fusion_emitters": False}}
+# The older way to emit loops, on a CPU: it compiles in half the time, and rounds run as fast. And
+# loops for sums of a few numbers, where a library takes twice as long for a set of 100 arms.
+_FAST: dict[str, dict[str, bool | str]] = {
+    "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_cpu_experimental_ynn_fusion_type": ""}
+}
 
 
 @double_precision
@@ -32,13 +36,12 @@ def compiled(
     function: Any,
     *arguments: Any,
     about: Callable[[], None] | None = None,
-    slowly: bool = False,
     **static: Hashable,
 ) -> tuple[Callable[..., Any], float]:
     """The machine code of a jitted function for arguments such as these, and the seconds it took.
 
     Their structure, shapes and types count; `static` are its static arguments, by name. Before
-    anything is compiled, `about` is called. Some programs are faster if they are compiled `slowly`.
+    anything is compiled, `about` is called.
     """
     leaves, structure = jax.tree.flatten(arguments)
     shapes = tuple(map(jax.typeof, leaves))
@@ -50,21 +53,30 @@ def compiled(
     if len(_MACHINE_CODE) >= _MOST:
         forget()
     start = time.perf_counter()
-    made = _compile(function.lower(*arguments, **static), slowly)
+    made = _compile(function.lower(*arguments, **static))
     _MACHINE_CODE[key] = made
     return made, time.perf_counter() - start
 
 
-def _compile(lowered: Any, slowly: bool) -> Callable[..., Any]:
+def _compile(lowered: Any) -> Callable[..., Any]:
     backend = jax.default_backend()
-    always = _ALWAYS.get(backend, {})
-    fast = {} if slowly else _FAST.get(backend, {})
+    always, fast = _ALWAYS.get(backend, {}), _FAST.get(backend, {})
     try:
         made: Callable[..., Any] = lowered.compile(compiler_options=always | fast)
     except jax.errors.JaxRuntimeError:
-        # Another version of the compiler may have no faster way.
-        made = lowered.compile(compiler_options=always)
+        known = {name: value for name, value in fast.items() if _is_known(name, value)}
+        made = lowered.compile(compiler_options=always | known)
     return made
+
+
+@functools.cache
+def _is_known(option: str, value: bool | str) -> bool:
+    """Whether this version of the compiler has the option."""
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options={option: value})
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
 
 
 def forget() -> None:

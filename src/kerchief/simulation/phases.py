@@ -253,7 +253,7 @@ def play_phases(
     carry: PhaseReplicate = recorder.run(begin, scene, replicates)
     for phase in phases:
         number = jax.tree.map(jnp.int32, phase)
-        carry = recorder.run(play, scene, carry, number, slowly=True)
+        carry = recorder.run(play, scene, carry, number)
         ends.append(np.asarray(carry.rounds))
         regret.append(np.asarray(carry.regret))
         for name, each in _sent(privatizers[ANSWERS], np.asarray(carry.last.count)).items():

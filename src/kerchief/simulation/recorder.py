@@ -71,8 +71,8 @@ class Recorder:
     compile_seconds: float = 0.0
     _codes: dict[Hashable, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 
-    def run(self, function: Any, *arguments: Any, slowly: bool = False, **static: Hashable) -> Any:
-        """Call a jitted function, compiled `slowly` or not, and wait for what it returns.
+    def run(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
+        """Call a jitted function and wait for what it returns.
 
         Within one run its arguments always have the same structure, so it is looked up once.
         """
@@ -82,7 +82,6 @@ class Recorder:
                 function,
                 *arguments,
                 about=lambda: self.progress("compiling", self.done),
-                slowly=slowly,
                 **static,
             )
             self.compile_seconds += seconds

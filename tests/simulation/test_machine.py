@@ -24,12 +24,13 @@ def forgotten() -> None:
     machine.forget()
 
 
-def test_code_is_compiled_once() -> None:
+@pytest.mark.parametrize("once", [False, True])
+def test_code_is_compiled_once(once: bool) -> None:
     function = jax.jit(doubled)
-    made, seconds = machine.compiled(function, jnp.float32(3))
+    made, seconds = machine.compiled(function, jnp.float32(3), once=once)
     assert made(jnp.float32(3)) == 6
     assert seconds > 0
-    assert machine.compiled(function, jnp.float32(4)) == (made, 0.0)
+    assert machine.compiled(function, jnp.float32(4), once=once) == (made, 0.0)
 
 
 def test_an_option_that_the_compiler_does_not_know_is_left_out(
@@ -54,7 +55,7 @@ def test_options_that_the_compiler_knows_are_kept_beside_one_that_it_does_not(
             told.append(compiler_options)
             return jax.jit(doubled).lower(jnp.float32(3)).compile(compiler_options)
 
-    assert machine._compile(Lowered())(jnp.float32(3)) == 6
+    assert machine._compile(Lowered(), once=False)(jnp.float32(3)) == 6
     assert told[-1] == machine._ALWAYS["cpu"] | known
 
 

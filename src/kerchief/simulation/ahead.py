@@ -80,20 +80,25 @@ def rounds_at_once(source: Source, replicates: Array, truths: Tree) -> int:
     return max(1, min(rounds, _MOST_NUMBERS // numbers))
 
 
-@partial(jax.jit, static_argnames="rows")
+def nothing_drawn(source: Source, replicates: Array, truths: Tree, *, rows: int) -> Offer:
+    """Room for what users may choose from in so many rounds."""
+    shapes = jax.eval_shape(_offers, source, replicates, truths, jnp.int32(0))
+    room: Offer = jax.tree.map(lambda one: jnp.zeros((rows, *one.shape), one.dtype), shapes)
+    return room
+
+
+@partial(jax.jit, donate_argnames="room")
 def draw(
-    source: Source, replicates: Array, truths: Tree, start: Array, length: Array, *, rows: int
+    source: Source, replicates: Array, truths: Tree, room: Offer, start: Array, length: Array
 ) -> Offer:
-    """What users may choose from in `length` of at most `rows` rounds, from round `start` on."""
-    shapes = jax.eval_shape(_offers, source, replicates, truths, start)
-    empty = jax.tree.map(lambda one: jnp.zeros((rows, *one.shape), one.dtype), shapes)
+    """What users may choose from in `length` rounds from round `start` on, in place of the last."""
 
     def draw_round(i: Array, drawn: Offer) -> Offer:
         offers = _offers(source, replicates, truths, start + i)
         kept: Offer = jax.tree.map(lambda rows, one: rows.at[i].set(one), drawn, offers)
         return kept
 
-    drawn: Offer = jax.lax.fori_loop(0, length, draw_round, empty)
+    drawn: Offer = jax.lax.fori_loop(0, length, draw_round, room)
     return drawn
 
 

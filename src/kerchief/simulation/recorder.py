@@ -71,8 +71,8 @@ class Recorder:
     compile_seconds: float = 0.0
     _codes: dict[Hashable, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 
-    def run(self, function: Any, *arguments: Any, **static: Hashable) -> Any:
-        """Call a jitted function and wait for what it returns.
+    def run(self, function: Any, *arguments: Any, once: bool = False, **static: Hashable) -> Any:
+        """Call a jitted function and wait for what it returns; if `once`, it is not optimized.
 
         Within one run its arguments always have the same structure, so it is looked up once.
         """
@@ -82,6 +82,7 @@ class Recorder:
                 function,
                 *arguments,
                 about=lambda: self.progress("compiling", self.done),
+                once=once,
                 **static,
             )
             self.compile_seconds += seconds

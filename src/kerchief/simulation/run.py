@@ -36,6 +36,7 @@ from kerchief.simulation.ahead import (
     draw,
     is_foreseen,
     meet,
+    nothing_drawn,
     play_ahead,
     rounds_at_once,
 )
@@ -280,14 +281,16 @@ def _play_handed(
     scenes = [_scene(one.policy, one.privatizers, handing(environment), seed) for one in contenders]
     pairs = list(zip(scenes, recorders, strict=True))
     carries: list[Replicate] = [
-        recorder.run(begin_ahead, scene, replicates, armless) for scene, recorder in pairs
+        recorder.run(begin_ahead, scene, replicates, armless, once=True)
+        for scene, recorder in pairs
     ]
     readings: list[list[NDArray[np.float64]]] = [[] for _ in pairs]
     rows = rounds_at_once(source, replicates, truths)
+    offers = nothing_drawn(source, replicates, truths, rows=rows)
     for start, end in itertools.pairwise([0, *rounds.tolist()]):
         for first in range(start, end, rows):
             at = (np.int32(first), np.int32(min(rows, end - first)))
-            offers = drawing.run(draw, source, replicates, truths, *at, rows=rows)
+            offers = drawing.run(draw, source, replicates, truths, offers, *at)
             for i, (scene, recorder) in enumerate(pairs):
                 carries[i] = recorder.run(play_ahead, scene, carries[i], offers, *at)
         for reading, carry, recorder in zip(readings, carries, recorders, strict=True):

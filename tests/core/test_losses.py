@@ -19,7 +19,7 @@ from kerchief.core.minimizers import PreconditionedSteps
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 
-STEPS = PreconditionedSteps(steps=2, radius=1.0)
+STEPS = PreconditionedSteps(steps=2)
 LINK_NAMES = tuple(LINKS)
 
 

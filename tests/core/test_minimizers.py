@@ -28,7 +28,7 @@ USERS, DIM, RIDGE = 60, 3, 0.5
 
 
 def loss(link: str, minimizer: Minimizer | None = None) -> GLMLoss:
-    chosen = minimizer or PreconditionedSteps(steps=1, radius=1.0)
+    chosen = minimizer or PreconditionedSteps(steps=1)
     return GLMLoss(
         link=link, dim=DIM, norm=1.0, low=0.0, high=1.0, clip=10.0, fits=1, minimizer=chosen
     )
@@ -54,11 +54,14 @@ def value(link: str, points: Array) -> Array:
     return (link_named(link).integral(score) - rows[:, DIM] * score).sum(-1)
 
 
-def start(*, point: Array, metric: Array | None = None, ridge: float = RIDGE) -> Start:
+def start(
+    *, point: Array, metric: Array | None = None, ridge: float = RIDGE, radius: float = 10.0
+) -> Start:
     return Start(
         point=point,
         metric=jnp.eye(DIM) if metric is None else metric,
         ridge=jnp.float64(ridge),
+        radius=jnp.float64(radius),
     )
 
 
@@ -126,7 +129,7 @@ def test_preconditioned_steps_reach_the_minimizer_without_noise(link: str) -> No
     best = loss(link).minimum(rows_of(link), start(point=jnp.zeros(DIM)), count=USERS)
     # An upper bound on the curvature anywhere between the start and the end.
     metric = curvature(link, jnp.zeros(DIM)) + curvature(link, best)
-    minimizer = PreconditionedSteps(steps=80, radius=10.0)
+    minimizer = PreconditionedSteps(steps=80)
     found = jax.jit(lambda begin: descended(link, minimizer, begin))(
         start(point=jnp.zeros(DIM), metric=metric)
     )
@@ -136,7 +139,7 @@ def test_preconditioned_steps_reach_the_minimizer_without_noise(link: str) -> No
 def test_with_the_curvature_two_steps_are_nearly_enough() -> None:
     best = loss("logistic").minimum(rows_of("logistic"), start(point=jnp.zeros(DIM)), count=USERS)
     begin = start(point=jnp.zeros(DIM), metric=curvature("logistic", jnp.zeros(DIM)))
-    found = descended("logistic", PreconditionedSteps(steps=2, radius=10.0), begin)
+    found = descended("logistic", PreconditionedSteps(steps=2), begin)
     assert float(jnp.linalg.norm(found - best)) < 0.02 * float(jnp.linalg.norm(best))
 
 
@@ -184,10 +187,10 @@ def test_the_bound_on_the_excess_loss_holds(steps: int, std: float) -> None:
 
 @pytest.mark.parametrize(
     "minimizer",
-    [PreconditionedSteps(steps=4, radius=0.3), GradientDescent(steps=4, radius=0.3, clip=1.0)],
+    [PreconditionedSteps(steps=4), GradientDescent(steps=4, radius=0.3, clip=1.0)],
 )
 def test_every_step_stays_in_the_ball_and_compiled_is_plain(minimizer: Minimizer) -> None:
-    begin = start(point=jnp.full(DIM, 0.1))
+    begin = start(point=jnp.full(DIM, 0.1), radius=0.3)
 
     def run(begin: Start) -> Array:
         return descended("logistic", minimizer, begin)
@@ -205,7 +208,7 @@ def test_a_gradient_is_asked_once_a_step() -> None:
         return point
 
     for minimizer in (
-        PreconditionedSteps(steps=3, radius=1.0),
+        PreconditionedSteps(steps=3),
         GradientDescent(steps=3, radius=1.0, clip=1.0),
     ):
         asked.clear()
@@ -237,8 +240,8 @@ def test_into_ball(point: list[float], expected: list[float]) -> None:
 def test_bad_values_are_refused(bad: dict[str, float]) -> None:
     good: dict[str, float] = {"steps": 2, "radius": 1.0, **bad}
     with pytest.raises(InvalidValue):
-        PreconditionedSteps(**good)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue):
         GradientDescent(**good, clip=1.0)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue):
         GradientDescent(steps=2, radius=1.0, clip=0.0)
+    with pytest.raises(InvalidValue):
+        PreconditionedSteps(steps=0)

@@ -106,7 +106,7 @@ _SMOOTH = ContextFreeProblem(
 )
 _LINE = dataclasses.replace(_SMOOTH, domain=Ball(dim=1))
 _CLEAR = Channel.clear(low=0.0, high=1.0)
-_STEPS = PreconditionedSteps(steps=2, radius=1.0)
+_STEPS = PreconditionedSteps(steps=2)
 _SUMS = (
     Regression(dim=2, norm=1.0, low=0.0, high=1.0),
     Gram(dim=2, norm=1.0),

@@ -44,7 +44,7 @@ LOSS = GLMLoss(
     high=1.0,
     clip=0.5,
     fits=3,
-    minimizer=PreconditionedSteps(steps=1, radius=1e6),
+    minimizer=PreconditionedSteps(steps=1),
 )
 PROMISE = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT)
 WHOLE = gaussian_noise_multiplier(1.0, 1e-5)
@@ -52,7 +52,7 @@ START = Start(point=jnp.array([0.2, -0.1]), metric=jnp.eye(2), ridge=jnp.float64
 
 
 def fits(*, multiplier: float | None = WHOLE, steps: int = 1, clip: float = 0.5) -> Fits:
-    minimizer = PreconditionedSteps(steps=steps, radius=1e6)
+    minimizer = PreconditionedSteps(steps=steps)
     query = dataclasses.replace(LOSS, minimizer=minimizer, clip=clip)
     return Fits.of(query, noise_multiplier=multiplier, horizon=HORIZON)
 

@@ -111,16 +111,17 @@ def test_a_block_holds_no_more_than_an_accelerator_wants(monkeypatch: pytest.Mon
     assert loop.block_size(scene, carry, 16) == 2
 
 
-@pytest.mark.parametrize("lanes", [2, loop._LANES])
+@pytest.mark.parametrize(("few", "many"), [(2, 2), (1, 3), (loop._FEW_LANES, loop._MANY_LANES)])
 def test_an_accelerator_serves_several_at_once_as_a_processor_one_by_one(
-    lanes: int, monkeypatch: pytest.MonkeyPatch
+    few: int, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it could serve more than there are."""
+    """Also where it could serve more than there are, and where it serves now few, now many."""
     scene = scene_of("glm-ucb", "none", link="logistic")
     alone = played(scene, 1)
     assert len(np.unique(alone.used["fit"])) > 1  # they ask at times of their own
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(loop, "_LANES", lanes)
+    monkeypatch.setattr(loop, "_FEW_LANES", few)
+    monkeypatch.setattr(loop, "_MANY_LANES", many)
     together = played(scene, 1)
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)

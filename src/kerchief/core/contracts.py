@@ -7,6 +7,7 @@ it and the users.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
@@ -79,11 +80,13 @@ class Start:
         point: the first iterate.
         metric: a positive definite matrix; a step is its inverse times a gradient.
         ridge: weight of the squared norm, halved, beside the users' losses.
+        radius: of the ball around zero that steps with noise are kept within.
     """
 
     point: Array
     metric: Array
     ridge: Array
+    radius: float | Array = math.inf
 
 
 @struct

@@ -53,14 +53,13 @@ def repeat(steps: int, step: Callable[[Array | int, T], T], begin: T) -> T:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreconditionedSteps:
-    """A few gradient steps in the metric that the start brings, each kept within a ball.
+    """A few gradient steps in the metric that the start brings, each kept within its ball.
 
     Where the metric is close to the loss's curvature every step is nearly Newton's, so two or three
     suffice, and each spends noise on one gradient sum alone.
     """
 
     steps: int
-    radius: float
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -72,7 +71,7 @@ class PreconditionedSteps:
 
         def step(i: Array | int, point: Array) -> Array:
             slope = gradient(point, i) + start.ridge * point
-            return into_ball(point - metric @ slope, self.radius)
+            return into_ball(point - metric @ slope, start.radius)
 
         return repeat(self.steps, step, start.point)
 

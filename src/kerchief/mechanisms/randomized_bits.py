@@ -116,12 +116,11 @@ class Response:
         The bits that were coded as one are kept or turned alike, so their sum is one binomial
         draw, and so is that of the others.
         """
-        zeros = self.users * self.bits - ones
-        high, low = (1 + self.keep) / 2, (1 - self.keep) / 2
-        first, second = jax.random.split(stream.key())
-        kept = jax.random.binomial(first, ones, high, dtype=jnp.float64)
-        turned = jax.random.binomial(second, zeros, low, dtype=jnp.float64)
-        return kept + turned
+        bits = jnp.stack([ones, self.users * self.bits - ones])
+        chances = jnp.stack([(1 + self.keep) / 2, (1 - self.keep) / 2])
+        # Both at once: to compile a binomial draw takes seconds.
+        draws = jax.random.binomial(stream.key(), bits, chances[:, None], dtype=jnp.float64)
+        return draws.sum(0)
 
     def total(self, sums: Array) -> Array:
         """Analyzer: the estimate of the sum of the batch's vectors, right on average."""

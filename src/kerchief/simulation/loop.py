@@ -40,10 +40,9 @@ from kerchief.privatizers.schedule import Every, OnDemand
 from kerchief.roles import round as roles
 from kerchief.simulation.devices import on_all_devices
 
-# How many replicates an accelerator serves at once: fits wait for the slowest among them, and yet a
-# thousand replicates that often ask are served four times as fast as by 16 at once; those that
-# rarely do are no slower.
-_LANES = 128
+# How many replicates an accelerator serves at once, if no more than few are waiting, and else: fits
+# wait for the slowest among them, and lanes without work take as long as those with it.
+_FEW_LANES, _MANY_LANES = 16, 128
 # How many numbers arms and statistics of a block may have: larger ones keep an accelerator busy.
 _MOST_NUMBERS = 2**23
 # Segments of fewer rounds are played one by one: with a hundred of them, 10 000 rounds take 0.3 s
@@ -341,7 +340,6 @@ def judge(scene: Scene, carry: Replicate) -> Array | None:
 
 def _serve(scene: Scene, carry: Replicate, round: Array, name: str, due: Array) -> Replicate:
     """Serve those that are due, a few at a time: one on a CPU, where a second one is not free."""
-    lanes = 1 if jax.default_backend() == "cpu" else min(_LANES, due.shape[0])
 
     def serve_one(before: Replicate) -> list[Array | None]:
         """What serving changed: a leaf that passed through, such as a long history, is None."""
@@ -349,7 +347,7 @@ def _serve(scene: Scene, carry: Replicate, round: Array, name: str, due: Array) 
         pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
         return [None if new is old else new for old, new in pairs]
 
-    def serve_next(queue: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
+    def serve_some(lanes: int, queue: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
         carry, due = queue
         # Lanes without work get a number that no replicate has: read anywhere, written nowhere.
         (chosen,) = jnp.nonzero(due, size=lanes, fill_value=due.shape[0])
@@ -361,5 +359,17 @@ def _serve(scene: Scene, carry: Replicate, round: Array, name: str, due: Array) 
             [old if new is None else old.at[chosen].set(new, mode="drop") for old, new in changed],
         )
         return carry, due.at[chosen].set(False, mode="drop")
+
+    def serve_next(queue: tuple[Replicate, Array]) -> tuple[Replicate, Array]:
+        if jax.default_backend() == "cpu":
+            return serve_some(1, queue)
+        few, many = (min(lanes, due.shape[0]) for lanes in (_FEW_LANES, _MANY_LANES))
+        if few == many:
+            return serve_some(few, queue)
+        several = queue[1].sum() > few
+        served: tuple[Replicate, Array] = jax.lax.cond(
+            several, partial(serve_some, many), partial(serve_some, few), queue
+        )
+        return served
 
     return jax.lax.while_loop(lambda queue: queue[1].any(), serve_next, (carry, due))[0]

@@ -153,7 +153,7 @@ class Batched(Batchwise):
         usual = growing(problem.horizon, first=_first(problem), growth=_GROWTH)
         batches = usual if batches is None else increasing("batches", batches) or usual
         longest = spread * problem.norm * (positive("clip", clip) if mode == "tuned" else 1.0)
-        steps = PreconditionedSteps(steps=_STEPS, radius=problem.radius)
+        steps = PreconditionedSteps(steps=_STEPS)
         plain = GradientDescent(steps=_PLAIN_STEPS, radius=problem.radius, clip=longest)
         loss = GLMLoss.of(
             problem,
@@ -208,6 +208,7 @@ class Batched(Batchwise):
             point=_latest(state.told.estimate, now),
             metric=self._matrices(state)[now],
             ridge=self.ridge + extra[now],
+            radius=self.radius,
         )
 
     def update(self, state: State, name: str, release: Released) -> State:

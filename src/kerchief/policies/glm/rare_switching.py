@@ -148,7 +148,7 @@ class RarelySwitching(Policy):
             link=problem.link,
             clip=(problem.high - problem.low) * problem.norm / 2,
             fits=max(2, round(dim * math.log2(problem.horizon + 1) / 3)),
-            minimizer=PreconditionedSteps(steps=1, radius=problem.radius),
+            minimizer=PreconditionedSteps(steps=1),
         )
         return cls(
             curvature=Gram(dim=dim, norm=problem.norm, groups=2 if explore else 1),
@@ -198,6 +198,7 @@ class RarelySwitching(Policy):
             point=self._anchor(state, name).estimate,
             metric=self._positive(state, name, seen),
             ridge=self._ridge(state, name),
+            radius=self.radius,
         )
 
     def update(self, state: State, name: str, release: Released) -> State:

@@ -154,7 +154,7 @@ def rs_glincb(
 
 
 def _loss(problem: Problem, fits: int) -> GLMLoss:
-    steps = PreconditionedSteps(steps=1, radius=problem.radius)
+    steps = PreconditionedSteps(steps=1)
     clip = problem.norm * (problem.high - problem.low)
     return GLMLoss.of(problem, link=problem.link, clip=clip, fits=fits, minimizer=steps)
 

@@ -101,7 +101,7 @@ class GLMUCB(Policy):
                 clip=problem.norm * (problem.high - problem.low),
                 # No more fits are possible: each follows a growth of the volume by the factor.
                 fits=1 + int(growth / math.log(factor)),
-                minimizer=PreconditionedSteps(steps=1, radius=problem.radius),
+                minimizer=PreconditionedSteps(steps=1),
             ),
             radius=problem.radius,
             ridge=ridge,
@@ -130,7 +130,8 @@ class GLMUCB(Policy):
         if name == "gram":
             return None
         ridge = jnp.asarray(self.ridge, jnp.float64)
-        return Start(point=state.estimate, metric=self._matrix(state.total), ridge=ridge)
+        metric = self._matrix(state.total)
+        return Start(point=state.estimate, metric=metric, ridge=ridge, radius=self.radius)
 
     def update(self, state: State, name: str, release: Released) -> State:
         """A total replaces the old one; a fit is remembered with the matrix that asked for it."""

@@ -122,7 +122,9 @@ def test_a_pair_attains_the_sensitivity(link: str) -> None:
 def test_the_minimum_has_no_slope(link: str) -> None:
     asked = loss(link, clip=1e6)
     rows = rows_of(asked, 40)
-    start = Start(point=jnp.array([9.0, -9.0]), metric=jnp.eye(2), ridge=jnp.float64(0.5))
+    start = Start(
+        point=jnp.array([9.0, -9.0]), metric=jnp.eye(2), ridge=jnp.float64(0.5), radius=1e6
+    )
     point = asked.minimum(rows, start, count=40)
     slope = asked.gradients(rows, point).sum(0) + 0.5 * point
     np.testing.assert_allclose(slope, 0, atol=1e-6)
@@ -132,7 +134,9 @@ def test_the_minimum_has_no_slope(link: str) -> None:
 def test_only_rows_that_are_filled_count_in_a_minimum(count: int) -> None:
     asked = loss()
     rows = rows_of(asked, 300, np.float32)
-    start = Start(point=jnp.array([0.3, -0.2]), metric=jnp.eye(2), ridge=jnp.float64(0.5))
+    start = Start(
+        point=jnp.array([0.3, -0.2]), metric=jnp.eye(2), ridge=jnp.float64(0.5), radius=1e6
+    )
     point = jax.jit(lambda count: asked.minimum(rows, start, count=count))(count)
     x, y = np.split(np.asarray(rows[:count], np.float64), [2], axis=1)
     slope = (1 / (1 + np.exp(-x @ np.asarray(point))) - y[:, 0]) @ x + 0.5 * np.asarray(point)
@@ -148,7 +152,7 @@ def test_a_minimum_does_not_need_a_finite_start_nor_rows_to_come(link: str) -> N
 
     def fit(rows: Any, count: int, first: float = 0.0) -> Any:
         point = jnp.array([first, 0.0])
-        start = Start(point=point, metric=jnp.eye(2), ridge=jnp.float64(0.5))
+        start = Start(point=point, metric=jnp.eye(2), ridge=jnp.float64(0.5), radius=1e6)
         return np.asarray(asked.minimum(rows, start, count=count))
 
     for wrong in (math.nan, math.inf, -math.inf):
@@ -161,7 +165,9 @@ def test_a_minimum_does_not_need_a_finite_start_nor_rows_to_come(link: str) -> N
 def test_a_minimum_is_the_same_alone_and_in_company() -> None:
     asked, counts = loss(), jnp.array([3, 200, 131])
     rows = jnp.stack([one * rows_of(asked, 200, np.float32) for one in (1, -1, 0.5)])
-    start = Start(point=jnp.array([0.3, -0.2]), metric=jnp.eye(2), ridge=jnp.float64(0.5))
+    start = Start(
+        point=jnp.array([0.3, -0.2]), metric=jnp.eye(2), ridge=jnp.float64(0.5), radius=1e6
+    )
     fit = jax.jit(
         jax.vmap(lambda rows, count: asked.minimum(rows, start, count=count), in_axes=(0, 0))
     )

@@ -125,6 +125,19 @@ def test_what_is_drawn_once_is_drawn_whatever_the_seed(seed: int, size: int) -> 
     np.testing.assert_allclose(normals, plain, rtol=2e-6, atol=1e-7)
 
 
+def test_draws_outside_of_any_program_are_compiled_once_for_each_size(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    root = Stream.of(seed=2, replicate=1)
+    draws: list[Callable[[Stream], Array]] = [lambda at: at.normal(6), lambda at: at.uniform(9)]
+    for draw in draws:
+        draw(root.at(ARMS, round=0))
+        with jax.log_compiles(True), jax.debug_nans(True), caplog.at_level("WARNING"):
+            drawn = [draw(root.at(ARMS, round=round)) for round in range(1, 4)]
+        assert not [one for one in caplog.messages if "_kept" in one or "cond" in one]
+        assert len({float(one[0]) for one in drawn}) == 3
+
+
 def test_distinct_addresses_give_distinct_words() -> None:
     values = ((0, 1, MASK), (0, 1, 2), (ARMS, AGGREGATOR, ARMS + 256), (0, 1, 63), (0, 1))
     places = np.array(list(itertools.product(*values)), np.uint32)

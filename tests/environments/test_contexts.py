@@ -18,6 +18,7 @@ from scipy import special  # type: ignore[import-untyped]
 
 from kerchief.core.contracts import Clock
 from kerchief.core.random import ARMS, WORLD, Stream
+from kerchief.core.struct import struct
 from kerchief.environments import contexts
 from kerchief.environments.contexts import (
     CONTEXTS,
@@ -38,6 +39,7 @@ ROOT = Stream.of(seed=31, replicate=4)
 Floats = NDArray[np.float64]
 
 
+@struct
 class Still(Stream):
     """A stream whose normals and words are all at the edge: normals zero, uniforms one."""
 

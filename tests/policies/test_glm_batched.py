@@ -260,7 +260,7 @@ def test_descent_keeps_its_bound() -> None:
     users, steps, noise, clip = 40, 25, 4.0, 0.5
     minimizer = GradientDescent(steps=steps, radius=2.0, clip=clip)
     down = jnp.array([0.6, -0.8])
-    start = Start(point=jnp.zeros(2), metric=jnp.eye(2), ridge=jnp.float64(0))
+    start = Start(point=jnp.zeros(2), metric=jnp.eye(2), ridge=jnp.float64(0), radius=1e6)
 
     def left(replicate: Any) -> Any:
         root = Stream.of(seed=4, replicate=replicate).at(POLICY)

@@ -44,7 +44,7 @@ def test_less_promise_less_ridge() -> None:
 
 def test_long_steps_average_what_comes_after_the_first_ones() -> None:
     """On a quadratic, without noise: the mean of the last 40 iterates, written out."""
-    start = Start(point=jnp.zeros(1), metric=jnp.eye(1), ridge=jnp.float64(0))
+    start = Start(point=jnp.zeros(1), metric=jnp.eye(1), ridge=jnp.float64(0), radius=1e6)
     users = jnp.int32(100)
     found = LongSteps().descend(
         lambda point, i: 5 * (point - 1), start, users=users, noise=jnp.float64(0)

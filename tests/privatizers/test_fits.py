@@ -48,7 +48,7 @@ LOSS = GLMLoss(
 )
 PROMISE = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.JOINT)
 WHOLE = gaussian_noise_multiplier(1.0, 1e-5)
-START = Start(point=jnp.array([0.2, -0.1]), metric=jnp.eye(2), ridge=jnp.float64(0))
+START = Start(point=jnp.array([0.2, -0.1]), metric=jnp.eye(2), ridge=jnp.float64(0), radius=1e6)
 
 
 def fits(*, multiplier: float | None = WHOLE, steps: int = 1, clip: float = 0.5) -> Fits:

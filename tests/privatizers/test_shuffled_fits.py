@@ -37,7 +37,7 @@ from kerchief.privatizers.shuffled_fits import ShuffledFits
 ENDS, HORIZON = (4, 7, 12), 14
 PROMISE = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.SHUFFLE)
 WHOLE = gaussian_noise_multiplier(1.0, 1e-5)
-START = Start(point=jnp.array([0.2, -0.1]), metric=jnp.eye(2), ridge=jnp.float64(0))
+START = Start(point=jnp.array([0.2, -0.1]), metric=jnp.eye(2), ridge=jnp.float64(0), radius=1e6)
 RNG = np.random.default_rng(5)
 FEATURES, REWARDS = RNG.normal(size=(HORIZON, 2)), RNG.uniform(size=HORIZON)
 

@@ -89,7 +89,7 @@ def count_canaries(
     )
     memory, tally = fits.open()
     tally = dataclasses.replace(tally, rows=rows.astype(tally.rows.dtype), count=jnp.int32(count))
-    start = Start(point=jnp.zeros(count), metric=jnp.eye(1), ridge=jnp.float64(1))
+    start = Start(point=jnp.zeros(count), metric=jnp.eye(1), ridge=jnp.float64(1), radius=1e6)
     clock = Clock(round=jnp.int32(count - 1), since={})
     at = Stream.of(seed=seed, replicate=0).at(AGGREGATOR, round=count - 1)
     told, _ = fits.release(memory, tally, start, clock, at)

@@ -105,7 +105,7 @@ class PrivatizerCase:
         if not self.fits:
             return None
         dim = self.query.dim
-        return Start(point=jnp.zeros(dim), metric=jnp.eye(dim), ridge=jnp.float64(1))
+        return Start(point=jnp.zeros(dim), metric=jnp.eye(dim), ridge=jnp.float64(1), radius=1e6)
 
     def build(self, horizon: int | None = None) -> Privatizer:
         """A fresh privatizer, calibrated for the promise."""

@@ -7,7 +7,6 @@ it and the users.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
@@ -86,7 +85,7 @@ class Start:
     point: Array
     metric: Array
     ridge: Array
-    radius: float | Array = math.inf
+    radius: float | Array
 
 
 @struct

@@ -166,31 +166,12 @@ class Stream:
         a, b, c, d = philox((self.seed, self.replicate), counter)
         return a, b, c, d
 
-    @double_precision
     def kept_words(self, blocks: int) -> tuple[Array, Array, Array, Array]:
         """The same words; a CPU draws them once, and not again for everything made of them."""
         if jax.default_backend() != "cpu":
             return self.words(blocks)
-
-        def draw() -> Array:
-            a, b, c, d = self.words(blocks)
-            return jax.lax.complex(_as_float(_packed(a, b)), _as_float(_packed(c, d)))
-
-        # Four words in one number, as the compiler makes a loop of its own for each array.
-        four = self._once(draw)
-        return *_unpacked(_as_whole(four.real)), *_unpacked(_as_whole(four.imag))
-
-    def _once(self, draw: Callable[[], Any]) -> Any:
-        """What is drawn, by a CPU once and not again for everything made of it.
-
-        The compiler copies what it can into those who use it. Out of a branch it cannot, and that
-        this one is always taken it does not see.
-        """
-
-        def nothing() -> Any:
-            return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(draw))
-
-        return jax.lax.cond((self.seed | 1) != 0, draw, nothing)
+        a, b, c, d = _kept_words(self, blocks)
+        return a, b, c, d
 
     def uniform(self, size: int) -> Array:
         """Float32 uniforms in (0, 1]."""
@@ -201,23 +182,55 @@ class Stream:
         """Float32 exponentials of mean one."""
         return -jnp.log(self.uniform(size))
 
-    @double_precision
     def normal(self, size: int) -> Array:
         """Float32 standard normals; none lies beyond 5.9."""
-        a, b, c, d = self.kept_words(-(-size // 4))
         if jax.default_backend() != "cpu":
+            a, b, c, d = self.words(-(-size // 4))
             return jnp.concatenate(normal_pair(a, b) + normal_pair(c, d))[:size]
-
-        def make() -> tuple[Array, Array]:
-            first, second = normal_pair(a, b), normal_pair(c, d)
-            return _packed(*map(_as_word, first)), _packed(*map(_as_word, second))
-
-        first, second = self._once(make)
-        words = jnp.concatenate(_unpacked(first) + _unpacked(second))[:size]
-        return words.view(jnp.float32)
+        normals: Array = _kept_normals(self, size)
+        return normals
 
     def key(self) -> Array:
         """A JAX key for this address, for code that wants `jax.random`."""
         a, b, _, _ = self.words(1)
         key: Array = jax.random.wrap_key_data(jnp.concatenate([a, b]), impl="threefry2x32")
         return key
+
+
+@double_precision
+@partial(jax.jit, static_argnames="blocks")
+def _kept_words(stream: Stream, blocks: int) -> tuple[Array, Array, Array, Array]:
+    def draw() -> Array:
+        a, b, c, d = stream.words(blocks)
+        return jax.lax.complex(_as_float(_packed(a, b)), _as_float(_packed(c, d)))
+
+    # Four words in one number, as the compiler makes a loop of its own for each array.
+    four = _once(stream, draw)
+    return *_unpacked(_as_whole(four.real)), *_unpacked(_as_whole(four.imag))
+
+
+@double_precision
+@partial(jax.jit, static_argnames="size")
+def _kept_normals(stream: Stream, size: int) -> Array:
+    a, b, c, d = _kept_words(stream, -(-size // 4))
+
+    def make() -> tuple[Array, Array]:
+        first, second = normal_pair(a, b), normal_pair(c, d)
+        return _packed(*map(_as_word, first)), _packed(*map(_as_word, second))
+
+    first, second = _once(stream, make)
+    words = jnp.concatenate(_unpacked(first) + _unpacked(second))[:size]
+    return words.view(jnp.float32)
+
+
+def _once(stream: Stream, draw: Callable[[], Any]) -> Any:
+    """What is drawn, once for everything made of it, where all replicates have one seed.
+
+    The compiler copies what it can into those who use it. Out of a branch it cannot, and that this
+    one is always taken it does not see.
+    """
+
+    def nothing() -> Any:
+        return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(draw))
+
+    return jax.lax.cond((stream.seed | 1) != 0, draw, nothing)

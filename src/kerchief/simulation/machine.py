@@ -48,7 +48,7 @@ def compiled(
     """
     leaves, structure = jax.tree.flatten(arguments)
     shapes = tuple(map(jax.typeof, leaves))
-    key = (function, structure, shapes, tuple(sorted(static.items())))
+    key = (function, structure, shapes, once, tuple(sorted(static.items())))
     if key in _MACHINE_CODE:
         return _MACHINE_CODE[key], 0.0
     if about is not None:
@@ -70,6 +70,8 @@ def _compile(lowered: Any, once: bool) -> Callable[..., Any]:
         made: Callable[..., Any] = lowered.compile(compiler_options=always | fast)
     except jax.errors.JaxRuntimeError:
         known = {name: value for name, value in fast.items() if _is_known(name, value)}
+        if known == fast:
+            raise
         made = lowered.compile(compiler_options=always | known)
     return made
 

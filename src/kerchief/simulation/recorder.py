@@ -76,7 +76,7 @@ class Recorder:
 
         Within one run its arguments always have the same structure, so it is looked up once.
         """
-        key = (function, *static.items())
+        key = (function, once, *static.items())
         if key not in self._codes:
             self._codes[key], seconds = compiled(
                 function,

@@ -58,7 +58,7 @@ def finished() -> list[Result]:
 
 
 def test_yardsticks_and_parents_play_along() -> None:
-    labels = [one.label() for one in TABLE.lineup(TABLE.full)]
+    labels = [one.label() for one in TABLE.lineup(TABLE.full, TABLE.settings[0].name)]
     assert labels == [
         "uniform",
         "greedy not private",
@@ -129,12 +129,32 @@ def test_a_stopped_run_has_a_partial_table(finished: list[Result]) -> None:
     assert outcomes == ["holds", "not judged", "not judged"]
 
 
+def test_a_world_may_have_players_of_its_own() -> None:
+    first, *others = TABLE.settings
+    small = dataclasses.replace(
+        TABLE, settings=(dataclasses.replace(first, players=(PRIVATE,)), *others)
+    )
+    labels = [one.label() for one in small.lineup(small.full, first.name)]
+    assert labels == ["uniform", "greedy not private", "linucb not private", "linucb joint ε=4"]
+    assert len(small.plan().cells()) == 4 * 5 - 1
+    with pytest.raises(InvalidValue, match="S=2: linucb joint ε=9 is none of its players"):
+        dataclasses.replace(
+            TABLE,
+            settings=(
+                dataclasses.replace(first, players=(player("linucb", trust="joint", epsilon=9.0),)),
+                *others,
+            ),
+        )
+    with pytest.raises(InvalidValue, match="is not played"):
+        dataclasses.replace(TABLE, settings=(dataclasses.replace(first, players=(BOLD,)), *others))
+
+
 def test_the_picture_has_an_axis_of_worlds(finished: list[Result]) -> None:
     panels = draw(TABLE.plan(), finished).axes
     assert len(panels) == 1 + 4
     assert panels[0].get_xlabel() == "κ"
     assert {text.get_text() for text in panels[0].texts} == {
-        one.label() for one in TABLE.lineup(TABLE.full)
+        one.label() for one in TABLE.lineup(TABLE.full, TABLE.settings[0].name)
     }
     only = dataclasses.replace(TABLE, panels=())
     assert len(draw(only.plan(), finished).axes) == 1

@@ -29,12 +29,14 @@ class Setting:
     Attributes:
         number: its place on the picture's axis of worlds, if there is one.
         horizon: number of rounds here, where worlds differ in it; None for that of the size.
+        players: who plays here, beside yardsticks and parents; all where none is named.
     """
 
     name: str
     make: Callable[[], AnyEnvironment]
     number: float | None = None
     horizon: int | None = None
+    players: tuple[Player, ...] = ()
 
     @functools.cached_property
     def environment(self) -> AnyEnvironment:
@@ -60,7 +62,7 @@ class Size:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """An entry of the catalogue: every player in every world.
+    """An entry of the catalogue: players in worlds.
 
     Uniform play, greedy play, and at full size the non-private parent of each protected player,
     tuned and with widths of the same kind, always play along and come first. That no private row
@@ -97,6 +99,13 @@ class Experiment:
         """Check that every sentence is about something that is played."""
         if not self.claims:
             raise InvalidValue(f"experiment {self.name!r} claims nothing; give it a claim")
+        for setting in self.settings:
+            for one in setting.players:
+                if one not in self.players:
+                    raise InvalidValue(
+                        f"experiment {self.name!r}, {setting.name}: {one.label()} is none of its "
+                        "players"
+                    )
         self._check_played("printed", self.printed, self.full)
         for claim in self.claims:
             self._check_played(claim.sentence, claim.needs, self.size(quick=claim.quick))
@@ -105,10 +114,13 @@ class Experiment:
         if self.axis is not None and any(one.number is None for one in self.settings):
             raise InvalidValue(f"experiment {self.name!r} has an axis; give each world its number")
 
-    def lineup(self, size: Size) -> tuple[Player, ...]:
-        """Who plays, in the order of the table."""
+    def lineup(self, size: Size, world: str) -> tuple[Player, ...]:
+        """Who plays in a world, in the order of the table."""
         parents = [parent for one in self.players for parent in one.parents()]
         players = size.players or (*parents, *self.players)
+        if here := self.setting(world).players:
+            invited = {*here, *(parent for one in here for parent in one.parents())}
+            players = tuple(one for one in players if one in invited)
         played = [set(POLICIES[one.policy].actions) for one in self.players]
         # Where arms have models, their numbers say which they are, and one of them is the best.
         told = all("models" in one for one in played)
@@ -119,6 +131,11 @@ class Experiment:
         )
         return tuple(dict.fromkeys([*map(player, fitting), *players]))
 
+    def setting(self, world: str) -> Setting:
+        """The world of that name."""
+        (found,) = [one for one in self.settings if one.name == world]
+        return found
+
     def size(self, *, quick: bool) -> Size:
         """The one or the other."""
         return self.quick if quick else self.full
@@ -126,7 +143,7 @@ class Experiment:
     def keys(self, size: Size) -> tuple[Key, ...]:
         """Every row, world by world."""
         worlds = size.settings or [setting.name for setting in self.settings]
-        return tuple(Key(one, world) for world in worlds for one in self.lineup(size))
+        return tuple(Key(one, world) for world in worlds for one in self.lineup(size, world))
 
     def plan(
         self, *, quick: bool = False, replicates: int | None = None, seed: int = 0
@@ -184,20 +201,20 @@ class Reproduction(Plan):
         )
 
     def cells(self) -> tuple[Cell, ...]:
-        """Every player in every world."""
+        """Every player in every world where it plays."""
         return tuple(
             Cell(
                 player=key.player,
                 world=key.world,
                 delta=self.experiment.delta,
-                horizon=self._setting(key.world).horizon or self.horizon,
+                horizon=self.experiment.setting(key.world).horizon or self.horizon,
             )
             for key in self.experiment.keys(self.experiment.size(quick=self.quick))
         )
 
     def environment(self, world: str) -> AnyEnvironment:
         """The world of that name."""
-        return self._setting(world).environment
+        return self.experiment.setting(world).environment
 
     def parameters(self) -> dict[str, object]:
         """Everything that was chosen; the rest is in the catalogue."""
@@ -230,7 +247,7 @@ class Reproduction(Plan):
         return {
             key: regret
             for key, regret in self.experiment.printed.items()
-            if alike or self._setting(key.world).horizon is not None
+            if alike or self.experiment.setting(key.world).horizon is not None
         }
 
     def note(self) -> str:
@@ -255,10 +272,6 @@ class Reproduction(Plan):
             judge(claim, found, large_enough=self._large_enough(claim))
             for claim in (*self.experiment.claims, paid(private, quick=True))
         )
-
-    def _setting(self, name: str) -> Setting:
-        (setting,) = [one for one in self.experiment.settings if one.name == name]
-        return setting
 
     def _large_enough(self, claim: Claim) -> bool:
         """Whether the claim was made for this size or a smaller one."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kerchief.experiments.catalogue.glm import EXPLORERS, FITS, LINEAR, OURS
+from kerchief.experiments.catalogue.glm import EXPLORERS, FITS, OURS
 from kerchief.experiments.catalogue.worlds import by_contexts
 from kerchief.experiments.claims import Claim, Finding, Results, Row, all_below, all_of, at, rows
 from kerchief.experiments.experiment import Size, enter
-from kerchief.experiments.players import ladder, player
+from kerchief.experiments.players import player
 
 __all__: list[str] = []
 
@@ -14,7 +14,7 @@ _, MIDDLE, HIGH = OURS
 EXPLORING = EXPLORERS[1]
 
 # Algorithm 2 at home: contexts that an adversary chooses, blindly or knowing what will be chosen.
-SAMPLED = ladder("sampling", "joint", (1.0, 4.0))
+SAMPLED = player("sampling", trust="joint", epsilon=1.0)
 PROVED = player("glm-rare-explore", trust="joint", epsilon=4.0, mode="theory")
 FREE, GREEDY, UNIFORM = player("glm"), player("greedy"), player("uniform")
 BLIND, SEEING = "starved", "hostile"
@@ -31,8 +31,16 @@ enter(
     "times what redrawn arms cost; sums alone lose half of what fits lose, and sampling least at "
     "epsilon 1. Criterion I, which more than doubles regret on redrawn arms, costs nothing there "
     "at epsilon 4, and a quarter at epsilon 1; widths of the theorem explore to the end",
-    settings=by_contexts(BLIND, SEEING, link="probit", dim=3, arms=20, radius=2.0),
-    players=(MIDDLE, HIGH, *FITS, *EXPLORERS, *SAMPLED, LINEAR, PROVED, player("rs-glincb")),
+    settings=by_contexts(
+        BLIND,
+        SEEING,
+        link="probit",
+        dim=3,
+        arms=20,
+        radius=2.0,
+        players={BLIND: (MIDDLE, HIGH, *FITS, EXPLORING)},
+    ),
+    players=(MIDDLE, HIGH, *FITS, *EXPLORERS, SAMPLED, PROVED),
     full=Size(horizon=5000, replicates=100),
     quick=Size(horizon=600, replicates=24, players=(HIGH, FITS[1], EXPLORING)),
     claims=(
@@ -42,7 +50,7 @@ enter(
             [
                 at(HIGH, SEEING).at_most(200),
                 at(MIDDLE, SEEING).at_most(500),
-                at(SAMPLED[0], SEEING).below(at(MIDDLE, SEEING)),
+                at(SAMPLED, SEEING).below(at(MIDDLE, SEEING)),
             ],
         ),
         all_of(

@@ -28,7 +28,13 @@ enter(
     "trust, each with widths and guarantees of its own.",
     holds="At one guarantee regret falls with every trusted party, up to optimism in batches, "
     "which on fixed arms is no better than local trust.",
-    settings=by_contexts("ball", "fixed", dim=5, arms=20),
+    settings=by_contexts(
+        "ball",
+        "fixed",
+        dim=5,
+        arms=20,
+        players={"ball": (CURATED, CENTRAL, SHUFFLE, LOCAL, *BATCHED[:2])},
+    ),
     players=(CURATED, CENTRAL, SHUFFLE, LOCAL, *BATCHED),
     full=Size(horizon=10_000, replicates=100),
     quick=Size(
@@ -173,7 +179,7 @@ enter(
     claimed="A shuffled sum has the error of a curator's noise up to logarithms.",
     holds="With exact accounting coins lose at most a quarter more than a curator's noise; with "
     "the published constants nothing is learned.",
-    settings=by_contexts("ball", "fixed", dim=5, arms=20),
+    settings=by_contexts("ball", "fixed", dim=5, arms=20, players={"fixed": (CURATOR, COINS)}),
     players=(CURATOR, COINS, BITS, THEOREM),
     full=Size(horizon=10_000, replicates=100),
     quick=Size(horizon=1500, replicates=24, settings=("ball",), players=(CURATOR, COINS, THEOREM)),

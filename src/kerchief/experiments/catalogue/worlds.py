@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.experiment import Setting
+from kerchief.experiments.players import Player
 from kerchief.simulation.run import AnyEnvironment
 
 Number = TypeVar("Number", int, float)
 
 
-def by_contexts(*kinds: str, **options: Any) -> tuple[Setting, ...]:
-    """One world per kind of contexts, named after it."""
+def by_contexts(
+    *kinds: str, players: Mapping[str, tuple[Player, ...]] | None = None, **options: Any
+) -> tuple[Setting, ...]:
+    """One world per kind of contexts, named after it; `players` are those of kinds, if not all."""
     return tuple(
-        Setting(name=kind, make=partial(make_environment, contexts=kind, **options))
+        Setting(
+            name=kind,
+            make=partial(make_environment, contexts=kind, **options),
+            players=(players or {}).get(kind, ()),
+        )
         for kind in kinds
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -174,3 +175,31 @@ def test_of_many_columns_too_those_without_anything_new_become_zeros() -> None:
     given = np.eye(14)[:, :12]
     given[:, [3, 11]] = 0
     np.testing.assert_allclose(orthonormal(jnp.asarray(2 * given)), given, atol=1e-15)
+
+
+def test_only_matrices_with_a_small_eigenvalue_are_raised() -> None:
+    """Alone, mapped, mapped twice and with one floor for all: what eigenvalues themselves say."""
+    rng = np.random.default_rng(3)
+    roots = rng.normal(size=(24, 4, 4))
+    shifts = np.linspace(0, 4, 24)[:, None, None] * np.eye(4)
+    matrices = jnp.asarray(roots + roots.transpose(0, 2, 1) + shifts)
+    floors = jnp.asarray(rng.uniform(0.1, 1.0, 24))
+    values, vectors = np.linalg.eigh(matrices)
+
+    def raised(least: Any) -> Any:
+        above = np.maximum(values, np.asarray(least)[..., None])
+        return np.einsum("nij,nj,nkj->nik", vectors, above, vectors)
+
+    sound = values[:, 0] > np.asarray(floors)
+    assert 0 < sound.sum() < 24
+    mapped = jax.jit(jax.vmap(floored))(matrices, floors)
+    np.testing.assert_allclose(mapped, raised(floors), atol=1e-12)
+    np.testing.assert_array_equal(mapped[sound], matrices[sound])
+    alone = jnp.stack([floored(one, floor) for one, floor in zip(matrices, floors, strict=True)])
+    np.testing.assert_allclose(alone, raised(floors), atol=1e-12)
+    np.testing.assert_array_equal(alone[sound], matrices[sound])
+    shared = jax.vmap(floored, in_axes=(0, None))(matrices, floors[0])
+    np.testing.assert_allclose(shared, raised(floors[:1]), atol=1e-12)
+    twice = jax.vmap(jax.vmap(floored))(matrices.reshape(4, 6, 4, 4), floors.reshape(4, 6))
+    np.testing.assert_allclose(twice.reshape(24, 4, 4), raised(floors), atol=1e-12)
+    assert jnp.isnan(jax.vmap(floored)(matrices.at[0, 0, 0].set(jnp.nan), floors)[0]).all()

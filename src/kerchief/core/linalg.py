@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -218,10 +219,54 @@ def floored_inverse(matrix: Array, floor: Array) -> Array:
 
 
 def floored(matrix: Array, floor: Array) -> Array:
-    """Raise every eigenvalue of a symmetric matrix to at least `floor` (post-processing)."""
+    """Raise every eigenvalue of a symmetric matrix to at least `floor` (post-processing).
+
+    >>> floored(jnp.array([[2.0, 1.0], [1.0, 2.0]]), jnp.array(0.5)).tolist()
+    [[2.0, 1.0], [1.0, 2.0]]
+    """
+    if jax.default_backend() != "cpu" or matrix.shape[-1] > _MOST_UNROLLED:
+        return _raised(matrix, floor)
+    found: Array = _raised_where_needed(matrix, floor)
+    return found
+
+
+def _raised(matrix: Array, floor: Array) -> Array:
     values, vectors = jnp.linalg.eigh(matrix)
     raised: Array = (vectors * jnp.maximum(values, floor)) @ vectors.T
     return raised
+
+
+def _is_above(matrix: Array, floor: Array) -> Array:
+    """Whether no eigenvalue is below the floor: a few steps, where finding them takes a call."""
+    return (pivots(matrix - floor * jnp.eye(matrix.shape[-1])) > 0).all()
+
+
+@jax.custom_batching.custom_vmap
+def _raised_where_needed(matrix: Array, floor: Array) -> Array:
+    raised: Array = jax.lax.cond(
+        _is_above(matrix, floor), lambda: matrix, lambda: _raised(matrix, floor)
+    )
+    return raised
+
+
+@_raised_where_needed.def_vmap
+def _raise_some(
+    rows: int, mapped: Sequence[bool], matrix: Array, floor: Array
+) -> tuple[Array, bool]:
+    """One after the other, and only those that need it: mapped, a branch would be taken by all."""
+    matrices, floors = (
+        one if own else jnp.broadcast_to(one, (rows, *jnp.shape(one)))
+        for one, own in zip((matrix, floor), mapped, strict=True)
+    )
+
+    def raise_next(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        done, found = state
+        i = jnp.argmin(done)
+        return done.at[i].set(True), found.at[i].set(_raised(found[i], floors[i]))
+
+    start = jax.vmap(_is_above)(matrices, floors), matrices
+    _, raised = jax.lax.while_loop(lambda state: ~state[0].all(), raise_next, start)
+    return raised, True
 
 
 def pivots(matrix: Array) -> Array:

@@ -26,8 +26,11 @@ _ALWAYS: dict[str, dict[str, bool | str]] = {
 }
 # The older way to emit loops, on a CPU: it compiles in half the time, and rounds run as fast. And
 # loops for sums of a few numbers, where a library takes twice as long for a set of 100 arms.
+# On a GPU no search for the fastest way to multiply matrices, which plays each of them: those of a
+# round are small, and the way that was found could be another in another process.
 _FAST: dict[str, dict[str, bool | str]] = {
-    "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_cpu_experimental_ynn_fusion_type": ""}
+    "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_cpu_experimental_ynn_fusion_type": ""},
+    "gpu": {"xla_gpu_autotune_level": "0", "xla_gpu_enable_triton_gemm": False},
 }
 # For programs that run once and draw nothing: compiled in a third of the time, and far slower.
 _BRIEF: dict[str, dict[str, bool | str]] = {"cpu": {"xla_backend_optimization_level": "0"}}

@@ -104,15 +104,15 @@ _enter(
     claimed="Σ log T log(1/δ)/(Δε²) where losses are chance.",
     holds="Regret grows by less than 2.2 times from decade to decade, where √T would be 3.2 times; "
     "with one bit no log(1/δ) is paid.",
-    settings=by_rounds((4000, 40_000, 400_000), ChanceArms.of, arms=10, gap=0.2),
+    settings=by_rounds((2000, 20_000, 200_000), ChanceArms.of, arms=10, gap=0.2),
     players=(TSALLIS,),
-    full=Size(horizon=4000, replicates=100),
-    quick=Size(horizon=4000, replicates=24, settings=("T=4000", "T=40000"), players=(TSALLIS,)),
+    full=Size(horizon=2000, replicates=100),
+    quick=Size(horizon=2000, replicates=24, settings=("T=2000", "T=20000"), players=(TSALLIS,)),
     claims=(
-        at(TSALLIS, "T=400000").below(at(TSALLIS, "T=40000"), times=2.2),
-        at(TSALLIS, "T=400000").at_most(450),
-        at(TSALLIS, "T=40000").below(at(TSALLIS, "T=4000"), times=2.2, quick=True),
-        at(TSALLIS, "T=4000").below_uniform(times=0.4, quick=True),
+        at(TSALLIS, "T=200000").below(at(TSALLIS, "T=20000"), times=2.2),
+        at(TSALLIS, "T=200000").at_most(330),
+        at(TSALLIS, "T=20000").below(at(TSALLIS, "T=2000"), times=2.2, quick=True),
+        at(TSALLIS, "T=2000").below_uniform(times=0.4, quick=True),
     ),
 )
 

@@ -67,7 +67,7 @@ OTHERS = [
 def test_blocks_play_the_same_run(name: str, trust: str) -> None:
     scene = scene_of(name, trust)
     alone, together = (played(scene, longest) for longest in (1, 8))
-    assert loop.block_size(scene, begun(scene), 8) == 8
+    assert loop.block_size(scene, begun(scene), 8) in (4, 8)
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
@@ -85,6 +85,13 @@ def test_who_needs_the_round_before_is_played_round_by_round(name: str, trust: s
     assert loop.block_size(scene, begun(scene), 8) == 1
 
 
+@pytest.mark.parametrize(("name", "size"), [("linucb", 4), ("sampling", 8)])
+def test_noise_on_a_running_total_halves_a_block(name: str, size: int) -> None:
+    """Under joint trust one of them has it, the other releases totals of cohorts."""
+    scene = scene_of(name, "joint")
+    assert loop.block_size(scene, begun(scene), 8) == size
+
+
 def test_worlds_that_react_or_oppose_are_played_round_by_round() -> None:
     scene = scene_of("linucb", "none", contexts="hostile")
     assert loop.block_size(scene, begun(scene), 8) == 1
@@ -92,9 +99,9 @@ def test_worlds_that_react_or_oppose_are_played_round_by_round() -> None:
 
 @pytest.mark.parametrize(
     ("backend", "length", "longest"),
-    [("cpu", 200, 1), ("gpu", 200, 20), ("gpu", 240, 24), ("gpu", 250, 16), ("gpu", 199, 1)],
+    [("cpu", 200, 1), ("gpu", 200, 16), ("gpu", 199, 1)],
 )
-def test_blocks_end_with_segments_where_they_can(
+def test_an_accelerator_plays_long_segments_in_blocks(
     backend: str, length: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: backend)

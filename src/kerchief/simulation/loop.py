@@ -35,6 +35,7 @@ from kerchief.core.contracts import (
 )
 from kerchief.core.random import ARMS, REWARD, WORLD, Stream
 from kerchief.core.struct import struct
+from kerchief.privatizers.prefix import PrefixSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.schedule import Every, OnDemand
 from kerchief.roles import round as roles
@@ -191,16 +192,18 @@ def longest_block(length: int) -> int:
     """How many rounds a block may have where segments have so many: one on a CPU.
 
     On an accelerator a round takes as long as its kernels take to start, however many play: there
-    blocks have 16 rounds, or up to 24 if then none is cut short at the end of a segment. To compile
-    them takes two or three times as long, which short runs do not win back.
+    blocks have 16 rounds, a power of two, as those are between which models are posted ever more
+    rarely. To compile them takes two or three times as long, which short runs do not win back.
     """
-    if jax.default_backend() == "cpu" or length < _WORTH_A_BLOCK:
-        return 1
-    return max([n for n in range(16, 25) if length % n == 0], default=16)
+    return 1 if jax.default_backend() == "cpu" or length < _WORTH_A_BLOCK else 16
 
 
 def block_size(scene: Scene, carry: Replicate, longest: int) -> int:
-    """How many rounds make a block: at most the longest, and one where a round needs the last."""
+    """How many rounds make a block: at most the longest, and one where a round needs the last.
+
+    Half as many where noise on a running total takes a step in each of them, so that rounds that
+    are left out of a block, once a model is posted, cost most.
+    """
     policy, world, bandit, size = scene.policy, scene.environment, scene.bandit, longest
     if size == 1 or isinstance(world, Opposes | Reacts) or isinstance(policy, Stops):
         return 1
@@ -213,6 +216,9 @@ def block_size(scene: Scene, carry: Replicate, longest: int) -> int:
     always = all(wanted[name] is True for name, s in schedules.items() if isinstance(s, Every))
     if not always or bandit.posts(clock) is True:
         return 1
+    totals = [one for one in scene.privatizers.values() if isinstance(one, PrefixSums)]
+    if any(isinstance(one.schedule, Every) for one in totals):
+        size //= 2
     arms = jax.eval_shape(lambda: world.arms(one.world, clock, scene.root(one).at(ARMS)))
     numbers = sum(leaf.size for leaf in jax.tree.leaves(arms))
     numbers += sum(privatizer.query.size for privatizer in scene.privatizers.values())

@@ -30,7 +30,7 @@ _ALWAYS: dict[str, dict[str, bool | str]] = {
 # round are small, and the way that was found could be another in another process.
 _FAST: dict[str, dict[str, bool | str]] = {
     "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_cpu_experimental_ynn_fusion_type": ""},
-    "gpu": {"xla_gpu_autotune_level": "0", "xla_gpu_enable_triton_gemm": False},
+    "gpu": {"xla_gpu_autotune_level": "0"},
 }
 # For programs that run once and draw nothing: compiled in a third of the time, and far slower.
 _BRIEF: dict[str, dict[str, bool | str]] = {"cpu": {"xla_backend_optimization_level": "0"}}

@@ -15,8 +15,9 @@ from kerchief.simulation.run import AnyEnvironment
 
 OURS = LOW, MIDDLE, HIGH = ladder("glm", "joint", (0.2, 1.0, 4.0))
 FITS = ladder("glm-rare", "joint", (1.0, 4.0))
-EXPLORERS = ladder("glm-rare-explore", "joint", (1.0, 4.0))
-EXPLORING, LINEAR = EXPLORERS[1], player("linucb", trust="joint", epsilon=4.0)
+EXPLORING, LINEAR = (
+    player(name, trust="joint", epsilon=4.0) for name in ("glm-rare-explore", "linucb")
+)
 
 
 def _probit(radius: float) -> AnyEnvironment:
@@ -94,7 +95,7 @@ enter(
     claimed="nothing for this case beyond Theorem 6.2, which holds for any contexts",
     holds="optimism on sums alone learns a fixed arm set too, with heavier tails; fits lose more",
     settings=by_contexts("fixed", link="probit", dim=3, arms=20, radius=2.0),
-    players=(*OURS, FITS[1], EXPLORING, LINEAR),
+    players=(*OURS, FITS[1], LINEAR),
     full=Size(horizon=5000, replicates=200),
     quick=Size(horizon=800, replicates=16, players=(LOW, HIGH)),
     claims=(

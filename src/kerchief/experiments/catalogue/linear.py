@@ -134,7 +134,9 @@ enter(
     claimed="Shuffled batches lose T^(3/5), between local and joint trust.",
     holds="On redrawn arms optimism loses less than a tenth of uniform play at epsilon 1. On fixed "
     "arms it plays one arm for long, and elimination loses less at epsilon 1 and 10.",
-    settings=by_contexts("intercept", "fixed", dim=5, arms=100),
+    settings=by_contexts(
+        "intercept", "fixed", dim=5, arms=100, players={"intercept": (*OPTIMISM, DESIGN[1])}
+    ),
     players=(*OPTIMISM, *DESIGN),
     full=Size(horizon=20_000, replicates=100),
     quick=Size(horizon=1500, replicates=16, settings=("intercept",), players=OPTIMISM),
@@ -154,7 +156,13 @@ enter(
         ),
         all_of(
             "every private row stays below uniform play",
-            [row.below_uniform() for row in rows((*OPTIMISM, *DESIGN), "intercept", "fixed")],
+            [
+                row.below_uniform()
+                for row in (
+                    *rows((*OPTIMISM, DESIGN[1]), "intercept"),
+                    *rows((*OPTIMISM, *DESIGN), "fixed"),
+                )
+            ],
         ),
         falling(rows(OPTIMISM, "intercept"), errors=2.0, quick=True),
         at(OPTIMISM[2], "intercept").below(at(OPTIMISM[0], "intercept"), times=0.4, quick=True),

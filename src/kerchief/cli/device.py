@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jax
 
+from kerchief.cli.kept_factors import keep_factors
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import installing
@@ -91,6 +92,7 @@ def keep_compiled() -> None:
     # A cache is a convenience: a read-only home must not stop anyone.
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
+        keep_factors(folder.parent)
         _prune(folder)
         if os.access(folder, os.W_OK):
             _configure("jax_compilation_cache_dir", str(folder))

@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from kerchief.core.contracts import Clock, Foreseen, Tree
@@ -61,8 +62,9 @@ def begin_ahead(scene: Scene, replicates: Array, truths: Tree) -> Replicate:
     return jax.vmap(partial(begin_in, scene))(replicates, truths)
 
 
+@partial(jax.jit, inline=True)
 def _offers(source: Source, replicates: Array, truths: Tree, round: Array) -> Offer:
-    """What users of one round may choose from."""
+    """What users of one round may choose from; traced once, for its shape and for what draws it."""
 
     def offer(replicate: Array, truth: Tree) -> Offer:
         at = Stream.of(seed=source.seed, replicate=replicate).at(ARMS, round=round)
@@ -71,19 +73,17 @@ def _offers(source: Source, replicates: Array, truths: Tree, round: Array) -> Of
     return jax.vmap(offer)(replicates, truths)
 
 
-def rounds_at_once(source: Source, replicates: Array, truths: Tree) -> int:
-    """How many rounds are drawn at once."""
-    offers = jax.eval_shape(_offers, source, replicates, truths, jnp.int32(0))
-    numbers: int = sum(leaf.size for leaf in jax.tree.leaves(offers))
+def nothing_drawn(source: Source, replicates: Array, truths: Tree) -> Offer:
+    """Room for what users may choose from in so many rounds as are drawn at once."""
+    shapes = jax.eval_shape(_offers, source, replicates, truths, jnp.int32(0))
+    numbers: int = sum(leaf.size for leaf in jax.tree.leaves(shapes))
     small: int = 2 ** (_FEW_NUMBERS // numbers).bit_length() // 2
     rounds = min(_MOST_ROUNDS, max(_USUAL_ROUNDS, small))
-    return max(1, min(rounds, _MOST_NUMBERS // numbers))
-
-
-def nothing_drawn(source: Source, replicates: Array, truths: Tree, *, rows: int) -> Offer:
-    """Room for what users may choose from in so many rounds."""
-    shapes = jax.eval_shape(_offers, source, replicates, truths, jnp.int32(0))
-    room: Offer = jax.tree.map(lambda one: jnp.zeros((rows, *one.shape), one.dtype), shapes)
+    rows = max(1, min(rounds, _MOST_NUMBERS // numbers))
+    # From the host: nothing is compiled for it.
+    room: Offer = jax.tree.map(
+        lambda one: jnp.array(np.zeros((rows, *one.shape), one.dtype)), shapes
+    )
     return room
 
 

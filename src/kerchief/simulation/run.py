@@ -38,7 +38,6 @@ from kerchief.simulation.ahead import (
     meet,
     nothing_drawn,
     play_ahead,
-    rounds_at_once,
 )
 from kerchief.simulation.loop import Replicate, Scene, begin, judge, longest_block, play_segments
 from kerchief.simulation.phases import phases_of, play_phases
@@ -285,8 +284,8 @@ def _play_handed(
         for scene, recorder in pairs
     ]
     readings: list[list[NDArray[np.float64]]] = [[] for _ in pairs]
-    rows = rounds_at_once(source, replicates, truths)
-    offers = nothing_drawn(source, replicates, truths, rows=rows)
+    offers = nothing_drawn(source, replicates, truths)
+    rows = jax.tree.leaves(offers)[0].shape[0]
     for start, end in itertools.pairwise([0, *rounds.tolist()]):
         for first in range(start, end, rows):
             at = (np.int32(first), np.int32(min(rows, end - first)))

@@ -1,0 +1,58 @@
+"""Factors of continual noise that earlier commands have searched for, in the user's cache."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+from kerchief.mechanisms import blt_fit
+
+
+class KeptFactors(dict[tuple[int, int], tuple[float, ...]]):
+    """The gaps of each factor, by horizon and buffers, in a file that is replaced as a whole.
+
+    No promise rests on the file: whatever gaps it holds, what they cost is computed from them. What
+    is no factor is left out, and searched for again.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Read what there is."""
+        super().__init__(_read(file))
+        self._file = file
+
+    def __setitem__(self, key: tuple[int, int], gaps: tuple[float, ...]) -> None:
+        """Keep one more, together with what other processes have kept."""
+        super().__setitem__(key, gaps)
+        everything = _read(self._file) | self
+        lines = [[*place, list(one)] for place, one in sorted(everything.items())]
+        # A cache is a convenience: a full disk must not stop anyone.
+        with contextlib.suppress(OSError):
+            beside = self._file.with_suffix(f".{os.getpid()}")
+            beside.write_text(json.dumps(lines))
+            beside.replace(self._file)
+
+
+def keep_factors(folder: Path) -> None:
+    """Keep factors in this folder, apart for every search and every version of its library."""
+    search = Path(blt_fit.__file__).read_bytes() + importlib.metadata.version("scipy").encode()
+    name = f"factors-{hashlib.sha256(search).hexdigest()[:16]}.json"
+    blt_fit.found = KeptFactors(folder / name)
+
+
+def _read(file: Path) -> dict[tuple[int, int], tuple[float, ...]]:
+    try:
+        lines = json.loads(file.read_text())
+        kept = {(int(horizon), int(buffers)): tuple(gaps) for horizon, buffers, gaps in lines}
+        return {place: gaps for place, gaps in kept.items() if _is_factor(place[1], gaps)}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _is_factor(buffers: int, gaps: tuple[float, ...]) -> bool:
+    inside = all(isinstance(one, float) and 0 < one < 1 for one in gaps)
+    return inside and len(gaps) == 2 * buffers and all(a < b for a, b in pairwise(gaps))

@@ -203,3 +203,8 @@ def test_only_matrices_with_a_small_eigenvalue_are_raised() -> None:
     twice = jax.vmap(jax.vmap(floored))(matrices.reshape(4, 6, 4, 4), floors.reshape(4, 6))
     np.testing.assert_allclose(twice.reshape(24, 4, 4), raised(floors), atol=1e-12)
     assert jnp.isnan(jax.vmap(floored)(matrices.at[0, 0, 0].set(jnp.nan), floors)[0]).all()
+
+    assert jax.vmap(floored)(matrices[:0], floors[:0]).shape == (0, 4, 4)
+    single = floored(jnp.eye(2, dtype=jnp.float32), jnp.float64(0.5))
+    assert single.dtype == jnp.float64
+    np.testing.assert_array_equal(floored(jnp.eye(2, dtype=int), jnp.float64(2.0)), 2 * np.eye(2))

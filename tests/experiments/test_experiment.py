@@ -12,6 +12,7 @@ from tests.experiments.fakes import fake
 
 from kerchief.core.errors import InvalidValue
 from kerchief.environments import make_environment
+from kerchief.experiments.catalogue.worlds import by_contexts
 from kerchief.experiments.claims import at
 from kerchief.experiments.experiment import Experiment, Setting, Size
 from kerchief.experiments.figures import draw
@@ -147,6 +148,21 @@ def test_a_world_may_have_players_of_its_own() -> None:
         )
     with pytest.raises(InvalidValue, match="is not played"):
         dataclasses.replace(TABLE, settings=(dataclasses.replace(first, players=(BOLD,)), *others))
+    with pytest.raises(InvalidValue, match="has two worlds 'S=2'; name them apart"):
+        dataclasses.replace(TABLE, settings=(first, *TABLE.settings))
+    with pytest.raises(InvalidValue, match="players are for fixd; no world is of that kind"):
+        by_contexts("fixed", players={"fixd": (PRIVATE,)}, dim=2, arms=3)
+
+
+def test_parents_that_a_size_names_play_in_every_world() -> None:
+    first, *others = TABLE.settings
+    wide = player("linucb", mode="theory")
+    size = dataclasses.replace(TABLE.full, players=(PARENT, wide, PRIVATE, BOLD))
+    small = dataclasses.replace(
+        TABLE, full=size, settings=(dataclasses.replace(first, players=(PRIVATE,)), *others)
+    )
+    assert small.lineup(size, first.name)[2:] == (PARENT, wide, PRIVATE)
+    assert small.lineup(size, others[0].name)[2:] == (PARENT, wide, PRIVATE, BOLD)
 
 
 def test_the_picture_has_an_axis_of_worlds(finished: list[Result]) -> None:

@@ -114,3 +114,23 @@ def test_simulations_in_two_threads_take_turns() -> None:
     ours = ("PJRT_NPROC", "XLA_FLAGS")
     usual = {name: value for name, value in os.environ.items() if name not in ours}
     subprocess.run([sys.executable, "-c", IN_TWO_THREADS], check=True, timeout=120, env=usual)
+
+
+def test_whoever_shares_a_machine_compiles_for_a_gpu_on_one_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And to the code that whoever is alone gets: no option of the code itself is another."""
+    alone = dict(machine._FAST["gpu"])
+    monkeypatch.setitem(machine._FAST, "gpu", dict(alone))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    told: list[dict[str, bool | str]] = []
+
+    class Lowered:
+        def compile(self, compiler_options: dict[str, bool | str]) -> object:
+            told.append(compiler_options)
+            return doubled
+
+    machine._compile(Lowered(), once=False)
+    machine.compile_on_one_core()
+    machine._compile(Lowered(), once=False)
+    assert told == [alone, alone | {"xla_gpu_force_compilation_parallelism": "1"}]

@@ -15,18 +15,11 @@ from kerchief.cli.kept_factors import keep_factors
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import installing
+from kerchief.simulation.machine import compile_on_one_core
 
 _configure: Callable[[str, object], None] = jax.config.update
-# One core compiles a program in one piece, in half the time that many pieces take it. For a GPU
-# sixteen processes with sixteen threads each would wait for each other; and without Triton products
-# of matrices compile faster, and rounds take up to a sixth longer, which is less for many programs.
-_ONE_CORE = " ".join(
-    (
-        "--xla_cpu_parallel_codegen_split_count=1",
-        "--xla_gpu_force_compilation_parallelism=1",
-        "--xla_gpu_enable_triton_gemm=false",
-    )
-)
+# One core compiles a program in one piece, in half the time that many pieces take it.
+_ONE_CORE = "--xla_cpu_parallel_codegen_split_count=1"
 # Bytes of compiled code that are kept between runs.
 _MOST_KEPT = 2**30
 # Another process is writing this entry, or was killed while it was: the code is compiled anew, in
@@ -78,6 +71,7 @@ def _share() -> None:
     """Before JAX starts in this process; what the user has set stays."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("XLA_FLAGS", _ONE_CORE)
+    compile_on_one_core()
 
 
 def keep_compiled() -> None:

@@ -221,12 +221,15 @@ def floored_inverse(matrix: Array, floor: Array) -> Array:
 def floored(matrix: Array, floor: Array) -> Array:
     """Raise every eigenvalue of a symmetric matrix to at least `floor` (post-processing).
 
+    It must be symmetric to the bit: one with no smaller eigenvalue may come back as it is.
+
     >>> floored(jnp.array([[2.0, 1.0], [1.0, 2.0]]), jnp.array(0.5)).tolist()
     [[2.0, 1.0], [1.0, 2.0]]
     """
     if jax.default_backend() != "cpu" or matrix.shape[-1] > _MOST_UNROLLED:
         return _raised(matrix, floor)
-    found: Array = _raised_where_needed(matrix, floor)
+    kind = jnp.result_type(matrix, floor, float)
+    found: Array = _raised_where_needed(matrix.astype(kind), jnp.asarray(floor, kind))
     return found
 
 
@@ -264,6 +267,8 @@ def _raise_some(
         i = jnp.argmin(done)
         return done.at[i].set(True), found.at[i].set(_raised(found[i], floors[i]))
 
+    if rows == 0:
+        return matrices, True
     start = jax.vmap(_is_above)(matrices, floors), matrices
     _, raised = jax.lax.while_loop(lambda state: ~state[0].all(), raise_next, start)
     return raised, True

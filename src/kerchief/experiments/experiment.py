@@ -100,6 +100,10 @@ class Experiment:
         if not self.claims:
             raise InvalidValue(f"experiment {self.name!r} claims nothing; give it a claim")
         for setting in self.settings:
+            if self._worlds().count(setting.name) > 1:
+                raise InvalidValue(
+                    f"experiment {self.name!r} has two worlds {setting.name!r}; name them apart"
+                )
             for one in setting.players:
                 if one not in self.players:
                     raise InvalidValue(
@@ -116,11 +120,10 @@ class Experiment:
 
     def lineup(self, size: Size, world: str) -> tuple[Player, ...]:
         """Who plays in a world, in the order of the table."""
-        parents = [parent for one in self.players for parent in one.parents()]
-        players = size.players or (*parents, *self.players)
-        if here := self.setting(world).players:
-            invited = {*here, *(parent for one in here for parent in one.parents())}
-            players = tuple(one for one in players if one in invited)
+        here = self.setting(world).players or self.players
+        parents = [parent for one in here for parent in one.parents()]
+        absent = set(self.players).difference(here, parents)
+        players = [one for one in size.players or (*parents, *here) if one not in absent]
         played = [set(POLICIES[one.policy].actions) for one in self.players]
         # Where arms have models, their numbers say which they are, and one of them is the best.
         told = all("models" in one for one in played)
@@ -142,7 +145,7 @@ class Experiment:
 
     def keys(self, size: Size) -> tuple[Key, ...]:
         """Every row, world by world."""
-        worlds = size.settings or [setting.name for setting in self.settings]
+        worlds = size.settings or self._worlds()
         return tuple(Key(one, world) for world in worlds for one in self.lineup(size, world))
 
     def plan(
@@ -160,6 +163,9 @@ class Experiment:
             replicates=size.replicates if replicates is None else replicates,
             seed=seed,
         )
+
+    def _worlds(self) -> list[str]:
+        return [setting.name for setting in self.settings]
 
     def _check_played(self, words: str, keys: Iterable[Key], size: Size) -> None:
         played = set(self.keys(size))

@@ -36,6 +36,11 @@ _FAST: dict[str, dict[str, bool | str]] = {
 _BRIEF: dict[str, dict[str, bool | str]] = {"cpu": {"xla_backend_optimization_level": "0"}}
 
 
+def compile_on_one_core() -> None:
+    """From here on, for a GPU: many processes with many threads each would wait for each other."""
+    _FAST["gpu"]["xla_gpu_force_compilation_parallelism"] = "1"
+
+
 @double_precision
 def compiled(
     function: Any,

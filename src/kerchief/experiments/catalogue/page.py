@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kerchief.experiments.catalogue import EXPERIMENTS
-from kerchief.experiments.experiment import Experiment
+from kerchief.experiments.experiment import Experiment, Setting
 
 _PREFACE = """\
 # Experiments
@@ -31,7 +31,7 @@ def _section(one: Experiment) -> str:
 
 def _lines(one: Experiment) -> Iterator[str]:
     players = ", ".join(f"`{name}`" for name in dict.fromkeys(p.policy for p in one.players))
-    worlds = ", ".join(setting.name for setting in one.settings)
+    worlds = ", ".join(map(_world, one.settings))
     yield f"## {one.name}"
     yield f"\n{one.title}: {one.summary}. From {one.source}.\n"
     yield f"- Players: {players}; worlds: {worlds}; delta {one.delta:g}."
@@ -42,6 +42,12 @@ def _lines(one: Experiment) -> Iterator[str]:
     yield "\n| claim | judged at quick size |\n|---|---|"
     for claim in one.claims:
         yield f"| {claim.sentence} | {'yes' if claim.quick else 'no'} |"
+
+
+def _world(one: Setting) -> str:
+    """Its name, and who plays there, where not all do."""
+    names = ", ".join(f"`{name}`" for name in dict.fromkeys(p.label() for p in one.players))
+    return f"{one.name} (there {names})" if names else one.name
 
 
 def _size(one: Experiment, *, quick: bool) -> str:

@@ -107,7 +107,7 @@ _enter(
     settings=by_rounds((2000, 20_000, 200_000), ChanceArms.of, arms=10, gap=0.2),
     players=(TSALLIS,),
     full=Size(horizon=2000, replicates=100),
-    quick=Size(horizon=2000, replicates=24, settings=("T=2000", "T=20000"), players=(TSALLIS,)),
+    quick=Size(horizon=2000, replicates=64, settings=("T=2000", "T=20000"), players=(TSALLIS,)),
     claims=(
         at(TSALLIS, "T=200000").below(at(TSALLIS, "T=20000"), times=2.2),
         at(TSALLIS, "T=200000").at_most(330),

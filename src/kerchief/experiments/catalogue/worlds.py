@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from kerchief.core.errors import InvalidValue
 from kerchief.environments.worlds import make_environment
 from kerchief.experiments.experiment import Setting
 from kerchief.experiments.players import Player
@@ -18,14 +19,18 @@ def by_contexts(
     *kinds: str, players: Mapping[str, tuple[Player, ...]] | None = None, **options: Any
 ) -> tuple[Setting, ...]:
     """One world per kind of contexts, named after it; `players` are those of kinds, if not all."""
-    return tuple(
+    left = dict(players or {})
+    made = tuple(
         Setting(
             name=kind,
             make=partial(make_environment, contexts=kind, **options),
-            players=(players or {}).get(kind, ()),
+            players=left.pop(kind, ()),
         )
         for kind in kinds
     )
+    if left:
+        raise InvalidValue(f"players are for {', '.join(left)}; no world is of that kind")
+    return made
 
 
 def by_number(

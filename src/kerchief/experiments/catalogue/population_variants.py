@@ -166,7 +166,7 @@ enter(
         *(*LAPLACE, *LOCAL_LAPLACE, *PE_COINS, PE_PAPER_COINS),
     ),
     full=Size(horizon=100_000, replicates=100),
-    quick=Size(horizon=100_000, replicates=24, players=(player("pe"), *PE[0], PE[1][1], *LAPLACE)),
+    quick=Size(horizon=100_000, replicates=48, players=(player("pe"), *PE[0], PE[1][1], *LAPLACE)),
     sizes=(
         "10 dimensions, 200 actions and 100 000 rounds, a client each; the paper names no size, "
         "and draws nothing."

@@ -165,7 +165,7 @@ _enter(
     settings=by_rounds(ROUNDS, Quadratic.of, domain=Ball(dim=2)),
     players=(SMOOTH, STRONG, TWO_STRONG),
     full=Size(horizon=1000, replicates=100),
-    quick=Size(horizon=1000, replicates=16, settings=SHORT, players=(SMOOTH, STRONG, TWO_STRONG)),
+    quick=Size(horizon=1000, replicates=48, settings=SHORT, players=(SMOOTH, STRONG, TWO_STRONG)),
     claims=(
         slope(rows([SMOOTH], *WORLDS), 2 / 3),
         slope(rows([STRONG], *WORLDS), 0.5),
@@ -182,7 +182,7 @@ _enter(
         falling(rows((SMOOTH, STRONG, TWO_STRONG), SECOND), quick=True),
         no_steeper(rows([SMOOTH], *SHORT), 0.7, quick=True),
         no_steeper(rows([STRONG], *SHORT), 0.6, quick=True),
-        at(TWO_STRONG, FIRST).below_uniform(times=0.1, quick=True),
+        at(TWO_STRONG, FIRST).below_uniform(times=0.12, quick=True),
     ),
 )
 _enter(

@@ -98,14 +98,14 @@ def test_worlds_that_react_or_oppose_are_played_round_by_round() -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "length", "longest"),
-    [("cpu", 200, 1), ("gpu", 200, 16), ("gpu", 199, 1)],
+    ("backend", "horizon", "longest"),
+    [("cpu", 20_000, 1), ("gpu", 20_000, 16), ("gpu", 19_999, 1)],
 )
-def test_an_accelerator_plays_long_segments_in_blocks(
-    backend: str, length: int, longest: int, monkeypatch: pytest.MonkeyPatch
+def test_an_accelerator_plays_long_runs_in_blocks(
+    backend: str, horizon: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    assert loop.longest_block(length) == longest
+    assert loop.longest_block(horizon) == longest
 
 
 def test_a_block_holds_no_more_than_an_accelerator_wants(monkeypatch: pytest.MonkeyPatch) -> None:

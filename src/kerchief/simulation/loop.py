@@ -46,9 +46,9 @@ from kerchief.simulation.devices import on_all_devices
 _FEW_LANES, _MANY_LANES = 16, 128
 # How many numbers arms and statistics of a block may have: larger ones keep an accelerator busy.
 _MOST_NUMBERS = 2**23
-# Segments of fewer rounds are played one by one: with a hundred of them, 10 000 rounds take 0.3 s
-# longer, or a second, and their code is there 3 to 15 s earlier.
-_WORTH_A_BLOCK = 200
+# Runs of fewer rounds are played one by one: 10 000 rounds take 0.3 s longer, or a second where
+# other processes play, and their code is there 2 to 7 s earlier.
+_WORTH_A_BLOCK = 20_000
 
 
 @struct
@@ -114,9 +114,8 @@ def begin_in(scene: Scene, replicate: Array, world: Tree) -> Replicate:
 
 @partial(jax.jit, static_argnames="length", donate_argnames="carry")
 def advance(scene: Scene, carry: Replicate, start: Array, *, length: int) -> Replicate:
-    """Play `length` rounds from round `start` on, in every replicate."""
-    play = partial(_advance, longest=longest_block(length))
-    return on_all_devices(play, scene, carry, start, jnp.int32(length))
+    """Play `length` rounds from round `start` on, one by one, in every replicate."""
+    return on_all_devices(play_rounds, scene, carry, start, jnp.int32(length))
 
 
 @partial(jax.jit, static_argnames=("segments", "longest"), donate_argnames="carry")
@@ -188,14 +187,14 @@ def play_rounds(
     return jax.lax.while_loop(lambda at: at[1] <= last, play_round, (carry, start))[0]
 
 
-def longest_block(length: int) -> int:
-    """How many rounds a block may have where segments have so many: one on a CPU.
+def longest_block(horizon: int) -> int:
+    """How many rounds a block may have in a run of so many: one on a CPU.
 
     On an accelerator a round takes as long as its kernels take to start, however many play: there
     blocks have 16 rounds, a power of two, as those are between which models are posted ever more
     rarely. To compile them takes two or three times as long, which short runs do not win back.
     """
-    return 1 if jax.default_backend() == "cpu" or length < _WORTH_A_BLOCK else 16
+    return 1 if jax.default_backend() == "cpu" or horizon < _WORTH_A_BLOCK else 16
 
 
 def block_size(scene: Scene, carry: Replicate, longest: int) -> int:
@@ -262,8 +261,8 @@ def _play_block(scene: Scene, carry: Replicate, block: Array, count: Array) -> R
         reports = bandit.report(one.model, arms, action, reward, clock, root)
         return reports, reward, world.regret(one.world, arms, action, clock)
 
-    # Where only the newest counts, the learner hears of releases once in a block.
-    lazy = does_newest_count(scene.policy)
+    # Where only the newest counts, if any, the learner hears of releases once in a block.
+    lazy = not scene.privatizers or does_newest_count(scene.policy)
 
     def take_one(one: Replicate, reports: Mapping[str, Array], round: Array) -> Taken:
         clock, root = bandit.clock(one, round), scene.root(one)

@@ -250,12 +250,13 @@ def _play_rounds(
     scene = _scene(policy, privatizers, environment, seed)
     carry: Replicate = recorder.run(begin, scene, replicates)
     readings: list[NDArray[np.float64]] = []
+    longest = longest_block(int(rounds[-1]))
     for start, length, segments in _stretches(rounds):
         if _all_stopped(scene, carry, start):
             break
         at = (np.int32(start), np.int32(length))
         carry, regret = recorder.run(
-            play_segments, scene, carry, *at, segments=segments, longest=longest_block(length)
+            play_segments, scene, carry, *at, segments=segments, longest=longest
         )
         readings += [*np.asarray(regret, np.float64).T]
         recorder.tick(start + length * segments)

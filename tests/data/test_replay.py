@@ -155,7 +155,8 @@ def test_masks_travel_with_their_rows() -> None:
     [
         ({}, {}, "norm is not given"),
         ({}, {"norm": 0.1}, "row 1 .*norm 0.1 is exceeded"),
-        ({"arms": 4}, {"norm": 1.0}, "arm 3 was never logged"),
+        ({"arms": 4}, {"norm": 1.0}, "arm 3, counted from 0, was never logged: what"),
+        ({"arms": 6}, {"norm": 1.0}, "was never logged, nor were 2 others"),
         ({"contexts": np.zeros((50, 0))}, {"norm": 1.0}, "no features"),
         ({"propensities": np.full(50, 1e-7)}, {"norm": 1.0}, "least propensity is 1e-07"),
         ({}, {"norm": 1.0, "least": 0.0}, "least is 0.0"),

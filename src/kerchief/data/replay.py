@@ -117,9 +117,10 @@ class Replay:
         least = validate.between("least", least, 0.0, 1.0 + _ROUNDING)
         never = np.setdiff1d(np.arange(logs.arms), logs.actions)
         if never.size:
+            others = f", nor were {never.size - 1} others" if never.size > 1 else ""
             raise InvalidValue(
-                f"arm {never[0]} was never logged ({never.size} such arms), so its rewards are not "
-                "known; number the arms that were played from 0 and leave the others out"
+                f"arm {never[0]}, counted from 0, was never logged{others}: what it would have "
+                "given is not known; declare only arms that were played"
             )
         of_arms = np.zeros((logs.arms, 0)) if logs.arm_features is None else logs.arm_features
         return cls(

@@ -14,8 +14,9 @@ from kerchief.cli.index import command, read
 from kerchief.cli.printing import complain
 from kerchief.core.errors import KerchiefError, WriteFailed
 
-# Nearly all objects of a command live until its end: garbage is looked for rarely.
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
+# Nearly all objects of a command live until its end: garbage is looked for rarely, and not before
+# anything is played (some 270 000 objects).
+_OBJECTS_BETWEEN_COLLECTIONS = 400_000
 
 
 class _Commands(click.Group):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,23 @@ def test_files_have_the_usual_rights(tmp_path: Path) -> None:
     plain.write_bytes(b"")
     path = Folder.at(tmp_path).write("results.json", b"new")
     assert path.stat().st_mode == plain.stat().st_mode
+
+
+def test_of_many_who_claim_a_file_one_has_it(tmp_path: Path) -> None:
+    folder = Folder.at(tmp_path)
+    with ThreadPoolExecutor(8) as several:
+        claims = list(several.map(lambda i: folder.claim("rows", b"%d" % i), range(8)))
+    assert claims.count(True) == 1
+    assert folder.path.joinpath("rows").read_bytes() == b"%d" % claims.index(True)
+    assert [one.name for one in tmp_path.iterdir()] == ["rows"]
+
+
+def test_a_disk_without_hard_links_takes_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert Folder.at(tmp_path).claim("rows", b"mine")
+    assert (tmp_path / "rows").read_bytes() == b"mine"

@@ -176,6 +176,18 @@ def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
     assert list(path.name for path in tmp_path.iterdir()) == ["parts"]
 
 
+def test_of_two_runs_that_begin_at_once_one_has_the_folder(tmp_path: Path) -> None:
+    """Both have seen that nobody was there; the second to begin is refused and changes nothing."""
+    one, other = (
+        Outputs.at(tmp_path, dataclasses.replace(Comparison(), seed=seed)) for seed in (1, 2)
+    )
+    one.begin()
+    held = (tmp_path / "results.json").read_bytes()
+    with pytest.raises(InvalidValue, match="holds another run \\(seed 1 there, 2 now\\)"):
+        other.begin()
+    assert (tmp_path / "results.json").read_bytes() == held
+
+
 def test_a_run_of_other_versions_is_another_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +248,12 @@ def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
         Outputs.at(tmp_path, SMALL, resume=True)
     _played(tmp_path, 1)
     assert Outputs.at(tmp_path, SMALL, resume=True).folder.path == tmp_path
+
+
+def test_what_cannot_be_resumed_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="there is no run"):
+        Outputs.at(tmp_path / "new", Comparison(), resume=True)
+    assert not (tmp_path / "new").exists()
 
 
 def test_links_are_refused_before_anything_runs(tmp_path: Path) -> None:

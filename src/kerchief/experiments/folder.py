@@ -64,18 +64,42 @@ class Folder:
             WriteFailed: the disk is full, or takes no file any more; the old one is as it was.
         """
         target = self.check(name)
-        draft = target.with_name(f".{secrets.token_hex(8)}-{name}")
+        with self._draft(name, content) as draft:
+            draft.replace(target)
+            _sync(self.path)
+        return target
+
+    def claim(self, name: str, content: bytes) -> bool:
+        """Write a file unless there is one, however many try it at once; whether it is ours.
+
+        Raises:
+            InvalidValue: there is a link of that name.
+            WriteFailed: as for `write`.
+        """
+        target = self.check(name)
+        with self._draft(name, content) as draft:
+            try:
+                os.link(draft, target)
+            except FileExistsError:
+                return False
+            except OSError:  # a disk without hard links, where whoever comes last has it
+                draft.replace(target)
+            _sync(self.path)
+        return True
+
+    @contextlib.contextmanager
+    def _draft(self, name: str, content: bytes) -> Iterator[Path]:
+        """What is written, beside its place, until it was moved there or is not wanted."""
+        draft = self.path / f".{secrets.token_hex(8)}-{name}"
         with self._told():
             try:
                 # Made new: a file or a link that waits under this name is an error.
                 os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
                 draft.write_bytes(content)
                 _sync(draft)
-                draft.replace(target)
-                _sync(self.path)
+                yield draft
             finally:
                 draft.unlink(missing_ok=True)
-        return target
 
     def discard(self) -> None:
         """Remove the folder with all that is in it."""

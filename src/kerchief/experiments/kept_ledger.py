@@ -7,7 +7,7 @@ import fcntl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import CodecError, InvalidValue
 from kerchief.experiments.folder import Folder
 from kerchief.privacy.guarantee import Guarantee
 from kerchief.privacy.ledger import MemoryLedger
@@ -77,5 +77,8 @@ def _receipts(path: Path, budget: Guarantee) -> tuple[Receipt, ...]:
 def _read(path: Path) -> MemoryLedger:
     try:
         return MemoryLedger.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"{path} cannot be read: {error}; give a file of a ledger") from error
+    except (OSError, UnicodeDecodeError, CodecError) as error:
+        raise InvalidValue(
+            f"the ledger {path} cannot be read ({error}): restore it from a copy, as what it paid "
+            "for was spent, or give another file"
+        ) from error

@@ -81,20 +81,17 @@ class Outputs:
         """
         if needed:
             require(*NEEDS)
+        other = differences(path, plan)
+        if resume and other is None:
+            raise InvalidValue(f"there is no run in {str(path)!r} to resume; leave out --resume")
         folder = Folder.at(path)
         wanted = tuple(one for one in NEEDS if not missing(one))
         made = cls(plan=plan, folder=folder, wanted=wanted, formats=formats, tables=tables)
         for name in (*made._names().values(), _PARTS):
             folder.check(name)
-        other = differences(path, plan)
-        if resume and other is None:
-            raise InvalidValue(f"there is no run in {str(path)!r} to resume; leave out --resume")
         other = made._strangers() if other is None else other
         if other and not force:
-            raise InvalidValue(
-                f"{str(path)!r} holds another run ({other}); choose another --out, or replace it "
-                "with --force"
-            )
+            raise made._taken(other)
         if force:
             made._forget()
         return made
@@ -105,10 +102,16 @@ class Outputs:
         return Archive(folder=self.folder.inner(_PARTS))
 
     def begin(self) -> None:
-        """Write down whose folder this is, before anything is finished; a finished run stays."""
-        self.settled = _is_complete(self.folder.path / _ROWS)
-        if not self.settled:
-            self._write_rows()
+        """Write down whose folder this is, before anything is finished; a finished run stays.
+
+        Raises:
+            InvalidValue: another run has taken the folder meanwhile.
+        """
+        path = self.folder.path
+        if not self.folder.claim(_ROWS, self._rows()):
+            if other := differences(path, self.plan):
+                raise self._taken(other)
+            self.settled = _is_complete(path / _ROWS)
 
     def keep(self, finished: Result) -> None:
         """Write the results so far: an interrupted run leaves these files whole.
@@ -195,6 +198,12 @@ class Outputs:
         """Wall time of all finished cells, compilation included."""
         return sum(one.wall_seconds for one in self.finished)
 
+    def _taken(self, other: str) -> InvalidValue:
+        return InvalidValue(
+            f"{str(self.folder.path)!r} holds another run ({other}); choose another --out, or "
+            "replace it with --force"
+        )
+
     def _strangers(self) -> str | None:
         """The files under our names of which no run says that it has written them."""
         path = self.folder.path
@@ -221,9 +230,11 @@ class Outputs:
         self.files[name] = self.folder.write(self._names()[name], content)
 
     def _write_rows(self) -> None:
+        self._write("rows", self._rows())
+
+    def _rows(self) -> bytes:
         self.files["rows"] = self.folder.path / _ROWS
-        text = json.dumps(self.document(), indent=2, allow_nan=False) + "\n"
-        self._write("rows", text.encode())
+        return (json.dumps(self.document(), indent=2, allow_nan=False) + "\n").encode()
 
 
 def _picture(form: str) -> str:

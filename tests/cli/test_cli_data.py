@@ -110,7 +110,10 @@ def test_the_table_shows_rewards(call: Call, users: Path, monkeypatch: pytest.Mo
     [
         (("--features", "aeg=18:90", "--label", "likes"), "did you mean 'age'"),
         (("--features", "age", "--label", "likes"), "has no declared range"),
-        (("--features", "age=18:90", "--label", "likes=news|shop"), "holds 'sport'"),
+        (
+            ("--features", "age=18:90", "--label", "likes=news|shop"),
+            "of column 'likes' in users.csv is not declared",
+        ),
         (("--features", "age=18:90"), "labels and rewards are both given, or neither"),
         (
             ("--features", "age=18:90", "--rewards", "age,news", "--reward-range", "0:1"),
@@ -142,7 +145,8 @@ def test_bad_input_is_one_line_and_changes_nothing(
     [
         ("age,plan,likes\n20,basic,news\n30,,sport\n", "row 2 of column 'plan' in cut.csv is miss"),
         ("age,plan,likes\n20,basic,news\nnan,gold,sport\n", "row 2 of column 'age' in cut.csv"),
-        ("age,plan,likes\n20,basic,news\n30,gold", "cut.csv ends within row 2: it is cut off"),
+        ("age,plan,likes\n20,basic,news\n30,gold", "cut.csv ends within row 2"),
+        ("age,plan,likes\n20,basic,news\n30,gold,spo", "cut.csv ends within row 2, as if"),
         ("", "cut.csv cannot be read as CSV"),
     ],
 )

@@ -92,9 +92,11 @@ def test_a_norm_is_for_features_without_ranges() -> None:
         Declaration.of("age", norm=-1.0)
 
 
-def test_a_word_that_was_never_declared_is_named() -> None:
+def test_a_row_with_a_word_that_was_never_declared_is_named() -> None:
     table = read_table({"plan": ["basic", "silver"]})
-    with pytest.raises(InvalidValue, match=r"holds 'silver', which is not declared .* 'other'"):
+    with pytest.raises(
+        InvalidValue, match=r"row 2 of column 'plan' .* is not declared; .* 'other'"
+    ):
         Declaration.of("plan=basic|gold").encode(table)
     with pytest.raises(InvalidValue, match=r"no column is like 'x\*'; columns are plan"):
         Declaration.of("x*=0:1").encode(table)

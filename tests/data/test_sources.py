@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 from tests.data.simulated import logged
 
-from kerchief.core.errors import CodecError, InvalidValue
+from kerchief.core.errors import CodecError, InvalidValue, WriteFailed
 from kerchief.data import (
     Logs,
     from_logs,
@@ -107,7 +108,7 @@ def test_features_of_other_formats_can_be_declared_too(tmp_path: Path) -> None:
     [
         ({"action": "items"}, "no column 'items'; did you mean 'item'"),
         ({"action": "item"}, "is no number"),
-        ({"action": "item=red|green"}, "'blue', which is not declared"),
+        ({"action": "item=red|green"}, "of column 'item' in the table is not declared"),
         ({"reward": "age"}, r"row 1 .*: reward is outside \[0, 1\]"),
         ({"propensity": "age"}, "propensity is above 1"),
         ({"propensity": 0.0}, "propensity is 0.0"),
@@ -198,3 +199,35 @@ def _line(action: int, arms: list[str], user: dict[str, float]) -> dict[str, Any
         "p": [0.5] + [0.5 / (len(arms) - 1)] * (len(arms) - 1),
         "c": {"User": user, "_multi": [{"A": {"id": one}} for one in arms]},
     }
+
+
+def test_words_that_were_declared_have_names_that_can_be_read_again(tmp_path: Path) -> None:
+    table = TABLE | {"town": ["Rome", "Oslo", "Bern, CH", "Rome"]}
+    declared = {"town": ("Rome", "Oslo", "Bern, CH")}
+    first = read_logs(table, **(ASKED | {"features": declared}))
+    assert first.names == ("town:Rome", "town:Oslo", "town:2", "constant")
+    write_log_table(first, tmp_path / "log.CSV")
+    again = read_logs(tmp_path / "log.CSV", reward_range=(0, 1), features=list(first.names))
+    assert again.names == first.names
+    np.testing.assert_array_equal(again.contexts, first.contexts)
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [(write_log_table, "x.csv"), (write_dsjson, "x.json"), (write_feedback, "x.npz")],
+)
+def test_a_missing_folder_is_one_line(write: Any, name: str, tmp_path: Path) -> None:
+    with pytest.raises(WriteFailed, match=r"cannot be written \(No such file"):
+        write(LOGS, tmp_path / "nowhere" / name)
+
+
+def test_logs_that_cannot_be_written_leave_the_old_file(tmp_path: Path) -> None:
+    write_dsjson(LOGS, tmp_path / "log.json")
+    held = (tmp_path / "log.json").read_bytes()
+    allowed = np.ones((60, LOGS.arms), bool)
+    allowed[-1, 0] = False
+    masked = dataclasses.replace(LOGS, allowed=allowed, actions=np.full(60, LOGS.arms - 1))
+    with pytest.raises(CodecError, match="row 60 allows some arms and not those before"):
+        write_dsjson(masked, tmp_path / "log.json")
+    assert (tmp_path / "log.json").read_bytes() == held
+    assert [one.name for one in tmp_path.iterdir()] == ["log.json"]

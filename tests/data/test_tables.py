@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +107,8 @@ def test_the_digest_is_that_of_the_file_or_of_what_is_held(tmp_path: Path) -> No
         ("age,plan\n", "x.csv is empty"),
         ("age,age\n1,2\n", "two columns called 'age'"),
         ("age,plan\n1,basic\n2,gold,3\n", "a row longer than its heading"),
-        ("age,plan,spend\n1,basic,2\n3,go", "x.csv ends within row 2: it is cut off"),
+        ("age,plan,spend\n1,basic,2\n3,go", "x.csv ends within row 2, as if it were cut off"),
+        ("age,plan\n1,basic\n3,go", "x.csv ends within row 2, as if it were cut off"),
         ('age,plan,spend\n1,basic,2\n3,"go', "is empty or cut off"),
     ],
 )
@@ -184,7 +187,71 @@ def test_columns_of_other_kinds_may_stand_by_but_not_be_used() -> None:
     assert table.numbers("age").tolist() == [18.0]
     with pytest.raises(InvalidValue, match=r"column 'day' of the table .* one number or one word"):
         table.numbers("day")
-    with pytest.raises(InvalidValue, match="row 1 of column 'path' in the table is missing"):
+    with pytest.raises(
+        InvalidValue, match=r"row 1 of column 'path' .* is neither a number nor a word"
+    ):
         table.words("path")
     with pytest.raises(InvalidValue, match="one number or one word"):
         read_table({"a": [[1]]}).words("a")
+
+
+def test_masked_numbers_are_missing() -> None:
+    masked = np.ma.masked_greater(np.array([[20.0], [50.0], [85.0]]), 80)
+    with pytest.raises(InvalidValue, match="row 3 of column 'x0' in the table is missing"):
+        read_table(masked).numbers("x0")
+    assert read_table(np.ma.array([[20.0]])).numbers("x0").tolist() == [20.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([Decimal("1.00"), Decimal("2.5")], ["1", "2.5"]),
+        ([np.int64(1), np.bool_(True)], ["1", "true"]),
+        ([np.float64(3.0), 4], ["3", "4"]),
+    ],
+)
+def test_numbers_of_other_libraries_are_words(values: list[Any], words: list[str]) -> None:
+    column = np.empty(2, object)
+    column[:] = values
+    assert read_table({"a": column}).words("a").tolist() == words
+
+
+@pytest.mark.parametrize("value", [date(2020, 1, 1), [1, 2], {"a": 1}])
+def test_values_that_are_there_are_not_called_missing(value: object) -> None:
+    column = np.empty(2, object)
+    column[0], column[1] = "a", value
+    with pytest.raises(InvalidValue, match=r"row 2 of .* is neither a number nor a word"):
+        read_table({"a": column}).words("a")
+    with pytest.raises(InvalidValue, match=r"row 2 of .* is neither a number nor a word"):
+        read_table({"a": column}).numbers("a")
+
+
+class NotADay(date):
+    """What pandas calls NaT: a date that equals nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = date.__hash__
+
+
+def test_days_that_are_missing_are_missing() -> None:
+    days = np.array([NotADay(2020, 1, 1), "a"], object)
+    with pytest.raises(InvalidValue, match="row 1 of column 'a' in the table is missing"):
+        read_table({"a": days}).words("a")
+
+
+def test_a_query_of_polars_is_read() -> None:
+    frame = pl.DataFrame({"age": [18, 60], "plan": ["basic", "gold"]})
+    assert read_table(frame.lazy()).digest == read_table(frame).digest
+
+
+def test_names_in_a_heading_are_stripped_as_values_are(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("age, plan\n20, gold\n")
+    assert read_table(tmp_path / "x.csv").words("plan").tolist() == ["gold"]
+
+
+def test_two_names_that_differ_in_spaces_are_one(tmp_path: Path) -> None:
+    pl.DataFrame({"age": [20], " age": [30]}).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(InvalidValue, match="two columns called 'age'"):
+        read_table(tmp_path / "x.parquet")

@@ -79,7 +79,8 @@ def _labelled(table: Table, label: str) -> Aims:
             "declare fewer arms, or give rewards"
         )
     if len(words) < 2:
-        raise InvalidValue(f"column {name!r} has one label alone; there is nothing to choose")
+        who = "one label is declared for" if text else "there is one label alone in"
+        raise InvalidValue(f"{who} column {name!r}; give two or more to choose from")
     labels = Category(name=name, values=words)
     described = {"label": labels.texts()[0] if text else name}
     return Aims(arms=words, given={"labels": labels.places(table)}, described=described)

@@ -21,6 +21,7 @@ import numpy as np
 
 from kerchief.core.errors import CodecError
 from kerchief.core.validate import whole
+from kerchief.data.files import write_file
 from kerchief.data.logs import MOST_ARMS, MOST_CELLS, MOST_ROWS, Floats, Logs
 
 _MOST_LINE = 2**24
@@ -114,9 +115,8 @@ def write_dsjson(logs: Logs, path: Path | str) -> None:
                 f"a feature is called {name!r}, which DSJSON takes for a note, or for part of "
                 "another feature; rename it"
             )
-    with Path(path).open("w", encoding="utf-8") as file:
-        for row in range(logs.rows):
-            file.write(json.dumps(_line(logs, row), allow_nan=False) + "\n")
+    lines = [json.dumps(_line(logs, row), allow_nan=False) + "\n" for row in range(logs.rows)]
+    write_file(path, "".join(lines).encode())
 
 
 def _line(logs: Logs, row: int) -> dict[str, Any]:

@@ -124,15 +124,13 @@ class Category:
         return 1.0
 
     def places(self, table: Table) -> NDArray[np.int64]:
-        """Which of the declared values each row has; one that is not declared is named."""
+        """Which of the declared values each row has; a row with another one is named."""
         words = table.words(self.name).tolist()
         known = {word: place for place, word in enumerate(self.values)}
-        strange = sorted(set(words) - known.keys())
-        if strange and OTHER not in known:
-            raise InvalidValue(
-                f"column {self.name!r} of {table.name} holds {strange[0]!r}, which is not declared "
-                f"({len(strange)} such values); declare it, or a value {OTHER!r} for all the rest"
-            )
+        if OTHER not in known:
+            strange = np.array([word not in known for word in words])
+            said = f"is not declared; declare its value, or a value {OTHER!r} for all the rest"
+            table.refuse(self.name, strange, said)
         rest = known.get(OTHER, 0)
         return np.array([known.get(word, rest) for word in words], np.int64)
 

@@ -1,16 +1,17 @@
-"""Files of data: CSV and Parquet, read by Polars, whole or not at all."""
+"""Files of data: CSV and Parquet, read by Polars; all are read and written whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.core.errors import InvalidValue, KerchiefError, WriteFailed
 from kerchief.core.installing import installing
 
 if TYPE_CHECKING:
@@ -33,8 +34,31 @@ def read_file(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise InvalidValue(f"data is {str(path)!r}; it cannot be read ({reason})") from error
     frame = _parquet(path, content) if kind == ".parquet" else _text(path, content, kind)
-    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    names = [name.strip() for name in frame.columns]
+    check_names(path.name, names)
+    columns = {name: one.to_numpy() for name, one in zip(names, frame.iter_columns(), strict=True)}
     return columns, hashlib.sha256(content).hexdigest()
+
+
+def write_file(path: Path | str, content: bytes) -> None:
+    """Write a file beside its place, then move it there: what was there stays until it is whole.
+
+    Raises:
+        WriteFailed: its folder is missing, or takes no file.
+    """
+    place = Path(path).resolve()
+    draft = place.with_name(f".{secrets.token_hex(8)}-{place.name}")
+    try:
+        try:
+            draft.write_bytes(content)
+            draft.replace(place)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise WriteFailed(
+            f"path is {str(path)!r}; it cannot be written ({error.strerror}); choose a folder that "
+            "is there and takes files"
+        ) from error
 
 
 def _parquet(path: Path, content: bytes) -> pl.DataFrame:
@@ -66,11 +90,12 @@ def _text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
             f"{path.name} cannot be read as {kind[1:].upper()}: it is empty or cut off, is not in "
             "UTF-8, or has a row longer than its heading"
         ) from None
-    check_names(path.name, [str(one) for one in header.row(0)])
-    if frame.height and not content.endswith((b"\n", b"\r")) and None in frame.row(-1):
+    check_names(path.name, [str(one).strip() for one in header.row(0)])
+    # The last word may be half of one, which would then be a label, or another number.
+    if frame.height and not content.endswith((b"\n", b"\r")):
         raise InvalidValue(
-            f"{path.name} ends within row {frame.height}: it is cut off; write it anew, or end it "
-            "with a new line if it is whole"
+            f"{path.name} ends within row {frame.height}, as if it were cut off: write it anew, or "
+            "end it with a new line if it is whole"
         )
     return frame
 

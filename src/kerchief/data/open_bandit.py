@@ -6,6 +6,7 @@ lists with several positions each row is a decision of its own, as it is there.
 
 from __future__ import annotations
 
+import io
 import lzma
 import struct
 import zipfile
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import CodecError
 from kerchief.core.validate import whole
+from kerchief.data.files import write_file
 from kerchief.data.logs import MOST_CELLS, Logs
 
 _NEEDED = ("n_rounds", "n_actions", "context", "action", "reward", "pscore")
@@ -86,8 +88,9 @@ def read_feedback(path: Path | str, *, low: float, high: float) -> Logs:
 def write_feedback(logs: Logs, path: Path | str) -> None:
     """Write logs so that `read_feedback` finds the same, names of columns aside."""
     kept = {name: value for name, value in to_feedback(logs).items() if value is not None}
-    with Path(path).open("wb") as file:
-        np.savez_compressed(file, **kept)
+    content = io.BytesIO()
+    np.savez_compressed(content, **kept)
+    write_file(path, content.getvalue())
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from kerchief.core.installing import installing
 from kerchief.data.declaration import Declaration, Declared, declared_range
 from kerchief.data.dsjson import read_dsjson
 from kerchief.data.features import Category, Encoded, words_of
+from kerchief.data.files import write_file
 from kerchief.data.logs import Floats, Logs
 from kerchief.data.open_bandit import from_feedback, read_feedback
 from kerchief.data.tables import Table, Tabular, read_table
@@ -135,7 +137,8 @@ def write_log_table(logs: Logs, path: Path | str) -> None:
         raise CodecError("masks and features of arms have no column; write DSJSON")
     if clash := sorted(set(_RESERVED) & set(logs.names)):
         raise CodecError(f"a feature is called {clash[0]!r}, as another column is; rename it")
-    if path.suffix not in (".csv", ".parquet"):
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet"):
         raise InvalidValue(f"path is {str(path)!r}; let it end in .csv or .parquet")
     if importlib.util.find_spec("polars") is None:
         raise KerchiefError(f"tables cannot be written without polars: run {installing('report')}")
@@ -149,10 +152,12 @@ def write_log_table(logs: Logs, path: Path | str) -> None:
     columns |= {} if logs.users is None else {"user": logs.users}
     columns |= dict(zip(logs.names, logs.contexts.T, strict=True))
     frame = pl.DataFrame({name: np.ascontiguousarray(one) for name, one in columns.items()})
-    if path.suffix == ".csv":
-        frame.write_csv(path)
+    content = io.BytesIO()
+    if kind == ".csv":
+        frame.write_csv(content)
     else:
-        frame.write_parquet(path)
+        frame.write_parquet(content)
+    write_file(path, content.getvalue())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -240,7 +245,11 @@ def _coordinates(declared: Declaration) -> tuple[str, ...]:
     found: list[str] = []
     for one in declared.features:
         if isinstance(one, Category) and one.dim > 1:
-            found += [f"{one.name}={value}" for value in one.values]
+            # Names that a list of bare names can hold, where such a table is read again.
+            found += [
+                f"{one.name}:{place if set(value) & set('=,|') else value}"
+                for place, value in enumerate(one.values)
+            ]
         else:
             found += one.names
     return (*found, "constant") if declared.intercept else tuple(found)

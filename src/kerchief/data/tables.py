@@ -6,7 +6,9 @@ import dataclasses
 import difflib
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -31,7 +33,15 @@ class Frame(Protocol):
         """One column, which has a method `to_numpy`."""
 
 
-Tabular: TypeAlias = "Table | Frame | Mapping[str, ArrayLike] | ArrayLike | Path | str"
+@runtime_checkable
+class Query(Protocol):
+    """A query of Polars', which has read nothing yet."""
+
+    def collect(self) -> Any:
+        """The frame that it asks for."""
+
+
+Tabular: TypeAlias = "Table | Frame | Query | Mapping[str, ArrayLike] | ArrayLike | Path | str"
 """What a table can be made from; a text is the path of a file."""
 
 
@@ -86,12 +96,19 @@ class Table:
         if given.dtype.kind == "f":
             self._check(name, given, missing=np.isnan(given))
         words = [_word(one) for one in given.tolist()]
+        self._check_kind(name, given)
         self.refuse(name, np.array([one is None for one in words]), _MISSING)
         return np.array(words, np.str_)
+
+    def _check_kind(self, name: str, given: NDArray[Any]) -> None:
+        if given.dtype.kind == "O":
+            strange = np.array([_is_strange(one) for one in given.tolist()])
+            self.refuse(name, strange, "is neither a number nor a word; give one of the two")
 
     def _check(self, name: str, given: NDArray[Any], *, missing: NDArray[np.bool_]) -> None:
         """Tell texts that are no numbers from values that are not there."""
         if given.dtype.kind not in "fiub" and missing.any():
+            self._check_kind(name, given)
             empty = np.array([_word(one) is None for one in given.tolist()])
             self.refuse(name, empty, _MISSING)
             self.refuse(
@@ -150,6 +167,8 @@ def _columns(source: Any) -> Mapping[str, Any]:
     """The columns of whatever holds some."""
     if isinstance(source, Mapping):
         return {str(key): one for key, one in source.items()}
+    if isinstance(source, Query):
+        source = source.collect()
     if isinstance(source, Frame):
         names = [str(one) for one in source.columns]
         check_names("the table", names)
@@ -167,7 +186,11 @@ def _columns(source: Any) -> Mapping[str, Any]:
 
 def _array(name: str, given: Any) -> NDArray[Any]:
     try:
-        return np.asarray(given)
+        array: NDArray[Any] = np.asarray(given)
+        if np.ma.is_masked(given):
+            array = array.astype(object)
+            array[np.ma.getmaskarray(given)] = None
+        return array
     except (TypeError, ValueError, OverflowError):
         raise InvalidValue(f"{name} is no array: its rows have several lengths") from None
 
@@ -204,13 +227,22 @@ def _number(value: Any) -> float:
 
 def _word(value: Any) -> str | None:
     """A value as a word, or None where there is none; 1.0 is the word 1."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, str):
         return value.strip() or None
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and not math.isnan(value):
-        return f"{value:.0f}" if value.is_integer() else str(value)
+    if isinstance(value, float | Decimal) and not math.isnan(value):
+        return f"{value:.0f}" if value == value // 1 else str(value)
     return str(value) if isinstance(value, int) else None
+
+
+def _is_strange(value: Any) -> bool:
+    """Whether a value is there, and neither a number nor a word."""
+    if isinstance(value, date | time | timedelta):
+        return bool(value == value)  # what pandas calls NaT is such a value, and not there
+    return isinstance(value, Sequence | Mapping | np.ndarray) and not isinstance(value, str)
 
 
 def _digest(columns: Mapping[str, NDArray[Any]]) -> str:

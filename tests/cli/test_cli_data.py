@@ -158,6 +158,16 @@ def test_a_bad_file_is_one_line_and_changes_nothing(text: str, said: str, call: 
     assert not Path("results").exists()
 
 
+@pytest.mark.parametrize("rewards", ["5", "true", "[1, 2]", "{a = 1}"])
+def test_columns_of_another_kind_are_one_line(rewards: str, call: Call, users: Path) -> None:
+    told = users.with_name("users.toml")
+    told.write_text(f'features = ["age=18:90"]\nrewards = {rewards}\nreward_range = "0:1"\n')
+    result = call("compare", "--data", users, "--declare", told)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "rewards are" in result.stderr
+    assert "name one column per arm, as in --rewards r_a,r_b" in result.stderr
+
+
 def test_options_of_data_need_data(call: Call) -> None:
     result = call("compare", *DECLARED)
     assert result.exit_code == 2

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from tests.data.simulated import logged
@@ -14,9 +15,11 @@ from tests.data.simulated import logged
 from kerchief.cli.data import world_of
 from kerchief.cli.main import main
 from kerchief.core.errors import InvalidValue
-from kerchief.data import write_dsjson, write_log_table
+from kerchief.data import write_dsjson, write_feedback, write_log_table
 from kerchief.data.replay import Replay
-from kerchief.privacy.receipts import read_ledger
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.privacy.ledger import MemoryLedger
+from kerchief.privacy.receipts import Cohort, read_ledger
 
 Call = Callable[..., Result]
 COLUMNS = ("--action", "action", "--reward", "reward", "--propensity", "propensity")
@@ -100,6 +103,11 @@ def test_models_are_policies_and_guesses_of_rewards(value: Call, tmp_path: Path)
         (("--arm", "1", "--action", "act"), "did you mean 'action'"),
         (("--model", "nowhere.json"), "cannot be read"),
         (("--arm", "1", "--delta", "2"), "delta is 2"),
+        (("--arm", "1", "--norm", "2"), "norm is 2.0, and no features are named"),
+        (("--arm", "1", "--action", "action=0|1"), "arms is 3, and action names 2"),
+        (("--arm", "1", "--ledger", "x.ledger", "--budget", "nan"), "budget is nan"),
+        (("--arm", "1", "--ledger", "x.ledger", "--budget", "-1"), "budget is -1"),
+        (("--arm", "1", "--ledger", ""), "the ledger '.' is a folder; give the name of a file"),
     ],
 )
 def test_what_is_asked_wrongly_gets_one_line(value: Call, more: tuple[str, ...], said: str) -> None:
@@ -139,3 +147,100 @@ def test_comparisons_replay_logs(file: Path, tmp_path: Path) -> None:
 def test_logs_and_labels_are_not_mixed(file: Path, more: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidValue, match=said):
         world_of({"data": file, "features": ("x0=-1:1",), **more})
+
+
+def called(*words: object) -> Result:
+    group = type(main)(name="kerchief", commands=[click.Command("value")])
+    return CliRunner().invoke(group, ["value", *map(str, words)])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """The same logs, in forms with columns of their own."""
+    logs = logged(200, seed=3)
+    write_dsjson(logs, tmp_path / "log.json")
+    write_feedback(logs, tmp_path / "log.npz")
+    return {"json": tmp_path / "log.json", "npz": tmp_path / "log.npz"}
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        *(("npz", (f"--{name}", "x")) for name in ("user", "propensity", "action", "reward")),
+        *(("npz", ("--arms", "3")), ("npz", ("--propensity", "0.5"))),
+        *(("json", ("--arms", "3", f"--{name}", "x")) for name in ("propensity", "reward")),
+    ],
+    ids=str,
+)
+def test_what_a_form_does_not_take_is_refused_and_not_left_aside(
+    form: str, words: tuple[str, ...], files: dict[str, Path], tmp_path: Path
+) -> None:
+    ask = ("--arm", "0", "--ledger", tmp_path / "x.ledger", "--budget", "2")
+    found = called("--data", files[form], *RANGE, *ask, *words)
+    assert found.exit_code == 2
+    assert f"{words[-2].removeprefix('--')} is given, and" in found.stderr
+    assert not (tmp_path / "x.ledger").exists()
+
+
+def test_declared_words_say_how_many_arms_lines_have(files: dict[str, Path]) -> None:
+    """Neither how many arms there are nor which features is read off private lines."""
+    named = ("--action", "item=news|sport|shop|games", "--arm", "games", "--json")
+    found = called("--data", files["json"], *RANGE, *named, "--least-propensity", "0.1")
+    assert found.exit_code == 0, found.stderr
+    few = called("--data", files["json"], *RANGE, "--action", "item=news|sport", "--arm", "news")
+    assert "more arms than the 2 declared" in few.stderr
+    assert "--arms is not given" in called("--data", files["json"], *RANGE, "--arm", "0").stderr
+    wild = ("--arms", "3", "--features", "x*=-1:1", "--arm", "0")
+    assert "by its whole name" in called("--data", files["json"], *RANGE, *wild).stderr
+
+
+def test_a_model_of_rewards_that_does_not_fit_costs_nothing(value: Call, tmp_path: Path) -> None:
+    model = tmp_path / "model.json"
+    model.write_text('{"by_arm": [[1, 0, 0], [-1, 0, 0], [0, 1, 0]]}')
+    ask = ("--ledger", tmp_path / "x.ledger", "--budget", "2", "--estimator", "dr")
+    found = value("--arm", "1", "--features", "x0,x1", *ask, "--reward-model", model)
+    assert found.exit_code == 2
+    assert "by_arm of the model has shape (3, 3); these logs need (3, 2)" in found.stderr
+    assert not (tmp_path / "x.ledger").exists()
+
+
+def test_a_ledger_for_another_unit_names_the_option(tmp_path: Path) -> None:
+    file = tmp_path / "logs.csv"
+    write_log_table(logged(200, seed=3, users=np.arange(200) // 2), file)
+    words = ("--data", file, *RANGE, "--arms", "3", "--arm", "1", "--epsilon", "0.5")
+    rows, users = tmp_path / "rows.ledger", tmp_path / "users.ledger"
+    assert called(*words, "--ledger", rows, "--budget", "2").exit_code == 0
+    assert called(*words, "--ledger", users, "--budget", "2", "--user", "user").exit_code == 0
+    held = rows.read_bytes(), users.read_bytes()
+    found = called(*words, "--ledger", rows, "--user", "user")
+    assert "--user is user, so that one user is protected" in found.stderr
+    assert "is for one row; leave --user out" in found.stderr
+    assert "give --user COLUMN, or another file" in called(*words, "--ledger", users).stderr
+    assert (rows.read_bytes(), users.read_bytes()) == held
+
+
+def test_an_empty_file_is_no_ledger_that_ever_paid(value: Call, tmp_path: Path) -> None:
+    (tmp_path / "x.ledger").touch()
+    found = value("--arm", "1", "--ledger", tmp_path / "x.ledger", "--budget", "2")
+    assert found.exit_code == 2
+    assert "is empty, as none is that ever paid: remove it to begin a new one" in found.stderr
+    assert (tmp_path / "x.ledger").read_bytes() == b""
+
+
+def test_a_log_that_grows_is_billed_for_all_its_rows(tmp_path: Path) -> None:
+    """One row is in the fit of a model or in the value, and pays in every call."""
+    ledger = tmp_path / "x.ledger"
+    for rows in (60, 240):
+        write_log_table(logged(rows, seed=3), tmp_path / "logs.csv")
+        ask = ("--arms", "3", "--features", "x0=-1:1", "--estimator", "dr", "--epsilon", "0.2")
+        spend = ("--ledger", ledger, "--budget", "2") if rows == 60 else ("--ledger", ledger)
+        words = ("--data", tmp_path / "logs.csv", *RANGE, "--arm", "1", *ask, *spend)
+        codes = [called(*words).exit_code for _ in range(8)]
+    _, receipts = read_ledger(ledger.read_text())
+    assert {(one.cohort.first, one.cohort.last) for one in receipts} == {(0, 60), (0, 240)}
+    first = MemoryLedger(Guarantee(epsilon=9.0, delta=1e-6, trust=Trust.CENTRAL, unit="row"))
+    for one in receipts:
+        first.charge(one.event, cohort=Cohort(first=0, last=1))
+    assert first.spent().epsilon <= 2 * (1 + 1e-9)
+    assert codes[0] == 0
+    assert codes[-1] == 2

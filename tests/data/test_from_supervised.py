@@ -219,3 +219,12 @@ def test_what_is_no_world_of_data_is_refused() -> None:
     wrong: Any = kerchief.make_environment()
     with pytest.raises(InvalidValue, match="give a world that `from_supervised` makes"):
         Comparison(data=wrong)
+
+
+def test_labels_may_be_whole_numbers_of_any_length() -> None:
+    long = "9" * 5000
+    people: dict[str, Any] = {"age": [20, 70, 35, 51], "plan": [long, "10", "9", "-1"]}
+    world = from_supervised(people, "plan", features="age=18:90")
+    assert world.problem(4).arms == 4
+    people["plan"] = [10**5000, 10, 9, -1]
+    assert from_supervised(people, "plan", features="age=18:90").problem(4).arms == 4

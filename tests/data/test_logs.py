@@ -168,7 +168,14 @@ def test_files_that_are_no_dsjson_get_one_line(text: str, said: str, tmp_path: P
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("names", [("_x", "y"), ("a", "a.b"), ("a._x", "b"), (".x", "y")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        *(("_x", "y"), ("a", "a.b"), ("a._x", "b"), (".x", "y")),
+        *(("a.[0]", "b"), ("[0].x", "b"), ("y", "[0].x.z")),
+    ],
+    ids=str,
+)
 def test_names_that_would_be_read_as_something_else_are_not_written(
     names: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -238,3 +245,21 @@ def test_files_that_are_no_feedback_get_one_line(tmp_path: Path) -> None:
 def test_feedback_that_contradicts_itself_is_refused(changed: Any, said: str) -> None:
     with pytest.raises(KerchiefError, match=said):
         from_feedback(to_feedback(logged(40, seed=5)) | changed, **RANGE)
+
+
+def test_features_of_one_namespace_stand_side_by_side(tmp_path: Path) -> None:
+    """A model by columns would be about others after they were moved."""
+    three = logged(3, seed=5, contexts=np.eye(3), names=("a.x", "b", "a.y"))
+    with pytest.raises(CodecError, match=r"feature 'b' stands apart .* put them side by"):
+        write_dsjson(three, tmp_path / "log.json")
+    beside = logged(3, seed=5, contexts=np.eye(3), names=("a.x", "a.y.z", "b[0]"))
+    write_dsjson(beside, tmp_path / "log.json")
+    same(beside, read_dsjson(tmp_path / "log.json", arms=3, **RANGE), "names")
+
+
+def test_arms_that_no_row_allows_are_not_lost_without_a_word(tmp_path: Path) -> None:
+    allowed = np.ones((40, 4), bool)
+    allowed[:, 3] = False
+    with pytest.raises(CodecError, match="arm 3, the last, is allowed in no row"):
+        write_dsjson(logged(40, seed=5, arms=4, allowed=allowed), tmp_path / "log.json")
+    assert not list(tmp_path.iterdir())

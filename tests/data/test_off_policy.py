@@ -16,7 +16,7 @@ import pytest
 from tests.data.simulated import Floats, contexts, logged, means, rule, value_of
 
 from kerchief.core.errors import BudgetExceeded, CodecError, InvalidValue
-from kerchief.data import off_policy
+from kerchief.data import off_policy, value_noise
 from kerchief.data.fixed_policies import LinearModel, OneArm, UniformPlay, chances_of, read_model
 from kerchief.data.logs import Logs
 from kerchief.data.off_policy import OffPolicyValue, off_policy_value
@@ -25,9 +25,10 @@ from kerchief.data.tails import Noise
 from kerchief.data.value_sums import MatchedSum, MeanSum, ValueSum
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.laplace import ExactLaplace
+from kerchief.privacy.composition import epsilon_at
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
-from kerchief.privacy.receipts import Charge, Receipt
+from kerchief.privacy.receipts import Charge, Cohort, Receipt
 
 CROWD = contexts(400_000, seed=99)
 PROMISE = Guarantee(epsilon=1.0, delta=1e-6, trust="central", unit="row")  # type: ignore[arg-type]
@@ -145,9 +146,9 @@ def paid_before_drawn(module: Any, seen: list[str], estimator: str, mechanism: s
     ask = {"estimator": estimator, "ledger": ledger, "mechanism": mechanism}
     module.off_policy_value(logs, OneArm(arm=0), **ask)
     sums = 2 if estimator == "dr" else 1
-    assert seen == ["charged"] * sums + ["drawn"] * sums
+    assert seen == ["charged"] + ["drawn"] * sums
     assert 0.999 < ledger.spent().epsilon <= 1 + 1e-9
-    assert [one.used for one in ledger.receipts] == [1] * sums
+    assert [one.used for one in ledger.receipts] == [1]
     with pytest.raises(BudgetExceeded):
         module.off_policy_value(logs, OneArm(arm=0), **ask)
     assert seen.count("drawn") == sums
@@ -163,8 +164,8 @@ def test_everything_is_paid_for_before_it_is_drawn_once(
 
 def test_a_charge_after_the_draw_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     first, then = (
-        "    paid = ledger.charge_all(bill)\n",
-        "    reading = _read(logs, asked, chances, noises)\n",
+        "    paid = ledger.charge_all([bill])\n",
+        "    reading = _read(logs, asked, known, noises)\n",
     )
     late = faulty(monkeypatch, first + then, then + first)
     with pytest.raises(AssertionError):
@@ -179,10 +180,10 @@ def noise_is_what_was_charged(module: Any, monkeypatch: Any, mechanism: str) -> 
     """
     drawn: list[Floats] = []
 
-    def read(logs: Any, asked: Any, chances: Any, noises: Any) -> Any:
+    def read(logs: Any, asked: Any, known: Any, noises: Any) -> Any:
         event = noises[0].event()
         scale = event.scale if mechanism == "gaussian" else math.sqrt(2) * noises[0].scale
-        zeros = np.zeros((asked.units, asked.valued.size))
+        zeros = np.zeros(asked.valued.size, np.int64)
         drawn.append(module._drawn(zeros, noises[0]) / (scale * noises[0].grid))
         raise _Seen
 
@@ -473,3 +474,121 @@ def test_no_warning_tells_of_a_row() -> None:
     assert np.isfinite(found.value)
     wild = dataclasses.replace(logs, contexts=np.array([[1e300], *(19 * [[0.0]])]))
     assert np.isfinite(off_policy_value(wild, LinearModel(by_arm=[[1e300], [1.0]])).value)
+
+
+def _plain(rows: int) -> Logs:
+    """Logs of two arms, half of them each, without features."""
+    return Logs(
+        contexts=np.zeros((rows, 0)),
+        actions=np.arange(rows) % 2,
+        rewards=np.arange(rows, dtype=np.float64) % 2,
+        propensities=np.full(rows, 0.5),
+        arms=2,
+        low=0.0,
+        high=1.0,
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("estimator", ["replay", "ips", "dr"])
+def test_a_log_that_grows_pays_for_every_row_in_every_call(estimator: Any, mechanism: str) -> None:
+    """Which part of a call a row is in may change with the log: it pays in every call."""
+    budget = dataclasses.replace(PROMISE, epsilon=100.0)
+    ledger = MemoryLedger(budget)
+    for rows in (60, 300, 37, 300):
+        ask = {"estimator": estimator, "mechanism": mechanism, "epsilon": 0.2}
+        off_policy_value(_plain(rows), OneArm(arm=1), ledger=ledger, **ask)
+    assert [(one.cohort.first, one.cohort.last) for one in ledger.receipts] == [
+        (0, rows) for rows in (60, 300, 37, 300)
+    ]
+    whole = MemoryLedger(budget)
+    for receipt in ledger.receipts:
+        whole.charge(receipt.event, cohort=Cohort(first=0, last=1))
+    assert ledger.spent().epsilon == whole.spent().epsilon > 0.39
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace", "best"])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 50.0])
+def test_one_charge_is_as_dear_as_either_sum(mechanism: str, epsilon: float) -> None:
+    """Whatever a row is in, the fit or the value, it has paid for at least that."""
+    fit = RewardFit(arms=200, dim=9, norm=1.0)
+    sums: list[RewardFit | ValueSum] = [fit, MeanSum(largest=3.0, modelled=True, complete=False)]
+    promise = dataclasses.replace(PROMISE, epsilon=epsilon)
+    noises = value_noise.noises_for(promise, mechanism, sums)
+    worst = value_noise.worst_of(noises)
+    assert len({type(one) for one in noises}) == 1
+    for delta in (1e-6, 1e-9):
+        price = epsilon_at([worst] * 3, delta)
+        assert price >= max(epsilon_at([one.event()] * 3, delta) for one in noises)
+    assert epsilon_at([worst], 1e-6) <= epsilon * (1 + 1e-9)
+
+
+class NoLogs:
+    """A model of another make."""
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (LinearModel(by_arm=[[1.0]]), "by_arm of the model has shape"),
+        (LinearModel(shared=[1.0]), "shared of the model has shape"),
+        (LinearModel(intercepts=[1.0]), "intercepts of the model has shape"),
+        (NoLogs(), "model is a NoLogs; give a LinearModel"),
+    ],
+)
+def test_models_of_rewards_that_do_not_fit_are_refused_before_anything_is_paid(
+    model: Any, said: str
+) -> None:
+    ledger = MemoryLedger(PROMISE)
+    ask: dict[str, Any] = {"estimator": "dr", "model": model, "ledger": ledger}
+    with pytest.raises(InvalidValue, match=said):
+        off_policy_value(logged(300, seed=1), OneArm(arm=0), **ask)
+    assert ledger.receipts == ()
+
+
+def test_a_fit_that_no_memory_holds_is_refused_before_anything_is_paid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kerchief.data.reward_fits.MOST_CELLS", 100)
+    ledger = MemoryLedger(PROMISE)
+    with pytest.raises(InvalidValue, match="name fewer features"):
+        off_policy_value(_plain(60), OneArm(arm=0), estimator="dr", ledger=ledger)
+    assert ledger.receipts == ()
+
+
+@pytest.mark.parametrize("fails", ["chances_of", "_steps"])
+def test_what_fails_before_a_draw_of_a_fit_costs_nothing(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a call with two sums, all that can be worked out is worked out before the charge."""
+
+    def fail(*given: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(off_policy, fails, fail)
+    ledger = MemoryLedger(PROMISE)
+    with pytest.raises(MemoryError):
+        off_policy_value(_plain(60), OneArm(arm=0), estimator="dr", ledger=ledger)
+    assert ledger.receipts == ()
+
+
+def test_scores_of_a_row_do_not_know_how_many_others_there_are() -> None:
+    """To the last bit: a user who comes once more must not move what is added for others."""
+    dice = np.random.default_rng(4)
+    rows, by_arm = dice.normal(size=(200, 37)), dice.normal(size=(5, 37))
+    of_arms, shared = dice.normal(size=(200, 5, 11)), dice.normal(size=11)
+
+    def scores(count: int) -> Floats:
+        some = logged(count, seed=1, contexts=rows[:count], arm_features=of_arms[:count], arms=5)
+        return LinearModel(by_arm=by_arm, shared=shared).scores(some)
+
+    for count in (1, 3, 17, 64):
+        np.testing.assert_array_equal(scores(count), scores(200)[:count])
+
+
+def test_a_ledger_for_rows_does_not_pay_for_users() -> None:
+    logs = dataclasses.replace(_plain(60), users=np.arange(60) // 2)
+    with pytest.raises(
+        InvalidValue, match=r"for one row .* one user .* as these logs say who came"
+    ):
+        off_policy_value(logs, OneArm(arm=1), ledger=MemoryLedger(PROMISE))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.data.simulated import logged
 from kerchief.core.errors import CodecError, InvalidValue, WriteFailed
 from kerchief.data import (
     Logs,
+    files,
     from_logs,
     read_logs,
     to_feedback,
@@ -22,6 +25,7 @@ from kerchief.data import (
     write_feedback,
     write_log_table,
 )
+from kerchief.experiments.data import told_of
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.runner import compare
 
@@ -231,3 +235,203 @@ def test_logs_that_cannot_be_written_leave_the_old_file(tmp_path: Path) -> None:
         write_dsjson(masked, tmp_path / "log.json")
     assert (tmp_path / "log.json").read_bytes() == held
     assert [one.name for one in tmp_path.iterdir()] == ["log.json"]
+
+
+def _lines(path: Path, *users: dict[str, Any], arms: int = 2) -> Path:
+    names = [f"arm {place}" for place in range(arms)]
+    path.write_text("".join(json.dumps(_line(0, names, one)) + "\n" for one in users))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "changed"),
+    [
+        *(("npz", {name: "x"}) for name in ("action", "reward", "propensity", "user")),
+        *(("npz", {"arms": 3}), ("npz", {"arm_features": np.eye(3)})),
+        *(("mapping", {"user": "x"}), ("mapping", {"propensity": 0.5})),
+        *(("json", {name: "x"}) for name in ("reward", "propensity", "action")),
+        *(("json", {"arm_features": np.eye(3)}), ("json", {"propensity": 0.5})),
+    ],
+)
+def test_what_a_form_does_not_take_is_refused_by_name(
+    form: str, changed: dict[str, Any], tmp_path: Path
+) -> None:
+    """A row would be protected where a user was asked for, or a chance told that was not used."""
+    write_feedback(LOGS, tmp_path / "log.npz")
+    write_dsjson(LOGS, tmp_path / "log.json")
+    source = to_feedback(LOGS) if form == "mapping" else tmp_path / f"log.{form}"
+    (name,) = changed
+    for read in (read_logs, from_logs):
+        with pytest.raises(InvalidValue, match=rf"^{name} is .*leave (it|{name}) out"):
+            read(source, reward_range=(0, 1), **changed)
+
+
+def test_a_norm_of_no_features_is_refused(tmp_path: Path) -> None:
+    write_feedback(LOGS, tmp_path / "log.npz")
+    with pytest.raises(InvalidValue, match=r"norm is 2\.0, and no features are named"):
+        read_logs(tmp_path / "log.npz", reward_range=(0, 1), norm=2.0)
+
+
+@pytest.mark.parametrize("said", [{"action": "item=a|b|c"}, {"arms": ("a", "b", "c")}], ids=str)
+def test_declared_words_say_how_many_arms_dsjson_has(said: dict[str, Any], tmp_path: Path) -> None:
+    file = _lines(tmp_path / "log.json", {"age": 3}, {"age": 4, "town": 7})
+    logs = read_logs(file, reward_range=(0, 1), **said)
+    assert (logs.arms, logs.dim, logs.arm_features) == (3, 0, None)
+    named = read_logs(file, reward_range=(0, 1), features="User.age=0:9", **said)
+    assert (named.arms, named.names) == (3, ("User.age", "constant"))
+    more = _lines(tmp_path / "more.json", {"age": 3}, arms=4)
+    with pytest.raises(CodecError, match="more arms than the 3 declared"):
+        read_logs(more, reward_range=(0, 1), **said)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"action": "item=red|blue", "arms": 3}, "arms is 3, and action names 2"),
+        ({"action": "item=red|blue", "arms": ("blue", "red")}, "arms are named twice"),
+        ({"action": "item=red"}, "two or more different words"),
+        ({"action": "item="}, "two or more different words"),
+    ],
+)
+def test_arms_are_declared_once(said: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidValue, match=why):
+        read_logs(TABLE, **(ASKED | said))
+
+
+@pytest.mark.parametrize("features", ["User.*=0:9", "User.age=0:9, *=0:1", ("User.*",)], ids=str)
+def test_no_feature_stands_for_all_that_private_lines_have(features: Any, tmp_path: Path) -> None:
+    """One user with one more feature would change how many numbers are released."""
+    file = _lines(tmp_path / "log.json", {"age": 3}, {"age": 4, "town": 7})
+    with pytest.raises(InvalidValue, match="declare each feature by its whole name"):
+        read_logs(file, reward_range=(0, 1), arms=2, features=features)
+
+
+def test_a_simulation_may_take_all_features_that_there_are(tmp_path: Path) -> None:
+    file = _lines(tmp_path / "log.json", {"age": 3}, {"age": 4, "town": 7})
+    logs = read_logs(file, reward_range=(0, 1), features="User.*=0:9")
+    assert logs.names == ("User.age", "User.town", "constant")
+
+
+def test_what_a_line_does_not_have_is_0_only_if_that_is_in_its_range(tmp_path: Path) -> None:
+    file = _lines(tmp_path / "log.json", {"age": 30}, {"town": 1})
+    for features in ("User.age=18:90", "User.age=18:90,User.town=0:1", {"User.age": (18, 90)}):
+        with pytest.raises(
+            CodecError, match=r"line 2 of log\.json has no feature 'User.age'.*0 is"
+        ):
+            read_logs(file, reward_range=(0, 1), arms=2, features=features)
+    with pytest.raises(CodecError, match=r"line 1 of log\.json has no feature 'User.town'"):
+        read_logs(file, reward_range=(0, 1), features="User.*=18:90")
+    sparse = read_logs(file, reward_range=(0, 1), arms=2, features="User.age=0:90,User.town=0:1")
+    assert sparse.contexts[1, 0] < 0 < sparse.contexts[1, 1]
+    bare = read_logs(file, reward_range=(0, 1), arms=2, features="User.age")
+    assert bare.contexts.tolist() == [[30.0], [0.0]]
+
+
+@pytest.mark.parametrize(
+    ("table", "features", "names"),
+    [
+        ({"constant": [1, 0, 0, 1]}, {"constant": (0, 1)}, ("constant", "constant'")),
+        (
+            {"town": ["a|b", "0", "e,f", "0"]},
+            {"town": ("a|b", "0", "e,f")},
+            ("town:0", "town:0'", "town:2", "constant"),
+        ),
+    ],
+)
+def test_names_of_coordinates_never_clash(
+    table: dict[str, Any], features: Any, names: tuple[str, ...]
+) -> None:
+    assert read_logs(TABLE | table, **(ASKED | {"features": features})).names == names
+
+
+def test_a_feature_is_named_once() -> None:
+    with pytest.raises(InvalidValue, match="feature 'age' is named twice"):
+        read_logs(TABLE, **(ASKED | {"features": "age,age"}))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_names_that_a_table_would_change_are_not_written(ending: str, tmp_path: Path) -> None:
+    file = tmp_path / f"log{ending}"
+    with pytest.raises(CodecError, match="would give it back as 'x'; rename it"):
+        write_log_table(logged(5, seed=5, names=(" x", "y")), file)
+    assert not list(tmp_path.iterdir())
+    write_log_table(logged(5, seed=5, names=('q"', "y")), file)
+    again = read_logs(file, reward_range=(0, 1), features=('q"', "y"), arms=3)
+    assert again.names == ('q"', "y")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [(write_log_table, "x.csv"), (write_dsjson, "x.json"), (write_feedback, "x.npz")],
+)
+def test_a_log_that_is_written_again_keeps_its_rights(
+    write: Any, name: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what replaces it nor the draft, at any time, is open to more people."""
+    file, seen, replace = tmp_path / name, [], Path.replace
+    write(LOGS, file)
+    file.chmod(mode)
+
+    def look(draft: Path, target: Path) -> Path:
+        seen.append(stat.S_IMODE(draft.stat().st_mode))
+        return replace(draft, target)
+
+    monkeypatch.setattr(Path, "replace", look)
+    write(LOGS, file)
+    assert seen == [mode]
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+def test_a_draft_is_closed_before_anything_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, seen, chmod = tmp_path / "x.npz", [], Path.chmod
+    write_feedback(LOGS, file)
+    file.chmod(0o644)
+
+    def look(draft: Path, mode: int) -> None:
+        seen.append((stat.S_IMODE(draft.stat().st_mode), draft.stat().st_size))
+        chmod(draft, mode)
+
+    monkeypatch.setattr(Path, "chmod", look)
+    write_feedback(LOGS, file)
+    assert seen == [(0o600, 0)]
+
+
+def test_rights_of_a_group_that_a_file_cannot_be_given_to_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x.npz"
+    write_feedback(LOGS, file)
+    held = os.stat_result((0o100664, 0, 0, 1, 10**6, 10**6, 0, 0, 0, 0))
+
+    def refuse(*given: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "chown", refuse)
+    with file.open("rb") as opened:
+        assert files._rights(opened.fileno(), held) == 0o604
+
+
+def test_counted_arms_are_told_where_they_were_counted() -> None:
+    """`kerchief plan` writes how many arms there are into a bandit's problem."""
+    numbered = TABLE | {"item": [0, 1, 0, 1]}
+    plain = from_logs(numbered, **(ASKED | {"action": "item"}))
+    assert any("Arms were counted in column 'item'" in one for one in told_of(plain))
+    for said in ({"action": "item=0|1"}, {"action": "item", "arms": 2}):
+        declared = from_logs(numbered, **(ASKED | said))
+        assert not any("counted in" in one for one in told_of(declared))
+
+
+def test_arms_that_were_counted_in_lines_are_told(tmp_path: Path) -> None:
+    write_dsjson(LOGS, tmp_path / "log.json")
+    ask: dict[str, Any] = {"reward_range": (0, 1), "features": "x0=-1:1"}
+    plain = from_logs(tmp_path / "log.json", **ask)
+    assert any("Arms were counted in the lines" in one for one in told_of(plain))
+    declared = from_logs(tmp_path / "log.json", action="item=a|b|c", **ask)
+    assert not any("counted in" in one for one in told_of(declared))
+    write_feedback(LOGS, tmp_path / "log.npz")
+    said = from_logs(tmp_path / "log.npz", norm=1.0, reward_range=(0, 1))
+    assert not any("counted in" in one for one in told_of(said))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
+import math
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import polars as pl
@@ -16,6 +20,9 @@ import pytest
 
 from kerchief.core.errors import InvalidValue, KerchiefError
 from kerchief.data.tables import read_table
+
+# It comes without types.
+pd: Any = importlib.import_module("pandas")
 
 PEOPLE: dict[str, list[Any]] = {
     "age": [18, 60, 33],
@@ -110,6 +117,7 @@ def test_the_digest_is_that_of_the_file_or_of_what_is_held(tmp_path: Path) -> No
         ("age,plan,spend\n1,basic,2\n3,go", "x.csv ends within row 2, as if it were cut off"),
         ("age,plan\n1,basic\n3,go", "x.csv ends within row 2, as if it were cut off"),
         ('age,plan,spend\n1,basic,2\n3,"go', "is empty or cut off"),
+        ('\r\r\r\r\r"\n', "cannot be read as CSV"),
     ],
 )
 def test_files_that_are_no_tables(text: str, said: str, tmp_path: Path) -> None:
@@ -208,6 +216,11 @@ def test_masked_numbers_are_missing() -> None:
         ([Decimal("1.00"), Decimal("2.5")], ["1", "2.5"]),
         ([np.int64(1), np.bool_(True)], ["1", "true"]),
         ([np.float64(3.0), 4], ["3", "4"]),
+        ([np.longdouble(2.5), np.longdouble(3)], ["2.5", "3"]),
+        ([Fraction(1, 2), Fraction(3)], ["1/2", "3"]),
+        ([Decimal("1E30"), Decimal("-0.0")], ["1" + 30 * "0", "-0"]),
+        ([Decimal("1E+999999999"), Decimal("Infinity")], ["1E+999999999", "Infinity"]),
+        ([10**5000, -(10**700)], ["1" + 5000 * "0", "-1" + 700 * "0"]),
     ],
 )
 def test_numbers_of_other_libraries_are_words(values: list[Any], words: list[str]) -> None:
@@ -216,7 +229,14 @@ def test_numbers_of_other_libraries_are_words(values: list[Any], words: list[str
     assert read_table({"a": column}).words("a").tolist() == words
 
 
-@pytest.mark.parametrize("value", [date(2020, 1, 1), [1, 2], {"a": 1}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(date(2020, 1, 1), [1, 2], {"a": 1}, {1, 2}, 1 + 2j, b"a", object()),
+        *(UUID(int=1), pd.Interval(0, 1), pd.Period("2020-01"), np.array([np.nan])),
+    ],
+    ids=lambda value: type(value).__name__,
+)
 def test_values_that_are_there_are_not_called_missing(value: object) -> None:
     column = np.empty(2, object)
     column[0], column[1] = "a", value
@@ -239,6 +259,54 @@ def test_days_that_are_missing_are_missing() -> None:
     days = np.array([NotADay(2020, 1, 1), "a"], object)
     with pytest.raises(InvalidValue, match="row 1 of column 'a' in the table is missing"):
         read_table({"a": days}).words("a")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, math.nan, np.longdouble("nan"), " ", pd.NA, pd.NaT, Decimal("NaN"), Decimal("sNaN")],
+    ids=repr,
+)
+def test_values_that_are_not_there_are_called_missing(value: object) -> None:
+    column = np.empty(2, object)
+    column[0], column[1] = 1.5, value
+    for read in (read_table({"a": column}).words, read_table({"a": column}).numbers):
+        with pytest.raises(InvalidValue, match="row 2 of column 'a' in the table is missing"):
+            read("a")
+
+
+def test_numbers_are_read_whatever_library_made_them() -> None:
+    column = np.array([np.longdouble(2.5), Fraction(1, 2), Decimal("1E30"), "7"], object)
+    assert read_table({"a": column}).numbers("a").tolist() == [2.5, 0.5, 1e30, 7.0]
+
+
+def test_masked_values_of_named_columns_are_missing() -> None:
+    given: Any = np.ma.array(
+        [(1, 2.5), (2, 3.5)], dtype=[("a", "i4"), ("b", "f8")], mask=[(False, False), (True, False)]
+    )
+    table = read_table(given)
+    assert table.numbers("b").tolist() == [2.5, 3.5]
+    with pytest.raises(InvalidValue, match="row 2 of column 'a' in the table is missing"):
+        table.numbers("a")
+
+
+def test_two_columns_of_a_mapping_have_two_names() -> None:
+    with pytest.raises(InvalidValue, match="the table has two columns called '1'; rename one"):
+        read_table({1: [1, 2], "1": [3, 4]})  # type: ignore[dict-item]
+
+
+def test_a_query_that_fails_is_one_line_without_values() -> None:
+    for query in (
+        pl.DataFrame({"a": ["secret"]}).lazy().select(pl.col("b")),
+        pl.DataFrame({"a": ["secret"]}).lazy().select(pl.col("a").cast(pl.Int64)),
+    ):
+        with pytest.raises(InvalidValue, match=r"the query of the table fails \(\w+\)") as caught:
+            read_table(query)
+        assert "secret" not in str(caught.value)
+
+
+def test_headings_may_hold_quotes_and_commas(tmp_path: Path) -> None:
+    pl.DataFrame({'q"': [20], "a,b": [30]}).write_csv(tmp_path / "x.csv")
+    assert list(read_table(tmp_path / "x.csv").columns) == ['q"', "a,b"]
 
 
 def test_a_query_of_polars_is_read() -> None:

@@ -148,7 +148,11 @@ def _joined(flags: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
 
 def _columns(given: Any) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else given
-    return tuple(one for text in texts for one in parted(str(text), ",") if one)
+    if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
+        raise InvalidValue(
+            f"rewards are {str(given)[:80]!r}; name one column per arm, as in --rewards r_a,r_b"
+        )
+    return tuple(one for text in texts for one in parted(text, ",") if one)
 
 
 def range_of(given: Any) -> tuple[float, float]:

@@ -13,19 +13,20 @@ from kerchief.cli import options
 from kerchief.cli.data import chance_of, logged, range_of
 from kerchief.cli.printing import complain, print_json, print_wrapped
 from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import between
 from kerchief.data.features import words_of
 from kerchief.data.fixed_policies import FixedPolicy, OneArm, UniformPlay, read_model
 from kerchief.data.logs import Logs
 from kerchief.data.off_policy import (
     ESTIMATORS,
     LARGEST_WEIGHT,
-    MECHANISMS,
     OffPolicyValue,
     off_policy_value,
 )
 from kerchief.data.sources import read_logs
+from kerchief.data.value_noise import MECHANISMS
 from kerchief.experiments.kept_ledger import budget_in, kept
-from kerchief.privacy.guarantee import Guarantee, Trust, delta_warnings
+from kerchief.privacy.guarantee import MOST_EPSILON, Guarantee, Trust, delta_warnings
 
 _FILE = click.Path(path_type=Path)
 
@@ -79,9 +80,13 @@ def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: 
     weights that were cut could have brought. Every call is a release of its own: calls with one
     --ledger are kept within its --budget together, which is said once: a ledger's file knows it.
     """
+    if budget is not None:
+        between("budget", budget, 0.0, MOST_EPSILON, closed=True)
     if ledger is not None:
         asked["delta"], budget = _stored(ledger, asked["delta"], budget)
     logs = _logs(asked)
+    if ledger is not None:
+        _check_unit(ledger, asked["user"], logs)
     policy = _policy(asked, logs)
     model = None if asked["reward_model"] is None else read_model(asked["reward_model"])
     names = ("epsilon", "delta", "estimator", "mechanism", "largest_weight", "least_propensity")
@@ -171,11 +176,33 @@ def _stored(path: Path, delta: float, budget: float | None) -> tuple[float, floa
     return found.delta, found.epsilon
 
 
+def _check_unit(path: Path, user: str | None, logs: Logs) -> None:
+    """Refuse a ledger's file that is for rows where users are protected, and the reverse."""
+    found = budget_in(path)
+    if found is None or found.unit == _unit(logs):
+        return
+    if logs.users is None:
+        raise InvalidValue(
+            f"the ledger {path} is for one {found.unit}, and without --user one row is protected; "
+            "give --user COLUMN, or another file"
+        )
+    why = f"--user is {user}" if user else "these logs say who came"
+    other = "leave --user out, or give another file" if user else "give another file"
+    raise InvalidValue(
+        f"{why}, so that one user is protected, and the ledger {path} is for one {found.unit}; "
+        f"{other}"
+    )
+
+
+def _unit(logs: Logs) -> str:
+    return "row" if logs.users is None else "user"
+
+
 def _budget(asked: dict[str, Any], budget: float | None, logs: Logs) -> Guarantee:
     """What a ledger's file promises: that of one call, where nothing else is said."""
     return Guarantee(
         epsilon=asked["epsilon"] if budget is None else budget,
         delta=asked["delta"],
         trust=Trust.CENTRAL,
-        unit="row" if logs.users is None else "user",
+        unit=_unit(logs),
     )

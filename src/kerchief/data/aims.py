@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def _labelled(table: Table, label: str) -> Aims:
 def _sorted(words: Sequence[str]) -> tuple[str, ...]:
     """Every word once: whole numbers by their size, others by their letters."""
     found = sorted(set(words))
-    return tuple(sorted(found, key=int) if all(map(_whole, found)) else found)
+    return tuple(sorted(found, key=Decimal) if all(map(_whole, found)) else found)
 
 
 def _whole(word: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -125,6 +125,11 @@ class Declaration:
             shares=tuple((name, share) for name, share in shares if share),
         )
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are declared, some with a `*`."""
+        return tuple(name for one in self.features for name in one.names)
+
     def texts(self) -> tuple[str, ...]:
         """Every feature as it can be declared again."""
         return tuple(text for one in self.features for text in one.texts())
@@ -198,12 +203,13 @@ def _read(name: str, text: str) -> tuple[Any, ...]:
 
 def _expanded(feature: Feature, columns: list[str]) -> list[Feature]:
     if isinstance(feature, Vector):
-        names = [name for one in feature.names for name in _matching(one, columns)]
+        names = [name for one in feature.names for name in matching(one, columns)]
         return [dataclasses.replace(feature, names=tuple(names))]
-    return [dataclasses.replace(feature, name=one) for one in _matching(feature.name, columns)]
+    return [dataclasses.replace(feature, name=one) for one in matching(feature.name, columns)]
 
 
-def _matching(name: str, columns: list[str]) -> list[str]:
+def matching(name: str, columns: Sequence[str]) -> list[str]:
+    """The columns that a name with a `*` stands for."""
     if "*" not in name:
         return [name]
     found = fnmatch.filter(columns, name)

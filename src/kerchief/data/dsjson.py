@@ -4,7 +4,8 @@ Read are `_label_cost` (reward is its negative), `_labelIndex` (the arm, from 0)
 `_label_probability`, `a` and `p` (arms from 1 and their chances, the played one first), `c` with
 the user's features and one object per arm in `_multi`, and `pdrop`. Namespaces and features are
 joined by a dot; a text is a feature of its own, `namespace.name^text`, that is 1. Names that begin
-with `_` are notes, not features, and lines that say `_skipLearn` are left out, as VW does.
+with `_` are notes, not features, and lines that say `_skipLearn` are left out, as VW does. What a
+line does not have is 0, as in VW.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from kerchief.core.errors import CodecError
 from kerchief.core.validate import whole
+from kerchief.data.declaration import matching
 from kerchief.data.files import write_file
 from kerchief.data.logs import MOST_ARMS, MOST_CELLS, MOST_ROWS, Floats, Logs
 
@@ -37,6 +39,7 @@ Features = dict[str, float]
 class _Event:
     """One line, read."""
 
+    line: int
     action: int
     reward: float
     propensity: float
@@ -55,6 +58,7 @@ def read_dsjson(
     arm_features: Sequence[str] | None = None,
     user: str | None = None,
     arms: int | None = None,
+    needed: Sequence[str] = (),
 ) -> Logs:
     """Read a file of decisions.
 
@@ -66,6 +70,8 @@ def read_dsjson(
         arm_features: the same of arms.
         user: the name of the shared feature that says who came, such as `User.id`.
         arms: how many arms there are, where that must not be read off the lines.
+        needed: features that every line must have, each by its name or with a `*`; others are 0
+            where a line does not have them.
     """
     events = list(_events(Path(path), user))
     if not events:
@@ -78,6 +84,7 @@ def read_dsjson(
         )
     shared = _chosen(features, (one.shared for one in events))
     own = _chosen(arm_features, (arm for one in events for arm in one.arms))
+    _check_there(Path(path), events, [name for one in needed for name in matching(one, shared)])
     found = max(len(one.arms) for one in events)
     count = found if arms is None else whole("arms", arms, high=MOST_ARMS)
     if found > count:
@@ -105,18 +112,37 @@ def read_dsjson(
 def write_dsjson(logs: Logs, path: Path | str) -> None:
     """Write logs so that `read_dsjson` finds the same, but for the declared range of rewards.
 
-    Users, where there are any, become the shared feature `_user`.
+    Users, where there are any, become the shared feature `_user`. A declared norm and constant
+    have no place there, and are to be declared again.
     """
-    for name in (*logs.names, *logs.arm_names):
-        space, dot, rest = name.partition(".")
-        clash = dot and (space in logs.names or space in logs.arm_names)
-        if clash or space[:1] in ("", "_") or rest[:1] == "_":
+    _check_names(logs.names)
+    _check_names(logs.arm_names)
+    if logs.allowed is not None and not logs.allowed[:, -1].any():
+        raise CodecError(
+            f"arm {logs.arms - 1}, the last, is allowed in no row, and DSJSON would not know of "
+            "it; leave it out of the logs"
+        )
+    lines = [json.dumps(_line(logs, row), allow_nan=False) + "\n" for row in range(logs.rows)]
+    write_file(path, "".join(lines).encode())
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Refuse names, or an order of them, that would not be found again."""
+    known = set(names)
+    for name in names:
+        space, dot, _ = name.partition(".")
+        if (dot and space in known) or list(_flat(_nested({name: 1.0}))) != [name]:
             raise CodecError(
                 f"a feature is called {name!r}, which DSJSON takes for a note, or for part of "
                 "another feature; rename it"
             )
-    lines = [json.dumps(_line(logs, row), allow_nan=False) + "\n" for row in range(logs.rows)]
-    write_file(path, "".join(lines).encode())
+    found = list(_flat(_nested(dict.fromkeys(names, 1.0))))
+    for name, again in zip(names, found, strict=True):
+        if name != again:
+            raise CodecError(
+                f"feature {name!r} stands apart from others of its namespace, and DSJSON would "
+                "move it; put them side by side"
+            )
 
 
 def _line(logs: Logs, row: int) -> dict[str, Any]:
@@ -192,7 +218,7 @@ def _event(path: Path, number: int, line: bytes, user: str | None) -> _Event | N
         cut = "" if line.endswith(b"\n") else "; the file is cut off here"
         raise CodecError(f"line {number} of {path.name} is no JSON{cut}: write it anew") from None
     try:
-        return _read(content, user)
+        return _read(content, user, number)
     except CodecError as error:
         raise CodecError(f"line {number} of {path.name}: {error}") from None
 
@@ -201,7 +227,7 @@ def _no_number(word: str) -> float:
     raise ValueError(f"{word} is no number of JSON")
 
 
-def _read(content: Any, user: str | None) -> _Event | None:
+def _read(content: Any, user: str | None, number: int) -> _Event | None:
     match content:
         case {"_skipLearn": True}:
             return None
@@ -222,6 +248,7 @@ def _read(content: Any, user: str | None) -> _Event | None:
         raise CodecError(f"_labelIndex is {str(action)[:20]} of {len(multi)} arms in _multi")
     _agree(rest, action, _number(chance), len(multi))
     return _Event(
+        line=number,
         action=action,
         reward=-_number(cost) or 0.0,
         propensity=_number(chance),
@@ -319,6 +346,17 @@ def _chosen(names: Sequence[str] | None, found: Iterable[Features]) -> tuple[str
                 f"there are more than {_MOST_NAMES} features; name those that you want"
             )
     return tuple(seen)
+
+
+def _check_there(path: Path, events: Sequence[_Event], names: Sequence[str]) -> None:
+    for event in events:
+        for name in names:
+            if name not in event.shared:
+                raise CodecError(
+                    f"line {event.line} of {path.name} has no feature {name!r}, which stands for "
+                    "0, and 0 is beyond its declared range; declare a range with 0 in it, or leave "
+                    "the line out"
+                )
 
 
 def _row(found: Features, names: Sequence[str]) -> list[float]:

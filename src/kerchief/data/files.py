@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import secrets
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,15 +35,22 @@ def read_file(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise InvalidValue(f"data is {str(path)!r}; it cannot be read ({reason})") from error
+    return columns_of(path, content), hashlib.sha256(content).hexdigest()
+
+
+def columns_of(path: Path, content: bytes) -> dict[str, NDArray[Any]]:
+    """The columns of what is, or will be, in a file of this name."""
+    kind = path.suffix.lower()
     frame = _parquet(path, content) if kind == ".parquet" else _text(path, content, kind)
     names = [name.strip() for name in frame.columns]
     check_names(path.name, names)
-    columns = {name: one.to_numpy() for name, one in zip(names, frame.iter_columns(), strict=True)}
-    return columns, hashlib.sha256(content).hexdigest()
+    return {name: one.to_numpy() for name, one in zip(names, frame.iter_columns(), strict=True)}
 
 
 def write_file(path: Path | str, content: bytes) -> None:
     """Write a file beside its place, then move it there: what was there stays until it is whole.
+
+    A file that is replaced keeps its rights, and the draft is never open to more people than it.
 
     Raises:
         WriteFailed: its folder is missing, or takes no file.
@@ -50,7 +59,7 @@ def write_file(path: Path | str, content: bytes) -> None:
     draft = place.with_name(f".{secrets.token_hex(8)}-{place.name}")
     try:
         try:
-            draft.write_bytes(content)
+            _draft(draft, place, content)
             draft.replace(place)
         finally:
             draft.unlink(missing_ok=True)
@@ -61,6 +70,26 @@ def write_file(path: Path | str, content: bytes) -> None:
         ) from error
 
 
+def _draft(draft: Path, place: Path, content: bytes) -> None:
+    """A file made new, with the rights of what it will replace before anything is in it."""
+    held = place.stat() if place.exists() else None
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if held is None else 0o600)
+    with os.fdopen(handle, "wb") as file:
+        if held is not None:
+            draft.chmod(_rights(handle, held))
+        file.write(content)
+
+
+def _rights(handle: int, held: os.stat_result) -> int:
+    """The mode of a file, less that of its group where the new one cannot be given to it."""
+    mode = stat.S_IMODE(held.st_mode) & 0o777
+    try:
+        os.chown(handle, held.st_uid, held.st_gid)
+    except PermissionError:
+        return mode if os.fstat(handle).st_gid == held.st_gid else mode & ~0o070
+    return mode
+
+
 def _parquet(path: Path, content: bytes) -> pl.DataFrame:
     import polars as pl
 
@@ -68,7 +97,7 @@ def _parquet(path: Path, content: bytes) -> pl.DataFrame:
         return pl.read_parquet(content)
     # Polars panics where footers lie, and its panics are no exceptions of Python's.
     except BaseException as error:
-        _let_pass(error)
+        let_pass(error)
         raise InvalidValue(
             f"{path.name} is no whole Parquet file; it may be cut off: write it anew"
         ) from None
@@ -83,14 +112,18 @@ def _text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
         frame = pl.read_csv(content, infer_schema=False, separator=separator)
         header = pl.read_csv(
             content, infer_schema=False, separator=separator, has_header=False, n_rows=1
-        )
+        ).row(0)
     except BaseException as error:
-        _let_pass(error)
+        let_pass(error)
         raise InvalidValue(
             f"{path.name} cannot be read as {kind[1:].upper()}: it is empty or cut off, is not in "
             "UTF-8, or has a row longer than its heading"
         ) from None
-    check_names(path.name, [str(one).strip() for one in header.row(0)])
+    names = ["" if one is None else str(one).strip() for one in header]
+    check_names(path.name, names)
+    if len(names) == frame.width:
+        # Polars leaves quotes of a heading as they were written, twice each.
+        frame.columns = names
     # The last word may be half of one, which would then be a label, or another number.
     if frame.height and not content.endswith((b"\n", b"\r")):
         raise InvalidValue(
@@ -100,8 +133,8 @@ def _text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
     return frame
 
 
-def _let_pass(error: BaseException) -> None:
-    """What is no matter of the file."""
+def let_pass(error: BaseException) -> None:
+    """What is no matter of the data: Polars panics, and that is no exception of Python's."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         raise error
 

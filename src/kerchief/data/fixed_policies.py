@@ -85,12 +85,11 @@ class LinearModel:
         found = np.zeros((logs.rows, logs.arms))
         if self.by_arm is not None:
             self._fit("by_arm", self.by_arm.shape, (logs.arms, logs.dim))
-            found = found + logs.contexts @ self.by_arm.T
+            found = found + _row_by_row(logs.contexts, self.by_arm)
         if self.shared is not None:
             self._fit("shared", self.shared.shape, (logs.arm_dim,))
-            found = found + (
-                logs.arm_features @ self.shared if logs.arm_features is not None else 0
-            )
+            if logs.arm_features is not None:
+                found = found + _row_by_row(logs.arm_features, self.shared[None])[..., 0]
         if self.intercepts is not None:
             self._fit("intercepts", self.intercepts.shape, (logs.arms,))
             found = found + self.intercepts
@@ -105,6 +104,18 @@ class LinearModel:
     def _fit(self, name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
         if shape != wanted:
             raise InvalidValue(f"{name} of the model has shape {shape}; these logs need {wanted}")
+
+
+def _row_by_row(features: Floats, parameters: Floats) -> Floats:
+    """Products of every row with every parameter, each to the last bit its own row's alone.
+
+    A product of matrices adds up in an order that follows from how many rows there are, and so
+    from how often others came.
+    """
+    found = np.zeros((*features.shape[:-1], len(parameters)))
+    for place, column in enumerate(parameters.T):
+        found += features[..., place, None] * column
+    return found
 
 
 FixedPolicy: TypeAlias = OneArm | UniformPlay | LinearModel | Callable[[Logs], Any]

@@ -7,6 +7,7 @@ drawn; the value and its interval are computed from that vector and from public 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,25 +19,21 @@ from kerchief.data.fixed_policies import FixedPolicy, LinearModel, chances_of
 from kerchief.data.logs import Floats, Logs
 from kerchief.data.reward_fits import RewardFit
 from kerchief.data.tails import Noise
+from kerchief.data.value_noise import ExactNoise, check_grid, noises_for, worst_of
 from kerchief.data.value_sums import SUREST_GUESS, MatchedSum, MeanSum, Reading, ValueSum
-from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.laplace import ExactLaplace
-from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import Ledger, MemoryLedger
 from kerchief.privacy.receipts import Charge, Cohort
 
 Estimator: TypeAlias = Literal["replay", "ips", "dr"]
-ExactNoise: TypeAlias = ExactGaussian | ExactLaplace
 
-MECHANISMS = ("best", "gaussian", "laplace")
 ESTIMATORS = ("replay", "ips", "dr")
 LARGEST_WEIGHT = 10.0
 MOST_OF_A_USER = 1024
 """Rows of a user that count: rounding in a mean of more would be more than the proof allows."""
 # One unit of so many is for the model of rewards, where one must be fitted.
 _FITTED = 3
-_MOST_STEPS = 2**52
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,19 +137,33 @@ def off_policy_value(
     unit = "row" if logs.users is None else "user"
     guarantee = Guarantee(epsilon=epsilon, delta=delta, trust=Trust.CENTRAL, unit=unit)
     ledger = MemoryLedger(guarantee) if ledger is None else _agreeing(ledger, unit)
-    noises = [_noise(guarantee, mechanism, one) for one in asked.sums]
-    bill = [
-        Charge(event=noise.event(), cohort=cohort)
-        for noise, cohort in zip(noises, asked.cohorts, strict=True)
-    ]
+    noises = noises_for(guarantee, mechanism, asked.sums)
     for part, noise in zip(asked.parts, noises, strict=True):
-        _check_grid(len(part), noise)
-    chances = chances_of(policy, logs)
-    paid = ledger.charge_all(bill)
-    reading = _read(logs, asked, chances, noises)
-    for receipt in paid:
-        ledger.settle(receipt, used=1)
+        check_grid(len(part), noise)
+    known = _known(logs, asked, policy, noises)
+    # Everyone is in one of the sums and pays for it, whatever log the next call brings.
+    bill = Charge(event=worst_of(noises), cohort=Cohort(first=0, last=asked.units))
+    paid = ledger.charge_all([bill])
+    reading = _read(logs, asked, known, noises)
+    ledger.settle(paid[0], used=1)
     return asked.told(logs, reading, guarantee)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Known:
+    """All of the logs that needs no draw: whatever can fail has failed before the charge.
+
+    Attributes:
+        chances: of every arm, by the policy whose value is asked for.
+        rewards: in [-1, 1].
+        guesses: of a given model, of every arm; zeros where there is none.
+        steps: what a model is fitted to, without noise; None where none is.
+    """
+
+    chances: Floats
+    rewards: Floats
+    guesses: Floats
+    steps: NDArray[np.int64] | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -189,6 +200,8 @@ class _Asked:
                 f"largest_weight is {largest_weight} and least_propensity {least_propensity}; "
                 "the latter says that no weight is cut: give one of the two"
             )
+        if model is not None and not isinstance(model, LinearModel):
+            raise InvalidValue(f"model is a {type(model).__name__}; give a LinearModel")
         if model is not None and estimator != "dr":
             raise InvalidValue(f"estimator is {estimator!r} and takes no model; choose dr")
         if estimator == "dr" and model is None and logs.users is not None:
@@ -226,17 +239,11 @@ class _Asked:
 
     @property
     def parts(self) -> list[NDArray[np.int64]]:
-        """The units of each sum; no unit is in two of them."""
+        """The units of each sum, by their places alone; no unit is in two of them."""
         everyone = np.arange(self.units)
         if self.fit is None:
             return [everyone]
         return [everyone[::_FITTED], everyone[everyone % _FITTED > 0]]
-
-    @property
-    def cohorts(self) -> list[Cohort]:
-        """The same as places in a ledger: those of the first sum come first."""
-        ends = np.cumsum([0, *map(len, self.parts)]).tolist()
-        return [Cohort(first=ends[i], last=ends[i + 1]) for i in range(len(ends) - 1)]
 
     def told(self, logs: Logs, reading: Reading, guarantee: Guarantee) -> OffPolicyValue:
         """In the units of rewards."""
@@ -257,25 +264,35 @@ class _Asked:
 
 # A warning would tell of single rows.
 @np.errstate(all="ignore")
-def _read(logs: Logs, asked: _Asked, chances: Floats, noises: list[ExactNoise]) -> Reading:
-    """Draw each sum once, the model's first, and read the value."""
+def _known(logs: Logs, asked: _Asked, policy: FixedPolicy, noises: Sequence[ExactNoise]) -> _Known:
+    """Everything up to the first draw."""
+    chances = chances_of(policy, logs)
     middle, half = _scale(logs)
-    rewards, played = (logs.rewards - middle) / half, (np.arange(logs.rows), logs.actions)
-    guesses = np.zeros((logs.rows, logs.arms))
+    rewards, guesses, steps = (logs.rewards - middle) / half, np.zeros_like(chances), None
     if asked.model is not None:
         guesses = _cut((asked.model.scores(logs) - middle) / half)
     if asked.fit is not None:
-        rows = asked.fit.rows(logs.contexts, logs.actions, rewards)
-        total = _drawn(_by_unit(logs, rows)[asked.parts[0]], noises[0])
-        parameters = asked.fit.fitted(total, noises[0].std)
+        part = asked.parts[0]
+        fitted = asked.fit.rows(logs.contexts[part], logs.actions[part], rewards[part])
+        steps = _steps(fitted, noises[0])
+    return _Known(chances=chances, rewards=rewards, guesses=guesses, steps=steps)
+
+
+@np.errstate(all="ignore")
+def _read(logs: Logs, asked: _Asked, known: _Known, noises: Sequence[ExactNoise]) -> Reading:
+    """Draw each sum once, the model's first, and read the value."""
+    chances, guesses, played = known.chances, known.guesses, (np.arange(logs.rows), logs.actions)
+    if asked.fit is not None and known.steps is not None:
+        parameters = asked.fit.fitted(_drawn(known.steps, noises[0]), noises[0].std)
         guesses = _cut(asked.fit.guesses(parameters, logs.contexts))
     weights = chances[played] / np.maximum(logs.propensities, asked.least)
     weights = np.minimum(weights, asked.largest)
-    numbers = asked.valued.rows(weights, rewards, guesses[played], (chances * guesses).sum(axis=1))
+    expected = (chances * guesses).sum(axis=1)
+    numbers = asked.valued.rows(weights, known.rewards, guesses[played], expected)
     pure = isinstance(noises[-1], ExactLaplace)
     units = asked.valued.encode(_by_unit(logs, numbers)[asked.parts[-1]], pure=pure)
     noise = Noise(std=noises[-1].std / len(units), pure=pure, units=len(units))
-    means = _drawn(units, noises[-1]) / len(units)
+    means = _drawn(_steps(units, noises[-1]), noises[-1]) / len(units)
     return asked.valued.read(means, noise, miss=(1 - asked.level) / 2)
 
 
@@ -283,17 +300,15 @@ def _cut(guesses: Floats) -> Floats:
     return np.clip(np.nan_to_num(guesses), -SUREST_GUESS, SUREST_GUESS)
 
 
-def _check_grid(units: int, noise: ExactNoise) -> None:
-    """Refuse, before anything is charged, what whole numbers cannot hold."""
-    if units * 4 >= _MOST_STEPS * noise.grid:
-        raise InvalidValue(
-            f"{units} units on a grid of {noise.grid} do not fit; ask for less epsilon"
-        )
+def _steps(units: Floats, noise: ExactNoise) -> NDArray[np.int64]:
+    """The sum of the units' statistics, each rounded to the noise's grid, in whole steps of it."""
+    steps = np.rint(np.ldexp(units, noise.grid_bits)).astype(np.int64)
+    total: NDArray[np.int64] = steps.sum(axis=0)
+    return total
 
 
-def _drawn(units: Floats, noise: ExactNoise) -> Floats:
-    """The sum of the units' statistics, kept in whole steps of the noise's grid, with noise."""
-    steps = np.rint(np.ldexp(units, noise.grid_bits)).astype(np.int64).sum(axis=0)
+def _drawn(steps: NDArray[np.int64], noise: ExactNoise) -> Floats:
+    """A sum in whole steps of the noise's grid, with noise."""
     return noise.add(steps.astype(np.float64) * noise.grid)
 
 
@@ -310,30 +325,15 @@ def _by_unit(logs: Logs, rows: Floats) -> Floats:
     return means
 
 
-def _noise(guarantee: Guarantee, mechanism: str, summed: RewardFit | ValueSum) -> ExactNoise:
-    """The exact noise that keeps a promise; which one follows from public facts alone."""
-    one_of("mechanism", mechanism, MECHANISMS)
-    epsilon, delta = guarantee.epsilon, guarantee.delta
-    if mechanism == "gaussian" and delta == 0:
-        raise InvalidValue("delta is 0 and the mechanism gaussian; give delta above 0, or laplace")
-    kinds: list[ExactNoise] = []
-    if mechanism != "gaussian":
-        kinds.append(
-            ExactLaplace.of(epsilon=epsilon, taxicab=summed.taxicab, dimension=summed.size)
-        )
-    if mechanism != "laplace" and delta > 0:
-        multiplier = gaussian_noise_multiplier(epsilon, delta)
-        kinds.append(ExactGaussian.matching(multiplier, summed.sensitivity, summed.size))
-    return min(kinds, key=lambda noise: noise.std)
-
-
 def _agreeing(ledger: Ledger, unit: str) -> Ledger:
     """Refuse a budget that promises something else."""
     budget = ledger.budget
+    said = "say" if unit == "user" else "do not say"
     if budget.trust is not Trust.CENTRAL or budget.unit != unit:
         raise InvalidValue(
             f"the ledger's budget is for one {budget.unit} under {budget.trust} trust; here it "
-            f"must be for one {unit} under central trust"
+            f"must be for one {unit} under central trust, as these logs {said} who came: give "
+            "another ledger"
         )
     return ledger
 

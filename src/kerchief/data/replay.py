@@ -64,6 +64,7 @@ class Replay:
 
     Attributes:
         rounds: how many rounds the logs would last if nobody were met twice: c times the rows.
+        counted: where arms were counted that nobody had declared, in words.
     """
 
     contexts: Array
@@ -81,6 +82,7 @@ class Replay:
     tries: int = static()
     rounds: int = static()
     origin: Origin = static()
+    counted: str | None = static(default=None)
 
     # Arrays are neither hashed nor compared: data are equal to themselves alone.
     __eq__ = object.__eq__
@@ -96,6 +98,7 @@ class Replay:
         arm_norm: float | None = None,
         least: float | None = None,
         origin: Origin | None = None,
+        counted: str | None = None,
     ) -> Self:
         """Make a world of logs.
 
@@ -106,6 +109,7 @@ class Replay:
             arm_norm: the same of an arm's features.
             least: c, the propensity from which on coins always fall right.
             origin: where the logs come from.
+            counted: where arms were counted that nobody had declared.
 
         >>> logs = Logs(contexts=np.array([[0.5], [0.1]]), actions=np.array([0, 1]), arms=2,
         ...     rewards=np.array([1, 0]), propensities=np.array([0.5, 0.5]), low=0.0, high=1.0)
@@ -141,6 +145,7 @@ class Replay:
             tries=_tries(least),
             rounds=max(1, int(least * logs.rows)),
             origin=Origin(name="logs") if origin is None else origin,
+            counted=counted,
         )
 
     def problem(self, horizon: int) -> Problem:

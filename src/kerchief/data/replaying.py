@@ -10,10 +10,11 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from kerchief.core.errors import InvalidValue
+from kerchief.data.asked_features import ReadLogs, nothing
 from kerchief.data.declaration import Declared
 from kerchief.data.logs import Logs
 from kerchief.data.replay import Replay
-from kerchief.data.sources import ReadLogs, nothing, read_with_origin
+from kerchief.data.sources import read_with_origin
 from kerchief.data.tables import Tabular
 from kerchief.environments.ranges import RANGED_CONSTANT
 from kerchief.environments.supervised import Origin
@@ -83,7 +84,7 @@ def from_logs(
         shares=read.encoded.shares,
     )
     bound = norm if read.logs.norm is None else None
-    return Replay.of(read.logs, norm=bound, origin=origin, **played)
+    return Replay.of(read.logs, norm=bound, origin=origin, counted=read.counted, **played)
 
 
 def _described(source: Any, read: ReadLogs, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.linalg import svec_size
-from kerchief.data.logs import Floats, Logs
+from kerchief.data.logs import MOST_CELLS, Floats, Logs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,13 @@ class RewardFit:
                 "estimator dr fits a model of rewards, and the features have no declared bounds; "
                 "declare them, as in age=18:90, or give a model of your own"
             )
-        return cls(arms=logs.arms, dim=logs.dim, norm=logs.norm or 1.0)
+        fit = cls(arms=logs.arms, dim=logs.dim, norm=logs.norm or 1.0)
+        if logs.rows * fit.size > MOST_CELLS:
+            raise InvalidValue(
+                f"estimator dr would fit {fit.size} numbers to {logs.rows} rows, which do not fit "
+                f"into {MOST_CELLS}; name fewer features, or give a model of your own"
+            )
+        return fit
 
     @property
     def length(self) -> int:

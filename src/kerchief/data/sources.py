@@ -7,7 +7,7 @@ import importlib.util
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,14 +15,18 @@ from numpy.typing import ArrayLike, NDArray
 from kerchief.core import validate
 from kerchief.core.errors import CodecError, InvalidValue, KerchiefError
 from kerchief.core.installing import installing
-from kerchief.data.declaration import Declaration, Declared, declared_range
+from kerchief.data.asked_features import AskedFeatures, ReadLogs, nothing
+from kerchief.data.declaration import Declared, declared_range
 from kerchief.data.dsjson import read_dsjson
-from kerchief.data.features import Category, Encoded, words_of
-from kerchief.data.files import write_file
+from kerchief.data.features import Category, words_of
+from kerchief.data.files import columns_of, write_file
 from kerchief.data.logs import Floats, Logs
 from kerchief.data.open_bandit import from_feedback, read_feedback
 from kerchief.data.tables import Table, Tabular, read_table
 from kerchief.environments.ranges import RANGED_CONSTANT
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _DSJSON, _FEEDBACK = (".json", ".dsjson", ".jsonl", ".ndjson"), ".npz"
 _RESERVED = ("action", "reward", "propensity", "user")
@@ -37,34 +41,13 @@ def are_logs(path: Path | str) -> bool:
     return Path(path).suffix.lower() in (*_DSJSON, _FEEDBACK)
 
 
-def nothing(given: object) -> bool:
-    """Whether something was left out, or is empty."""
-    return given is None or (isinstance(given, Sequence | Mapping) and not given)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class ReadLogs:
-    """Logs, and what is known of where they come from.
-
-    Attributes:
-        table: where they were, if it was a table.
-        declaration: of the users' features, if they have one.
-        encoded: the features, and what declared bounds cut of them.
-    """
-
-    logs: Logs
-    table: Table | None
-    declaration: Declaration | None
-    encoded: Encoded
-
-
 def read_logs(
     source: Tabular | Mapping[str, Any],
     *,
     reward_range: tuple[float, float],
-    action: str = "action",
-    reward: str = "reward",
-    propensity: str | float = "propensity",
+    action: str | None = None,
+    reward: str | None = None,
+    propensity: str | float | None = None,
     features: Declared = (),
     norm: float | None = None,
     intercept: float = RANGED_CONSTANT,
@@ -78,21 +61,24 @@ def read_logs(
         source: a table with one row per decision (a CSV or Parquet file, a frame, a mapping), a
             file of Vowpal Wabbit's DSJSON (.json, .dsjson, .jsonl), or the bandit feedback of
             Open Bandit Pipeline (a dictionary or .npz). The last two have columns of their own for
-            actions, rewards and propensities.
+            actions, rewards and propensities, and what they do not take is refused by name.
         reward_range: the least and the greatest reward, declared.
-        action: the column of what was done: numbers from 0, or words, as in "item=red|blue".
-        reward: the column of what it gave.
+        action: the column of what was done: numbers from 0, or words, as in "item=red|blue";
+            "action" where nothing is said. Of DSJSON words name the arms, in their order there.
+        reward: the column of what it gave; "reward" where nothing is said.
         propensity: the column of the chance that the logging policy gave to the action, or one
-            chance for all rows.
+            chance for all rows; "propensity" where nothing is said.
         features: the users' features with their public bounds, such as "age=18:90,
             plan=basic|gold", which are scaled as `Declaration` says; or bare names of
             numbers, which are taken as they are.
         norm: public bound on the norm of features without bounds of their own.
         intercept: the constant behind features with bounds.
         arms: how many arms there are, or their names in the column of actions. Of DSJSON nothing
-            is then read off the lines but the users' features that are named.
+            is then read off the lines but the users' features that are named, each by its whole
+            name. What such a line does not have is 0, if that is in its declared range.
         arm_features: one row per arm, for tables.
-        user: the column that says who came, where users came several times.
+        user: the column that says who came, where users came several times; of DSJSON a shared
+            feature. Bandit feedback says it itself, under the key `user`.
 
     >>> table = {"item": ["red", "blue"], "r": [1, 0], "p": [0.5, 0.5], "age": [20, 70]}
     >>> logs = read_logs(table, reward_range=(0, 1), action="item=red|blue", reward="r",
@@ -100,8 +86,11 @@ def read_logs(
     >>> logs.actions.tolist(), logs.names
     ([0, 1], ('age', 'constant'))
     """
-    columns: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity}
-    columns |= {"arms": arms, "arm_features": arm_features, "user": user}
+    named: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity}
+    named |= {"arms": arms, "arm_features": arm_features, "user": user}
+    columns = {name: one for name, one in named.items() if one is not None}
+    if norm is not None and nothing(features):
+        raise InvalidValue(f"norm is {norm}, and no features are named; name them, or leave it out")
     bounds = {"features": features, "norm": norm, "intercept": intercept}
     return read_with_origin(source, reward_range, columns, bounds).logs
 
@@ -111,23 +100,49 @@ def read_with_origin(
 ) -> ReadLogs:
     """The same, with what was found on the way."""
     low, high = declared_range(reward_range)
-    asked = _Features(**bounds)
+    asked = AskedFeatures(**bounds)
     kind = Path(source).suffix.lower() if isinstance(source, str | Path) else ""
     if kind in _DSJSON:
-        arms = columns.get("arms")
-        # Who declares the arms declares the features too: none is then read off the lines.
-        names = asked.bare or (None if arms is None or not nothing(asked.features) else ())
-        given: dict[str, Any] = {
-            "features": names,
-            "arm_features": None if arms is None else (),
-            "arms": arms,
-        }
-        return asked.of(read_dsjson(source, low=low, high=high, user=columns.get("user"), **given))
+        return _of_dsjson(source, (low, high), asked, columns)
     if kind == _FEEDBACK:
+        _refuse("bandit feedback", columns, known=())
         return asked.of(read_feedback(source, low=low, high=high))
     if isinstance(source, Mapping) and {"pscore", "n_actions"} <= source.keys():
+        _refuse("bandit feedback", columns, known=())
         return asked.of(from_feedback(source, low=low, high=high))
     return _of_table(read_table(source), (low, high), asked, **columns)
+
+
+def _refuse(form: str, columns: Mapping[str, Any], *, known: Sequence[str]) -> None:
+    """Refuse what a form of logs does not take: it says that itself, and would not be heard."""
+    for name in columns:
+        if name not in known:
+            raise InvalidValue(
+                f"{name} is given, and {form} says it in its own way (see docs/logs.md); leave "
+                f"{name} out"
+            )
+
+
+def _of_dsjson(
+    source: Path | str,
+    reward_range: tuple[float, float],
+    asked: AskedFeatures,
+    columns: Mapping[str, Any],
+) -> ReadLogs:
+    """Lines; who declares the arms declares the features too, and none is read off the lines."""
+    _refuse("DSJSON", columns, known=("action", "arms", "user"))
+    words = _words(columns.get("action"), columns.get("arms"))
+    if "action" in columns and words is None:
+        raise InvalidValue(
+            f"action is {columns['action']!r}, and DSJSON has a column of its own for it; leave "
+            "it out, or name the arms in their order, as in item=first|second"
+        )
+    count = columns.get("arms") if words is None else len(words)
+    given: dict[str, Any] = {"features": asked.in_lines(declared=count is not None), "arms": count}
+    given |= {"arm_features": None if count is None else (), "user": columns.get("user")}
+    low, high = reward_range
+    read = asked.of(read_dsjson(source, low=low, high=high, needed=asked.never_absent(), **given))
+    return dataclasses.replace(read, counted="the lines" if count is None else None)
 
 
 def write_log_table(logs: Logs, path: Path | str) -> None:
@@ -152,70 +167,34 @@ def write_log_table(logs: Logs, path: Path | str) -> None:
     columns |= {} if logs.users is None else {"user": logs.users}
     columns |= dict(zip(logs.names, logs.contexts.T, strict=True))
     frame = pl.DataFrame({name: np.ascontiguousarray(one) for name, one in columns.items()})
+    _check_heading(path, _written(frame.head(1), kind), list(columns))
+    write_file(path, _written(frame, kind))
+
+
+def _written(frame: pl.DataFrame, kind: str) -> bytes:
     content = io.BytesIO()
     if kind == ".csv":
         frame.write_csv(content)
     else:
         frame.write_parquet(content)
-    write_file(path, content.getvalue())
+    return content.getvalue()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class _Features:
-    """The users' features as they were asked for."""
-
-    features: Any = ()
-    norm: float | None = None
-    intercept: float = RANGED_CONSTANT
-
-    @property
-    def bare(self) -> tuple[str, ...]:
-        """Their names, where names are all that is given; none where bounds are, too."""
-        words = [self.features] if isinstance(self.features, str) else self.features
-        if isinstance(words, Declaration | Mapping):
-            return ()
-        if not isinstance(words, Sequence):
-            raise InvalidValue(f"features are a {type(words).__name__}; give texts, or a mapping")
-        if not all(isinstance(one, str) for one in words) or any("=" in one for one in words):
-            return ()
-        return tuple(name.strip() for one in words for name in one.split(",") if name.strip())
-
-    def encode(self, table: Table) -> tuple[Encoded, Declaration | None]:
-        """Their rows: numbers as they are, or scaled as is declared."""
-        given = self.features
-        if nothing(given):
-            return Encoded(rows=np.zeros((table.rows, 0)), clipped=np.zeros(table.rows, bool)), None
-        if self.bare and self.norm is None:
-            rows = np.stack([table.numbers(name) for name in self.bare], axis=1)
-            return Encoded(rows=rows, clipped=np.zeros(table.rows, bool)), None
-        declared = Declaration.of(given, norm=self.norm, intercept=self.intercept)
-        declared = declared.on(table.columns)
-        return declared.encode(table), declared
-
-    def of(self, logs: Logs) -> ReadLogs:
-        """Logs with the features that were asked for, out of those that they have."""
-        if nothing(self.features):
-            made = Encoded(rows=logs.contexts, clipped=np.zeros(logs.rows, bool))
-            return ReadLogs(logs=logs, table=None, declaration=None, encoded=made)
-        if not logs.dim:
-            raise InvalidValue("features are declared, and the users of these logs have none")
-        columns = dict(zip(logs.names, logs.contexts.T, strict=True))
-        encoded, declared = self.encode(read_table(columns, name="the logs"))
-        logs = dataclasses.replace(logs, **self.fields(encoded.rows, declared))
-        return ReadLogs(logs=logs, table=None, declaration=declared, encoded=encoded)
-
-    def fields(self, rows: Floats, declared: Declaration | None) -> dict[str, Any]:
-        """What they are in logs."""
-        if declared is None:
-            return {"contexts": rows, "names": self.bare}
-        public = {"norm": declared.norm, "constant": declared.intercept}
-        return {"contexts": rows, "names": _coordinates(declared), **public}
+def _check_heading(path: Path, content: bytes, names: Sequence[str]) -> None:
+    """Refuse names that would not be found again."""
+    found = list(columns_of(path, content))
+    for name, again in zip(names, found, strict=True):
+        if name != again:
+            raise CodecError(
+                f"a feature is called {name!r}, and {path.suffix} would give it back as {again!r}; "
+                "rename it"
+            )
 
 
 def _of_table(
     table: Table,
     reward_range: tuple[float, float],
-    asked: _Features,
+    asked: AskedFeatures,
     *,
     action: str = "action",
     reward: str = "reward",
@@ -237,35 +216,33 @@ def _of_table(
         users=None if user is None else table.words(_column("user", user)),
         **asked.fields(encoded.rows, declared),
     )
-    return ReadLogs(logs=logs, table=table, declaration=declared, encoded=encoded)
-
-
-def _coordinates(declared: Declaration) -> tuple[str, ...]:
-    """A name for every coordinate of an encoded row."""
-    found: list[str] = []
-    for one in declared.features:
-        if isinstance(one, Category) and one.dim > 1:
-            # Names that a list of bare names can hold, where such a table is read again.
-            found += [
-                f"{one.name}:{place if set(value) & set('=,|') else value}"
-                for place, value in enumerate(one.values)
-            ]
-        else:
-            found += one.names
-    return (*found, "constant") if declared.intercept else tuple(found)
+    counted = f"column {action!r}" if arms is None and "=" not in action else None
+    return ReadLogs(logs=logs, table=table, declaration=declared, encoded=encoded, counted=counted)
 
 
 def _actions(table: Table, action: str, arms: Any) -> tuple[NDArray[Any], int]:
     """Numbers of arms, and how many arms there are: one more than the greatest where not said."""
-    name, _, text = _column("action", action).partition("=")
-    arms = words_of(text) if text else arms
-    if arms is None or isinstance(arms, int | np.integer):
+    name, words = _column("action", action).partition("=")[0], _words(action, arms)
+    if words is None:
         numbers = table.numbers(name)
         count = int(min(max(numbers.max(), 0), 2**30)) + 1 if arms is None else int(arms)
         return numbers, count
+    return Category(name=name, values=words).places(table), len(words)
+
+
+def _words(action: str | None, arms: Any) -> tuple[str, ...] | None:
+    """The names of arms, if they have any; a number beside them must be how many they are."""
+    name, equals, text = _column("action", action or "").partition("=")
+    said = Category(name=name, values=words_of(text)).values if equals else None
+    if arms is None or isinstance(arms, int | np.integer):
+        if said is not None and arms is not None and arms != len(said):
+            raise InvalidValue(f"arms is {arms}, and action names {len(said)}; give one of the two")
+        return said
     if isinstance(arms, str) or not isinstance(arms, Sequence):
         raise InvalidValue("arms are neither a number nor a list of words; give one of the two")
-    return Category(name=name, values=tuple(arms)).places(table), len(arms)
+    if said is not None and said != tuple(arms):
+        raise InvalidValue("arms are named twice, by action and by arms; give one of the two")
+    return Category(name="arms", values=tuple(arms)).values
 
 
 def _column(what: str, name: object) -> str:

@@ -6,9 +6,9 @@ import dataclasses
 import difflib
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, time, timedelta
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core.errors import InvalidValue
-from kerchief.data.files import check_names, read_file
+from kerchief.data.files import check_names, let_pass, read_file
 
 _SHOWN = 40
+# Beyond these, Python writes no whole number out, and a decimal one would fill the memory.
+_MOST_WHOLE, _MOST_DIGITS = 10**600, 10_000
 
 
 @runtime_checkable
@@ -166,22 +168,35 @@ def _called(name: str | None) -> str:
 def _columns(source: Any) -> Mapping[str, Any]:
     """The columns of whatever holds some."""
     if isinstance(source, Mapping):
+        check_names("the table", [str(key) for key in source])
         return {str(key): one for key, one in source.items()}
     if isinstance(source, Query):
-        source = source.collect()
+        source = _collected(source)
     if isinstance(source, Frame):
         names = [str(one) for one in source.columns]
         check_names("the table", names)
         pairs = zip(names, source.columns, strict=True)
         return {name: source[key].to_numpy() for name, key in pairs}
+    if isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype.names:
+        return {name: source[name] for name in source.dtype.names}
     array = _array("the table", source)
-    if array.ndim == 1 and array.dtype.names:
-        return {name: array[name] for name in array.dtype.names}
     if array.ndim != 2:
         raise InvalidValue(
             f"the table has shape {array.shape}; give one row per user and one column per feature"
         )
     return {f"x{place}": array[:, place] for place in range(array.shape[1])}
+
+
+def _collected(query: Query) -> Any:
+    try:
+        return query.collect()
+    # What a query says of its failure may hold values of the data.
+    except BaseException as error:
+        let_pass(error)
+        raise InvalidValue(
+            f"the query of the table fails ({type(error).__name__}); collect it yourself to see "
+            "why, and mend it"
+        ) from None
 
 
 def _array(name: str, given: Any) -> NDArray[Any]:
@@ -233,16 +248,46 @@ def _word(value: Any) -> str | None:
         return value.strip() or None
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float | Decimal) and not math.isnan(value):
+    if isinstance(value, int):
+        return str(value) if abs(value) < _MOST_WHOLE else f"{Decimal(value):f}"
+    if isinstance(value, np.longdouble):
+        value = float(value)
+    if isinstance(value, Decimal):
+        return _word_of_decimal(value)
+    if isinstance(value, float) and not math.isnan(value):
         return f"{value:.0f}" if value == value // 1 else str(value)
-    return str(value) if isinstance(value, int) else None
+    if isinstance(value, Fraction):
+        parts = value.as_integer_ratio()[: 1 if value.denominator == 1 else 2]
+        return "/".join(str(_word(one)) for one in parts)
+    return None
+
+
+def _word_of_decimal(value: Decimal) -> str | None:
+    if value.is_nan():
+        return None
+    short = not value.is_finite() or value.adjusted() < _MOST_DIGITS
+    return f"{value:.0f}" if short and value == value.to_integral_value() else str(value)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether there is no value: None, an empty text, or what is not equal to itself."""
+    if value is None or isinstance(value, str):
+        return not (value or "").strip()
+    if isinstance(value, np.ndarray):
+        return False
+    try:
+        same = bool(value == value)
+    except ArithmeticError:
+        return True  # a decimal number that signals that it is none
+    except (TypeError, ValueError):
+        # What pandas calls NA.
+        return type(value).__name__ == "NAType"
+    return not same
 
 
 def _is_strange(value: Any) -> bool:
     """Whether a value is there, and neither a number nor a word."""
-    if isinstance(value, date | time | timedelta):
-        return bool(value == value)  # what pandas calls NaT is such a value, and not there
-    return isinstance(value, Sequence | Mapping | np.ndarray) and not isinstance(value, str)
+    return _word(value) is None and not _is_missing(value)
 
 
 def _digest(columns: Mapping[str, NDArray[Any]]) -> str:
@@ -251,8 +296,15 @@ def _digest(columns: Mapping[str, NDArray[Any]]) -> str:
     for name, column in columns.items():
         made.update(_bytes(f"{name}\0{column.dtype.kind}\0{len(column)}\0"))
         texts = column.dtype.kind in "OU"
-        made.update(_bytes("\0".join(map(repr, column.tolist()))) if texts else column.tobytes())
+        made.update(_bytes("\0".join(map(_told, column.tolist()))) if texts else column.tobytes())
     return made.hexdigest()
+
+
+def _told(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # a whole number that is too long for it
+        return str(_word(value))
 
 
 def _bytes(text: str) -> bytes:

@@ -63,6 +63,11 @@ def told_of(data: WorldOfData) -> Iterator[str]:
     if "=" not in label:
         yield f"The arms are the labels in column {label!r}: what is offered, and so public."
     if isinstance(data, Replay):
+        if data.counted is not None:
+            yield (
+                f"Arms were counted in {data.counted}: what is offered, and so public; declare "
+                'them by their names, as in --action "item=news|sport", and nothing is counted.'
+            )
         yield (
             "Logs are replayed: users count whose logged arm is the bandit's choice, by inverse "
             "propensity. Regret is against the best single arm, estimated so, and may be negative."

@@ -68,15 +68,23 @@ def _receipts(path: Path, budget: Guarantee) -> tuple[Receipt, ...]:
     found = _read(path)
     if found.budget != budget:
         raise InvalidValue(
-            f"{path} has the budget {found.budget.sentence()}; ask for the same, or give "
-            "another file"
+            f"{path} has the budget {found.budget.sentence()}, and {budget.sentence()} is asked "
+            "for; ask for the same, or give another file"
         )
     return found.receipts
 
 
 def _read(path: Path) -> MemoryLedger:
+    if path.is_dir():
+        raise InvalidValue(f"the ledger {str(path)!r} is a folder; give the name of a file")
     try:
-        return MemoryLedger.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if not text.strip():
+            raise InvalidValue(
+                f"the ledger {path} is empty, as none is that ever paid: remove it to begin a new "
+                "one, or restore it from a copy if something was paid with it"
+            )
+        return MemoryLedger.loads(text)
     except (OSError, UnicodeDecodeError, CodecError) as error:
         raise InvalidValue(
             f"the ledger {path} cannot be read ({error}): restore it from a copy, as what it paid "

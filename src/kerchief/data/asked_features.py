@@ -1,0 +1,145 @@
+"""The users' features of logs as they were asked for: by bare names, or with public bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerchief.core.errors import InvalidValue
+from kerchief.data.declaration import Declaration
+from kerchief.data.features import Category, Encoded, Ranged
+from kerchief.data.logs import Floats, Logs
+from kerchief.data.tables import Table, read_table
+from kerchief.environments.ranges import RANGED_CONSTANT
+
+
+def nothing(given: object) -> bool:
+    """Whether something was left out, or is empty."""
+    return given is None or (isinstance(given, Sequence | Mapping) and not given)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ReadLogs:
+    """Logs, and what is known of where they come from.
+
+    Attributes:
+        table: where they were, if it was a table.
+        declaration: of the users' features, if they have one.
+        encoded: the features, and what declared bounds cut of them.
+        counted: where arms were counted, which nobody had declared, in words.
+    """
+
+    logs: Logs
+    table: Table | None
+    declaration: Declaration | None
+    encoded: Encoded
+    counted: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class AskedFeatures:
+    """The users' features as they were asked for."""
+
+    features: Any = ()
+    norm: float | None = None
+    intercept: float = RANGED_CONSTANT
+
+    @property
+    def bare(self) -> tuple[str, ...]:
+        """Their names, where names are all that is given; none where bounds are, too."""
+        words = [self.features] if isinstance(self.features, str) else self.features
+        if isinstance(words, Declaration | Mapping):
+            return ()
+        if not isinstance(words, Sequence):
+            raise InvalidValue(f"features are a {type(words).__name__}; give texts, or a mapping")
+        if not all(isinstance(one, str) for one in words) or any("=" in one for one in words):
+            return ()
+        return tuple(name.strip() for one in words for name in one.split(",") if name.strip())
+
+    def in_lines(self, *, declared: bool) -> tuple[str, ...] | None:
+        """The names to read of lines that may have others; None for all that there are.
+
+        Where arms are declared, names are too: one that stands for whatever there is would let a
+        single line say how many numbers are released.
+        """
+        if nothing(self.features):
+            return () if declared else None
+        names = self.bare or self.declaration().names
+        wild = [name for name in names if "*" in name]
+        if wild and declared:
+            raise InvalidValue(
+                f"feature {wild[0]!r} stands for all that private lines have; declare each feature "
+                "by its whole name"
+            )
+        return None if wild else names
+
+    def never_absent(self) -> tuple[str, ...]:
+        """Those whose declared range has no 0, which is what a line without them would say."""
+        if nothing(self.features) or (self.bare and self.norm is None):
+            return ()
+        ranged = (one for one in self.declaration().features if isinstance(one, Ranged))
+        return tuple(one.name for one in ranged if not one.low <= 0 <= one.high)
+
+    def declaration(self) -> Declaration:
+        """Their public bounds."""
+        return Declaration.of(self.features, norm=self.norm, intercept=self.intercept)
+
+    def encode(self, table: Table) -> tuple[Encoded, Declaration | None]:
+        """Their rows: numbers as they are, or scaled as is declared."""
+        given = self.features
+        if nothing(given):
+            return Encoded(rows=np.zeros((table.rows, 0)), clipped=np.zeros(table.rows, bool)), None
+        if self.bare and self.norm is None:
+            if twice := [one for place, one in enumerate(self.bare) if one in self.bare[:place]]:
+                raise InvalidValue(f"feature {twice[0]!r} is named twice; name it once")
+            rows = np.stack([table.numbers(name) for name in self.bare], axis=1)
+            return Encoded(rows=rows, clipped=np.zeros(table.rows, bool)), None
+        declared = self.declaration().on(table.columns)
+        return declared.encode(table), declared
+
+    def of(self, logs: Logs) -> ReadLogs:
+        """Logs with the features that were asked for, out of those that they have."""
+        if nothing(self.features):
+            made = Encoded(rows=logs.contexts, clipped=np.zeros(logs.rows, bool))
+            return ReadLogs(logs=logs, table=None, declaration=None, encoded=made)
+        if not logs.dim:
+            raise InvalidValue("features are declared, and the users of these logs have none")
+        columns = dict(zip(logs.names, logs.contexts.T, strict=True))
+        encoded, declared = self.encode(read_table(columns, name="the logs"))
+        logs = dataclasses.replace(logs, **self.fields(encoded.rows, declared))
+        return ReadLogs(logs=logs, table=None, declaration=declared, encoded=encoded)
+
+    def fields(self, rows: Floats, declared: Declaration | None) -> dict[str, Any]:
+        """What they are in logs."""
+        if declared is None:
+            return {"contexts": rows, "names": self.bare}
+        public = {"norm": declared.norm, "constant": declared.intercept}
+        return {"contexts": rows, "names": _coordinates(declared), **public}
+
+
+def _coordinates(declared: Declaration) -> tuple[str, ...]:
+    """A name for every coordinate of an encoded row."""
+    found: list[str] = []
+    for one in declared.features:
+        if isinstance(one, Category) and one.dim > 1:
+            # Names that a list of bare names can hold, where such a table is read again.
+            found += [
+                f"{one.name}:{place if set(value) & set('=,|') else value}"
+                for place, value in enumerate(one.values)
+            ]
+        else:
+            found += one.names
+    return _different((*found, "constant") if declared.intercept else found)
+
+
+def _different(names: Sequence[str]) -> tuple[str, ...]:
+    """The same, with a mark behind those that are there already."""
+    found: dict[str, None] = {}
+    for name in names:
+        while name in found:
+            name += "'"
+        found[name] = None
+    return tuple(found)

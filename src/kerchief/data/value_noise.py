@@ -1,0 +1,81 @@
+"""The noise of a value from logs, of one kind for all its sums, and the one event that pays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import one_of
+from kerchief.data.reward_fits import RewardFit
+from kerchief.data.value_sums import ValueSum
+from kerchief.mechanisms.exact_gaussian import ExactGaussian
+from kerchief.mechanisms.laplace import ExactLaplace
+from kerchief.privacy.calibration import gaussian_noise_multiplier
+from kerchief.privacy.events import DiscreteGaussian, Event, RandomizedResponse
+from kerchief.privacy.guarantee import Guarantee
+
+ExactNoise: TypeAlias = ExactGaussian | ExactLaplace
+
+MECHANISMS = ("best", "gaussian", "laplace")
+_MOST_STEPS = 2**52
+
+
+def noises_for(
+    guarantee: Guarantee, mechanism: str, sums: Sequence[RewardFit | ValueSum]
+) -> Sequence[ExactNoise]:
+    """The exact noise that keeps a promise, of one kind for all sums, by public facts alone.
+
+    The best kind is the one that has less in the value, which is the last sum.
+    """
+    one_of("mechanism", mechanism, MECHANISMS)
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    if mechanism == "gaussian" and delta == 0:
+        raise InvalidValue("delta is 0 and the mechanism gaussian; give delta above 0, or laplace")
+    kinds: list[Sequence[ExactNoise]] = []
+    if mechanism != "gaussian":
+        kinds.append(
+            [
+                ExactLaplace.of(epsilon=epsilon, taxicab=one.taxicab, dimension=one.size)
+                for one in sums
+            ]
+        )
+    if mechanism != "laplace" and delta > 0:
+        multiplier = gaussian_noise_multiplier(epsilon, delta)
+        kinds.append([_gaussian(multiplier, one, sums) for one in sums])
+    return min(kinds, key=lambda noises: noises[-1].std)
+
+
+def _gaussian(
+    multiplier: float, summed: RewardFit | ValueSum, sums: Sequence[RewardFit | ValueSum]
+) -> ExactGaussian:
+    """On a grid that is fine enough for the largest of the sums, since `worst_of` speaks of all."""
+    widest = max(one.size for one in sums)
+    noise = ExactGaussian.matching(multiplier, summed.sensitivity, widest)
+    return dataclasses.replace(noise, dimension=summed.size)
+
+
+def worst_of(noises: Sequence[ExactNoise]) -> Event:
+    """One event that is no cheaper than the noise in any of these sums: each unit is in one."""
+    events = [noise.event() for noise in noises]
+    if len(events) == 1:
+        return events[0]
+    pure = [one.epsilon for one in events if isinstance(one, RandomizedResponse)]
+    normal = [one for one in events if isinstance(one, DiscreteGaussian)]
+    if pure and not normal:
+        return RandomizedResponse(epsilon=max(pure))
+    assert not pure, "noise of two kinds in one call"
+    scale = min(one.scale for one in normal)
+    reach = max(one.sensitivity / one.scale for one in normal) * (1 + 2.0**-50)
+    return DiscreteGaussian(
+        sensitivity=reach * scale, scale=scale, dimension=max(one.dimension for one in normal)
+    )
+
+
+def check_grid(units: int, noise: ExactNoise) -> None:
+    """Refuse, before anything is charged, what whole numbers cannot hold."""
+    if units * 4 >= _MOST_STEPS * noise.grid:
+        raise InvalidValue(
+            f"{units} units on a grid of {noise.grid} do not fit; ask for less epsilon"
+        )

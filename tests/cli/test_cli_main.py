@@ -90,6 +90,8 @@ def test_mechanisms_say_which_is_idealized(call: Call) -> None:
         "privunit": "idealized",
         "shortlist": "idealized",
         "exact-shortlist": "exact",
+        "compass": "idealized",
+        "exact-compass": "exact",
     }
 
 

@@ -112,10 +112,31 @@ def test_an_earlier_plan_is_not_replaced_unless_it_is_said(
     assert run(*ASKED, "--out", str(tmp_path), "--force").exit_code == 0
 
 
+def test_of_two_plans_at_once_the_second_is_shown_and_not_written(
+    quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where an earlier plan was to be replaced: nobody asked to replace this one."""
+    assert run(*ASKED, "--out", str(tmp_path)).exit_code == 0
+
+    def meanwhile(planning: Planning, **rest: Any) -> Played:
+        (tmp_path / "plan.json").write_text("another plan")
+        return played()
+
+    monkeypatch.setattr(plan_command, "play", meanwhile)
+    before = (tmp_path / "plan.toml").read_bytes()
+    result = run(*ASKED, "--out", str(tmp_path), "--force")
+    assert result.exit_code == 3
+    assert "another plan was written to" in result.stderr
+    assert "reward per user" in " ".join(result.stdout.split())
+    assert (tmp_path / "plan.json").read_text() == "another plan"
+    assert (tmp_path / "plan.toml").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("--dim 3", "users is not given"),
+        ("--users 1000 --policy uniform", "policy is 'uniform', which never learns in private"),
         ("--users 3", "users is 3"),
         ("--users 1000 --seconds 5", "seconds is 5"),
         ("--users 1000 --jobs 0", "jobs is 0"),
@@ -144,7 +165,7 @@ def test_data_are_asked_about_with_the_options_of_compare(
 ) -> None:
     file = tmp_path / "people.csv"
     lines = [f"{20 + i % 60},{'gold' if i % 60 > 30 else 'basic'}" for i in range(200)]
-    file.write_text("\n".join(["age,plan", *lines]), encoding="utf-8")
+    file.write_text("\n".join(["age,plan", *lines, ""]), encoding="utf-8")
     seen: list[Planning] = []
 
     def play(planning: Planning, **rest: Any) -> Played:

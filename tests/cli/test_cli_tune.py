@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result as Called
 from tests.experiments.fakes import fake_play
 
 from kerchief.experiments.runner import Work
+from kerchief.experiments.tuning import halving
 from kerchief.experiments.tuning.recorded import SEARCHES
 from kerchief.policies import tuned
 
@@ -78,6 +80,23 @@ def test_a_search_of_ones_own(call: Call, own: Path) -> None:
     assert "holds the outcome of another search" in other.stderr
     forced = call("tune", own, "--budget", 1, "--force", "--json")
     assert len(json.loads(forced.stdout)["evaluations"]) == 2
+
+
+def test_of_two_searches_at_once_the_second_does_not_replace_the_outcome(
+    call: Call, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("tune", own, "--out", "other.json", "--budget", 1).exit_code == 0
+    there, search = Path("other.json").read_bytes(), halving.tune
+
+    def meanwhile(*given: Any, **named: Any) -> Any:
+        Path("mine.json").write_bytes(there)
+        return search(*given, **named)
+
+    monkeypatch.setattr("kerchief.cli.tune.search_for", meanwhile)
+    result = call("tune", own, "--out", "mine.json", "--force")
+    assert result.exit_code == 2
+    assert "'mine.json' holds the outcome of another search" in result.stderr
+    assert Path("mine.json").read_bytes() == there
 
 
 def test_the_declaration_can_be_changed_for_a_world_of_ones_own(call: Call) -> None:

@@ -70,6 +70,6 @@ def test_formats_and_tables_are_written_beside_the_rest(tmp_path: Path) -> None:
         "results.parquet", "report.html",
     }  # fmt: skip
     assert "data:image/png;base64," in (tmp_path / "report.html").read_text()
-    Outputs.at(tmp_path, PLAN, force=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+    Outputs.at(tmp_path, PLAN, force=True).begin()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "results.json"]
     assert FORMATS[0] == "png"

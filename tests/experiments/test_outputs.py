@@ -11,15 +11,17 @@ import polars as pl
 import pytest
 from tests.experiments.fakes import fake
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValue, WriteFailed
 from kerchief.experiments import outputs as module
 from kerchief.experiments.declare import Comparison
 from kerchief.experiments.figures import draw
-from kerchief.experiments.outputs import Outputs, free_folder
+from kerchief.experiments.outputs import Outputs, free_folder, own_folder
+from kerchief.experiments.parts import Finished, parts_of
 from kerchief.experiments.pens import pen_for
 from kerchief.experiments.report import headlines, promises, render
 from kerchief.experiments.results import Result
 from kerchief.experiments.versions import versions
+from kerchief.simulation.run import Run
 
 SMALL = Comparison(
     contexts=("ball", "fixed"), dim=2, arms=3, horizon=60, replicates=4, epsilons=(0.5, 2.0)
@@ -172,8 +174,95 @@ def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
     assert _played(tmp_path, 2).folder.path == tmp_path
     assert free_folder(tmp_path, SMALL) == tmp_path
     assert free_folder(tmp_path, other) == tmp_path.with_name(f"{tmp_path.name}-2")
-    Outputs.at(tmp_path, other, force=True)
-    assert list(path.name for path in tmp_path.iterdir()) == ["parts"]
+    before = (tmp_path / "results.json").read_bytes()
+    forced = Outputs.at(tmp_path, other, force=True)
+    assert (tmp_path / "results.json").read_bytes() == before
+    forced.begin()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "results.json"]
+
+
+def test_what_is_resumed_or_played_anew_is_where_this_plan_was_played(tmp_path: Path) -> None:
+    """And not in the folder of another run, which is nobody's to replace then."""
+    usual, other = tmp_path / "run", dataclasses.replace(SMALL, seed=1)
+    _played(usual, 2)
+    assert own_folder(usual, other) is None
+    Outputs.at(free_folder(usual, other), other).begin()
+    assert own_folder(usual, other) == tmp_path / "run-2"
+    assert own_folder(usual, SMALL) == usual
+
+
+def _names(path: Path) -> dict[str, bytes]:
+    files = (one for one in path.rglob("*") if one.is_file())
+    return {str(one.relative_to(path)): one.read_bytes() for one in files}
+
+
+def test_a_run_whose_folder_was_taken_stops_before_it_writes_anything(
+    finished: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows, tables, pictures and parts: the finished run of whoever has taken it stays whole."""
+    monkeypatch.setattr(module, "picture", lambda plan, finished, form: b"\x89PNG")
+    monkeypatch.setattr("kerchief.experiments.outputs.time.monotonic", lambda: 1.0)
+    first = Outputs.at(tmp_path, SMALL)
+    first.begin()
+    archive = first.archive
+    first.keep(finished[0])
+    other = dataclasses.replace(SMALL, seed=1)
+    second = Outputs.at(tmp_path, other, force=True)
+    second.begin()
+    for one in fake(other):
+        second.keep(one)
+    second.close()
+    whole = _names(tmp_path)
+    assert json.loads(whole["results.json"])["complete"] is True
+    said = r"was taken by another run meanwhile \(seed 1 there, 0 now\).*another --out"
+    (part,) = next(parts_of(SMALL, ticks=5, width=4))
+    with pytest.raises(WriteFailed, match=said):
+        archive.keep(part, Finished(run=_run(), noises={}, alone=None))
+    with pytest.raises(WriteFailed, match=said):
+        first.keep(finished[1])
+    first.finished = finished
+    with pytest.raises(WriteFailed, match=said):
+        first.close()
+    assert _names(tmp_path) == whole
+
+
+def _run() -> Run:
+    numbers = np.zeros((1, 1))
+    return Run(
+        rounds=np.array([60]),
+        regret=numbers,
+        releases={},
+        spent=SMALL.cells()[0].guarantee,
+        seconds=1.0,
+        seconds_alone=1.0,
+        compile_seconds=0.0,
+        device="cpu",
+        communication={},
+    )
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_rows_so_far_never_replace_finished_ones_of_the_same_plan(
+    finished: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    """Two of the same run at once: the one that is behind leaves what the other has finished."""
+    monkeypatch.setattr(module, "picture", lambda plan, finished, form: b"\x89PNG")
+    monkeypatch.setattr("kerchief.experiments.outputs.time.monotonic", lambda: 1.0)
+    first = Outputs.at(tmp_path, SMALL)
+    first.begin()
+    first.keep(finished[0])
+    second = Outputs.at(tmp_path, SMALL, force=force)
+    second.begin()
+    for one in finished:
+        second.keep(one)
+    second.close()
+    whole = _names(tmp_path)
+    first.keep(finished[1])
+    first.close()
+    assert _names(tmp_path) == whole
+    first.finished = finished
+    first.close()
+    assert json.loads((tmp_path / "results.json").read_text())["complete"] is True
 
 
 def test_of_two_runs_that_begin_at_once_one_has_the_folder(tmp_path: Path) -> None:
@@ -225,7 +314,7 @@ def test_force_removes_parts_and_nothing_else(tmp_path: Path) -> None:
     parts.mkdir()
     (parts / "own.npz").write_bytes(b"precious")
     (parts / f"{64 * 'a'}.npz").write_bytes(b"a part")
-    Outputs.at(tmp_path, SMALL, force=True)
+    Outputs.at(tmp_path, SMALL, force=True).begin()
     assert [path.name for path in parts.iterdir()] == ["own.npz"]
 
 

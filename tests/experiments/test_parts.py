@@ -625,6 +625,49 @@ def test_a_missing_dask_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    "address", ["blah", "", "http://127.0.0.1:1", "tls://127.0.0.1:1", "tcp://127.0.0.1:1"]
+)
+def test_a_scheduler_that_is_none_is_one_error_and_nothing_is_left_open(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import distributed
+
+    made: list[Any] = []
+
+    class Seen(distributed.Client):  # type: ignore[misc, unused-ignore]
+        def __init__(self, *given: Any, **named: Any) -> None:
+            made.append(self)
+            super().__init__(*given, **named)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(distributed, "Client", Seen)
+    monkeypatch.setattr(workers, "PATIENCE", 0.2)
+    with (
+        pytest.raises(InvalidValue, match=f"scheduler is {address!r}; none answers there"),
+        dask_cluster(address, os.getpid),
+    ):
+        pass
+    # One that is left open is closed at exit, which ends in a traceback.
+    assert [one.status for one in made] == ["closed"]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_scheduler_without_workers_is_said(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import distributed
+
+    monkeypatch.setattr(workers, "ALONE", 30 if count else 0.2)
+    told: list[str] = []
+    options = {"n_workers": count, "processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**options) as made,  # type: ignore[no-untyped-call]
+        dask_cluster(made.scheduler_address, os.getpid, told.append) as cluster,
+    ):
+        assert len(told) == 1 - count
+        if not count:  # what nobody will ever play is not waited for at the end
+            cluster.submit(next(parts_of(TINY, ticks=4, width=6)))
+    assert all("has no workers yet, and nothing is played until some come" in one for one in told)
+
+
 FLAGS = [
     *("--contexts", "ball", "--dim", "2", "--arms", "3", "--horizon", "300", "--replicates"),
     *("128", "--policy", "linucb", "--trust", "joint", "--trust", "local", "--epsilon", "1"),

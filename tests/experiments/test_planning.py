@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 import pickle
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,9 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import kerchief
+from kerchief.cli.main import main
 from kerchief.core.errors import InvalidValue, KerchiefError
+from kerchief.data.replaying import from_logs
+from kerchief.data.supervised import from_supervised
 from kerchief.experiments.advice import Advice
 from kerchief.experiments.foresight import coverage, played_here
 from kerchief.experiments.paced import TooSlow
@@ -95,12 +100,44 @@ def test_everyone_who_matters_plays() -> None:
         ({"env": "linear", "strength": (0.1, 0.2)}, "strength"),
         ({"env": "nowhere"}, "environment"),
         ({"policy": "linucb"}, "own"),
+        ({"policy": "uniform", "trusts": ("any",)}, "never learns in private.* such as best"),
+        ({"policy": "single-arm", "trusts": ("any",)}, "never learns in private"),
     ],
 )
 def test_what_cannot_be_planned_is_refused_in_one_line(wrong: dict[str, Any], word: str) -> None:
     with pytest.raises(KerchiefError, match=word) as found:
         dataclasses.replace(SMALL, **wrong)
     assert "\n" not in str(found.value)
+
+
+def test_greedy_play_in_private_is_planned_beside_its_own_yardsticks() -> None:
+    asked = dataclasses.replace(SMALL, policy="greedy", trusts=("joint",))
+    labels = [cell.label() for cell in asked.cells(400)]
+    assert labels[-1] == "greedy joint ε=8"
+    assert labels.count("greedy not private") == 1
+
+
+@pytest.mark.parametrize(
+    ("orders", "said"),
+    [("permutation", "in the order of users, so"), ("bootstrap", "in who is drawn, and in which")],
+)
+def test_it_is_said_in_what_worlds_of_people_differ(orders: str, said: str) -> None:
+    people: dict[str, Any] = {"age": [20.0, 70.0] * 30, "plan": ["basic", "gold"] * 30}
+    world = from_supervised(people, "plan=basic|gold", features="age=18:90", orders=orders)
+    assert said in Planning(data=world).assumed()
+
+
+def test_worlds_of_logs_are_draws_and_no_orders_that_could_be_asked_for() -> None:
+    logs: dict[str, Any] = {
+        "age": [20.0, 70.0] * 99,
+        "did": ["basic", "gold"] * 99,
+        "paid": [1.0, 0.0] * 99,
+    }
+    columns: dict[str, Any] = {"action": "did=basic|gold", "reward": "paid", "propensity": 0.5}
+    world = from_logs(logs, features="age=18:90", reward_range=(0.0, 1.0), **columns)
+    said = Planning(data=world).assumed()
+    assert "in which logged decisions are drawn" in said
+    assert "--orders" not in said
 
 
 def test_a_large_delta_is_warned_of() -> None:
@@ -179,6 +216,61 @@ def test_settings_of_which_one_half_was_edited_are_refused(tmp_path: Path) -> No
         planned(file)
     file.write_text("epsilon =", encoding="utf-8")
     with pytest.raises(InvalidValue, match="cannot be read"):
+        planned(file)
+
+
+EDITED = [
+    ("epsilon = [8.0]", "epsilon = [8.0, 16.0]", r"epsilon is \[8.0, 16.0\] among .* and 8.0 in"),
+    ("delta = 0.0001\nreplicates", "delta = 0.001\nreplicates", "delta is 0.001 .* and 0.0001"),
+    ('trust = ["central"]', 'trust = "joint"', "trust is 'joint' .* and 'central'"),
+    ("horizon = 400\npolicy", "horizon = 300\npolicy", "horizon is 300 .* and 400"),
+    ('["own-models"]', '["own-models", "linucb"]', "policy is .*'linucb'.* and 'own-models'"),
+    ('policy = "own-models"', "policy = 3", "policy is .* and 3"),
+    ('mode = "tuned"\n\n', 'mode = "theory"\n\n', "mode is 'theory' .* and 'tuned'"),
+    ('curator = "best"', 'curator = "laplace"', "curator is 'laplace' .* and 'best'"),
+    ("arms = 3\nradius", "arms = 4\nradius", "arms is 4 .* and 3"),
+    ("dim = 2\narms = 3\nnorm", "dim = 3\narms = 3\nnorm", "dim is 2 .* and 3"),
+    ("radius = 0.5", "radius = 0.25", r"radius is 0.25, which makes 0.957.* and 1.207"),
+    ("base=0.5", "base=0.25", r"radius is 0.5, which makes 0.853.* and 1.207"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), EDITED)
+def test_all_that_both_halves_say_is_compared_by_both_readers(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    file, text = tmp_path / "plan.toml", settings(shifted(0.05))
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(InvalidValue, match=said):
+        planned(file)
+    result = CliRunner().invoke(main, ["compare", "--config", str(file)])
+    assert result.exit_code == 2
+    assert re.search(said, result.stderr)
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_bound_that_only_the_table_has_may_be_put_there(tmp_path: Path) -> None:
+    file, text = tmp_path / "plan.toml", settings(shifted(0.05))
+    file.write_text(text.replace("high = 1.0", "high = 2.0"), encoding="utf-8")
+    assert planned(file)["problem"].high == 2.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("mechanism =", "mechanism = 1 #", "mechanism is 1 in table 'bandit'"),
+        ("[bandit]", "[bandit]\nnoise = 'x'", "noise stands in table 'bandit'"),
+        ("[bandit.problem]", "[other]", "no table 'bandit' with all of its parts"),
+    ],
+)
+def test_a_table_that_nobody_can_deploy_is_refused(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    file, text = tmp_path / "plan.toml", settings(shifted(0.05))
+    _, halved, table = text.partition("[bandit]")
+    file.write_text((halved + table).replace(old, new), encoding="utf-8")
+    with pytest.raises(InvalidValue, match=said):
         planned(file)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ import click
 from kerchief.cli.printing import json_output
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.experiments.declare import Comparison
+from kerchief.experiments.settings import pair
 from kerchief.privatizers.registry import TRUSTS
 
 __all__ = [
@@ -80,13 +80,10 @@ def pairs(*names: str, help: str) -> Callable[[Decorated], Decorated]:
 
 
 def _pair(text: str) -> tuple[str, int | float | str]:
-    name, _, value = text.partition("=")
-    if not (name and value):
+    found = pair(text)
+    if found is None:
         raise click.BadParameter(f"{text!r} is no NAME=VALUE")
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return name, kind(value)
-    return name, value
+    return found
 
 
 env = click.option(

@@ -27,12 +27,12 @@ from kerchief.cli.printing import (
     progress_bar,
 )
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValue, WriteFailed
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments import plan_page
 from kerchief.experiments.advice import HEADINGS, Advice
 from kerchief.experiments.extras import NEEDS, installing, missing
-from kerchief.experiments.folder import Folder
+from kerchief.experiments.folder import Folder, Stamp
 from kerchief.experiments.planning import ANY, FAMILY, STRENGTH, Planning
 from kerchief.experiments.played import Played
 from kerchief.experiments.plugins import flags, loaded
@@ -113,6 +113,7 @@ def plan(
     use_device(device)
     planning = _planning(asked)
     folder = None if out is None else _folder(out, force=force)
+    before = _stamps(folder)
     for warning in planning.warnings():
         complain("warning", warning)
     prepare = functools.partial(prepared, device, loaded())
@@ -128,12 +129,16 @@ def plan(
         "versions": versions(),
         "machine": machine(),
     }
-    files = {} if folder is None else _write(folder, advice, document)
-    document["files"] = {name: str(path) for name, path in files.items()}
-    if as_json:
-        print_json(document)
-    else:
-        _print(advice, files)
+    files: dict[str, Path] = {}
+    try:
+        if folder is not None:
+            files = _write(folder, advice, document, before)
+    finally:  # what was simulated is shown, even where it cannot be kept
+        document["files"] = {name: str(path) for name, path in files.items()}
+        if as_json:
+            print_json(document)
+        else:
+            _print(advice, files)
 
 
 def _planning(asked: dict[str, Any]) -> Planning:
@@ -199,8 +204,19 @@ def _command(planning: Planning, *, seconds: float, jobs: int) -> str:
     return shlex.join(said)
 
 
-def _write(folder: Folder, advice: Advice, document: dict[str, Any]) -> dict[str, Path]:
-    """The files, as far as there are libraries to write them."""
+def _stamps(folder: Folder | None) -> list[Stamp | None]:
+    """Tells whether somebody has written a plan into the folder meanwhile."""
+    return [] if folder is None else [folder.stamp(name) for name in _FILES.values()]
+
+
+def _write(
+    folder: Folder, advice: Advice, document: dict[str, Any], before: list[Stamp | None]
+) -> dict[str, Path]:
+    """The files, as far as there are libraries to write them, unless another plan has come first.
+
+    Raises:
+        WriteFailed: it has, or the disk is full.
+    """
     contents = {
         "config": str(document["config"]).encode(),
         "rows": (json.dumps(document, indent=2, allow_nan=False) + "\n").encode(),
@@ -221,7 +237,13 @@ def _write(folder: Folder, advice: Advice, document: dict[str, Any]) -> dict[str
             image=contents["picture"],
         )
         contents["report"] = page.encode()
-    return {name: folder.write(_FILES[name], content) for name, content in contents.items()}
+    with folder.alone():
+        if _stamps(folder) != before:
+            raise WriteFailed(
+                f"another plan was written to {str(folder.path)!r} meanwhile, and is left as it "
+                "is; plan again with another --out"
+            )
+        return {name: folder.write(_FILES[name], content) for name, content in contents.items()}
 
 
 def _print(advice: Advice, files: dict[str, Path]) -> None:

@@ -16,9 +16,10 @@ from kerchief.cli.device import use_device
 from kerchief.cli.options import device, words
 from kerchief.cli.printing import complain, json_output, print_json, print_wrapped, progress_bar
 from kerchief.core import validate
+from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import NEEDS, installing, missing
 from kerchief.experiments.figures import FORMATS
-from kerchief.experiments.outputs import Outputs, free_folder
+from kerchief.experiments.outputs import Outputs, free_folder, own_folder
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.players import Cell
 from kerchief.experiments.plugins import Plugin, load_installed, loaded
@@ -45,24 +46,35 @@ class Playing:
     def __post_init__(self) -> None:
         """Check the numbers and the words."""
         validate.whole("jobs", self.jobs, high=1024)
+        if self.resume and self.force:
+            raise InvalidValue(
+                "--resume continues what is in the folder, and --force throws it away; give one of "
+                "them"
+            )
         for word in self.formats:
             validate.one_of("format", word, FORMATS)
         for word in self.tables:
             validate.one_of("table", word, tuple(WRITERS))
 
     def folder(self, plan: Plan) -> Path:
-        """The folder asked for; else the usual one, or the first after it that is free."""
+        """The folder asked for; else the usual one, or the first after it that is free.
+
+        What is resumed or played anew is first looked for there.
+        """
         if self.out is not None:
             return self.out
         usual = Path("results", plan.name)
-        return usual if self.force or self.resume else free_folder(usual, plan)
+        if self.force or self.resume:
+            return own_folder(usual, plan) or usual
+        return free_folder(usual, plan)
 
     @contextlib.contextmanager
     def workers(self) -> Iterator[Workers | None]:
         """Who plays; nobody else, unless it is asked for."""
         prepare = functools.partial(prepared, self.device, loaded())
         if self.scheduler is not None:
-            with dask_cluster(self.scheduler, prepare) as workers:
+            tell = functools.partial(complain, "waiting")
+            with dask_cluster(self.scheduler, prepare, tell) as workers:
                 yield workers
         elif self.jobs > 1:
             with local_processes(self.jobs, prepare) as workers:

@@ -125,6 +125,7 @@ def _found(search: Search, path: Path, playing: Playing) -> Outcome:
     folder.check(path.name)
     if path.exists() and not playing.force:
         _refuse_other(path, search)
+    before = folder.stamp(path.name)
     archive = Archive(folder=folder.inner(_PARTS))
     with playing.workers() as workers, progress_bar() as bar:
         task = bar.add_task("starting", total=1.0)
@@ -138,7 +139,11 @@ def _found(search: Search, path: Path, playing: Playing) -> Outcome:
         except KeyboardInterrupt:
             complain("interrupted", f"finished parts are in {archive.folder.path}; run it again")
             raise SystemExit(130) from None
-    folder.write(path.name, outcome.text().encode())
+    with folder.alone():
+        if path.exists() and folder.stamp(path.name) != before:
+            # Another search has ended here meanwhile, and nobody has asked to replace that one.
+            _refuse_other(path, search)
+        folder.write(path.name, outcome.text().encode())
     return outcome
 
 

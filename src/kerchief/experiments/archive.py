@@ -6,12 +6,14 @@ played anew.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -30,9 +32,14 @@ _BROKEN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFil
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Archive:
-    """A folder of finished parts."""
+    """A folder of finished parts.
+
+    Attributes:
+        mine: entered before a part is written; raises where the folder is somebody else's.
+    """
 
     folder: Folder
+    mine: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     def find(self, part: Part) -> Finished | None:
         """What was recorded when the part was played, if it was."""
@@ -45,7 +52,9 @@ class Archive:
     def keep(self, part: Part, played: Finished) -> None:
         """Write down what was recorded; an interrupt leaves the whole file or none."""
         address = part.address()
-        self.folder.write(f"{address}.npz", _encoded(played, address, part))
+        content = _encoded(played, address, part)
+        with self.mine():
+            self.folder.write(f"{address}.npz", content)
 
     def clear(self) -> None:
         """Remove every part, and nothing else."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import os
 import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from kerchief.core.errors import InvalidValue, WriteFailed
+
+Stamp: TypeAlias = tuple[int, int, int]
+"""What tells one version of a file from another, without reading it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,29 @@ class Folder:
                 "or choose another folder"
             )
         return path
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Whoever else wants to be alone here waits: what is seen is so until it is written.
+
+        On a disk without locks nobody waits.
+        """
+        with self._told():
+            handle = os.open(self.path, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def stamp(self, name: str) -> Stamp | None:
+        """Changes when a file is written anew, whoever does it; None where there is none."""
+        try:
+            found = (self.path / name).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def write(self, name: str, content: bytes) -> Path:
         """Write a file beside its place, then move it there: readers see the old one or the new.

@@ -1,25 +1,27 @@
 """What a plan leaves on disk: finished parts, results so far, picture and report.
 
 A folder belongs to one plan and one version of everything that plays it. What is finished there is
-not played again, and nothing is replaced unless that is asked for.
+not played again, and nothing is replaced unless that is asked for. A run whose folder was taken by
+another one stops before it writes anything more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kerchief.core.errors import InvalidValue
+from kerchief.core.errors import InvalidValue, WriteFailed
 from kerchief.experiments.archive import Archive
 from kerchief.experiments.claims import Verdict
 from kerchief.experiments.extras import NEEDS, Extra, missing, require
 from kerchief.experiments.figures import FORMATS, picture
-from kerchief.experiments.folder import Folder
+from kerchief.experiments.folder import Folder, Stamp
 from kerchief.experiments.plan import Plan
 from kerchief.experiments.report import render
 from kerchief.experiments.results import Result
@@ -40,6 +42,7 @@ class Outputs:
     Attributes:
         folder: where the files are.
         wanted: what is written besides the rows.
+        force: whether what ran here before is forgotten when this run begins.
         formats: what the picture is written as.
         tables: for papers: what tables are written as.
         finished: the cells so far.
@@ -51,6 +54,7 @@ class Outputs:
     plan: Plan
     folder: Folder
     wanted: tuple[Extra, ...]
+    force: bool = False
     formats: tuple[str, ...] = FORMATS[:1]
     tables: tuple[str, ...] = ()
     finished: list[Result] = dataclasses.field(default_factory=list)
@@ -58,6 +62,7 @@ class Outputs:
     work: dict[str, object] = dataclasses.field(default_factory=dict)
     settled: bool = False
     _rests_until: float = 0.0
+    _seen: Stamp | None = None
 
     @classmethod
     def at(
@@ -74,7 +79,8 @@ class Outputs:
         """Check that everything can be written, before anything runs.
 
         A missing library is an error where it is `needed`; else its outputs are not written. With
-        `force` whatever ran here before is forgotten; with `resume` something must have.
+        `force` whatever ran here before is forgotten as soon as this run begins; with `resume`
+        something must have.
 
         Raises:
             InvalidValue: the folder holds another run, or cannot be written.
@@ -86,20 +92,20 @@ class Outputs:
             raise InvalidValue(f"there is no run in {str(path)!r} to resume; leave out --resume")
         folder = Folder.at(path)
         wanted = tuple(one for one in NEEDS if not missing(one))
-        made = cls(plan=plan, folder=folder, wanted=wanted, formats=formats, tables=tables)
+        made = cls(
+            plan=plan, folder=folder, wanted=wanted, force=force, formats=formats, tables=tables
+        )
         for name in (*made._names().values(), _PARTS):
             folder.check(name)
         other = made._strangers() if other is None else other
         if other and not force:
             raise made._taken(other)
-        if force:
-            made._forget()
         return made
 
     @property
     def archive(self) -> Archive:
         """Where the finished parts are."""
-        return Archive(folder=self.folder.inner(_PARTS))
+        return Archive(folder=self.folder.inner(_PARTS), mine=self._mine)
 
     def begin(self) -> None:
         """Write down whose folder this is, before anything is finished; a finished run stays.
@@ -107,44 +113,82 @@ class Outputs:
         Raises:
             InvalidValue: another run has taken the folder meanwhile.
         """
-        path = self.folder.path
-        if not self.folder.claim(_ROWS, self._rows()):
-            if other := differences(path, self.plan):
-                raise self._taken(other)
-            self.settled = _is_complete(path / _ROWS)
+        with self.folder.alone():
+            if self.force:
+                self._forget()
+            if not self.folder.claim(_ROWS, self._rows()):
+                if other := differences(self.folder.path, self.plan):
+                    raise self._taken(other)
+                self.settled = _is_complete(self.folder.path / _ROWS)
+            self._seen = self.folder.stamp(_ROWS)
 
     def keep(self, finished: Result) -> None:
         """Write the results so far: an interrupted run leaves these files whole.
 
         Where that takes long, as there are many, they are not written after every cell: whoever
         stores the next part waits for it, and finished parts tell the same.
+
+        Raises:
+            WriteFailed: another run has taken the folder meanwhile, or the disk is full.
         """
         self.finished.append(finished)
         start = time.monotonic()
         if self.settled or start < self._rests_until:
             return
-        if "table" in self.wanted:
-            self._write("table", parquet(self.plan, self.finished))
-        self._write_rows()
+        self._store(self._table())
         end = time.monotonic()
         self._rests_until = end + (_SELDOM - 1) * (end - start)
 
     def close(self) -> None:
-        """Draw the picture and write tables and the report of whatever was finished."""
+        """Draw the picture and write tables and the report of whatever was finished.
+
+        Raises:
+            WriteFailed: another run has taken the folder meanwhile, or the disk is full.
+        """
         if not self.finished or (self.settled and not self.complete):
             return
-        if "table" in self.wanted:
-            self._write("table", parquet(self.plan, self.finished))
         images = self._images()
-        for form in self.formats if images else ():
-            self._write(_picture(form), images[form])
+        files = self._table()
+        files |= {_picture(form): images[form] for form in self.formats if images}
         for form in self.tables:
             preface = self.plan.preface() if form == "markdown" else ""
-            self._write(form, (preface + WRITERS[form][1](self._tables())).encode())
+            files[form] = (preface + WRITERS[form][1](self._tables())).encode()
         if "report" in self.wanted:
             image = images.get(FORMATS[0], b"")
-            self._write("report", render(self.plan, self.finished, image).encode())
-        self._write_rows()
+            files["report"] = render(self.plan, self.finished, image).encode()
+        self._store(files)
+
+    def _table(self) -> dict[str, bytes]:
+        """Every number so far, where there is a library that writes it."""
+        return {"table": parquet(self.plan, self.finished)} if "table" in self.wanted else {}
+
+    def _store(self, files: Mapping[str, bytes]) -> None:
+        """Write files and the rows, unless that would put unfinished ones in place of finished."""
+        with self._mine():
+            if self.settled and not self.complete:
+                return
+            for name, content in files.items():
+                self._write(name, content)
+            self._write_rows()
+
+    @contextlib.contextmanager
+    def _mine(self) -> Iterator[None]:
+        """Be alone in the folder, in which no other run has begun since it was last looked at."""
+        with self.folder.alone():
+            if self.folder.stamp(_ROWS) != self._seen:
+                self._look_again()
+            yield
+
+    def _look_again(self) -> None:
+        """Whose the folder is now, and whether the same run has been finished there meanwhile."""
+        path = self.folder.path
+        if other := differences(path, self.plan):
+            raise WriteFailed(
+                f"{str(path)!r} was taken by another run meanwhile ({other}), whose files are left "
+                "as they are; play this one again with another --out"
+            )
+        self.settled = _is_complete(path / _ROWS)
+        self._seen = self.folder.stamp(_ROWS)
 
     def _images(self) -> dict[str, bytes]:
         """The picture in every format that is wanted, and in that of the report."""
@@ -231,6 +275,7 @@ class Outputs:
 
     def _write_rows(self) -> None:
         self._write("rows", self._rows())
+        self._seen = self.folder.stamp(_ROWS)
 
     def _rows(self) -> bytes:
         self.files["rows"] = self.folder.path / _ROWS
@@ -248,10 +293,20 @@ def _picture(form: str) -> str:
 
 def free_folder(path: Path, plan: Plan) -> Path:
     """The first of `path`, `path-2`, `path-3` and so on that holds no other run."""
-    names = itertools.chain(
-        [path], (path.with_name(f"{path.name}-{i}") for i in itertools.count(2))
-    )
-    return next(one for one in names if not differences(one, plan))
+    return next(one for one in _names_from(path) if not differences(one, plan))
+
+
+def own_folder(path: Path, plan: Plan) -> Path | None:
+    """The first of `path`, `path-2` and so on that holds a run of this plan, if one does."""
+    for one in _names_from(path):
+        if (other := differences(one, plan)) in (None, ""):
+            return None if other is None else one
+    return None
+
+
+def _names_from(path: Path) -> Iterator[Path]:
+    yield path
+    yield from (path.with_name(f"{path.name}-{i}") for i in itertools.count(2))
 
 
 def differences(path: Path, plan: Plan) -> str | None:

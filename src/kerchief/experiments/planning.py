@@ -11,6 +11,7 @@ from typing import Any
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import AnyProblem, Problem
+from kerchief.data.replay import Replay
 from kerchief.environments.registry import ENVIRONMENTS
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments.data import WorldOfData, rounds_of, told_of
@@ -25,7 +26,7 @@ ANY = "any"
 FAMILY = "own"
 """The world without data: users have features, and every arm has a parameter of its own."""
 
-SINGLE, UNIFORM = "single-arm", "uniform"
+SINGLE, UNIFORM, GREEDY = "single-arm", "uniform", "greedy"
 
 _FEWEST, _MOST = 50, 10**8
 STRENGTH = (0.25, 1.0)
@@ -100,7 +101,11 @@ class Planning:
             raise InvalidValue("trust is 'none', which plays along by itself; leave it out")
         if self.data is None:
             self._check_family()
-        self.comparison(self.count)
+        if all(cell.asked is None for cell in self.cells(self.count)):
+            raise InvalidValue(
+                f"policy is {self.policy!r}, which never learns in private: nothing is left to "
+                "plan; choose another --policy, such as best"
+            )
 
     def _check_kinds(self) -> None:
         """Refuse what has the wrong form, before it is looked into."""
@@ -195,9 +200,8 @@ class Planning:
 
     def cells(self, users: int) -> tuple[Cell, ...]:
         """Who is played: yardsticks, the bandit without privacy, and with it under each trust."""
-        return tuple(
-            cell for cell in self.comparison(users).cells() if cell.player.policy != "greedy"
-        )
+        cells, mine = self.comparison(users).cells(), self.policy == GREEDY
+        return tuple(cell for cell in cells if mine or cell.player.policy != GREEDY)
 
     def cell_at(self, cell: Cell, epsilon: float) -> Cell:
         """The same cell with another epsilon."""
@@ -216,11 +220,11 @@ class Planning:
     def assumed(self) -> str:
         """What kind of world the answer speaks about."""
         if self.data is not None:
+            differ, other = _differing(self.data)
             return (
-                "Assumed: users like those of the data. The simulated worlds differ in the order "
-                "of users (or in who is drawn, with --orders bootstrap), so intervals say what "
-                "another order may bring, not what other people may. These figures are read off "
-                "the data and are not private."
+                f"Assumed: users like those of the data. The simulated worlds differ in {differ}, "
+                f"so intervals say what {other} may bring, not what other people may. These "
+                "figures are read off the data and are not private."
             )
         if self.env != FAMILY:
             return (
@@ -265,6 +269,15 @@ class Planning:
             "delta": self.delta,
             "seed": self.seed,
         }
+
+
+def _differing(data: WorldOfData) -> tuple[str, str]:
+    """In what simulated worlds of the same data differ, and what another one is."""
+    if isinstance(data, Replay):
+        return "which logged decisions are drawn, and in which order", "another draw of them"
+    if data.orders == "bootstrap":
+        return "who is drawn, and in which order", "another draw of the same users"
+    return "the order of users", "another order"
 
 
 _PLAYED = frozenset(

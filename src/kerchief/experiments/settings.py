@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import tomllib
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import Problem
-from kerchief.privacy.guarantee import Guarantee
+from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.experiments.players import FLAGS
+from kerchief.privacy.guarantee import Guarantee, Trust
 
 if TYPE_CHECKING:
     from kerchief.experiments.advice import Advice
@@ -21,6 +24,11 @@ BANDIT = "bandit"
 
 _ASKED = ("epsilon", "delta", "trust")
 _WORDS = ("policy", "mode", "mechanism")
+_PARTS = ("problem", "guarantee")
+# Facts that options of a world make, under the same name; those options, and other names of theirs.
+_SIZES = ("dim", "arms", "radius")
+_NAMED = (*_SIZES, "fewest-arms", "reward-noise")
+_WORLD = {"fewest-arms": "fewest", "reward-noise": "noise"}
 
 
 def settings(advice: Advice) -> str:
@@ -79,33 +87,121 @@ def planned(path: str | Path) -> dict[str, Any]:
         raise InvalidValue(f"path is a {type(path).__name__}; give the name of a file")
     read = read_toml(Path(path))
     table = read.get(BANDIT)
-    if not isinstance(table, dict) or not {"problem", "guarantee", *_WORDS} <= table.keys():
+    if not isinstance(table, dict) or not {*_PARTS, *_WORDS} <= table.keys():
         raise InvalidValue(
             f"{str(path)!r} has no table {BANDIT!r} with all of its parts; give the file that "
             "`kerchief plan` wrote"
         )
-    facts, promise = table["problem"], table["guarantee"]
-    _check_halves(path, read, promise, facts)
+    check_halves(path, read)
+    _check_words(path, table)
     try:
-        problem, guarantee = Problem(**facts), Guarantee(**promise)
+        problem, guarantee = Problem(**table["problem"]), Guarantee(**table["guarantee"])
     except TypeError as error:
         raise InvalidValue(f"{str(path)!r} does not describe a bandit: {error}") from error
     words = {name: table[name] for name in _WORDS}
     return {**words, "problem": problem, "guarantee": guarantee}
 
 
-def _check_halves(
-    path: str | Path, read: Mapping[str, Any], promise: Mapping[str, Any], facts: Mapping[str, Any]
-) -> None:
-    """Refuse a file in which one half was edited and the other one was not."""
-    deployed = {name: promise.get(name) for name in _ASKED} | {"horizon": facts.get("horizon")}
-    for name, value in deployed.items():
-        given = read.get(name, value)
-        if (given[0] if isinstance(given, list) and given else given) != value:
+def _check_words(path: str | Path, table: Mapping[str, Any]) -> None:
+    """Refuse what cannot be deployed, and what nobody would look at."""
+    for name in _WORDS:
+        if not isinstance(table[name], str):
             raise InvalidValue(
-                f"{name} is {given} among the options of {str(path)!r} and {value} in its table "
-                f"{BANDIT!r}; plan again, or change both"
+                f"{name} is {table[name]!r} in table {BANDIT!r} of {str(path)!r}; give a word in "
+                "quotes"
             )
+    for name in table.keys() - {*_PARTS, *_WORDS}:
+        raise InvalidValue(
+            f"{name} stands in table {BANDIT!r} of {str(path)!r}, where it means nothing; leave it "
+            "out, or put it among the options above"
+        )
+
+
+def check_halves(path: str | Path, read: Mapping[str, Any]) -> None:
+    """Refuse a file in which one half was edited and the other one was not.
+
+    What only one half says is not looked at: bounds of rewards, say, or a seed.
+    """
+    if BANDIT not in read:
+        return
+    table = _table(path, read, BANDIT)
+    facts, promise = (_table(path, table, name) if name in table else {} for name in _PARTS)
+    options = {name.replace("_", "-"): one for name, one in read.items() if name != BANDIT}
+    for name, deployed in _deployed(table, facts, promise).items():
+        if name in options and not _same(options[name], deployed):
+            raise _differ(path, name, f"{options[name]!r}", deployed)
+    made = _made(options)
+    for name in _SIZES:
+        if name in options and name in facts:
+            value = made.get(name, options[name])
+            if not _same(value, facts[name]):
+                meant = "" if value == options[name] else f", which makes {value!r},"
+                raise _differ(path, name, f"{options[name]!r}{meant}", facts[name])
+
+
+def _table(path: str | Path, read: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = read.get(name)
+    if not isinstance(found, dict):
+        raise InvalidValue(
+            f"{name} is {found!r} in {str(path)!r}; give a table, as `kerchief plan` writes it"
+        )
+    return found
+
+
+def _deployed(
+    table: Mapping[str, Any], facts: Mapping[str, Any], promise: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is deployed, by the names of options that say the same."""
+    found = {name: table[name] for name in ("policy", "mode") if name in table}
+    trust = promise.get("trust")
+    if isinstance(trust, str) and trust in FLAGS and "mechanism" in table:
+        found[FLAGS[Trust(trust)]] = table["mechanism"]
+    found |= {name: promise[name] for name in _ASKED if name in promise}
+    return found | {name: facts[name] for name in ("horizon",) if name in facts}
+
+
+def _made(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The facts of the world that the options make, where it is known here without data."""
+    env = options.get("env")
+    if not isinstance(env, str) or env not in ENVIRONMENTS:
+        return {}
+    named = {_WORLD.get(name, name): options[name] for name in _NAMED if name in options}
+    further = options.get("option", [])
+    pairs = [pair(str(one)) for one in (further if isinstance(further, list) else [further])]
+    horizon = options.get("horizon", 1)
+    world = ENVIRONMENTS[env].make(**named | dict(one for one in pairs if one is not None))
+    facts: dict[str, Any] = vars(world.problem(horizon))
+    return facts
+
+
+def pair(text: str) -> tuple[str, int | float | str] | None:
+    """A name and its value, which is a number if it can be read so; None where it is no such pair.
+
+    >>> pair("gap=0.5"), pair("link=probit"), pair("gap")
+    (('gap', 0.5), ('link', 'probit'), None)
+    """
+    name, _, value = text.partition("=")
+    if not (name and value):
+        return None
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return name, kind(value)
+    return name, value
+
+
+def _same(given: object, deployed: object) -> bool:
+    """Whether an option says one thing alone, and that is it."""
+    values = given if isinstance(given, list) else [given]
+    return len(values) == 1 and (
+        values[0] == deployed and isinstance(values[0], bool) == isinstance(deployed, bool)
+    )
+
+
+def _differ(path: str | Path, name: str, given: str, deployed: object) -> InvalidValue:
+    return InvalidValue(
+        f"{name} is {given} among the options of {str(path)!r} and {deployed!r} in its table "
+        f"{BANDIT!r}; plan again, or change both"
+    )
 
 
 def read_toml(path: Path) -> Mapping[str, Any]:

@@ -29,8 +29,11 @@ from kerchief.experiments.extras import installing
 from kerchief.experiments.parts import Finished, Part, play_together, side_by_side
 
 Prepare: TypeAlias = Callable[[], object]
+Tell: TypeAlias = Callable[[str], object]
 PATIENCE = 10
 """How many seconds a scheduler has to answer."""
+ALONE = 5
+"""After how many seconds without a worker a scheduler is said to have none."""
 # Dask sends smaller worlds with each part: parts that wait for one begin some seconds later.
 _LARGE = 2**20
 _CLOSED = "the processes were closed before everything was played; play it with new ones"
@@ -273,20 +276,24 @@ def local_processes(jobs: int, prepare: Prepare) -> Iterator[Processes]:
 
 
 @contextlib.contextmanager
-def dask_cluster(address: str, prepare: Prepare) -> Iterator[Cluster]:
-    """The workers of a Dask scheduler; a part whose worker is lost goes to another one."""
+def dask_cluster(address: str, prepare: Prepare, tell: Tell | None = None) -> Iterator[Cluster]:
+    """The workers of a Dask scheduler; a part whose worker is lost goes to another one.
+
+    Args:
+        address: of the scheduler.
+        prepare: called in a process before it plays.
+        tell: told where there are no workers yet: they may come later, and are waited for.
+
+    Raises:
+        InvalidValue: no scheduler answers there.
+        KerchiefError: Dask is not installed.
+    """
     if importlib.util.find_spec("distributed") is None:
         raise KerchiefError(
             f"scheduler is {address!r}, and Dask is not installed: run {installing('cluster')}"
         )
     distributed: Any = importlib.import_module("distributed")
-    try:
-        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as problem:
-        raise InvalidValue(
-            f"scheduler is {address!r}; none answers there ({problem}); start one with "
-            "`dask scheduler`, and workers with `dask worker`"
-        ) from problem
+    client = _client(distributed, address)
 
     def hold(content: bytes) -> Any:
         # As a task, which the scheduler can give to another worker if one is lost. Dask warns that
@@ -295,8 +302,44 @@ def dask_cluster(address: str, prepare: Prepare) -> Iterator[Cluster]:
             warnings.filterwarnings("ignore", message="Sending large graph")
             return client.submit(_same, content, pure=False)
 
-    with client, client.get_executor(pure=False) as executor:
-        yield Cluster(executor=executor, hold=hold, prepare=prepare)
+    with client:
+        executor = client.get_executor(pure=False)
+        if tell is not None and not _has_workers(client):
+            tell(
+                f"the scheduler {address} has no workers yet, and nothing is played until some "
+                f"come: start them with `dask worker {address}`, or stop with Ctrl-C"
+            )
+        try:
+            yield Cluster(executor=executor, hold=hold, prepare=prepare)
+        finally:
+            # Whoever stops does not wait for what nobody may ever play.
+            executor.shutdown(wait=False)
+
+
+def _client(distributed: Any, address: str) -> Any:
+    """What talks to the scheduler; one that cannot is closed at once.
+
+    Else it would be closed when it is thrown away, too late: that ends in a traceback.
+    """
+    client = distributed.Client.__new__(distributed.Client)
+    try:
+        client.__init__(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError, TimeoutError) as problem:
+        client.close()
+        raise InvalidValue(
+            f"scheduler is {address!r}; none answers there ({problem}); start one with "
+            "`dask scheduler`, and workers with `dask worker`"
+        ) from problem
+    return client
+
+
+def _has_workers(client: Any) -> bool:
+    """Whether a cluster has a worker, or gets one soon."""
+    try:
+        client.wait_for_workers(1, timeout=ALONE)
+    except TimeoutError:
+        return False
+    return True
 
 
 def finished(tasks: Tasks) -> Iterator[tuple[Part, Done]]:

@@ -104,21 +104,41 @@ def privunit(noise: Any, outputs: Floats) -> bool:
     return chance(odds / (1 + odds), outputs, noise.radius)
 
 
-def shortlist(noise: Any, outputs: Floats) -> bool:
-    """Above a quantile, with the chance that the choice among the candidates gives.
+def listed_above(noise: Any, many: int, best: int) -> float:
+    """The chance that a reported candidate's score is in the upper best/many of its law.
 
-    J of N candidates are above it, by a binomial law; of the k best ones as many as there are
-    places for. One of the best is reported with p: e^ε = p(N − k)/((1 − p)k).
+    J of N candidates are there, by a binomial law; of the k best ones as many as there are places
+    for. One of the best is reported with p: e^ε = p(N − k)/((1 − p)k).
     """
-    many, best = noise.candidates, noise.listed
     odds = math.exp(noise.event().epsilon) * best / (many - best)
     counts = np.arange(many + 1)
     law = stats.binom(many, best / many).pmf(counts)
     among_best = float(law @ np.minimum(counts, best)) / best
     among_others = float(law @ np.maximum(counts - best, 0)) / (many - best)
-    share = (odds * among_best + among_others) / (1 + odds)
+    return (odds * among_best + among_others) / (1 + odds)
+
+
+def shortlist(noise: Any, outputs: Floats) -> bool:
+    """Above a quantile, with the chance that the choice among the candidates gives."""
+    many, best = noise.candidates, noise.listed
+    share = listed_above(noise, many, best)
     factor = SPECIMENS["shortlist"].make(EPSILON, DELTA).factor
     return chance(share, outputs, factor * float(stats.norm.isf(best / many)))
+
+
+def compass(noise: Any, outputs: Floats) -> bool:
+    """The direction, read back, agrees with its vector better than a quantile, as often as due.
+
+    Its last coordinate is told by the trace, the others by the vector.
+    """
+    wire = getattr(noise, "wire", None) or noise.exact().wire
+    flat = outputs[:, 0, :]
+    last = (flat[:, 0] + flat[:, 2] - wire.square / 2) / wire.weight
+    along = math.sqrt(1 - wire.lean**2) * flat[:, 3] / wire.vector + wire.lean * last
+    # On the sphere in three dimensions heights are even: this is the upper k/N of them.
+    height = 1 - 2 * wire.listed / wire.candidates
+    share = listed_above(noise, wire.candidates, wire.listed)
+    return chance(share, along[:, None, None], height)
 
 
 def less_std(noise: Any) -> Any:
@@ -144,11 +164,11 @@ def less_coin(noise: Any) -> Any:
     return dataclasses.replace(noise, bias=round(noise.bias * 3 / 2))
 
 
-def less_listed(name: str) -> Weaken:
+def less_listed(name: str, epsilon: float = 1.53) -> Weaken:
     """The mechanism of an ε at which the deviation is two thirds."""
 
     def rebuilt(noise: Any) -> Any:
-        weaker = SPECIMENS[name].make(1.53, DELTA)
+        weaker = SPECIMENS[name].make(epsilon, DELTA)
         assert 0.64 < weaker.std / noise.std < 0.67
         return weaker
 
@@ -177,6 +197,8 @@ LAWS: dict[str, tuple[Judge, Weaken, int]] = {
     "privunit": (privunit, less_std, 8000),
     "shortlist": (shortlist, less_listed("shortlist"), 8000),
     "exact-shortlist": (shortlist, less_listed("exact-shortlist"), 10_000),
+    "compass": (compass, less_listed("compass", 1.385), 8000),
+    "exact-compass": (compass, less_listed("exact-compass", 1.4), 8000),
 }
 
 
@@ -187,7 +209,7 @@ def test_every_mechanism_is_here() -> None:
 
 
 # These take long, and tests of their own hold them to their deviation by day.
-SLOW = ("binomial", "randomized-bits", "shortlist", "exact-shortlist")
+SLOW = ("binomial", "randomized-bits", "shortlist", "exact-shortlist", "exact-compass")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kerchief_wire.model import Model, Numbers, Status
-from kerchief_wire.noise import Coins, Floats, Noise, OneBit, Statistic
+from kerchief_wire.noise import Coins, Compass, Floats, Noise, OneBit, Statistic
 from kerchief_wire.task import Answering, Optimist, Program, Promise, Reward, Task
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -39,6 +39,20 @@ ANSWERING = Answering(low=0.0, high=1.0, questions=1, answer="loss")
 ONE_BIT = OneBit(bias=992_380_000, center=0.5, radius=0.5, low=-0.6, high=1.6)
 GRID = Statistic(grid_bits=20, center=(0,) * 5, radius=2**21)
 COINS = Coins(size=5, step_bits=7, levels=272, scale=1400, coins=(78400, 39200))
+# Epsilon is a little below 1.
+COMPASS = Compass(
+    units=1_200_000_000,
+    candidates=256,
+    listed=32,
+    dim=2,
+    square=1.0,
+    pull=0.5,
+    lean=0.2,
+    vector=4.0,
+    matrix=20.0,
+    weight=15.0,
+    grid_bits=20,
+)
 NEEDS = (100, 200)
 ROWS = np.array([[0.5, 0.0], [0.0, 0.25], [0.6, 0.8]])
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tests.device.helpers import (
     ANSWERING,
     COINS,
+    COMPASS,
     GRID,
     NEEDS,
     ONE_BIT,
@@ -27,6 +28,7 @@ from tests.device.helpers import (
 from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import Budget, Device, Pending
+from kerchief_device.record import RULE
 from kerchief_wire.errors import BudgetExceeded, Fenced, InvalidValue, Refused
 from kerchief_wire.model import Model, Numbers
 from kerchief_wire.noise import Floats, OneBit
@@ -266,7 +268,7 @@ def test_a_linearized_reward_remembers_the_model_that_chose(tmp_path: Path) -> N
     assert second == pytest.approx(0.25 * 0.25, abs=1e-5)
 
 
-REWEIGHED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=2, weighted=True)
+REWEIGHED = dataclasses.replace(OPTIMIST, choice="guess", reweighed=RULE)
 
 
 def _weighing(of: Task, weights: Any, reference: Any = (0, 0), *, version: int = 0) -> Model:
@@ -281,8 +283,10 @@ def _weighing(of: Task, weights: Any, reference: Any = (0, 0), *, version: int =
     return dataclasses.replace(given, arrays={"estimate": given.arrays["estimate"], **arrays})
 
 
-def test_a_report_is_weighted_as_the_model_said_that_chose(tmp_path: Path) -> None:
-    own = task(program=REWEIGHED)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_report_is_weighted_as_the_model_said_that_chose(tmp_path: Path, weighted: bool) -> None:
+    """By the trace of its matrix; what else there is in it has that weight, or none."""
+    own = task(program=dataclasses.replace(REWEIGHED, weighted=weighted))
     device = Device(own, pending=Pending(tmp_path / "d.db"))
     # What each posts, and then: the weight of a unit vector, and the surprise in the reward 1.
     posted = [
@@ -299,7 +303,9 @@ def test_a_report_is_weighted_as_the_model_said_that_chose(tmp_path: Path) -> No
         device.reward(id, 1.0)
     device = Device(own, pending=Pending(tmp_path / "d.db"))
     made = [numbers(device, device.report(id, status(own))) for id in chosen]
-    assert [float(one[0]) for one in made] == pytest.approx([one[2] for one in posted], abs=1e-5)
+    assert [one[0] + one[2] for one in made] == pytest.approx([one[2] for one in posted], abs=1e-5)
+    along = [one[2] if weighted else 1.0 for one in posted]
+    assert [one[0] - one[2] for one in made] == pytest.approx(along, abs=1e-5)
     assert [float(one[3]) for one in made] == pytest.approx([one[3] for one in posted], abs=1e-5)
 
 
@@ -315,9 +321,12 @@ def test_a_report_is_weighted_as_the_model_said_that_chose(tmp_path: Path) -> No
 )
 @pytest.mark.parametrize("reference", [(0, 0), (1.79e308, 1.79e308), (-1e300, 1e-300)])
 @pytest.mark.filterwarnings("error")
-def test_no_weights_make_a_report_that_is_out_of_bounds(weights: Any, reference: Any) -> None:
+@pytest.mark.parametrize("weighted", [False, True])
+def test_no_weights_make_a_report_that_is_out_of_bounds(
+    weights: Any, reference: Any, weighted: bool
+) -> None:
     """Nor one that is told from others by a warning or an error."""
-    own = task(program=REWEIGHED)
+    own = task(program=dataclasses.replace(REWEIGHED, weighted=weighted))
     device = Device(own)
     id = device.decide(_weighing(own, weights, reference), ROWS).id
     device.reward(id, 1.0)
@@ -342,16 +351,41 @@ def test_what_weighs_and_is_missing_is_said(name: str) -> None:
     [
         {"choice": "bound"},
         {"linearized": True},
-        {"weighted": False},
         {"offset": 1.0},
-        {"reweighed": -1},
-        {"reweighed": 1},
-        {"reweighed": 3},
     ],
 )
 def test_only_guesses_of_linear_rewards_are_reweighed(change: dict[str, Any]) -> None:
-    with pytest.raises(InvalidValue, match="only what is guessed, weighted and not linearized"):
+    with pytest.raises(InvalidValue, match="only what is guessed and not linearized"):
         Device(task(program=dataclasses.replace(REWEIGHED, **change)))
+
+
+@pytest.mark.parametrize("rule", [-1, 1, RULE - 1, RULE + 1])
+def test_surprises_by_another_rule_are_refused(rule: int) -> None:
+    said = f"of this task are reported by rule {rule}, and those of this device by rule {RULE}"
+    with pytest.raises(InvalidValue, match=said):
+        Device(task(program=dataclasses.replace(REWEIGHED, reweighed=rule)))
+
+
+def test_what_has_no_direction_is_a_report_of_zeros() -> None:
+    own = task(program=REWEIGHED)
+    device = Device(own)
+    for weights, row in ((np.eye(2), np.zeros(2)), (np.diag([0.0, 1.0]), ROWS[0])):
+        id = device.decide(_weighing(own, weights, (0.1, 0.1)), row[None]).id
+        device.reward(id, 1.0)
+        assert numbers(device, device.report(id, status(own))) == [0.0] * 5
+
+
+@pytest.mark.parametrize("weights", [np.full((2, 2), 1.79e308), np.zeros((2, 2)), np.eye(2)])
+@pytest.mark.filterwarnings("error")
+def test_a_compass_reports_within_its_bounds_whatever_is_posted(weights: Any) -> None:
+    own = task(COMPASS, trust="local", program=REWEIGHED)
+    device = Device(own)
+    for reference in ((0, 0), (-1e300, 1e-300)):
+        id = device.decide(_weighing(own, weights, reference), ROWS).id
+        device.reward(id, 1.0)
+        with np.errstate(all="raise"):
+            made = device.report(id, status(own))
+        assert own.within(Report.read(made, own).numbers, 0)
 
 
 def test_a_budget_is_charged_with_the_report() -> None:

@@ -7,19 +7,51 @@ import math
 from typing import Any
 
 import pytest
-from tests.device.helpers import ANSWERING, COINS, GRID, NEEDS, ONE_BIT, OPTIMIST, asking, task
-from tests.vectors.write import coins, noises, policies, program, query, shortlist
+from tests.device.helpers import (
+    ANSWERING,
+    COINS,
+    COMPASS,
+    GRID,
+    NEEDS,
+    ONE_BIT,
+    OPTIMIST,
+    asking,
+    task,
+)
+from tests.vectors.write import (
+    coins,
+    compass,
+    noises,
+    policies,
+    problems,
+    program,
+    query,
+    shortlist,
+)
 
+from kerchief.policies.weighted import LinearSampling
 from kerchief.privacy import events
 from kerchief.privacy.composition import epsilon_at
+from kerchief.privacy.guarantee import Guarantee, Trust
+from kerchief.roles.deployment import deploy
 from kerchief_device.promise import check, sensitivity
+from kerchief_device.record import RULE
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import Bits, Coins, Noise, Rounded
-from kerchief_wire.task import Library, Optimist, Task
+from kerchief_wire.task import Library, Optimist, Program, Task
 
 _, WIDE_POLICY = policies()[2]
 WIDE: Optimist = program(*policies()[2])
 """The program whose query `noises` are calibrated for: epsilon 1, delta 1e-5."""
+
+
+SURPRISING = dataclasses.replace(OPTIMIST, choice="guess", reweighed=RULE)
+
+
+def reporting(noise: Noise, epsilon: float = 1.0) -> Task:
+    """A task whose devices report surprises, as `compass` is calibrated for."""
+    told = program(problems()[1], LinearSampling.of(problems()[1], trust="local"))
+    return task(noise, trust="local", program=told, epsilon=epsilon)
 
 
 def wide(noise: Noise, epsilon: float = 1.0, delta: float = 1e-5, **options: Any) -> Task:
@@ -75,6 +107,79 @@ def test_a_calibrated_shortlist_likewise() -> None:
     likelier = dataclasses.replace(noise, units=noise.units + 2**26)
     with pytest.raises(InvalidValue, match="promises epsilon 1 "):
         check(wide(likelier))
+
+
+def test_a_calibrated_compass_likewise() -> None:
+    noise, simulated = compass()
+    found = check(reporting(noise))
+    assert found.recomputed
+    assert found.epsilon == pytest.approx(simulated.exact().event().epsilon, rel=1e-12)
+    assert 0.999 < found.epsilon <= 1
+    assert found.delta == 0
+    with pytest.raises(InvalidValue, match="keeps 1 only"):
+        check(reporting(noise, 0.999))
+    likelier = dataclasses.replace(noise, units=noise.units + 2**26)
+    with pytest.raises(InvalidValue, match="promises epsilon 1 "):
+        check(reporting(likelier))
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_noise_on_surprises_likewise(mechanism: str) -> None:
+    promised = Guarantee(epsilon=1.0, delta=1e-5, trust=Trust.LOCAL)
+    made = deploy(policy="best", problem=problems()[1], guarantee=promised, mechanism=mechanism)
+    found = check(made.task)
+    assert isinstance(made.task.program, Optimist)
+    assert made.task.program.reweighed
+    assert found.recomputed
+    assert 0.999 < found.epsilon <= 1
+    assert found.delta == (1e-5 if mechanism == "gaussian" else 0.0)
+    less = dataclasses.replace(made.task.program, balance=1.01 * made.task.program.balance)
+    with pytest.raises(InvalidValue, match="promises epsilon 1 "):
+        check(dataclasses.replace(made.task, program=less))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "word"),
+    [
+        ("units", 0, "units"),
+        ("units", 2**32, "units"),
+        ("candidates", 2**17, "candidates"),
+        ("listed", 0, "listed"),
+        ("listed", 256, "listed"),
+        ("grid_bits", -513, "grid_bits"),
+        ("vector", 0.0, "vector"),
+        ("matrix", -1.0, "matrix"),
+        ("weight", 1e-200, "weight"),
+        ("lean", 0.0, "lean"),
+        ("lean", 1.0, "lean"),
+        ("square", 0.9, "a matrix of 0.9 and a vector of 0.5"),
+        ("pull", 0.4, "make the task anew"),
+    ],
+)
+def test_a_compass_that_does_not_fit_is_refused(field: str, value: Any, word: str) -> None:
+    """Where it does, it does although a bound and an offset are rounded when they are added up."""
+    assert check(task(COMPASS, trust="local", program=SURPRISING)).epsilon < 1
+    rounded = dataclasses.replace(COMPASS, pull=0.5 * (1 + 1e-9))
+    assert check(task(rounded, trust="local", program=SURPRISING)).recomputed
+    other: Any = {field: value}
+    with pytest.raises(InvalidValue, match=word):
+        check(task(dataclasses.replace(COMPASS, **other), trust="local", program=SURPRISING))
+
+
+def test_a_compass_of_another_dimension_is_refused() -> None:
+    longer = dataclasses.replace(COMPASS, dim=3)
+    with pytest.raises(InvalidValue, match="is for 3 dimensions"):
+        check(task(longer, trust="local", program=SURPRISING))
+
+
+@pytest.mark.parametrize(
+    "other", [OPTIMIST, ANSWERING, dataclasses.replace(SURPRISING, weighted=True)]
+)
+@pytest.mark.parametrize("trust", ["local", "joint"])
+def test_a_compass_is_for_surprises(other: Program, trust: str) -> None:
+    with pytest.raises(InvalidValue, match=f"and the program '{other.kind}' of this task reports"):
+        check(task(COMPASS, trust=trust, program=other))
+    assert check(task(COMPASS, trust="local", program=Library())).epsilon < 1
 
 
 def test_one_bit_likewise() -> None:

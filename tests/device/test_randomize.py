@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special, stats  # type: ignore[import-untyped]
-from tests.device.helpers import COINS, GRID, ONE_BIT
+from tests.device.helpers import COINS, COMPASS, GRID, ONE_BIT
 from tests.vectors.bytes_of import Bytes
 
 from kerchief_device import randomize as module
 from kerchief_device.randomize import Vectors, candidates, heads, randomize, step_of
 from kerchief_device.samplers import below, sample_discrete_gaussian, sample_discrete_laplace
 from kerchief_wire.errors import InvalidValue
-from kerchief_wire.noise import Bits, Noise, Rounded, Shortlist, Wholes
+from kerchief_wire.noise import Bits, Floats, Noise, Rounded, Shortlist, Wholes
 
 GAUSSIAN = Rounded(law="gaussian", grid_bits=4, scale=3, center=(8, 0, 0, 0, 0), radius=20)
 LAPLACE = Rounded(law="laplace", grid_bits=4, scale=3, center=(8, 0, 0, 0, 0), radius=20)
@@ -31,7 +31,7 @@ SHORTLIST = Shortlist(
     factor=2.5,
     grid_bits=21,
 )
-FIVE: tuple[Noise, ...] = (GRID, GAUSSIAN, LAPLACE, COINS, BITS, SHORTLIST)
+FIVE: tuple[Noise, ...] = (GRID, GAUSSIAN, LAPLACE, COINS, BITS, SHORTLIST, COMPASS)
 
 
 @pytest.mark.parametrize("noise", FIVE, ids=lambda one: one.kind)
@@ -134,6 +134,70 @@ def test_candidates_far_out_are_cut() -> None:
     assert all(bounds.hold(np.array(one)) for one in seen)
     cut = 0.25 + 2.5 * SHORTLIST.farthest * np.array([-1, 1])
     assert {one[0] for one in seen} <= {round(math.ldexp(end, 21)) for end in cut}
+
+
+def _hostile(rng: np.random.Generator) -> Floats:
+    """Finite numbers of any sizes, some of them equal, none, or as large as floats are."""
+    found: Floats = rng.choice([-1.0, 1.0], 5) * 10.0 ** rng.uniform(-320, 308, 5)
+    extreme = rng.choice([0.0, -0.0, 5e-324, 1.0, -1.0, 1e154, 1.79e308, -1.79e308], 5)
+    return np.where(rng.uniform(size=5) < 0.5, extreme, found)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_compass_takes_any_statistic_and_says_nothing_of_it() -> None:
+    """Neither by a number out of bounds nor by a warning or an error."""
+    rng, bounds = np.random.default_rng(9), COMPASS.bounds(0)
+    with np.errstate(all="raise", under="ignore"):
+        for number in range(2000):
+            found = randomize(COMPASS, _hostile(rng), 0, Bytes(str(number)))
+            assert bounds.hold(found)
+
+
+def test_a_compass_draws_its_candidates_before_it_tosses_coins() -> None:
+    """And one list for each report, with one direction more, which is for no ranking."""
+    asked = []
+
+    def listed(count: int, size: int, source: Any) -> Vectors:
+        asked.append((count, size))
+        return np.zeros((count, size), np.float32)
+
+    def source(count: int) -> bytes:
+        assert asked
+        return os.urandom(count)
+
+    for number in range(1, 6):
+        found = randomize(COMPASS, np.full(5, number / 5), 0, source, listed)
+        assert asked == [(COMPASS.candidates + 1, COMPASS.dim + 1)] * number
+        even = math.ldexp(COMPASS.square / 2 / COMPASS.dim, COMPASS.grid_bits)
+        assert found.tolist() == [even, 0, even, 0, 0]
+
+
+@pytest.mark.parametrize("direction", [(1, 0, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1), (1, 1, 0)])
+def test_what_a_direction_tells_is_within_bounds(direction: Any) -> None:
+    rows = np.tile(np.array(direction, np.float32), (COMPASS.candidates + 1, 1))
+    found = randomize(COMPASS, np.zeros(5), 0, os.urandom, lambda *_: rows)
+    assert COMPASS.bounds(0).hold(found)
+    x, last = rows[0, :2] / np.linalg.norm(rows[0]), rows[0, 2]
+    trace = COMPASS.square / 2 + COMPASS.weight * last
+    told = np.ldexp(found.astype(np.float64), -COMPASS.grid_bits)
+    assert told[0] + told[2] == pytest.approx(trace, abs=1e-5)
+    assert told[0] - told[2] == pytest.approx(COMPASS.matrix * (x[0] ** 2 - x[1] ** 2), abs=1e-5)
+    assert told[1] == pytest.approx(COMPASS.matrix * x[0] * x[1] * math.sqrt(2), abs=1e-5)
+    assert told[3:] == pytest.approx(COMPASS.vector * x, abs=1e-5)
+
+
+def test_a_direction_is_chosen_with_the_chance_that_is_paid_for() -> None:
+    """The candidate nearest to the unit vector, where all of the best are that one."""
+    certain = dataclasses.replace(COMPASS, listed=1, units=2**31, lean=0.2)
+    near = np.zeros((257, 3), np.float32)
+    near[:, 0] = -1
+    near[7] = (1, 0, 0)
+    matrix, vector = [1.0, 0.0, 0.0], [0.5, 0.0]
+    statistic = np.array([*matrix, *vector])
+    draws = 4000
+    rows = [randomize(certain, statistic, 0, os.urandom, lambda *_: near) for _ in range(draws)]
+    share = np.mean([row[3] > 0 for row in rows])
+    assert abs(share - 0.5) < 5 * math.sqrt(0.25 / draws)
 
 
 @pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE], ids=lambda one: one.law)

@@ -10,8 +10,11 @@ import pytest
 from tests.device.helpers import real, reals, vectors
 from tests.vectors.bytes_of import Bytes
 from tests.vectors.write import (
+    bounds,
     choices,
     clients,
+    compass,
+    compasses,
     guesses,
     noises,
     own_models,
@@ -19,6 +22,7 @@ from tests.vectors.write import (
     projections,
     query,
     records,
+    reweighed_records,
     shortlist,
 )
 
@@ -29,16 +33,17 @@ from kerchief_device.own import OwnBeliefs, act_on_scores, encode, own_size
 from kerchief_device.phased import Survey
 from kerchief_device.promise import sensitivity, taxicab
 from kerchief_device.randomize import randomize
-from kerchief_device.record import Moments, answer, encode_loss
+from kerchief_device.record import RULE, Moments, answer, encode_loss
 from kerchief_wire import canonical
 from kerchief_wire import noise as kinds
 from kerchief_wire.canonical import pack, unpack, write
 from kerchief_wire.model import Model, Status
-from kerchief_wire.noise import Floats, Noise, Shortlist
+from kerchief_wire.noise import Compass, Floats, Noise, Shortlist
 from kerchief_wire.projection import Projection
 from kerchief_wire.report import Report
 from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Task
 
+READ = ("vector", "matrix", "weight")
 KINDS = {one.kind: one for one in Noise.__args__}
 
 
@@ -142,7 +147,7 @@ def test_statistics_are_equal_to_the_last_bits() -> None:
 
 
 def test_weighted_surprises_are_equal_to_the_last_bits() -> None:
-    full = []
+    full, forms = [], set()
     for case in vectors("reweighed"):
         program = unpack(Optimist, case["program"])
         weights = np.array([reals(row) for row in case["weights"]])
@@ -151,7 +156,11 @@ def test_weighted_surprises_are_equal_to_the_last_bits() -> None:
         found = Moments(program).surprise(weights, reference, features, reward)
         assert near(found, reals(case["statistic"]))
         full.append(np.linalg.norm(weights @ features) > program.norm)
-    assert 10 < sum(full) < 50
+        assert found.any() == features.any(), "without a direction nothing is added"
+        forms.add(program.weighted)
+    assert 10 < sum(full) < len(full) - 10
+    assert forms == {False, True}
+    assert 2 < sum(not reals(case["features"]).any() for case in vectors("reweighed")) < 10
 
 
 def test_answers_are_equal_to_the_last_bits() -> None:
@@ -172,6 +181,7 @@ def test_sensitivities_are_equal() -> None:
         program = unpack(Optimist, case["program"])
         assert sensitivity(program) == pytest.approx(real(case["sensitivity"]), rel=1e-15)
         assert taxicab(program) == pytest.approx(real(case["taxicab"]), rel=1e-15)
+    assert {case["program"]["reweighed"] for case in vectors("sensitivity")} == {0, RULE}
 
 
 def test_whole_numbers_are_equal() -> None:
@@ -184,7 +194,7 @@ def test_whole_numbers_are_equal() -> None:
         assert numbers.dtype == np.int64
         assert noise.bounds(case["label"]).hold(numbers)
         seen.add(noise.kind)
-    assert seen == set(KINDS) - {"shortlist"}
+    assert seen == set(KINDS) - {"shortlist", "compass"}
 
 
 def test_a_shortlist_is_that_of_the_library() -> None:
@@ -214,6 +224,35 @@ def test_reports_of_a_shortlist_have_their_mean_and_deviation(draws: int) -> Non
         spread = np.median(reports.std(0)) / noise.factor
         assert abs(spread - 1) < max(0.03, 4 / np.sqrt(2 * draws))
         assert reports.std(0).max() < 1.1 * most
+
+
+def test_a_compass_is_that_of_the_library() -> None:
+    for epsilon in (1.0, 4.0):
+        noise, simulated = compass(epsilon)
+        exact, rng = simulated.exact(), np.random.default_rng(5)
+        for number in range(50):
+            statistic = rng.normal(size=noise.size) * (0.0 if number == 0 else noise.square)
+            wanted = exact.add(statistic, Bytes(str(number))) / exact.grid
+            found = randomize(noise, statistic, 0, Bytes(str(number)))
+            assert found.tolist() == wanted.tolist()
+            assert noise.bounds(0).hold(found)
+
+
+@pytest.mark.parametrize("draws", [3000, pytest.param(40000, marks=pytest.mark.nightly)])
+def test_reports_of_a_compass_have_their_mean_and_deviation(draws: int) -> None:
+    for case in vectors("compass"):
+        noise = unpack(Compass, case["noise"])
+        statistic, source = reals(case["statistic"]), Bytes("many")
+        rows = np.stack([randomize(noise, statistic, 0, source) for _ in range(draws)])
+        apart = np.ldexp(rows.astype(np.float64), -noise.grid_bits) - statistic
+        assert (np.abs(apart.mean(0)) < 5 * apart.std(0) / np.sqrt(draws)).all()
+        cut = noise.size - noise.dim
+        most = max((apart[:, part] ** 2).mean() for part in (slice(cut), slice(cut, None)))
+        if case["certain"]:
+            error = max(0.02, 4 / np.sqrt(2 * draws))
+            assert np.sqrt(most) == pytest.approx(real(case["deviation"]), rel=error)
+        else:
+            assert np.sqrt(most) > real(case["deviation"]) * 0.98
 
 
 def test_clients_of_phases_send_these_bytes() -> None:
@@ -276,6 +315,23 @@ def test_the_library_still_draws_these_numbers() -> None:
         assert pack(noise) == case["noise"]
         assert label == case["label"]
         assert draw(reals(case["statistic"]), Bytes(case["seed"])).tolist() == case["numbers"]
+
+
+def test_the_library_still_has_this_compass() -> None:
+    for case, wanted in zip(compasses(), vectors("compass"), strict=True):
+        made, noise = vars(case["noise"]), vars(unpack(Compass, wanted["noise"]))
+        # Machines add up alike but for the last bits.
+        assert made == {**noise, **{name: pytest.approx(noise[name], rel=1e-12) for name in READ}}
+        assert case["deviation"] == pytest.approx(real(wanted["deviation"]), rel=1e-12)
+
+
+@double_precision
+def test_the_library_still_reports_such_surprises() -> None:
+    for case, wanted in zip(reweighed_records(), vectors("reweighed"), strict=True):
+        assert pack(case["program"]) == wanted["program"]
+        assert near(np.array(case["statistic"]), reals(wanted["statistic"]))
+    for case, wanted in zip(bounds(), vectors("sensitivity"), strict=True):
+        assert pack(case["program"]) == wanted["program"]
 
 
 @pytest.mark.nightly

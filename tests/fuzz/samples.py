@@ -21,6 +21,7 @@ from kerchief.core.minimizers import GradientDescent, PreconditionedSteps
 from kerchief.core.pairs import Pair
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.queries import Gram, Loss, Regression
+from kerchief.core.surprises import Surprises
 from kerchief.data import Logs, OneArm, UniformPlay, from_supervised, to_feedback
 from kerchief.data.features import Ranged
 from kerchief.environments import OwnModels, make_environment
@@ -112,6 +113,7 @@ _SUMS = (
     Gram(dim=2, norm=1.0),
     Pair(dim=2, norm=1.0, low=0.0, high=1.0),
 )
+_SURPRISES = Surprises(dim=2, norm=1.0, most=1.0)
 _LOSS = GLMLoss(
     link="logistic", dim=2, norm=1.0, low=0.0, high=1.0, clip=0.5, fits=3, minimizer=_STEPS
 )
@@ -409,6 +411,7 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "norm": (None, 1.1),
         "arm_norm": (None,),
         "least": (None, 0.3),
+        "counted": (None, "the lines"),
         "origin": (None,),
     },
     "data.replaying:from_logs": _OF_TABLES,
@@ -539,6 +542,15 @@ OWN: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "center": ((0.0, 0.0),),
         "candidates": (64,),
         "listed": (8,),
+    },
+    "core.surprises:Surprises": {"most": (1.0, 0.5)},
+    "mechanisms.compass:Compass.of": {"query": (_SURPRISES,)},
+    "mechanisms.compass:ExactCompass": {
+        "units": (2**30,),
+        "candidates": (64,),
+        "listed": (8,),
+        "lean": (0.3,),
+        "query": (_SURPRISES,),
     },
     "mechanisms.randomized_bits:ExactResponse": {"users": (1000,), "bits": (8,)},
     "mechanisms.randomized_bits:Response.of": {

@@ -358,6 +358,7 @@ _WEIGHTS = {
     "environments.recorded:table_two": 0.05,
     "mechanisms.privunit:PrivUnitG.of": 0.1,
     "mechanisms.shortlist:Shortlist.of": 0.1,
+    "mechanisms.compass:Compass.of": 0.05,
     "policy:glm": 0.2,
     "policy:b-glincb": 0.2,
     "policy:glm-descent": 0.05,

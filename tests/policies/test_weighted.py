@@ -104,8 +104,8 @@ def test_rewards_on_one_side_leave_room_for_surprises_on_both() -> None:
     assert (policy.query.low, policy.query.offset, policy.query.high) == (-1.0, 0.0, 1.0)
     example = _example(policy, np.eye(3), [1.0, 0.0, 0.0], 0.0, [0.5, 0.0, 0.0])
     assert float(example.reward) == pytest.approx(-0.5 / 1.5)
-    # A vector of length 2, and a matrix of 0.7 times that, of which a third is at the center.
-    assert policy.query.radius**2 == pytest.approx(4 * (1 + 0.49 * 2 / 3))
+    # A vector of length 2, and a matrix of 0.49 times that, but for its trace.
+    assert policy.query.radius**2 == pytest.approx(4 * (1 + 0.49**2 * (1 - 1 / 3 + 1 / 12)))
 
 
 @pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
@@ -131,9 +131,13 @@ def test_features_that_are_all_zero_tell_nothing() -> None:
     assert statistic.tolist() == [0.0] * 9
 
 
+@pytest.mark.parametrize("alike", [True, False], ids=["weights alike", "references right"])
 @double_precision
-def test_without_noise_cohorts_of_other_weights_tell_the_least_squares() -> None:
-    """Rewards without chance, of arms that each cohort weighs and expects in its own way."""
+def test_without_noise_cohorts_tell_the_least_squares(alike: bool) -> None:
+    """Rewards without chance, of arms that each cohort weighs and expects in its own way.
+
+    They need users of one weight, or a reference with which nothing is a surprise.
+    """
     policy = dataclasses.replace(_policy(low=-1.0, norm=1.0, constant=0.0), prior=1e-9)
     theta, draw = np.array([0.4, -0.3, 0.5]), np.random.default_rng(4)
     state, total = policy.init(OUTLOOK), jnp.zeros(policy.query.size)
@@ -146,10 +150,13 @@ def test_without_noise_cohorts_of_other_weights_tell_the_least_squares() -> None
             state,
             weights=jnp.asarray(weights),
             unweighing=jnp.asarray(np.linalg.inv(weights)),
-            reference=jnp.asarray(reference),
         )
+        expected = reference if alike else theta
+        state = dataclasses.replace(state, reference=jnp.asarray(expected))
         for x in draw.uniform(-0.5, 0.5, size=(40, 3)):
-            example = _example(policy, weights, x, x @ theta, reference)
+            if alike:  # at the length at which it weighs 0.3
+                x = x * 0.3 / (np.linalg.norm(weights @ x) - 0.3 * abs(x @ expected))
+            example = _example(policy, weights, x, x @ theta, expected)
             total = total + policy.query.encode(example)
         state = dataclasses.replace(state, total=total, count=state.count + 40)
         matrix = policy._everyones(state)[0]
@@ -159,7 +166,7 @@ def test_without_noise_cohorts_of_other_weights_tell_the_least_squares() -> None
 
 
 @double_precision
-def test_everyones_matrix_is_that_of_weighted_arms() -> None:
+def test_everyones_matrix_is_that_of_directions_times_their_mean_weight() -> None:
     policy, draw = _policy(norm=9.0), np.random.default_rng(5)
     x = draw.uniform(-0.5, 0.5, size=(30, 3))
     examples = [_example(policy, WEIGHTS, row, 0.5) for row in x]
@@ -168,8 +175,12 @@ def test_everyones_matrix_is_that_of_weighted_arms() -> None:
         total=jnp.stack([policy.query.encode(one) for one in examples]).sum(0),
         weights=jnp.asarray(WEIGHTS),
         unweighing=jnp.linalg.inv(WEIGHTS),
+        count=jnp.int32(30),
     )
-    wanted = 9.0 * (x / np.linalg.norm(x @ WEIGHTS, axis=1)[:, None]).T @ x
+    share = np.mean([min(1.0, float(one.weight)) for one in examples])
+    assert 0.05 < share < 0.9
+    units = x / np.linalg.norm(x @ WEIGHTS, axis=1)[:, None]
+    wanted = share * 81 * units.T @ units
     assert policy._everyones(state)[0] == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
 
@@ -180,11 +191,14 @@ def test_noise_of_everyones_matrix_has_the_size_that_is_stated() -> None:
     state = dataclasses.replace(
         policy.init(OUTLOOK), noise=jnp.float64(3.0), unweighing=jnp.asarray(back)
     )
-    noises = [policy.query.split(jnp.asarray(draw.normal(0, 3.0, 9)))[0] for _ in range(4000)]
+    share = float(policy._mean_weight(state))
+    noises = [
+        share * policy.query.split(jnp.asarray(draw.normal(0, 3.0, 9)))[0] for _ in range(4000)
+    ]
     found = np.mean([np.linalg.norm(back @ np.asarray(one) @ back) ** 2 for one in noises])
     stated = float(policy._everyones(state)[1]) ** 2 * 6
     assert found == pytest.approx(stated, rel=0.08)
-    assert stated < (3.0 / policy.query.balance) ** 2 * 6
+    assert stated < (share * 3.0 / policy.query.balance) ** 2 * 6
 
 
 EVEN, NOTHING = jnp.eye(3), jnp.zeros((3, 3))
@@ -343,8 +357,10 @@ def test_doubt_about_the_matrix_is_that_of_what_is_wrong_with_the_reference() ->
     # One direction of three is starved, and doubted no less.
     values, mean = jnp.array([50.0, 50.0, 5.0]), jnp.float64(50.0)
     precision, _ = policy._gathered(state, values, jnp.eye(3), mean)
-    blurred = policy.caution * (module._REACH * 2.0 / policy.query.balance * 0.1) ** 2
-    told = values**2 / (float(policy.spread) ** 2 * values + 4.0 + blurred)
+    share = float(policy._mean_weight(state))
+    blurred = policy.caution * (module._REACH * share * 2.0 / policy.query.balance * 0.1) ** 2
+    # Signs are as much chance where weights are small.
+    told = values**2 / (float(policy.spread) ** 2 / share * values + 4.0 + blurred)
     assert jnp.diag(precision) == pytest.approx(np.asarray(told) / 16, rel=1e-6)
 
 
@@ -369,7 +385,7 @@ def test_noise_of_closed_cohorts_stays_in_everyones_matrix() -> None:
     state = dataclasses.replace(
         policy.init(OUTLOOK), count=jnp.int32(900), noise=jnp.float64(7), blur=jnp.float64(90)
     )
-    wanted = 90 + (7 / policy.query.balance) ** 2
+    wanted = 90 + (float(policy._mean_weight(state)) * 7 / policy.query.balance) ** 2
     assert float(policy._everyones(state)[1]) ** 2 == pytest.approx(wanted)
     reopened = policy._reopened(state, (state.precision, state.pull), state.pull, jnp.eye(3))
     assert float(reopened.blur) == pytest.approx(wanted)
@@ -507,10 +523,12 @@ def test_a_task_says_whether_its_devices_weigh(
 def test_another_way_to_choose_weights_is_another_rule() -> None:
     """Weights of a deployed bandit are computed again when it is opened: count the rule up."""
     made = module.RULE, module._STANDS_OUT, module._GROWTH, module._FILL, module._HEAVIEST
-    assert made == (2, 5.5, 0.5, 0.8, 10.0)
+    assert made == (3, 5.5, 0.5, 0.8, 10.0)
     drawing = module._LOOKED_FROM, module._LEAST_EVEN, module._REACH, module._MATRIX
-    assert drawing == (8, 0.1, 0.7, 0.7)
-    assert (module._SAMPLED, module._WIDENED) == (0.55, 1.5)
+    assert drawing == (8, 0.1, 0.7, (0.36, 0.13, 0.85))
+    assert (module._WEIGHT, module._LEAST_WEIGHT) == ((0.5, 0.2), 0.05)
+    assert (module._SAMPLED, module._WIDENED) == (0.62, 1.5)
+    assert (module._APART_UP_TO, module._TOGETHER) == (8.0, 0.7)
     # When cohorts are looked at is the same under every trust.
     assert sampling._FIRST_USERS == 4
     assert dict(sampling._MOST_PRIOR)["users"] == 0.16

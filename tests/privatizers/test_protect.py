@@ -17,7 +17,9 @@ from kerchief.core.losses import GLMLoss
 from kerchief.core.minimizers import GradientDescent
 from kerchief.core.queries import Regression, UnitBall
 from kerchief.core.random import Stream
+from kerchief.core.surprises import Surprises
 from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.compass import Compass, ExactCompass
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
@@ -226,8 +228,21 @@ def test_a_single_number_may_be_one_bit() -> None:
         )
     made = protect(number, Protection(guarantee=local(), mechanism="one-bit"), horizon=50)["a"]
     assert isinstance(made.exact().noises[0], ExactOneBit)
-    with pytest.raises(InvalidValue, match="is for a single one; choose 'best'"):
+    with pytest.raises(InvalidValue, match=r"is not for a Regression of .*; choose 'best'"):
         protect(ONE, Protection(guarantee=local(), mechanism="one-bit"), horizon=50)
+
+
+def test_surprises_are_told_of_by_a_direction() -> None:
+    asking: Any = Asking({"a": Surprises(dim=5, norm=1.0, most=1.0)})
+    for word in ("best", "compass"):
+        made = protect(asking, Protection(guarantee=local(4.0), mechanism=word), horizon=50)["a"]
+        assert isinstance(made.noises[0], Compass)
+        assert isinstance(made.exact().noises[0], ExactCompass)
+        ledger = MemoryLedger(local(4.0))
+        pay({"a": made}, ledger, horizon=50)
+        assert 3.99 < ledger.spent().epsilon <= 4.0
+    with pytest.raises(InvalidValue, match=r"compass is not for a Regression of .* choose 'best'"):
+        protect(ONE, Protection(guarantee=local(), mechanism="compass"), horizon=50)
 
 
 def test_importance_shares_epsilon() -> None:
@@ -248,7 +263,7 @@ def test_a_randomizer_that_cannot_keep_the_promise_is_refused() -> None:
     )
     with pytest.raises(UnknownName, match="no randomizer is called 'gauss'"):
         Protection(guarantee=local(), mechanism="gauss")
-    assert list(RANDOMIZERS) == ["best", *RANDOM, "one-bit"]
+    assert list(RANDOMIZERS) == ["best", *RANDOM, "compass", "one-bit"]
 
 
 @pytest.mark.parametrize("word", [*RANDOM, "best"])

@@ -20,13 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.vectors.bytes_of import Bytes
 
-from kerchief.core.contracts import Arms, Clock
+from kerchief.core.contracts import Arms, Clock, Example
 from kerchief.core.convex import Ball
 from kerchief.core.phases import ANSWERS
 from kerchief.core.problems import ContextFreeProblem, PopulationProblem, Problem
 from kerchief.core.queries import Loss, Regression
 from kerchief.core.random import Stream
+from kerchief.core.surprises import Surprises
 from kerchief.mechanisms.binomial import ExactBinomial, Grid
+from kerchief.mechanisms.compass import Compass as SimulatedCompass
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.laplace import ExactLaplace
 from kerchief.mechanisms.one_bit import OneBit as SimulatedBit
@@ -45,7 +47,16 @@ from kerchief.roles.deployment import Deployment, deploy
 from kerchief.roles.population import PopulationLearner
 from kerchief_wire.canonical import pack, write
 from kerchief_wire.model import Numbers, Status
-from kerchief_wire.noise import Bits, Coins, Noise, OneBit, Rounded, Shortlist, Statistic
+from kerchief_wire.noise import (
+    Bits,
+    Coins,
+    Compass,
+    Noise,
+    OneBit,
+    Rounded,
+    Shortlist,
+    Statistic,
+)
 from kerchief_wire.projection import Projection
 from kerchief_wire.report import Report
 from kerchief_wire.task import Answering, Optimist
@@ -90,6 +101,7 @@ def policies() -> list[tuple[Problem, Ellipsoid]]:
 def program(problem: Problem, policy: Ellipsoid) -> Optimist:
     """What a device is told of a policy."""
     query, glm = policy.query, isinstance(policy, OnlineGLM)
+    surprising = isinstance(policy, LinearSampling)
     return Optimist(
         dim=problem.dim,
         arms=problem.arms,
@@ -105,9 +117,20 @@ def program(problem: Problem, policy: Ellipsoid) -> Optimist:
         offset=float(query.offset),
         balance=float(query.balance),
         weighted=query.weighted,
-        reweighed=0,
-        choice="bound",
+        reweighed=RULE if surprising else 0,
+        choice="guess" if surprising else "bound",
     )
+
+
+def surprising() -> list[tuple[Problem, LinearSampling]]:
+    """Policies that report surprises, at several epsilons: in both forms, of several balances."""
+    one = Problem(dim=1, arms=2, norm=1.0, radius=1.0, low=0.1, high=0.7, horizon=1000)
+    linear = [problem for problem in problems() if problem.link == "linear"]
+    return [
+        (problem, LinearSampling.of(problem, trust="local", epsilon=epsilon))
+        for problem in (*linear, one)
+        for epsilon in (0.25, 1.0, 8.0)
+    ]
 
 
 def model_of(dim: int, rng: np.random.Generator) -> Model:
@@ -159,38 +182,40 @@ def choices() -> list[dict[str, Any]]:
 
 
 def reweighed_records() -> list[dict[str, Any]]:
-    """The statistics of surprises, weighted by a posted matrix."""
-    rng, found = np.random.default_rng(6), []
-    for number in range(60):
-        problem = [one for one in problems() if one.link == "linear"][number % 4]
-        policy, dim = LinearSampling.of(problem, trust="local"), problem.dim
+    """The statistics of surprises, weighted by a posted matrix; of some, without a direction."""
+    rng, found, policies = np.random.default_rng(6), [], surprising()
+    for number in range(6 * len(policies)):
+        problem, policy = policies[number % len(policies)]
+        dim = problem.dim
         drawn = rng.normal(size=(dim, dim))
-        weights = jnp.asarray(np.eye(dim) + (number % 3) * drawn @ drawn.T, jnp.float32)
+        weights = jnp.asarray(np.eye(dim) + (number % 4) * drawn @ drawn.T, jnp.float32)
         reference = jnp.asarray((number % 2) * rng.normal(size=dim), jnp.float32)
-        nothing = jnp.zeros((dim, dim))
-        model = WeightedBeliefs(
-            estimate=jnp.zeros(dim),
-            sample=nothing,
-            widen=nothing,
-            weights=weights,
-            reference=reference,
-        )
-        (row,) = rows_of(1, dim, problem.norm, rng)
+        (row,) = rows_of(1, dim, problem.norm, rng) * (0.0 if number % 19 == 0 else 1.0)
         reward = float(rng.uniform(problem.low, problem.high))
-        arms = Arms(features=jnp.asarray(row[None]), allowed=jnp.ones(1, bool))
-        example = policy.record(model, arms, jnp.int32(0), jnp.float64(reward))["moments"]
-        told = dataclasses.replace(program(problem, policy), reweighed=RULE, choice="guess")
+        model = _weighing(weights, reference)
         found.append(
             {
-                "program": told,
+                "program": program(problem, policy),
                 "weights": [reals(one) for one in weights],
                 "reference": reals(reference),
                 "features": reals(row),
                 "reward": reward,
-                "statistic": reals(policy.query.encode(example)),
+                "statistic": reals(_statistic(policy, model, row, reward)),
             }
         )
     return found
+
+
+def _weighing(weights: jax.Array, reference: jax.Array) -> WeightedBeliefs:
+    """A model of which only what weighs reports counts."""
+    nothing = jnp.zeros_like(weights)
+    return WeightedBeliefs(
+        estimate=jnp.zeros_like(reference),
+        sample=nothing,
+        widen=nothing,
+        weights=weights,
+        reference=reference,
+    )
 
 
 def guesses() -> list[dict[str, Any]]:
@@ -300,7 +325,7 @@ def own_models() -> list[dict[str, Any]]:
     return found
 
 
-def _statistic(policy: Any, model: Model, x: Floats, reward: float) -> Floats:
+def _statistic(policy: Any, model: Any, x: Floats, reward: float) -> Floats:
     arms = Arms(features=jnp.asarray(x[None]), allowed=jnp.ones(1, bool))
     record = policy.record(model, arms, jnp.int32(0), jnp.float64(reward))["moments"]
     return np.asarray(jax.jit(policy.query.encode)(record))
@@ -346,14 +371,18 @@ def answers() -> list[dict[str, Any]]:
 
 def bounds() -> list[dict[str, Any]]:
     """How far apart statistics can be."""
-    return [
-        {
-            "program": program(problem, policy),
-            "sensitivity": policy.query.sensitivity,
-            "taxicab": policy.query.taxicab,
-        }
-        for problem, policy in policies()
-    ]
+    found = []
+    for problem, policy in [*policies(), *surprising()]:
+        asked = policy.query
+        fallback = math.sqrt(asked.size) * asked.sensitivity
+        found.append(
+            {
+                "program": program(problem, policy),
+                "sensitivity": asked.sensitivity,
+                "taxicab": getattr(asked, "taxicab", fallback),
+            }
+        )
+    return found
 
 
 def query() -> Regression:
@@ -400,6 +429,14 @@ def shortlist(epsilon: float = _EPSILON) -> tuple[Shortlist, SimulatedShortlist]
         grid_bits=26 - math.frexp(exact.std)[1],
     )
     return wire, simulated
+
+
+def compass(epsilon: float = _EPSILON) -> tuple[Compass, SimulatedCompass]:
+    """A calibrated compass."""
+    policy = LinearSampling.of(problems()[1], trust="local", epsilon=_EPSILON)
+    assert isinstance(policy.query, Surprises)
+    simulated = SimulatedCompass.of(epsilon=epsilon, query=policy.query)
+    return simulated.exact().wire, simulated
 
 
 def _box(statistic_bits: int) -> tuple[tuple[int, ...], int]:
@@ -521,6 +558,34 @@ def shortlists() -> list[dict[str, Any]]:
     return found
 
 
+def compasses() -> list[dict[str, Any]]:
+    """What reports of a compass are on average, and how far from it they are.
+
+    A report's numbers are those of the matrix and then those of the vector. `deviation` is the root
+    of the mean square deviation of the ones or of the others, whichever is greater, where the coins
+    are certain: where the response is the greatest on either side and the weight is 0 or 1.
+    """
+    rng, found = np.random.default_rng(8), []
+    for epsilon in (1.0, 4.0):
+        noise, simulated = compass(epsilon)
+        for response, weight in ((1.0, 1.0), (-1.0, 0.0), (0.25, 0.625)):
+            x = rng.normal(size=noise.dim)
+            reward = simulated.query.offset + simulated.query.most * response
+            told = Example(
+                features=jnp.asarray(x), reward=jnp.asarray(reward), weight=jnp.asarray(weight)
+            )
+            found.append(
+                {
+                    "noise": noise,
+                    "epsilon": simulated.exact().event().epsilon,
+                    "statistic": reals(simulated.query.encode(told)),
+                    "certain": abs(response) == 1,
+                    "deviation": float(simulated.std),
+                }
+            )
+    return found
+
+
 def _population(policy: str, trust: str) -> Deployment:
     facts = PopulationProblem(
         dim=2,
@@ -624,6 +689,7 @@ def main() -> None:
         "sensitivity": bounds,
         "noise": draws,
         "shortlist": shortlists,
+        "compass": compasses,
         "client": clients,
     }
     with jax.enable_x64(True):

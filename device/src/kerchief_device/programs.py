@@ -146,6 +146,11 @@ def code_for(task: Task, source: Randomness) -> Code:
 
 def _check_optimist(program: Optimist) -> None:
     """Refuse numbers that sensitivities and bounds do not hold for: others wrote the task."""
+    if program.reweighed not in (0, RULE):
+        raise InvalidValue(
+            f"surprises of this task are reported by rule {program.reweighed}, and those of this "
+            f"device by rule {RULE}: make the task anew, or update the device"
+        )
     above = (program.norm, program.balance, program.steepest)
     ordered = program.low <= program.high and program.response_low <= program.response_high
     real = (*above, program.low, program.high, program.response_low, program.response_high)
@@ -162,12 +167,12 @@ def _check_optimist(program: Optimist) -> None:
         raise InvalidValue(
             "a number of the task's program is outside its bounds; norm, balance and steepest "
             "must be above 0, intervals in order, all of them finite, arms chosen by bound or "
-            "guess, and only what is guessed, weighted and not linearized reweighed, with rewards "
-            f"to report above the offset, by rule {RULE}: make the task anew, or update the device"
+            "guess, and only what is guessed and not linearized reweighed, with rewards "
+            "to report above the offset: make the task anew"
         )
 
 
 def _reweighs(program: Optimist) -> bool:
     """Whether the program can report surprises."""
-    guessed = program.choice == "guess" and not program.linearized and program.weighted
-    return program.reweighed == RULE and guessed and program.response_high > program.offset
+    guessed = program.choice == "guess" and not program.linearized
+    return guessed and program.response_high > program.offset

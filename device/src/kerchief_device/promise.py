@@ -6,8 +6,9 @@ program. Bits in a shuffled sum need the library's accountant, and a program tha
 has sensitivities that only the library knows: for these a device relies on the name of its task,
 which it must have from someone who checked it. Under the other trusts the device adds no noise.
 
-Theorems: `binomial.md`, `discrete_slack.md`, `laplace.md`, `shortlist.md`, `one_bit.md`,
-`queries.md` of the library. That a cohort's honest part tosses enough coins is checked by `Task`.
+Theorems: `binomial.md`, `discrete_slack.md`, `laplace.md`, `shortlist.md`, `compass.md`,
+`one_bit.md`, `queries.md`, `surprises.md` of the library. That a cohort's honest part tosses enough
+coins is checked by `Task`.
 """
 
 from __future__ import annotations
@@ -16,23 +17,33 @@ import math
 from dataclasses import dataclass
 
 from kerchief_device.own import own_sensitivity, pool_size
+from kerchief_device.record import apart, most_surprising
 from kerchief_device.samplers import MAX_SCALE, UNITS
 from kerchief_wire.errors import InvalidValue
 from kerchief_wire.noise import (
     KEEP_UNITS,
     Bits,
     Coins,
+    Compass,
     Noise,
     OneBit,
     Rounded,
     Shortlist,
     Statistic,
 )
-from kerchief_wire.task import Answering, Optimist, OwnModels, Phased, Program, Task
+from kerchief_wire.task import (
+    Answering,
+    Library,
+    Optimist,
+    OwnModels,
+    Phased,
+    Program,
+    Task,
+)
 
 _GUARD = 2.0**-40
 _MOST_BITS = 512
-_MOST_CANDIDATES = 2**16
+_MOST_CANDIDATES, _MOST_DIM = 2**16, 2**12
 # What one device may be asked to toss: for each number of a report, and how many numbers.
 _MOST_COINS, _MOST_NUMBERS = 2**30, 2**24
 # Windows of the theorems, in scales: what lies beyond is charged as probability.
@@ -41,6 +52,8 @@ _BEYOND = math.erfc(_GAUSSIAN_WINDOW / math.sqrt(2)) / 2
 # From so many scales of sensitivity on, the second form of `discrete_slack.md` is the better one.
 _FAR = 4.0
 _MOST_EPSILON, _MOST_EXPONENT = 2000.0, 700.0
+# A bound and an offset are added up in a task, and so are rounded.
+_NEAR = 1e-6
 # Beyond, the normal tail is bounded from below by its series.
 _ASYMPTOTIC = 25.0
 
@@ -82,6 +95,8 @@ def check(task: Task) -> Checked:
     """
     for noise in task.noise:
         _check_work(noise)
+        if isinstance(noise, Compass):
+            _check_compass(noise, task.program)
         if task.trust in ("local", "shuffle") and isinstance(noise, Statistic):
             raise InvalidValue(
                 f"under {task.trust} trust a report without noise would leave the device; use "
@@ -128,6 +143,8 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
     if isinstance(program, OwnModels):
         return own_sensitivity(program)
     assert isinstance(program, Optimist)
+    if apart(program):
+        return _surprises(program)
     low, high = program.response_low - program.offset, program.response_high - program.offset
     scale = program.balance * program.norm
     reward = stretch * max(abs(low), abs(high)) / scale
@@ -135,6 +152,20 @@ def sensitivity(program: Program, stretch: float = 1.0) -> float:
     if program.weighted:
         unit = max(unit, math.sqrt(1 + 4 * reward**2))
     return program.norm * scale * unit
+
+
+def _surprises(program: Optimist) -> float:
+    """Of directions, a response along them, and a weight."""
+    matrix, response = (one**2 for one in _reach(program))
+    cosine = min(1.0, response / (2 * matrix)) if program.dim > 1 else 1.0
+    square = 2 * matrix * (1 - cosine**2) + 2 * response * (1 + cosine) + matrix / program.dim
+    return math.sqrt(square)
+
+
+def _reach(program: Optimist) -> tuple[float, float]:
+    """How long the matrix of a surprise is, but for its trace, and how long its vector may be."""
+    square = program.balance * program.norm * program.norm
+    return square, most_surprising(program) * program.norm
 
 
 def taxicab(program: Program) -> float:
@@ -145,6 +176,8 @@ def taxicab(program: Program) -> float:
     if not isinstance(program, Optimist):
         size = program.size if isinstance(program, Phased) else 1
         return math.sqrt(size) * sensitivity(program)
+    if apart(program):
+        return math.sqrt(program.dim * (program.dim + 3) // 2) * sensitivity(program)
     size = program.dim * (program.dim + 1) // 2
     return min(
         math.sqrt(size + program.dim / stretch**2) * sensitivity(program, stretch)
@@ -168,7 +201,7 @@ def _cost(noise: Noise, program: Program) -> _Cost:
         case Rounded():
             steps = math.ldexp(taxicab(program), noise.grid_bits) + noise.size
             return _Cost(pure=steps * (1 + _GUARD) / noise.scale * (1 + _GUARD / 16))
-        case Shortlist():
+        case Shortlist() | Compass():
             odds = noise.units / (UNITS - noise.units) * (noise.candidates / noise.listed - 1)
             return _Cost(pure=abs(math.log(odds)) + _GUARD / 16)
         case OneBit():
@@ -284,9 +317,45 @@ def _check_work(noise: Noise) -> None:
             _whole("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
             _positive("radius", noise.radius)
             _positive("factor", noise.factor)
+        case Compass():
+            _whole("dim", noise.dim, 1, _MOST_DIM)
+            _whole("candidates", noise.candidates, 2, _MOST_CANDIDATES)
+            _whole("listed", noise.listed, 1, noise.candidates - 1)
+            _whole("units", noise.units, 1, UNITS - 1)
+            _whole("grid_bits", noise.grid_bits, -_MOST_BITS, _MOST_BITS)
+            for name in ("square", "pull", "vector", "matrix", "weight"):
+                _positive(name, getattr(noise, name))
+            if not 0 < noise.lean < 1:
+                raise InvalidValue(
+                    f"lean of the task's noise is {noise.lean:g}; a device takes 0 to 1, ends "
+                    "excluded: make the task anew"
+                )
         case OneBit():
             _whole("bias", noise.bias, 1, UNITS // 2 - 1)
             _positive("radius", noise.radius)
+
+
+def _check_compass(noise: Compass, program: Program) -> None:
+    """Refuse one that is not made for the program's surprises: what it reports would be wrong.
+
+    Its price is the same for every statistic. The program of a bandit that was not made light is
+    not known here.
+    """
+    if isinstance(program, Library):
+        return
+    if not isinstance(program, Optimist) or not apart(program):
+        raise InvalidValue(
+            "compass is for surprises that tell of directions and weights apart, and the program "
+            f"{program.kind!r} of this task reports none: use another noise"
+        )
+    given, wanted = (noise.square, noise.pull), _reach(program)
+    near = all(math.isclose(*pair, rel_tol=_NEAR) for pair in zip(given, wanted, strict=True))
+    if noise.dim != program.dim or not near:
+        raise InvalidValue(
+            f"the compass is for {noise.dim} dimensions, a matrix of {noise.square:g} and a vector "
+            f"of {noise.pull:g}; the task's program makes {program.dim}, {wanted[0]:g} and "
+            f"{wanted[1]:g}: make the task anew"
+        )
 
 
 def _whole(name: str, value: int, low: int, high: int) -> None:

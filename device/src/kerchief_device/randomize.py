@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kerchief_device.compass import reported
 from kerchief_device.inversion import coins as tossed
 from kerchief_device.samplers import (
     UNITS,
@@ -32,6 +33,7 @@ from kerchief_wire.noise import (
     Bits,
     Bounds,
     Coins,
+    Compass,
     Floats,
     Noise,
     OneBit,
@@ -116,7 +118,8 @@ def randomize(
         statistic: float64, as many finite numbers as the noise has.
         label: of the cohort, for noise that depends on it.
         source: of random bytes; the operating system's, but in tests.
-        listed: where the candidates of a shortlist come from; each list is for one report.
+        listed: where the candidates of a shortlist or a compass come from; each list is for one
+            report.
 
     Raises:
         InvalidValue: the statistic is something else.
@@ -141,6 +144,8 @@ def randomize(
             return _bits(noise, statistic, label, source)
         case Shortlist():
             return _shortlist(noise, statistic, source, listed)
+        case Compass():
+            return _compass(noise, statistic, source, listed)
         case OneBit():
             return _one_bit(noise, statistic, source)
 
@@ -224,6 +229,12 @@ def _shortlist(
     chosen = _between(step * drawn_now[ranked[place], :-1].astype(np.float64), -far, far)
     report = center + noise.factor * chosen
     return np.rint(np.ldexp(report, noise.grid_bits)).astype(np.int64)
+
+
+def _compass(noise: Compass, statistic: Floats, source: Randomness, listed: Candidates) -> Wholes:
+    """What the chosen direction tells, to the nearest whole step."""
+    report = np.ldexp(reported(noise, statistic, source, listed), noise.grid_bits)
+    return _between(np.rint(report).astype(np.int64), noise.box.low, noise.box.high)
 
 
 def _unit(statistic: Floats, center: Floats, radius: float) -> Floats:

@@ -18,10 +18,11 @@ from kerchief_wire.task import Answering, Optimist
 
 # Entries above about the root of the largest float are cut to it first, so no square overflows.
 _LIMIT = 2.0**508
-# Features that the posted matrix makes no longer than this share of the bound are nearly none.
+# Features that the posted matrix makes no longer than this share of the bound are nearly none; and
+# what is no longer than this has no direction.
 _TINY = 1e-12
 
-RULE = 2
+RULE = 3
 """The rule by which surprises are reported here: a task with another one is refused."""
 
 
@@ -98,18 +99,17 @@ class Moments:
         """The statistic of how a visit differs from what the posted reference expected.
 
         Features are multiplied by the posted matrix and made as long as they may be; how long they
-        were is their weight. Whatever was posted, `encode` clips what comes of it.
+        were is their weight. Whatever was posted, it is clipped when it is encoded.
 
         >>> program = Optimist(dim=2, arms=3, norm=1.0, low=0.0, high=1.0, link="linear",
         ...     linearized=False, largest_score=1.0, steepest=1.0, response_low=0.0,
-        ...     response_high=1.0, offset=0.5, balance=1.0, weighted=True, reweighed=2,
+        ...     response_high=1.0, offset=0.5, balance=1.0, weighted=False, reweighed=3,
         ...     choice="guess")
         >>> x, reference = np.array([0.0, 0.5]), np.array([0.0, 0.25])
         >>> Moments(program).surprise(np.diag([1.0, 1.2]), reference, x, 1.0).round(5).tolist()
-        [0.0, 0.0, 0.48, 0.0, 0.3]
+        [-0.26, 0.0, 0.74, 0.0, 0.3]
         """
-        program = self._program
-        most = program.response_high - program.offset
+        program, most = self._program, most_surprising(self._program)
         # Nothing is said of overflow: whether a stranger's numbers do depends on the features.
         with np.errstate(all="ignore"):
             # Added up feature by feature, so that every device has the same number.
@@ -121,7 +121,33 @@ class Moments:
             weight = shortened * length / program.norm
             surprise = (reward - program.offset - score) * shortened / max(weight, 1.0)
             unit = seen * (program.norm / max(length, _TINY * program.norm))
-        return self.encode(unit, program.offset + surprise, weight)
+        encode = self.encode_apart if apart(program) else self.encode
+        return encode(unit, program.offset + surprise, weight)
+
+    def encode_apart(self, features: Floats, response: float, weight: float) -> Floats:
+        """Take features for their direction, clip the others, then write the three as one vector.
+
+        The trace of the matrix tells the weight; features that vanish make a statistic of zeros.
+
+        >>> program = Optimist(dim=2, arms=3, norm=2.0, low=-1.0, high=1.0, link="linear",
+        ...     linearized=False, largest_score=1.0, steepest=1.0, response_low=-1.0,
+        ...     response_high=1.0, offset=0.0, balance=1.0, weighted=False, reweighed=3,
+        ...     choice="guess")
+        >>> Moments(program).encode_apart(np.array([0.0, 0.5]), 3.0, 0.5).tolist()
+        [-1.0, 0.0, 3.0, 0.0, 2.0]
+        """
+        program, most = self._program, most_surprising(self._program)
+        with np.errstate(all="ignore"):
+            x = _direction(features)
+            if x is None:
+                return np.zeros(len(self._weights) + program.dim)
+            y = min(
+                max((response if math.isfinite(response) else 0.0) - program.offset, -most), most
+            )
+            even = (within(weight, 0.0, 1.0) - 1) / program.dim
+            flat = x[self._rows] * x[self._columns] + np.where(self._rows == self._columns, even, 0)
+            matrix = program.balance * program.norm**2 * flat * self._weights
+            return np.concatenate([matrix, program.norm * y * x])
 
     def encode(self, features: Floats, response: float, weight: float) -> Floats:
         """Clip all three, then write the pair as one vector whose norm is the pair's norm."""
@@ -177,6 +203,16 @@ def encode_loss(program: Answering, number: float) -> Floats:
     return np.array([within(number, program.low, program.high)])
 
 
+def apart(program: Optimist) -> bool:
+    """Whether surprises tell of directions and weights apart, not of their product."""
+    return program.reweighed > 0 and not program.weighted
+
+
+def most_surprising(program: Optimist) -> float:
+    """How far from zero a surprise may be, on either side."""
+    return program.response_high - program.offset
+
+
 def within(value: float, low: float, high: float) -> float:
     """A number clipped to an interval; what is not finite counts as 0."""
     return min(max(value if math.isfinite(value) else 0.0, low), high)
@@ -188,6 +224,14 @@ def into_ball(features: Floats, norm: float) -> Floats:
     numbers = x.tolist()
     length = math.sqrt(_inner(numbers, numbers))
     return x * (norm / length if length > norm else 1.0)
+
+
+def _direction(features: Floats) -> Floats | None:
+    """A vector of length one; None where there is no direction."""
+    x = into_ball(features, 1.0)
+    numbers = x.tolist()
+    length = math.sqrt(_inner(numbers, numbers))
+    return x / length if length > _TINY else None
 
 
 def _inner(one: list[float], other: list[float]) -> float:

@@ -251,6 +251,59 @@ class Shortlist:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Compass:
+    """One of many candidate directions, read twice: as a vector and as a matrix, on a grid.
+
+    Attributes:
+        units: the chance that one of the best is reported, in units of 2**-32.
+        candidates: how many are drawn.
+        listed: how many of them are the best.
+        dim: the length of a direction.
+        square: how long the matrix of a statistic is, but for its trace and a part in dim.
+        pull: how long its vector may be.
+        lean: how far what is ranked by leans towards the axis that tells the weight.
+        vector: what a candidate is multiplied by for the vector.
+        matrix: what its square is multiplied by for the matrix.
+        weight: what its part along the weight's axis is multiplied by.
+        grid_bits: a unit is 2**-grid_bits.
+    """
+
+    kind: str = "compass"
+    units: int
+    candidates: int
+    listed: int
+    dim: int
+    square: float
+    pull: float
+    lean: float
+    vector: float
+    matrix: float
+    weight: float
+    grid_bits: int
+
+    @property
+    def size(self) -> int:
+        """How many numbers a report has; none without a dimension."""
+        return self.dim * (self.dim + 3) // 2 if self.dim > 0 else 0
+
+    @functools.cached_property
+    def box(self) -> Bounds:
+        """As far as what is read off a unit vector goes."""
+        trace = (self.square / 2 + self.weight) / self.dim
+        far = [self.matrix + trace] * (self.size - self.dim) + [self.vector] * self.dim
+        most = [math.ceil(math.ldexp(one, self.grid_bits)) + 1 for one in far]
+        return Bounds(low=-np.array(most, np.int64), high=np.array(most, np.int64))
+
+    def bounds(self, label: int) -> Bounds:
+        """The same for every cohort."""
+        return self.box
+
+    def estimate(self, total: Wholes, *, users: int, label: int) -> Floats:
+        """The sum of the statistics, right on average."""
+        return np.ldexp(total.astype(np.float64), -self.grid_bits)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OneBit:
     """A coin for a single number.
 
@@ -283,4 +336,4 @@ class OneBit:
         return users * self.low + (self.high - self.low) * total.astype(np.float64)
 
 
-Noise: TypeAlias = Statistic | Rounded | Coins | Bits | Shortlist | OneBit
+Noise: TypeAlias = Statistic | Rounded | Coins | Bits | Shortlist | Compass | OneBit

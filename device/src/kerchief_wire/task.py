@@ -109,7 +109,8 @@ class Optimist:
         response_high: the reported response is clipped to at most this.
         offset: is subtracted from the response.
         balance: how much the matrix counts beside the vector.
-        weighted: whether the matrix has the record's own weight.
+        weighted: whether the matrix is multiplied by the record's own weight; where it is not,
+            surprises tell their weight by its trace.
         reweighed: the rule by which the learner chose the matrix and the reference that are posted
             with the model, and by which surprises are reported; 0 where there are none.
         choice: how an arm is chosen: "bound", the highest upper bound, or "guess", the best under a

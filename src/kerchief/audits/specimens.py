@@ -1,9 +1,10 @@
 """One specimen of every registered mechanism: how it is built, and its two worst inputs.
 
 Inputs are half the stated sensitivity to either side of the center, in one coordinate or, for a
-stream, in its first vector; so nothing depends on units. Exact mechanisms get the bytes of a seeded
-generator in place of the operating system's. Where their coordinates are independent, a call draws
-many outputs at once: each coordinate is a mechanism of its own for one number.
+stream, in its first vector; so nothing depends on units. For a direction with a response and a
+weight they are the two that are told of by opposite vectors. Exact mechanisms get the bytes of a
+seeded generator in place of the operating system's. Where their coordinates are independent, a call
+draws many outputs at once: each coordinate is a mechanism of its own for one number.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from jax import Array
 
 from kerchief.audits.neighbours import Floats
 from kerchief.audits.views import in_parts
+from kerchief.core.contracts import Example
 from kerchief.core.random import AGGREGATOR, DEVICE, Stream
 from kerchief.core.registry import Registry
+from kerchief.core.surprises import Surprises
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial
 from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.compass import Compass, ExactCompass
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.factor import Factor
@@ -41,6 +45,8 @@ from kerchief.privacy.randomized_bits import bits_keep
 
 Make: TypeAlias = Callable[[float, float], Any]
 Draw: TypeAlias = Callable[[Any, int, int, int], Floats]
+
+_DIRECTED = (Compass, ExactCompass)
 
 # A length that is no power of two, so that nothing is right by chance.
 _SENSITIVITY = 1.7
@@ -120,7 +126,14 @@ def _rows(noise: Any, sign: int, users: int, size: int) -> Floats:
     """What some users hold: half the sensitivity in one coordinate, and zeros."""
     rows = np.zeros((users, size))
     rows[0, 0] = sign * noise.sensitivity / 2
-    return rows
+    return np.stack([_surprise(noise.query, sign)]) if isinstance(noise, _DIRECTED) else rows
+
+
+def _surprise(query: Surprises, sign: int) -> Floats:
+    """The greatest response with the whole weight, or the least without any, in one direction."""
+    x, weight = jnp.zeros(query.dim).at[0].set(query.norm), jnp.asarray((1.0 + sign) / 2)
+    record = Example(features=x, reward=jnp.asarray(sign * query.most), weight=weight)
+    return np.asarray(query.encode(record), np.float64)
 
 
 def _exact(noise: Any, sign: int, runs: int, seed: int, *, users: int = 1, size: int = 1) -> Floats:
@@ -183,6 +196,7 @@ def _response(epsilon: float, delta: float) -> Response:
 _coins = _normal(Binomial.of, dimension=1, users=_USERS)
 _number = {"center": 0.0, "radius": _SENSITIVITY / 2}
 _ball = {**_number, "size": _SIZE}
+_found = _pure(Compass.of, query=Surprises(dim=2, norm=1.0, most=_SENSITIVITY / 2))
 _bit = _pure(OneBit.of, **_number)
 _listed = _pure(Shortlist.of, **_ball)
 _in_ball = partial(_sum, size=_SIZE)
@@ -229,3 +243,5 @@ _enter("exact-one-bit", Trust.LOCAL, _twin(_bit), _exact)
 _enter("privunit", Trust.LOCAL, _pure(PrivUnitG.of, **_ball), _in_ball)
 _enter("shortlist", Trust.LOCAL, _listed, _in_ball)
 _enter("exact-shortlist", Trust.LOCAL, _twin(_listed), partial(_exact, size=_SIZE), runs=20_000)
+_enter("compass", Trust.LOCAL, _found, _sum)
+_enter("exact-compass", Trust.LOCAL, _twin(_found), _exact, runs=20_000)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kerchief.checks.leakage import charged_multiplier
 from kerchief.mechanisms.binomial import Binomial
+from kerchief.mechanisms.compass import Compass
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
@@ -22,7 +23,7 @@ from kerchief.privatizers import Privatizer
 
 def named_deviation(noise: Any, privatizer: Privatizer) -> float | None:
     """The deviation of a word's noise that costs what was charged; None where no formula has it."""
-    if isinstance(noise, Response | Shortlist):
+    if isinstance(noise, Response | Shortlist | Compass):
         return None
     query: Any = privatizer.query
     event = noise.event()

@@ -18,6 +18,7 @@ from kerchief.checks.errors import expect, law
 from kerchief.checks.statistics import ERROR, Floats, at_most_as_often, student_bound
 from kerchief.core.contracts import BoundedLoss
 from kerchief.mechanisms.binomial import Binomial
+from kerchief.mechanisms.compass import Compass
 from kerchief.mechanisms.one_bit import OneBit
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.mechanisms.shortlist import Shortlist
@@ -31,7 +32,7 @@ from kerchief.simulation.run import Run
 
 _COPIES, _STEP, _STEPS = 256, 25, 8
 # Whose reports are no sum of statistic and noise.
-_UNSUMMED = (PrivUnitG, Shortlist, OneBit)
+_UNSUMMED = (PrivUnitG, Shortlist, Compass, OneBit)
 
 
 def _kept_in_its_world(case: Case) -> bool:

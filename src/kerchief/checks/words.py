@@ -33,6 +33,7 @@ from kerchief.core.phases import ANSWERS
 from kerchief.core.struct import static, struct
 from kerchief.mechanisms.binomial import Binomial
 from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.compass import Compass
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.gaussian import Gaussian
@@ -53,11 +54,12 @@ from kerchief.simulation.phases import phases_of
 WORDS: dict[str, dict[str, tuple[type, ...]]] = {
     "none": {BEST: ()},
     "local": {
-        BEST: (Gaussian, Laplace, PrivUnitG, OneBit),
+        BEST: (Gaussian, Laplace, PrivUnitG, Compass, OneBit),
         "gaussian": (Gaussian,),
         "laplace": (Laplace,),
         "privunit": (PrivUnitG,),
         "shortlist": (Shortlist,),
+        "compass": (Compass,),
         "one-bit": (OneBit,),
     },
     "shuffle": {
@@ -86,9 +88,11 @@ _PROVED = 4.0
 _SHORT = 2
 # Copies of a run, by what bandits hear: single bits tell little each.
 _COPIES = {"totals": 2048, "reports": 2**14, "phases": 512}
-# What a word states is the most in any direction, or for any statistic: at a small epsilon there is
-# nearly as much everywhere, and on average this share of it at least.
-_AT_MOST, _SHARE = (Shortlist, Response, OneBit), 0.85
+# What a word states is the most in any direction, for any statistic or of two halves of one: at a
+# small epsilon there is nearly as much everywhere, and on average this share of it at least.
+_AT_MOST, _SHARE = (Shortlist, Response, OneBit, Compass), 0.85
+# Some bandits ask for other statistics, with other noise, at a small epsilon.
+_SMALL = 1.0
 
 
 @law(when=asks, cheap=True)
@@ -163,8 +167,21 @@ def noise_drawn_is_the_word_printed(case: Case) -> None:
     the noise. Normal noise: its deviation (chi-square) and shape (Kolmogorov and Smirnov). Laplace
     noise: its scale and shape. One bit: its two reports and their chances. All others, and sums of
     bits: their mean squares. Errors of 1e-6 each; a third too little, or too much, is rejected.
+    Once more at a small epsilon, where a bandit has noise of another class there.
     """
     made = case.arranged(_epsilon(case))
+    _expect_drawn(case, made)
+    if case.trust == "local" and case.feedback == "totals":
+        other = case.arranged(_SMALL)
+        if _kinds_of(other) != _kinds_of(made):
+            _expect_drawn(case, other)
+
+
+def _kinds_of(made: Arranged) -> list[type]:
+    return [type(noise) for one in made.privatizers.values() for noise in one.noises]
+
+
+def _expect_drawn(case: Case, made: Arranged) -> None:
     drawn = _drawn_by_phases if case.feedback == "phases" else _drawn_by_rounds
     for name, draws in drawn(case, made).items():
         noises: Any = made.privatizers[name].noises

@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 from kerchief.core.registry import Registry
 from kerchief.mechanisms.binomial import Binomial, ExactBinomial
 from kerchief.mechanisms.blt import BLT
+from kerchief.mechanisms.compass import Compass, ExactCompass
 from kerchief.mechanisms.continual import ContinualNoise
 from kerchief.mechanisms.doubling import Doubling
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
@@ -83,3 +84,5 @@ _enter("exact-one-bit", ExactOneBit, "an exactly tossed coin for a number in an 
 _enter("privunit", PrivUnitG, "a normal vector on the statistic's side, in floating point")
 _enter("shortlist", Shortlist, "one of many candidates, simulated in floating point")
 _enter("exact-shortlist", ExactShortlist, "one of many candidates: an exact coin, an even choice")
+_enter("compass", Compass, "one of many directions, read twice, simulated in floating point")
+_enter("exact-compass", ExactCompass, "one of many directions: an exact coin, an even choice")

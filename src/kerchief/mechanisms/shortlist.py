@@ -37,8 +37,8 @@ _NEAR = 1.01
 # Candidates of longer vectors take so long to draw that fewer of them must do, not quite so near.
 _LONG, _FEWEST_LONG, _NEAR_LONG = 2**10, 2**6, 1.02
 _GUARD = 2.0**-40
-# How finely the simulated order statistic is tabulated.
-_PLACES = 1024
+PLACES = 1024
+"""How finely the simulated order statistic is tabulated."""
 
 _special: Any = importlib.import_module("scipy.special")
 
@@ -113,8 +113,8 @@ class Shortlist(SidedReport):
         last one that is, the others are independent below.
         """
         coin, place, where = stream.uniform(3).astype(jnp.float64)
-        number = jnp.minimum((where * _PLACES).astype(jnp.int32), _PLACES - 1)
-        best, others = jnp.asarray(_cuts(self.candidates, self.listed))[:, number]
+        number = jnp.minimum((where * PLACES).astype(jnp.int32), PLACES - 1)
+        best, others = jnp.asarray(cuts(self.candidates, self.listed))[:, number]
         return upper_normal(coin, place, self.chance, best, others)
 
 
@@ -186,8 +186,7 @@ class ExactShortlist(BallReport):
 
     def event(self) -> events.RandomizedResponse:
         """What one report costs."""
-        odds = (self.units / (UNITS - self.units)) * ((self.candidates / self.listed) - 1)
-        return events.RandomizedResponse(epsilon=math.log(odds) + _GUARD / 16)
+        return choice_event(self.units, self.candidates, self.listed)
 
     def _position(self, source: Randomness) -> int:
         """Where in the ranking the reported candidate stands: the best are the last."""
@@ -204,6 +203,12 @@ class ExactShortlist(BallReport):
         return np.append(unit, math.sqrt(max(0.0, 1 - float(unit @ unit))))
 
 
+def choice_event(units: int, candidates: int, listed: int) -> events.RandomizedResponse:
+    """What a choice of one candidate costs, where a best one has `units` of 2**-32."""
+    odds = (units / (UNITS - units)) * ((candidates / listed) - 1)
+    return events.RandomizedResponse(epsilon=math.log(odds) + _GUARD / 16)
+
+
 @lru_cache(maxsize=256)
 def _design(epsilon: float, long: bool) -> tuple[int, int, int]:
     """How many candidates, how many best ones, and the chance of those in units of 2**-32."""
@@ -214,7 +219,7 @@ def _design(epsilon: float, long: bool) -> tuple[int, int, int]:
     while count < _MOST and _noise(epsilon, count, listed) > near * least:
         count *= 2
         listed = _best(epsilon, count, share)
-    return count, listed, _units(epsilon, count, listed)
+    return count, listed, chance_units(epsilon, count, listed)
 
 
 def _best(epsilon: float, candidates: int, share: float) -> int:
@@ -225,11 +230,11 @@ def _best(epsilon: float, candidates: int, share: float) -> int:
 
 def _noise(epsilon: float, candidates: int, listed: int) -> float:
     """The greatest deviation of a report, over the ball's radius."""
-    mean, deviation = _moments(candidates, listed, _units(epsilon, candidates, listed))
+    mean, deviation = _moments(candidates, listed, chance_units(epsilon, candidates, listed))
     return deviation / mean
 
 
-def _units(epsilon: float, candidates: int, listed: int) -> int:
+def chance_units(epsilon: float, candidates: int, listed: int) -> int:
     """The greatest chance, in units, with p (N − k) / ((1 − p) k) at most e^ε."""
     odds = math.exp(min(epsilon, 40.0)) * listed / (candidates - listed)
     return min(math.floor(UNITS * (odds / (1 + odds)) * (1 - _GUARD)), UNITS - 1)
@@ -254,9 +259,9 @@ def _moments(candidates: int, listed: int, units: int) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=256)
-def _cuts(candidates: int, listed: int) -> Floats:
+def cuts(candidates: int, listed: int) -> Floats:
     """Equally likely tail probabilities of the first score that is not listed, and the last."""
-    places = (np.arange(_PLACES) + 0.5) / _PLACES
+    places = (np.arange(PLACES) + 0.5) / PLACES
     rows = []
     for one, other in ((listed + 1, candidates - listed), (listed, candidates - listed + 1)):
         scores, weights = _cut(one, other)

@@ -2,16 +2,15 @@
 
 Every device adds noise of one size to its statistic, so what is short in it drowns. So the learner
 posts, with the model, a symmetric matrix P and an earlier estimate θ₀, and a device whose user
-played x and got y reports the statistic of
+played x and got y reports (`core.surprises`) the direction x', the response y' and the weight w:
 
     x' = P x / ‖P x‖,    y' = (y - xᵀθ₀) m,    w = ‖P x‖ m,    m = Y / (Y + |xᵀθ₀|),
 
 in units in which features and centred rewards have lengths up to 1 and Y; where w exceeds 1, both
-y' and w are divided by it. x' is as long as it may be, and P raises directions that are seen
-least. A surprise y - xᵀθ₀ needs the matrix Σ w x'x'ᵀ only for what is wrong with θ₀, so the matrix
-may be sent in smaller units than the vector, and each has less noise for it. That is an example of
-the query's domain whatever was posted; and the model stays exactly linear: y' has the mean
-w x'ᵀ P⁻¹(θ - θ₀).
+y' and w are divided by it. P raises directions that are seen least. The model stays linear: y' has
+the mean w x'ᵀ P⁻¹(θ - θ₀). A device can tell of x' as a vector and of x'x'ᵀ by one short report
+(`mechanisms.compass`), and the matrix Σ w x'x'ᵀ is taken for Σ x'x'ᵀ times the mean weight: what
+that gets wrong is a share of what is wrong with θ₀.
 
 What the matrix will be like is known beforehand in part: users play what looks best under posted
 estimates, so it is drawn to a mixture of contexts that vary evenly and of the directions of those
@@ -35,15 +34,20 @@ from kerchief.core.contracts import Arms, Example, Outlook, Separate, Tree
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.struct import struct
+from kerchief.core.surprises import Surprises
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import Mode, register
 from kerchief.policies.sampling import Beliefs, GLMSampling, Sampling, Told, added_up
 
-RULE = 2
+RULE = 3
 """Counts how often it was changed how weights are chosen: those of a deployed bandit are computed
 again when it is opened, and its devices have used what its own version posted."""
-_MATRIX = 0.7
-"""How long a matrix may be in a report, beside a vector of length 1."""
+_MATRIX = 0.36, 0.13, 0.85
+"""How long a matrix is in a report, beside a vector of length 1: at an epsilon of 0, for each one
+more, and at most. Noise then is about as large on both."""
+_APART_UP_TO, _TOGETHER = 8.0, 0.7
+"""Up to this epsilon, and one for each dimension, directions and weights are reported apart; beyond
+it noise is so small that matrices with their weights are better, and so long."""
 _STANDS_OUT = 5.5
 """How often a cohort's vector must stand out from its noise for the cohort to be closed."""
 _GROWTH = 0.5
@@ -57,7 +61,9 @@ _LEAST_EVEN = 0.1
 """Contexts vary in every direction at least by this share of what they do on average."""
 _REACH = 0.7
 """Of the length that P⁻¹(θ - θ₀) may have: what counts, times the matrix's noise."""
-_SAMPLED, _WIDENED = 0.55, 1.5
+_WEIGHT, _LEAST_WEIGHT = (0.5, 0.2), 0.05
+"""The usual mean weight of a cohort's users and how far it may be from that; and the least."""
+_SAMPLED, _WIDENED = 0.62, 1.5
 """How much of what is sampled is left where noise misleads, and how much wider random widths are,
 beside those of other trusts."""
 
@@ -134,7 +140,7 @@ class LinearSampling(Sampling, LinUCB):
         made = cls._sampling(LinUCB.of(problem, mode=mode), problem.horizon, epsilon, exploration)
         if mode == "theory" or trust != "local":
             return made
-        return dataclasses.replace(made, query=_surprising(made.query))
+        return dataclasses.replace(made, query=_surprising(made.query, epsilon))
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         """Before any user: nothing is weighted, and every reward is a surprise."""
@@ -158,7 +164,8 @@ class LinearSampling(Sampling, LinUCB):
 
     def weighs(self, outlook: Outlook) -> bool:
         """Whether surprises are reported: where the query is made for them, with users' noise."""
-        return self.query.weighted and outlook.separate == "users"
+        reweighed = isinstance(self.query, Surprises) or self.query.weighted
+        return reweighed and outlook.separate == "users"
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """How surprising the reward was, at the arm's direction, as the posted matrix sees it."""
@@ -181,6 +188,30 @@ class LinearSampling(Sampling, LinUCB):
             return beliefs
         weights, reference = (one.astype(jnp.float32) for one in (state.weights, state.reference))
         return WeightedBeliefs(**vars(beliefs), weights=weights, reference=reference)
+
+    def _matrix(self, state: Told) -> tuple[Array, Array]:
+        """Directions that were reported since a cohort was opened, times their mean weight."""
+        if not isinstance(self.query, Surprises):
+            return super()._matrix(state)
+        directions, _ = self._sums(state)
+        users = (state.count - state.closed_count).astype(jnp.float64)
+        each = self.query.norm**2 / self.query.dim
+        even = users * each - jnp.trace(directions) / self.query.dim
+        share = self._mean_weight(state)
+        matrix = directions + even * jnp.eye(self.query.dim)
+        return share * matrix, share * self._matrix_noise(state.noise)
+
+    def _mean_weight(self, state: Told) -> Array:
+        """The open cohort's, drawn to the usual one by what noise explains of it."""
+        users = jnp.maximum(state.count - state.closed_count, 1).astype(jnp.float64)
+        directions, _ = self._sums(state)
+        unit = self.query.norm**2 * users
+        seen = jnp.trace(directions) / unit
+        blurred = self._matrix_noise(state.noise) * self.query.dim**0.5 / unit
+        usual, spread = _WEIGHT
+        drawn = usual + (seen - usual) * spread**2 / (spread**2 + blurred**2)
+        found: Array = jnp.clip(drawn, _LEAST_WEIGHT, 1.0)
+        return found
 
     def _matrix_noise(self, noise: Array) -> Array:
         """The matrix may come in other units than the vector."""
@@ -312,7 +343,13 @@ class LinearSampling(Sampling, LinUCB):
         """About P⁻¹(θ - θ₀), which is short; what is starved is doubted no less than the rest."""
         if not isinstance(opened, WeightedTold):
             return self
-        return dataclasses.replace(self, radius=_REACH * opened.reach, doubt=self.caution)
+        read = dataclasses.replace(self, radius=_REACH * opened.reach, doubt=self.caution)
+        if not isinstance(self.query, Surprises):
+            return read
+        share = self._mean_weight(opened)
+        return dataclasses.replace(
+            read, radius=read.radius * share, spread=self.spread / jnp.sqrt(share)
+        )
 
     @property
     def _most_surprising(self) -> float:
@@ -320,15 +357,23 @@ class LinearSampling(Sampling, LinUCB):
         return most
 
 
-def _surprising(query: Regression) -> Regression:
+def _surprising(query: Regression, epsilon: float) -> Surprises | Regression:
     """The query for surprises: as far on both sides as a reward may be, with a weight."""
     most = max(abs(query.low - query.offset), abs(query.high - query.offset))
-    return dataclasses.replace(
-        query,
-        low=query.offset - most,
-        high=query.offset + most,
-        balance=min(max(_MATRIX * most / query.norm, 1e-9), 1e9),
-        weighted=True,
+    least, more, longest = _MATRIX
+    apart = epsilon <= min(query.dim, _APART_UP_TO)
+    length = min(least + more * epsilon, longest) if apart else _TOGETHER
+    balance = min(max(length * most / query.norm, 1e-9), 1e9)
+    if not apart:
+        low, high = query.offset - most, query.offset + most
+        return dataclasses.replace(query, low=low, high=high, balance=balance, weighted=True)
+    return Surprises(
+        readings=query.readings,
+        dim=query.dim,
+        norm=query.norm,
+        most=most,
+        offset=query.offset,
+        balance=balance,
     )
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from kerchief.core.contracts import BoundedSum
 from kerchief.core.errors import InvalidValue
 from kerchief.core.registry import Registry
+from kerchief.core.surprises import Surprises
+from kerchief.mechanisms.compass import Compass
 from kerchief.mechanisms.gaussian import Gaussian
 from kerchief.mechanisms.laplace import Laplace
 from kerchief.mechanisms.mechanism import Mechanism
@@ -36,17 +38,20 @@ class Randomizer:
         pure: builds it from a query and the epsilon that it may cost, whatever delta is; None where
             a noise multiplier is what it needs.
         single: whether it is for a single number alone.
+        kind: the queries that it is for; None for those of any kind.
         words: which others it chooses among.
     """
 
     summary: str
     pure: Callable[[BoundedSum, float], Mechanism] | None = None
     single: bool = False
+    kind: type | None = None
     words: tuple[str, ...] = ()
 
     def suits(self, query: BoundedSum) -> bool:
         """Whether it can randomize this query's statistics."""
-        return query.size == 1 or not self.single
+        fits = self.kind is None or isinstance(query, self.kind)
+        return fits and (query.size == 1 or not self.single)
 
 
 RANDOMIZERS: Registry[Randomizer] = Registry("randomizer")
@@ -65,6 +70,11 @@ def _in_ball(make: Callable[..., Mechanism]) -> Callable[[BoundedSum, float], Me
     )
 
 
+def _compass(query: BoundedSum, epsilon: float) -> Compass:
+    assert isinstance(query, Surprises)
+    return Compass.of(epsilon=epsilon, query=query)
+
+
 def _one_bit(query: BoundedSum, epsilon: float) -> OneBit:
     center = np.asarray(query.center).item()
     return OneBit.of(epsilon=epsilon, center=center, radius=query.radius)
@@ -77,7 +87,7 @@ def _enter(name: str, summary: str, **facts: Any) -> None:
 _enter(
     BEST,
     "the one with the least noise that keeps the guarantee",
-    words=("gaussian", "laplace", "privunit", "one-bit"),
+    words=("gaussian", "laplace", "privunit", "compass", "one-bit"),
 )
 _enter("gaussian", "normal noise on every coordinate: the classical choice")
 _enter("laplace", "Laplace noise on every coordinate, for any delta", pure=_laplace)
@@ -90,6 +100,12 @@ _enter(
     "shortlist",
     "one of many candidates: the deployed twin of privunit, for any delta",
     pure=_in_ball(Shortlist.of),
+)
+_enter(
+    "compass",
+    "one of many directions, read as a vector and as a matrix: for surprises, for any delta",
+    pure=_compass,
+    kind=Surprises,
 )
 _enter("one-bit", "a coin for a single number, for any delta", pure=_one_bit, single=True)
 
@@ -130,7 +146,7 @@ def _quietest(query: BoundedSum, epsilon: float, words: Sequence[str]) -> Mechan
     makers = [e.pure for e in map(RANDOMIZERS.__getitem__, words) if e.pure and e.suits(query)]
     if not makers:
         raise InvalidValue(
-            f"the query has {query.size} numbers and {', '.join(words)} is for a single one; "
+            f"{', '.join(words)} is not for a {type(query).__name__} of {query.size} numbers; "
             f"choose {BEST!r}"
         )
     return min((make(query, epsilon) for make in makers), key=lambda noise: float(noise.std))

@@ -25,8 +25,10 @@ from kerchief.core.links import link_named
 from kerchief.core.phases import ANSWERS, Asked, Phase, PhasePolicy
 from kerchief.core.problems import AnyProblem, PopulationProblem, Problem
 from kerchief.core.projections import projected, projection_of
+from kerchief.core.surprises import Surprises
 from kerchief.core.validate import at_least, between, one_of, whole
 from kerchief.mechanisms.binomial import ExactBinomial
+from kerchief.mechanisms.compass import ExactCompass
 from kerchief.mechanisms.exact_continual import ExactContinualNoise
 from kerchief.mechanisms.exact_gaussian import ExactGaussian
 from kerchief.mechanisms.laplace import ExactLaplace
@@ -481,8 +483,17 @@ def _program(
 
 
 def _rule_of_weights(policy: AnyPolicy, outlook: Outlook) -> int:
-    """By which rule reports are weighted, or 0."""
-    return RULE if isinstance(policy, LinearSampling) and policy.weighs(outlook) else 0
+    """By which rule surprises are reported, or 0."""
+    if not isinstance(policy, LinearSampling):
+        return 0
+    if policy.weighs(outlook):
+        return RULE
+    if isinstance(policy.query, Surprises):
+        raise InvalidValue(
+            "the bandit was built to report surprises, which are for reports that each have noise "
+            "of their own; build it for the trust that is asked for, or give its name"
+        )
+    return 0
 
 
 def _own(policy: OwnSampling, problem: AnyProblem) -> OwnModels:
@@ -565,6 +576,8 @@ def _randomized(noise: Any, query: Any) -> wire.Noise:
                 factor=noise.factor,
                 grid_bits=_grid_bits(noise.grid),
             )
+        case ExactCompass():
+            return noise.wire
         case ExactOneBit():
             low, high = noise.reports
             return wire.OneBit(

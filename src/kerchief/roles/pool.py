@@ -127,10 +127,10 @@ class Pooled:
 
 
 class ListedAhead:
-    """Candidates of shortlists drawn for many reports at once: the same law, and each used once.
+    """Candidates drawn for many reports at once: the same law, and each list used once.
 
-    Anyone may know them (`shortlist.md`). A forked child throws those away that it inherited, and
-    a copy has none, so no two reports are made from one list.
+    Anyone may know them (`shortlist.md`, `compass.md`). A forked child throws those away that it
+    inherited, and a copy has none, so no two reports are made from one list.
 
     >>> ListedAhead()(3, 2, os.urandom).shape
     (3, 2)

@@ -1,0 +1,101 @@
+"""One of many directions, and what it tells of two moments of the direction that it stands for.
+
+A statistic is a direction x, a response along it and a weight (`kerchief.core.surprises`). The
+device tosses two coins, for the sign of the response and for the weight, and so has a unit vector:
+the direction with the sign, leaning a little towards one more axis with the weight's side. Of many
+candidate directions it reports one, more often one of those that agree with this vector best. That
+direction is right on average as a vector, times a number, and its square as a matrix, but for a
+multiple of the identity: both are read off the one candidate.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerchief_device.samplers import UNITS, Randomness, below, word
+from kerchief_wire.noise import Compass, Floats
+
+_TINY = 1e-30
+
+Candidates: TypeAlias = Callable[[int, int, Randomness], NDArray[np.float32]]
+
+
+def reported(noise: Compass, statistic: Floats, source: Randomness, listed: Candidates) -> Floats:
+    """The report of one user: as many numbers as the statistic has.
+
+    Candidates are drawn before the statistic is looked at.
+    """
+    size = noise.dim + 1
+    # The last one stands in for a direction where there is none.
+    drawn = listed(noise.candidates + 1, size, source).astype(np.float64)
+    lengths = np.sqrt((drawn * drawn).sum(1, keepdims=True))
+    directions = drawn / np.maximum(lengths, _TINY)
+    unit = _unit(noise, statistic, directions[-1, :-1], source)
+    others = noise.candidates - noise.listed
+    ranked = np.argpartition(directions[:-1] @ unit, others)
+    if word(source) < noise.units:
+        place = others + below(noise.listed, source)
+    else:
+        place = below(others, source)
+    return read(noise, directions[ranked[place]])
+
+
+def read(noise: Compass, direction: Floats) -> Floats:
+    """What a reported direction tells: the flat matrix, then the vector."""
+    rows, columns, scales = layout(noise.dim)
+    x, last = direction[:-1], float(direction[-1])
+    even = float(x @ x) / noise.dim
+    weight = (noise.square / 2 + noise.weight * last) / noise.dim
+    matrix = noise.matrix * x[rows] * x[columns] * scales
+    matrix[rows == columns] += weight - noise.matrix * even
+    return np.concatenate([matrix, noise.vector * x])
+
+
+def told(noise: Compass, statistic: Floats) -> tuple[Floats | None, float, float]:
+    """The direction, if there is one, the response as a share of the greatest, and the weight."""
+    rows, columns, scales = layout(noise.dim)
+    cut = len(rows)
+    numbers = np.clip(np.where(np.isfinite(statistic), statistic, 0.0), -1e100, 1e100)
+    flat, vector = numbers[:cut] / (scales * noise.square), numbers[cut:] / noise.pull
+    diagonal = flat[rows == columns]
+    weight = min(max(float(diagonal.sum()), 0.0), 1.0)
+    # x xᵀ again, whose trace is one; if nothing was added up, x is nowhere.
+    if not numbers.any():
+        return None, 0.0, 0.0
+    matrix = np.empty((noise.dim, noise.dim))
+    matrix[rows, columns] = matrix[columns, rows] = flat
+    matrix += (1 - weight) / noise.dim * np.eye(noise.dim)
+    column = matrix[:, int(np.argmax(np.diag(matrix)))]
+    length = math.sqrt(float(column @ column))
+    if not 0 < length < math.inf:
+        return None, 0.0, 0.0
+    x = column / length
+    return x, min(max(float(vector @ x), -1.0), 1.0), weight
+
+
+@functools.lru_cache(maxsize=64)
+def layout(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    """Rows, columns and scales of the flat form of a symmetric matrix."""
+    rows, columns = np.triu_indices(dim)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
+
+
+def _unit(noise: Compass, statistic: Floats, anywhere: Floats, source: Randomness) -> Floats:
+    """The unit vector that stands for the statistic, after its two coins."""
+    x, response, weight = told(noise, statistic)
+    if x is None:
+        x = anywhere / max(math.sqrt(float(anywhere @ anywhere)), _TINY)
+    sign = _coin((1 + response) / 2, source)
+    side = _coin(weight, source)
+    return np.append(math.sqrt(1 - noise.lean**2) * sign * x, noise.lean * side)
+
+
+def _coin(chance: float, source: Randomness) -> float:
+    """1 with this chance, to 32 bits, else -1."""
+    return 1.0 if word(source) < UNITS * chance else -1.0

@@ -20,6 +20,7 @@ from kerchief.core.random import Stream
 from kerchief.core.surprises import Surprises
 from kerchief.mechanisms import compass
 from kerchief.mechanisms.compass import Compass, ExactCompass
+from kerchief.mechanisms.mechanism import steady
 from kerchief.mechanisms.privunit import PrivUnitG
 from kerchief.privacy import NonPrivate
 from kerchief_device import compass as device
@@ -452,3 +453,29 @@ def test_what_does_not_fit_is_refused() -> None:
     near = {"units": 2**31 - 2**16 + 1, "candidates": 2**16, "listed": 2**15 - 1}
     with pytest.raises(InvalidValue, match="tell nothing of a square: list fewer"):
         ExactCompass(**(right | near))
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+def test_processors_that_round_otherwise_make_the_same_task(
+    epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums in another order differ in their last bits, and a task must not."""
+    query = Surprises(dim=5, norm=1.0, most=1.0, balance=0.8)
+    wanted = Compass.of(epsilon=epsilon, query=query).exact().wire
+    true = compass._moments
+
+    def otherwise(*asked: Any) -> tuple[float, ...]:
+        return tuple(one * (1 + 4e-16) for one in true(*asked))
+
+    monkeypatch.setattr(compass, "_moments", otherwise)
+    for cached in (compass._read, compass._design):
+        cached.cache_clear()
+    assert Compass.of(epsilon=epsilon, query=query).exact().wire == wanted
+    for cached in (compass._read, compass._design):
+        cached.cache_clear()
+
+
+def test_steady_numbers_have_32_bits() -> None:
+    for number in (math.pi, -1e-30, 7e200, 1.0):
+        assert steady(number * (1 + 2e-16)) == steady(number)
+        assert steady(number) == pytest.approx(number, rel=2.0**-32)

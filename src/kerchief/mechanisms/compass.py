@@ -29,7 +29,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.surprises import Surprises
 from kerchief.core.validate import between, plain, whole
-from kerchief.mechanisms.mechanism import Floats, Simulated, Vector, float64_vector
+from kerchief.mechanisms.mechanism import Floats, Simulated, Vector, float64_vector, steady
 from kerchief.mechanisms.shortlist import PLACES, chance_units, choice_event, cuts
 from kerchief.privacy import events
 from kerchief_device.compass import reported
@@ -303,6 +303,7 @@ def _best(epsilon: float, query: Surprises, count: int, shares: Floats) -> _Desi
     return min(designs, key=lambda one: one.std)
 
 
+@lru_cache(maxsize=4096)
 def _read(query: Surprises, count: int, listed: int, units: int, lean: float) -> _Design:
     """How to read a direction that was chosen so, and the deviation that is left."""
     dim, upright = query.dim, 1 - lean**2
@@ -311,9 +312,9 @@ def _read(query: Surprises, count: int, listed: int, units: int, lean: float) ->
     # A single number has a square without directions.
     shape = second - across if dim > 1 else 1.0
     told, shape = shape > _LEAST_SHAPE, max(shape, _LEAST_SHAPE)
-    vector = query.pull / (mean * math.sqrt(upright))
-    matrix = query.square / (shape * upright)
-    weight = query.square / (2 * mean * lean)
+    vector = steady(query.pull / (mean * math.sqrt(upright)))
+    matrix = steady(query.square / (shape * upright))
+    weight = steady(query.square / (2 * mean * lean))
     # Moments of the last coordinate: along the vector by its lean, across it evenly.
     square = lean**2 * second + upright * across
     quartic = (
@@ -327,7 +328,7 @@ def _read(query: Surprises, count: int, listed: int, units: int, lean: float) ->
     numbers = dim * (dim + 1) // 2
     variance = max(shared / dim, (even + trace) / numbers)
     return _Design(
-        std=math.sqrt(max(variance, 1e-30)),
+        std=steady(math.sqrt(max(variance, 1e-30))),
         vector=vector,
         matrix=matrix,
         weight=weight,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -76,6 +77,16 @@ def exact_twin(noise: Mechanism, dimension: int) -> Mechanism:
         return noise
     assert isinstance(noise, Twinned), f"{type(noise).__name__} has no exact twin"
     return noise.exact(dimension)
+
+
+def steady(number: float) -> float:
+    """A number to 32 bits: processors add up in orders of their own, and tasks are compared.
+
+    >>> steady(1.0 + 2.0**-40), steady(-3.0)
+    (1.0, -3.0)
+    """
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(round(math.ldexp(mantissa, 32)), exponent - 32)
 
 
 def float64_vector(vector: Any, size: int) -> Floats:

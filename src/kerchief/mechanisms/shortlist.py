@@ -25,7 +25,7 @@ from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import between, plain, real_array, whole
 from kerchief.mechanisms.ball import BallReport, SidedReport, spread_out, upper_normal
-from kerchief.mechanisms.mechanism import Floats, float64_vector
+from kerchief.mechanisms.mechanism import Floats, float64_vector, steady
 from kerchief.privacy import events
 from kerchief.privacy.unit_vectors import unit_noise
 from kerchief_device.randomize import candidates, step_of
@@ -79,8 +79,8 @@ class Shortlist(SidedReport):
         count, listed, units = _design(epsilon, size > _LONG)
         mean, deviation = _moments(count, listed, units)
         return cls(
-            std=radius * deviation / mean,
-            factor=radius / mean,
+            std=steady(radius * deviation / mean),
+            factor=steady(radius / mean),
             chance=units / UNITS,
             center=spread_out(center, size),
             radius=radius,
@@ -159,7 +159,7 @@ class ExactShortlist(BallReport):
     def std(self) -> float:
         """The greatest standard deviation of a report in any direction."""
         mean, deviation = _moments(self.candidates, self.listed, self.units)
-        return self.radius * deviation / mean
+        return steady(self.radius * deviation / mean)
 
     @property
     def grid(self) -> float:
@@ -170,7 +170,7 @@ class ExactShortlist(BallReport):
     def factor(self) -> float:
         """What a candidate is multiplied by, so that reports are right on average."""
         mean, _ = _moments(self.candidates, self.listed, self.units)
-        return self.radius / mean
+        return steady(self.radius / mean)
 
     def add(self, vector: Floats, stream: Randomness | None = None) -> Floats:
         """One candidate, scaled and on the grid; what is not finite counts as the center."""

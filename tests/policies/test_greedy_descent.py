@@ -21,7 +21,7 @@ from kerchief.core.errors import InvalidValue
 from kerchief.core.links import LINKS, link_named
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
-from kerchief.policies.glm.greedy_descent import GreedyDescent, Model, Surprises
+from kerchief.policies.glm.greedy_descent import GreedyDescent, Model, ShortSurprises
 from kerchief.policies.registry import POLICIES, Mode
 from kerchief.privacy import Guarantee, MemoryLedger, Trust
 from kerchief.privatizers import Protection, protect
@@ -162,7 +162,7 @@ def test_a_report_stays_in_its_ball_whatever_the_reward(reward: float) -> None:
 
 
 def test_the_sensitivity_is_reached_and_never_exceeded() -> None:
-    query = Surprises(dim=3, norm=0.5)
+    query = ShortSurprises(dim=3, norm=0.5)
     rng = np.random.default_rng(2)
     features, rewards = rng.normal(size=(2000, 3)), 3 * rng.normal(size=2000)
     rows = jax.vmap(lambda x, y: query.encode(Example(features=x, reward=y)))(features, rewards)
@@ -175,11 +175,11 @@ def test_the_sensitivity_is_reached_and_never_exceeded() -> None:
 @pytest.mark.parametrize("name", ["dim", "norm", "importance"])
 def test_bounds_are_checked(name: str) -> None:
     with pytest.raises(InvalidValue, match=name):
-        Surprises(**({"dim": 2, "norm": 1.0} | {name: 0}))  # type: ignore[arg-type]
+        ShortSurprises(**({"dim": 2, "norm": 1.0} | {name: 0}))  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Understated(Surprises):
+class Understated(ShortSurprises):
     """Claims two thirds of its sensitivity, so that its noise is a third too small."""
 
     @property

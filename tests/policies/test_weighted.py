@@ -526,7 +526,7 @@ def test_another_way_to_choose_weights_is_another_rule() -> None:
     assert made == (3, 5.5, 0.5, 0.8, 10.0)
     drawing = module._LOOKED_FROM, module._LEAST_EVEN, module._REACH, module._MATRIX
     assert drawing == (8, 0.1, 0.7, (0.36, 0.13, 0.85))
-    assert (module._WEIGHT, module._LEAST_WEIGHT) == ((0.5, 0.2), 0.05)
+    assert (module._WEIGHT, module._LEAST_WEIGHT) == ((0.5, 0.2), (0.05, 0.25))
     assert (module._SAMPLED, module._WIDENED) == (0.62, 1.5)
     assert (module._APART_UP_TO, module._TOGETHER) == (8.0, 0.7)
     # When cohorts are looked at is the same under every trust.

@@ -62,6 +62,13 @@ class _Directed:
         """How far apart two statistics can be."""
         return self.query.sensitivity
 
+    @property
+    def corner(self) -> Floats:
+        """What coins do not round: the first axis, the greatest response, all weight."""
+        point = np.zeros(self.query.size)
+        point[[0, svec_size(self.query.dim)]] = self.query.square, self.query.pull
+        return point
+
     def prepare(self, vector: Vector, stream: object = None) -> Vector:
         """What a user would add to a sum: the statistic itself."""
         return vector
@@ -79,7 +86,8 @@ class Compass(_Directed, Simulated):
             with response and weight as the coins have rounded them, of the vector's numbers or of
             the matrix's, whichever is greater; 0 is no noise. What rounding adds is chance such as
             that of a reward of two values, which bandits count anyway: at most the greatest
-            response along the direction, and nothing where the reward has two values.
+            response along the direction, and nothing where the reward has two values. Who has
+            no direction stands anywhere, which adds to the matrix.
         chance: p, with which one of the best is reported: a multiple of 2**-32.
         vector: what the direction is multiplied by.
         matrix: what its square is multiplied by.

@@ -61,8 +61,9 @@ _LEAST_EVEN = 0.1
 """Contexts vary in every direction at least by this share of what they do on average."""
 _REACH = 0.7
 """Of the length that P⁻¹(θ - θ₀) may have: what counts, times the matrix's noise."""
-_WEIGHT, _LEAST_WEIGHT = (0.5, 0.2), 0.05
-"""The usual mean weight of a cohort's users and how far it may be from that; and the least."""
+_WEIGHT, _LEAST_WEIGHT = (0.5, 0.2), (0.05, 0.25)
+"""The usual mean weight of a cohort's users and how far it may be from that; and the least: so
+much, or such a part of its noise if that is less, so that users without features tell nothing."""
 _SAMPLED, _WIDENED = 0.62, 1.5
 """How much of what is sampled is left where noise misleads, and how much wider random widths are,
 beside those of other trusts."""
@@ -210,7 +211,8 @@ class LinearSampling(Sampling, LinUCB):
         blurred = self._matrix_noise(state.noise) * self.query.dim**0.5 / unit
         usual, spread = _WEIGHT
         drawn = usual + (seen - usual) * spread**2 / (spread**2 + blurred**2)
-        found: Array = jnp.clip(drawn, _LEAST_WEIGHT, 1.0)
+        least, part = _LEAST_WEIGHT
+        found: Array = jnp.clip(drawn, jnp.minimum(least, part * blurred) + 1e-9, 1.0)
         return found
 
     def _matrix_noise(self, noise: Array) -> Array:

@@ -146,7 +146,7 @@ def _quietest(query: BoundedSum, epsilon: float, words: Sequence[str]) -> Mechan
     makers = [e.pure for e in map(RANDOMIZERS.__getitem__, words) if e.pure and e.suits(query)]
     if not makers:
         raise InvalidValue(
-            f"{', '.join(words)} is not for a {type(query).__name__} of {query.size} numbers; "
-            f"choose {BEST!r}"
+            f"{', '.join(words)} does not fit what this bandit asks at this epsilon, a "
+            f"{type(query).__name__} of {query.size} numbers; choose {BEST!r} as the noise"
         )
     return min((make(query, epsilon) for make in makers), key=lambda noise: float(noise.std))

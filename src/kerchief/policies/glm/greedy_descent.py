@@ -37,7 +37,7 @@ from kerchief.policies.glm.increments import ArmSum
 from kerchief.policies.registry import Mode, register
 
 
-class Surprises(ArmSum):
+class ShortSurprises(ArmSum):
     """The sum of e v over users: a surprise e between -1 and 1 and a direction v, scaled like x."""
 
     @property
@@ -97,7 +97,7 @@ class GreedyDescent(Optimist):
     """
 
     question: ClassVar[str] = "surprises"
-    query: Surprises = static()
+    query: ShortSurprises = static()
     link: str = static()
     radius: float | Array
     low: float | Array
@@ -131,7 +131,7 @@ class GreedyDescent(Optimist):
             numbers, part = _TUNED, or_default("diversity", diversity, _DIVERSITY / problem.dim)
             slope = 2 * link.steepest(largest_score) / spread
         return cls(
-            query=Surprises(dim=problem.dim, norm=problem.norm),
+            query=ShortSurprises(dim=problem.dim, norm=problem.norm),
             link=problem.link,
             radius=problem.radius,
             low=problem.low,

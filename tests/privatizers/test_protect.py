@@ -228,7 +228,9 @@ def test_a_single_number_may_be_one_bit() -> None:
         )
     made = protect(number, Protection(guarantee=local(), mechanism="one-bit"), horizon=50)["a"]
     assert isinstance(made.exact().noises[0], ExactOneBit)
-    with pytest.raises(InvalidValue, match=r"is not for a Regression of .*; choose 'best'"):
+    with pytest.raises(
+        InvalidValue, match=r"one-bit does not fit .* a Regression of .*; choose 'best'"
+    ):
         protect(ONE, Protection(guarantee=local(), mechanism="one-bit"), horizon=50)
 
 
@@ -241,7 +243,9 @@ def test_surprises_are_told_of_by_a_direction() -> None:
         ledger = MemoryLedger(local(4.0))
         pay({"a": made}, ledger, horizon=50)
         assert 3.99 < ledger.spent().epsilon <= 4.0
-    with pytest.raises(InvalidValue, match=r"compass is not for a Regression of .* choose 'best'"):
+    with pytest.raises(
+        InvalidValue, match=r"compass does not fit .* a Regression of .* choose 'best'"
+    ):
         protect(ONE, Protection(guarantee=local(), mechanism="compass"), horizon=50)
 
 

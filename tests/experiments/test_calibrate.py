@@ -152,8 +152,8 @@ def test_a_word_that_cannot_be_built_is_refused_with_the_reason() -> None:
     local = calibrate(epsilon=1.0, delta=1e-5)
     joint = calibrate(epsilon=1.0, delta=1e-5, trust="joint", horizon=20_001)
     for answer, name, reason in (
-        (local, "one-bit", "not for a"),
-        (local, "compass", "not for a"),
+        (local, "one-bit", "does not fit"),
+        (local, "compass", "does not fit"),
         (joint, "toeplitz", "20000"),
     ):
         (row,) = [one for one in answer.alternatives if one.name == name]

@@ -18,8 +18,9 @@ from kerchief.experiments.extras import installing
 from kerchief.simulation.machine import compile_on_one_core
 
 _configure: Callable[[str, object], None] = jax.config.update
-# One core compiles a program in one piece, in half the time that many pieces take it.
-_ONE_CORE = "--xla_cpu_parallel_codegen_split_count=1"
+# One core compiles a program in one piece, in half the time that many pieces take it; and pieces
+# may round otherwise, so that one process and several would have other numbers.
+_IN_ONE_PIECE = "--xla_cpu_parallel_codegen_split_count=1"
 # Bytes of compiled code that are kept between runs.
 _MOST_KEPT = 2**30
 # Another process is writing this entry, or was killed while it was: the code is compiled anew, in
@@ -38,6 +39,7 @@ def use_device(device: str, *, alone: bool = True) -> None:
         # Factorizations of many matrices share out their work among JAX's threads and wait for
         # them; two at once, and all threads wait. A second one saved a twentieth of the time.
         os.environ.setdefault("PJRT_NPROC", "1")
+    os.environ.setdefault("XLA_FLAGS", _IN_ONE_PIECE)
     if not alone:
         _share()
     # Nobody looks for lines of source in compiled code, and writing them there takes time.
@@ -70,7 +72,6 @@ def _unavailable(device: str) -> InvalidValue:
 def _share() -> None:
     """Before JAX starts in this process; what the user has set stays."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    os.environ.setdefault("XLA_FLAGS", _ONE_CORE)
     compile_on_one_core()
 
 

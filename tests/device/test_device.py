@@ -350,12 +350,11 @@ def test_what_weighs_and_is_missing_is_said(name: str) -> None:
     "change",
     [
         {"choice": "bound"},
-        {"linearized": True},
         {"offset": 1.0},
     ],
 )
-def test_only_guesses_of_linear_rewards_are_reweighed(change: dict[str, Any]) -> None:
-    with pytest.raises(InvalidValue, match="only what is guessed and not linearized"):
+def test_only_guesses_are_reweighed(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue, match="only what is guessed reweighed"):
         Device(task(program=dataclasses.replace(REWEIGHED, **change)))
 
 

@@ -13,13 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerchief.core.contracts import Arms, Outlook, Release
+from kerchief.core.links import link_named
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
 from kerchief.environments import make_environment
 from kerchief.policies import sampling
 from kerchief.policies import weighted as module
 from kerchief.policies.sampling import Beliefs, Sampling
-from kerchief.policies.weighted import LinearSampling, WeightedBeliefs, drawn
+from kerchief.policies.weighted import (
+    GLMSampling,
+    LinearSampling,
+    SurprisedSampling,
+    WeightedBeliefs,
+    drawn,
+)
+from kerchief.policies.weighted import sampling as sampled
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privatizers.protect import Protection
@@ -36,8 +44,17 @@ WEIGHTS = np.array([[1.5, 0.2, 0.0], [0.2, 4.0, 0.3], [0.0, 0.3, 9.0]])
 OUTLOOK = {"moments": Outlook(noisy=True, separate="users")}
 
 
+LINKS = ("linear", "logistic", "probit", "poisson")
+
+
 def _policy(**changes: Any) -> LinearSampling:
     return LinearSampling.of(dataclasses.replace(FACTS, **changes), trust="local")
+
+
+def _of(link: str) -> SurprisedSampling:
+    """For rewards of any link, in three dimensions."""
+    facts = dataclasses.replace(FACTS, high=8.0 if link == "poisson" else 1.0)
+    return sampled(dataclasses.replace(facts, link=link, constant=0.0), trust="local")
 
 
 def _model(weights: Any, reference: Any) -> WeightedBeliefs:
@@ -52,7 +69,7 @@ def _model(weights: Any, reference: Any) -> WeightedBeliefs:
 
 
 def _example(
-    policy: LinearSampling, weights: Any, x: Any, reward: float, reference: Any = (0.0, 0.0, 0.0)
+    policy: SurprisedSampling, weights: Any, x: Any, reward: float, reference: Any = (0.0, 0.0, 0.0)
 ) -> Any:
     arms = Arms(features=jnp.asarray(x)[None], allowed=jnp.ones(1, bool))
     made = policy.record(_model(weights, reference), arms, jnp.int32(0), jnp.float64(reward))
@@ -64,6 +81,7 @@ _ANY = st.floats(width=64, allow_nan=True, allow_infinity=True)
 
 @settings(deadline=None)
 @given(
+    link=st.sampled_from(LINKS),
     entries=st.lists(_ANY, min_size=9, max_size=9),
     reference=st.lists(_ANY, min_size=3, max_size=3),
     x=st.lists(_ANY, min_size=3, max_size=3),
@@ -71,9 +89,9 @@ _ANY = st.floats(width=64, allow_nan=True, allow_infinity=True)
 )
 @double_precision
 def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
-    entries: list[float], reference: list[float], x: list[float], reward: float
+    link: str, entries: list[float], reference: list[float], x: list[float], reward: float
 ) -> None:
-    policy = _policy()
+    policy = _of(link)
     example = _example(policy, np.reshape(entries, (3, 3)), x, reward, reference)
     statistic = np.asarray(policy.query.encode(example))
     assert np.isfinite(statistic).all()
@@ -82,6 +100,7 @@ def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
 
 @settings(deadline=None)
 @given(
+    link=st.sampled_from(LINKS),
     size=st.floats(1e-3, 1e12),
     reference=st.lists(st.floats(-9.0, 9.0), min_size=3, max_size=3),
     x=st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=3),
@@ -89,12 +108,12 @@ def test_whatever_is_posted_a_report_is_in_the_domain_of_the_query(
 )
 @double_precision
 def test_a_device_makes_an_example_whose_reward_needs_no_clipping(
-    size: float, reference: list[float], x: list[float], reward: float
+    link: str, size: float, reference: list[float], x: list[float], reward: float
 ) -> None:
-    policy = _policy()
+    policy = _of(link)
     example = _example(policy, size * WEIGHTS, x, reward, reference)
     assert float(jnp.linalg.norm(example.features)) <= 2.0 * (1 + 1e-9)
-    assert -1e-9 <= float(example.reward) <= 1.0 + 1e-9
+    assert policy.query.low - 1e-9 <= float(example.reward) <= policy.query.high + 1e-9
 
 
 @double_precision
@@ -122,6 +141,26 @@ def test_the_model_stays_linear_however_an_example_is_scaled(size: float, refere
     assert float(jnp.linalg.norm(example.features)) == pytest.approx(2.0)
     assert float(example.reward) - offset == pytest.approx(mean, rel=1e-9)
     assert abs(mean) > 1e-3
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
+@double_precision
+def test_a_surprise_follows_the_slope_of_the_link(link: str, size: float) -> None:
+    """Of a parameter near the reference; where the reference is right, nothing is a surprise."""
+    policy, reference = _of(link), np.array([0.3, 0.1, -0.5])
+    x, mean = np.array([0.6, -0.5, 0.4]), link_named(link).mean
+    for apart in (0.0, 1e-5):
+        theta = reference + apart * np.array([1.0, 2.0, -1.0])
+        example = _example(
+            policy, size * WEIGHTS, x, float(mean(jnp.float64(x @ theta))), reference
+        )
+        weight = min(1.0, float(example.weight))
+        wrong = np.linalg.solve(size * WEIGHTS, theta - reference)
+        steepest = getattr(policy, "steepest", 1.0)
+        expected = steepest * weight * float(example.features @ wrong)
+        assert float(example.reward) == pytest.approx(expected, rel=1e-4, abs=1e-12)
+        assert (abs(expected) > 1e-9) == (apart > 0)
 
 
 @double_precision
@@ -502,7 +541,7 @@ PROMISE = Guarantee(epsilon=4.0, delta=1e-5, trust=Trust.LOCAL)
         ({}, "joint", "tuned", 0),
         ({}, "local", "theory", 0),
         ({"low": 1.0, "high": 2.0, "constant": 0.0}, "local", "tuned", module.RULE),
-        ({"link": "logistic", "constant": 0.0}, "local", "tuned", 0),
+        ({"link": "logistic", "constant": 0.0}, "local", "tuned", module.RULE),
     ],
     ids=["local", "joint", "theory", "rewards far from 0", "logistic"],
 )
@@ -522,11 +561,12 @@ def test_a_task_says_whether_its_devices_weigh(
 
 def test_another_way_to_choose_weights_is_another_rule() -> None:
     """Weights of a deployed bandit are computed again when it is opened: count the rule up."""
-    made = module.RULE, module._STANDS_OUT, module._GROWTH, module._FILL, module._HEAVIEST
-    assert made == (3, 5.5, 0.5, 0.8, 10.0)
+    made = module.RULE, module._GROWTH, module._FILL, module._HEAVIEST
+    assert made == (3, 0.5, 0.8, 10.0)
+    assert (LinearSampling._closed_at, LinearSampling._usual_weight) == (5.5, (0.5, 0.2))
     drawing = module._LOOKED_FROM, module._LEAST_EVEN, module._REACH, module._MATRIX
     assert drawing == (8, 0.1, 0.7, (0.36, 0.13, 0.85))
-    assert (module._WEIGHT, module._LEAST_WEIGHT) == ((0.5, 0.2), (0.05, 0.25))
+    assert module._LEAST_WEIGHT == (0.05, 0.25)
     assert (module._SAMPLED, module._WIDENED) == (0.62, 1.5)
     assert (module._APART_UP_TO, module._TOGETHER) == (8.0, 0.7)
     # When cohorts are looked at is the same under every trust.
@@ -578,16 +618,46 @@ def test_on_features_of_other_scales_weights_save_regret() -> None:
     assert ours[-1].mean() < 0.85 * others[-1].mean()
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("contexts", ["ball", "fixed"])
+def test_surprises_of_clicks_save_regret(contexts: str) -> None:
+    """Beside moments that are linearized around the posted estimate: `glm`."""
+    world = make_environment(link="logistic", contexts=contexts, dim=5, arms=20, radius=5.0)
+    lost = []
+    for name in ("best", "glm"):
+        made = arrange(name, world.problem(10_000), Protection(guarantee=PROMISE))
+        run = simulate(
+            policy=made.policy,
+            privatizers=made.privatizers,
+            environment=world,
+            ledger=MemoryLedger(PROMISE),
+            horizon=10_000,
+            replicates=96,
+            seed=14_000,
+            ticks=4,
+        )
+        lost.append(run.regret[-1].mean())
+    assert lost[0] < 0.85 * lost[1]
+
+
+@pytest.mark.parametrize("build", [LinearSampling.of, GLMSampling.of])
 @pytest.mark.parametrize(
     ("separate", "mode"), [("nobody", "tuned"), ("cohorts", "tuned"), ("users", "theory")]
 )
 @double_precision
-def test_only_tuned_reports_with_noise_of_their_own_are_weighted(separate: Any, mode: Any) -> None:
-    policy = LinearSampling.of(FACTS, mode=mode, trust="local")
+def test_only_tuned_reports_with_noise_of_their_own_are_weighted(
+    build: Any, separate: Any, mode: Any
+) -> None:
+    facts = FACTS
+    if build == GLMSampling.of:
+        facts = dataclasses.replace(FACTS, link="logistic", constant=0.0)
+    policy = build(facts, mode=mode, trust="local")
     outlook = Outlook(noisy=True, separate=separate)
     assert not policy.weighs(outlook)
     model = policy.publish(policy.init({"moments": outlook}))
     assert type(model) is Beliefs
     arms = Arms(features=jnp.eye(3), allowed=jnp.ones(3, bool))
     example = policy.record(model, arms, jnp.int32(1), jnp.float64(0.25))["moments"]
-    assert (example.features.tolist(), float(example.reward)) == ([0.0, 1.0, 0.0], 0.25)
+    assert example.features.tolist() == [0.0, 1.0, 0.0]
+    # At an estimate of 0 a linearized reward is how far it is from one half.
+    assert float(example.reward) == (0.25 if build == LinearSampling.of else -0.25)

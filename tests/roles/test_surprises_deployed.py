@@ -85,11 +85,13 @@ def test_what_the_learner_is_told_of_the_noise_is_what_the_simulation_states() -
     assert simulated == one.made.policy.queries["moments"]
 
 
+@pytest.mark.parametrize("link", ["linear", "logistic", "probit", "poisson"])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
-def test_the_library_reports_what_the_light_device_reports(epsilon: float) -> None:
+def test_the_library_reports_what_the_light_device_reports(epsilon: float, link: str) -> None:
     """In both forms: directions and weights apart, or where epsilon is large their product."""
     promised = dataclasses.replace(promise("local"), epsilon=epsilon)
-    made = deploy(policy="best", problem=FACTS, guarantee=promised)
+    facts = dataclasses.replace(FACTS, link=link)
+    made = deploy(policy="best", problem=facts, guarantee=promised)
     code, light_code, posted = LibraryCode(made), Device(made.task)._code, Learner(made).model
     assert isinstance(made.task.program, Optimist)
     assert made.task.program.reweighed == RULE

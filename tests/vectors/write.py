@@ -40,7 +40,13 @@ from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.own_contexts import OwnBeliefs
 from kerchief.policies.sampling import Beliefs
-from kerchief.policies.weighted import RULE, LinearSampling, WeightedBeliefs
+from kerchief.policies.weighted import (
+    RULE,
+    LinearSampling,
+    SurprisedSampling,
+    WeightedBeliefs,
+    sampling,
+)
 from kerchief.privacy.calibration import gaussian_noise_multiplier
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.roles.deployment import Deployment, deploy
@@ -101,7 +107,7 @@ def policies() -> list[tuple[Problem, Ellipsoid]]:
 def program(problem: Problem, policy: Ellipsoid) -> Optimist:
     """What a device is told of a policy."""
     query, glm = policy.query, isinstance(policy, OnlineGLM)
-    surprising = isinstance(policy, LinearSampling)
+    surprising = isinstance(policy, SurprisedSampling)
     return Optimist(
         dim=problem.dim,
         arms=problem.arms,
@@ -122,13 +128,12 @@ def program(problem: Problem, policy: Ellipsoid) -> Optimist:
     )
 
 
-def surprising() -> list[tuple[Problem, LinearSampling]]:
+def surprising() -> list[tuple[Problem, SurprisedSampling]]:
     """Policies that report surprises, at several epsilons: in both forms, of several balances."""
     one = Problem(dim=1, arms=2, norm=1.0, radius=1.0, low=0.1, high=0.7, horizon=1000)
-    linear = [problem for problem in problems() if problem.link == "linear"]
     return [
-        (problem, LinearSampling.of(problem, trust="local", epsilon=epsilon))
-        for problem in (*linear, one)
+        (problem, sampling(problem, trust="local", epsilon=epsilon))
+        for problem in (*problems(), one)
         for epsilon in (0.25, 1.0, 8.0)
     ]
 

@@ -167,12 +167,11 @@ def _check_optimist(program: Optimist) -> None:
         raise InvalidValue(
             "a number of the task's program is outside its bounds; norm, balance and steepest "
             "must be above 0, intervals in order, all of them finite, arms chosen by bound or "
-            "guess, and only what is guessed and not linearized reweighed, with rewards "
-            "to report above the offset: make the task anew"
+            "guess, and only what is guessed reweighed, with rewards to report above the offset: "
+            "make the task anew"
         )
 
 
 def _reweighs(program: Optimist) -> bool:
     """Whether the program can report surprises."""
-    guessed = program.choice == "guess" and not program.linearized
-    return guessed and program.response_high > program.offset
+    return program.choice == "guess" and program.response_high > program.offset

@@ -99,7 +99,8 @@ class Moments:
         """The statistic of how a visit differs from what the posted reference expected.
 
         Features are multiplied by the posted matrix and made as long as they may be; how long they
-        were is their weight. Whatever was posted, it is clipped when it is encoded.
+        were, and how steep the link is there, is their weight. Whatever was posted, it is clipped
+        when it is encoded.
 
         >>> program = Optimist(dim=2, arms=3, norm=1.0, low=0.0, high=1.0, link="linear",
         ...     linearized=False, largest_score=1.0, steepest=1.0, response_low=0.0,
@@ -116,10 +117,11 @@ class Moments:
             seen = (weights * features.reshape(1, len(weights))).cumsum(axis=1)[:, -1]
             numbers = seen.tolist()
             length = math.sqrt(_inner(numbers, numbers))
-            score = _inner(features.tolist(), reference.tolist())
-            shortened = most / (most + abs(score))
-            weight = shortened * length / program.norm
-            surprise = (reward - program.offset - score) * shortened / max(weight, 1.0)
+            expected, slope = self._expected(_inner(features.tolist(), reference.tolist()))
+            shortened = most / (most + abs(expected))
+            weight = shortened * slope * length / program.norm
+            beyond = reward - program.offset - self._mean(0.0) - expected
+            surprise = beyond * shortened / max(weight, 1.0)
             unit = seen * (program.norm / max(length, _TINY * program.norm))
         encode = self.encode_apart if apart(program) else self.encode
         return encode(unit, program.offset + surprise, weight)
@@ -159,6 +161,14 @@ class Moments:
             scale = program.balance * (within(weight, 0.0, 1.0) if program.weighted else 1.0)
             matrix = (scale * x)[self._rows] * x[self._columns] * self._weights
             return np.concatenate([matrix, y * x])
+
+    def _expected(self, score: float) -> tuple[float, float]:
+        """What a score is worth beyond one of 0, and the share of the steepest slope there."""
+        if not self._program.linearized:
+            return score, 1.0
+        most = self._program.largest_score
+        score = min(max(score, -most), most)
+        return self._mean(score) - self._mean(0.0), self._slope(score) / self._program.steepest
 
     def _linearized(self, estimate: Floats, x: Floats, reward: float) -> tuple[float, float]:
         """Response and weight of a reward, around the score at the posted estimate."""

@@ -38,14 +38,11 @@ from kerchief.core.contracts import (
     newest_counts,
 )
 from kerchief.core.minimizers import into_ball
-from kerchief.core.problems import Problem
 from kerchief.core.random import Stream
 from kerchief.core.struct import static, struct
 from kerchief.core.validate import or_default, positive
 from kerchief.policies.ellipsoid import Ellipsoid, posted
-from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.refresh import gap_after
-from kerchief.policies.registry import Mode
 from kerchief.policies.tuned import TUNED
 
 _NARROW, _DIVERSE = 0.25, 0.4
@@ -411,37 +408,6 @@ class Sampling(Ellipsoid):
         """The mean eigenvalue that one user adds to the matrix, at most."""
         rate: float | Array = self.query.norm**2 / self.query.dim
         return rate
-
-
-@struct
-class GLMSampling(Sampling, OnlineGLM):
-    """Sampling around the one-pass Newton estimate of `OnlineGLM`.
-
-    It samples more from cohorts, since weights that bend with the link mislead it, too.
-
-    >>> problem = Problem(
-    ...     dim=2, arms=3, norm=1.0, radius=2.0, low=0.0, high=1.0, horizon=100, link="logistic"
-    ... )
-    >>> GLMSampling.of(problem).steepest
-    0.25
-    """
-
-    _with_noise: ClassVar[Mapping[Separate, float]] = {**_WITH_NOISE, "cohorts": 1.15}
-
-    @classmethod
-    def of(cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0) -> Self:
-        """Build it from public facts alone; see `OnlineGLM.of`."""
-        return cls._sampling(OnlineGLM.of(problem, mode=mode), problem.horizon, epsilon)
-
-    @property
-    def _dispersion(self) -> float | Array:
-        """One: a linearized reward varies as much as its weight says."""
-        return 1.0
-
-    @property
-    def _rate(self) -> float | Array:
-        """Of a linearized reward's weight, the greatest."""
-        return self.steepest * super()._rate
 
 
 ToldKind = TypeVar("ToldKind", bound=Told)

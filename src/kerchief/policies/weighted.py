@@ -31,13 +31,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from kerchief.core.contracts import Arms, Example, Outlook, Separate, Tree
+from kerchief.core.links import link_named
 from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
-from kerchief.core.struct import struct
+from kerchief.core.struct import static, struct
 from kerchief.core.surprises import Surprises
+from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.registry import Mode, register
-from kerchief.policies.sampling import Beliefs, GLMSampling, Sampling, Told, added_up
+from kerchief.policies.sampling import Beliefs, Sampling, Told, added_up
 
 RULE = 3
 """Counts how often it was changed how weights are chosen: those of a deployed bandit are computed
@@ -48,8 +50,6 @@ more, and at most. Noise then is about as large on both."""
 _APART_UP_TO, _TOGETHER = 8.0, 0.7
 """Up to this epsilon, and one for each dimension, directions and weights are reported apart; beyond
 it noise is so small that matrices with their weights are better, and so long."""
-_STANDS_OUT = 5.5
-"""How often a cohort's vector must stand out from its noise for the cohort to be closed."""
 _GROWTH = 0.5
 """Of all users before, a cohort has at least this share."""
 _FILL = 0.8
@@ -57,13 +57,15 @@ _FILL = 0.8
 _HEAVIEST = 10.0
 _LOOKED_FROM = 8
 """Users per dimension before whom no cohort is looked at: their estimates are noise."""
+_JOINT_PRIOR = 2.0
+"""How much more the bound on the parameter shrinks an estimate of a link's under joint trust."""
 _LEAST_EVEN = 0.1
 """Contexts vary in every direction at least by this share of what they do on average."""
 _REACH = 0.7
 """Of the length that P⁻¹(θ - θ₀) may have: what counts, times the matrix's noise."""
-_WEIGHT, _LEAST_WEIGHT = (0.5, 0.2), (0.05, 0.25)
-"""The usual mean weight of a cohort's users and how far it may be from that; and the least: so
-much, or such a part of its noise if that is less, so that users without features tell nothing."""
+_LEAST_WEIGHT = 0.05, 0.25
+"""The least mean weight of a cohort's users: so much, or such a part of its noise if that is less,
+so that users without features tell nothing."""
 _SAMPLED, _WIDENED = 0.62, 1.5
 """How much of what is sampled is left where noise misleads, and how much wider random widths are,
 beside those of other trusts."""
@@ -107,41 +109,31 @@ class WeightedBeliefs(Beliefs):
 
 
 @struct
-class LinearSampling(Sampling, LinUCB):
-    """Sampling for linear rewards; under local trust it learns from weighted surprises.
+class SurprisedSampling(Sampling):
+    """Sampling that learns from weighted surprises where each report has noise of its own.
 
     Attributes:
+        surprised: whether devices report surprises: where it was built for local trust.
         heaviest: how much more the least direction may be raised than the greatest.
-
-    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
-    >>> policy = LinearSampling.of(problem, trust="local")
-    >>> model = policy.publish(policy.init({"moments": Outlook(noisy=True, separate="users")}))
-    >>> model.weights.tolist(), model.reference.tolist()
-    ([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     """
 
+    surprised: bool = static(default=False)
     heaviest: float | Array = _HEAVIEST
 
-    _with_noise: ClassVar[Mapping[Separate, float]] = {
-        **Sampling._with_noise,
-        "users": _SAMPLED,
-    }
+    _closed_at: ClassVar[float]
+    """How often a cohort's vector must stand out from its noise for the cohort to be closed."""
+    _usual_weight: ClassVar[tuple[float, float]]
+    """The mean weight of a cohort's users, and how far it may be from that."""
 
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        *,
-        mode: Mode = "tuned",
-        epsilon: float = 1.0,
-        trust: str = "none",
-        exploration: float | None = None,
-    ) -> Self:
-        """Build it from public facts alone; see `LinUCB.of`."""
-        made = cls._sampling(LinUCB.of(problem, mode=mode), problem.horizon, epsilon, exploration)
-        if mode == "theory" or trust != "local":
-            return made
-        return dataclasses.replace(made, query=_surprising(made.query, epsilon))
+    def _built_for(self, trust: str, epsilon: float) -> Self:
+        """The same for a trust; widths that are proved are for moments as they are."""
+        if self.mode == "theory" or trust != "local":
+            return self
+        return dataclasses.replace(self, surprised=True, query=_surprising(self.query, epsilon))
+
+    def _expected(self, score: Array) -> tuple[Array, Array | float]:
+        """What a score is worth beyond one of 0, and the share of the steepest slope there."""
+        raise NotImplementedError
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         """Before any user: nothing is weighted, and every reward is a surprise."""
@@ -165,20 +157,19 @@ class LinearSampling(Sampling, LinUCB):
 
     def weighs(self, outlook: Outlook) -> bool:
         """Whether surprises are reported: where the query is made for them, with users' noise."""
-        reweighed = isinstance(self.query, Surprises) or self.query.weighted
-        return reweighed and outlook.separate == "users"
+        return self.surprised and outlook.separate == "users"
 
     def record(self, model: Tree, arms: Arms, action: Array, reward: Array) -> Mapping[str, Tree]:
         """How surprising the reward was, at the arm's direction, as the posted matrix sees it."""
         if not isinstance(model, WeightedBeliefs):
             return super().record(model, arms, action, reward)
-        x, query = arms.features[action], self.query
-        seen, score, most = model.weights @ x, x @ model.reference, self._most_surprising
+        x, query, most = arms.features[action], self.query, self._most_surprising
+        seen, (expected, slope) = model.weights @ x, self._expected(x @ model.reference)
         length = jnp.linalg.norm(seen)
         unit = seen * (query.norm / jnp.maximum(length, _TINY * query.norm))
-        shortened = most / (most + jnp.abs(score))
-        weight = shortened * length / query.norm
-        surprise = (reward - query.offset - score) * shortened / jnp.maximum(weight, 1.0)
+        shortened = most / (most + jnp.abs(expected))
+        weight = shortened * slope * length / query.norm
+        surprise = (reward - self._origin - expected) * shortened / jnp.maximum(weight, 1.0)
         example = Example(features=unit, reward=query.offset + surprise, weight=weight)
         return {self.question: example}
 
@@ -196,8 +187,7 @@ class LinearSampling(Sampling, LinUCB):
             return super()._matrix(state)
         directions, _ = self._sums(state)
         users = (state.count - state.closed_count).astype(jnp.float64)
-        each = self.query.norm**2 / self.query.dim
-        even = users * each - jnp.trace(directions) / self.query.dim
+        even = users * self._rate - jnp.trace(directions) / self.query.dim
         share = self._mean_weight(state)
         matrix = directions + even * jnp.eye(self.query.dim)
         return share * matrix, share * self._matrix_noise(state.noise)
@@ -206,18 +196,13 @@ class LinearSampling(Sampling, LinUCB):
         """The open cohort's, drawn to the usual one by what noise explains of it."""
         users = jnp.maximum(state.count - state.closed_count, 1).astype(jnp.float64)
         directions, _ = self._sums(state)
-        unit = self.query.norm**2 * users
+        unit = self._rate * self.query.dim * users
         seen = jnp.trace(directions) / unit
         blurred = self._matrix_noise(state.noise) * self.query.dim**0.5 / unit
-        usual, spread = _WEIGHT
+        usual, spread = self._usual_weight
         drawn = usual + (seen - usual) * spread**2 / (spread**2 + blurred**2)
         least, part = _LEAST_WEIGHT
         found: Array = jnp.clip(drawn, jnp.minimum(least, part * blurred) + 1e-9, 1.0)
-        return found
-
-    def _matrix_noise(self, noise: Array) -> Array:
-        """The matrix may come in other units than the vector."""
-        found: Array = noise / self.query.balance
         return found
 
     def _closed_if_ripe(self, state: Told) -> Told:
@@ -275,7 +260,7 @@ class LinearSampling(Sampling, LinUCB):
         """Whether the open cohort's vector must stand out from its noise, and it is not small."""
         if not isinstance(state, WeightedTold):
             return super()._ripe(state)
-        times = _STANDS_OUT * self.query.balance * self.query.norm / self._most_surprising
+        times = self._closed_at * self.query.balance * self.query.norm / self._most_surprising
         return self._stands_out(state, times=times, growth=_GROWTH)
 
     def _weights(
@@ -288,7 +273,7 @@ class LinearSampling(Sampling, LinUCB):
         values, axes, _ = self._shrunk(gram, noise, *shape)
         seen = jnp.maximum(values, noise + 1e-9)
         raised = jnp.clip(jnp.sqrt(seen.max() / seen), 1.0, jnp.maximum(self.heaviest, 1.0))
-        full = _FILL * self.query.norm**2 * count / (raised**2 * seen).sum()
+        full = _FILL * self._rate * self.query.dim * count / (raised**2 * seen).sum()
         raised = jnp.clip(jnp.sqrt(full) * raised, 1 / _HEAVIEST, _HEAVIEST)
         raised = jnp.where(noise > 0, raised, 1.0)
         weights, unweighing = ((axes * scale) @ axes.T for scale in (raised, 1 / raised))
@@ -358,6 +343,110 @@ class LinearSampling(Sampling, LinUCB):
         most: float = self.query.high - self.query.offset
         return most
 
+    @property
+    def _origin(self) -> float:
+        """The expected reward of score 0."""
+        origin: float = self.query.offset
+        return origin
+
+
+@struct
+class LinearSampling(SurprisedSampling, LinUCB):
+    """Sampling for linear rewards; under local trust it learns from weighted surprises.
+
+    >>> problem = Problem(dim=2, arms=3, norm=1.0, radius=1.0, low=-1.0, high=1.0, horizon=100)
+    >>> policy = LinearSampling.of(problem, trust="local")
+    >>> model = policy.publish(policy.init({"moments": Outlook(noisy=True, separate="users")}))
+    >>> model.weights.tolist(), model.reference.tolist()
+    ([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
+    """
+
+    _closed_at: ClassVar[float] = 5.5
+    _usual_weight: ClassVar[tuple[float, float]] = (0.5, 0.2)
+    _with_noise: ClassVar[Mapping[Separate, float]] = {
+        **Sampling._with_noise,
+        "users": _SAMPLED,
+    }
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        *,
+        mode: Mode = "tuned",
+        epsilon: float = 1.0,
+        trust: str = "none",
+        exploration: float | None = None,
+    ) -> Self:
+        """Build it from public facts alone; see `LinUCB.of`."""
+        made = cls._sampling(LinUCB.of(problem, mode=mode), problem.horizon, epsilon, exploration)
+        return made._built_for(trust, epsilon)
+
+    def _matrix_noise(self, noise: Array) -> Array:
+        """The matrix may come in other units than the vector."""
+        found: Array = noise / self.query.balance
+        return found
+
+    def _expected(self, score: Array) -> tuple[Array, Array | float]:
+        """The score itself, and a slope that is the same everywhere."""
+        return score, 1.0
+
+
+@struct
+class GLMSampling(SurprisedSampling, OnlineGLM):
+    """Sampling around the one-pass Newton estimate of `OnlineGLM`; surprises under local trust.
+
+    It samples more from cohorts, since weights that bend with the link mislead it, too.
+
+    >>> problem = Problem(
+    ...     dim=2, arms=3, norm=1.0, radius=2.0, low=0.0, high=1.0, horizon=100, link="logistic"
+    ... )
+    >>> GLMSampling.of(problem).steepest
+    0.25
+    """
+
+    _closed_at: ClassVar[float] = 3.5
+    _usual_weight: ClassVar[tuple[float, float]] = (0.15, 0.1)
+    _with_noise: ClassVar[Mapping[Separate, float]] = {
+        **Sampling._with_noise,
+        "nobody": 0.65,
+        "cohorts": 1.15,
+        "users": _SAMPLED,
+    }
+
+    @classmethod
+    def of(
+        cls, problem: Problem, *, mode: Mode = "tuned", epsilon: float = 1.0, trust: str = "none"
+    ) -> Self:
+        """Build it from public facts alone; see `OnlineGLM.of`."""
+        made = cls._sampling(OnlineGLM.of(problem, mode=mode), problem.horizon, epsilon)
+        if trust == "joint":
+            made = dataclasses.replace(made, prior=_JOINT_PRIOR * made.prior)
+        return made._built_for(trust, epsilon)
+
+    def _expected(self, score: Array) -> tuple[Array, Array | float]:
+        """As the link says, of scores that are possible."""
+        link, most = link_named(self.link), self.radius * self.query.norm
+        score = jnp.clip(score, -most, most)
+        return link.mean(score) - link.origin, link.slope(score) / self.steepest
+
+    @property
+    def _origin(self) -> float:
+        """The link's: the offset of rewards is 0."""
+        return link_named(self.link).origin
+
+    @property
+    def _dispersion(self) -> float | Array:
+        """One: a linearized reward varies as much as its weight says; surprises have two values."""
+        if isinstance(self.query, Surprises):
+            return self.spread**2 / self.steepest
+        return 1.0
+
+    @property
+    def _rate(self) -> float | Array:
+        """Of a linearized reward's weight, the greatest."""
+        return self.steepest * super()._rate
+
 
 def _surprising(query: Regression, epsilon: float) -> Surprises | Regression:
     """The query for surprises: as far on both sides as a reward may be, with a weight."""
@@ -425,7 +514,7 @@ def sampling(
 ) -> LinearSampling | GLMSampling:
     """The one for the problem's rewards."""
     if problem.link != "linear":
-        return GLMSampling.of(problem, mode=mode, epsilon=epsilon)
+        return GLMSampling.of(problem, mode=mode, epsilon=epsilon, trust=trust)
     return LinearSampling.of(problem, mode=mode, epsilon=epsilon, trust=trust)
 
 

@@ -39,8 +39,8 @@ from kerchief.policies.context_free.base import ContextFree
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
 from kerchief.policies.own_models import OwnSampling
-from kerchief.policies.sampling import GLMSampling, Sampling
-from kerchief.policies.weighted import RULE, LinearSampling
+from kerchief.policies.sampling import Sampling
+from kerchief.policies.weighted import RULE, GLMSampling, LinearSampling, SurprisedSampling
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.prefix import PrefixSums
@@ -484,7 +484,7 @@ def _program(
 
 def _rule_of_weights(policy: AnyPolicy, outlook: Outlook) -> int:
     """By which rule surprises are reported, or 0."""
-    if not isinstance(policy, LinearSampling):
+    if not isinstance(policy, SurprisedSampling):
         return 0
     if policy.weighs(outlook):
         return RULE

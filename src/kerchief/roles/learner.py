@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from kerchief.core.compiling import compiled_quickly
 from kerchief.core.contracts import Clock, Outlook, Policy, Tree, does_newest_count
 from kerchief.core.contracts import Release as Total
 from kerchief.core.precision import double_precision
@@ -368,10 +369,10 @@ def _after(
     return after
 
 
-_updated = partial(jax.jit, static_argnums=2)(_after)
+_updated = compiled_quickly(static=2)(_after)
 
 
-@partial(jax.jit, static_argnums=2)
+@compiled_quickly(static=2)
 def _published(
     policy: Policy, state: Tree, names: tuple[str, ...], said: tuple[Array, ...], many: Array
 ) -> tuple[Tree, dict[str, Array]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
 
+from kerchief.core.compiling import is_known
 from kerchief.core.precision import double_precision
 
 _MACHINE_CODE: dict[Hashable, Callable[..., Any]] = {}
@@ -77,21 +77,11 @@ def _compile(lowered: Any, once: bool) -> Callable[..., Any]:
     try:
         made: Callable[..., Any] = lowered.compile(compiler_options=always | fast)
     except jax.errors.JaxRuntimeError:
-        known = {name: value for name, value in fast.items() if _is_known(name, value)}
+        known = {name: value for name, value in fast.items() if is_known(name, value)}
         if known == fast:
             raise
         made = lowered.compile(compiler_options=always | known)
     return made
-
-
-@functools.cache
-def _is_known(option: str, value: bool | str) -> bool:
-    """Whether this version of the compiler has the option."""
-    try:
-        jax.jit(lambda: 0).lower().compile(compiler_options={option: value})
-    except jax.errors.JaxRuntimeError:
-        return False
-    return True
 
 
 def forget() -> None:

@@ -79,7 +79,10 @@ def test_a_false_claim_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> N
     [
         ((), "name one bandit or mechanism, or say --all"),
         (("linucb", "--all"), "name one bandit or mechanism, or say --all"),
-        (("--all", "--trust", "local"), "say no trust, kind, canaries or folder"),
+        (("--all", "--trust", "local"), "say no trust, kind, canaries, folder or force"),
+        (("--all", "--force"), "say no trust, kind, canaries, folder or force"),
+        (("one-bit", "--force"), "give --out FOLDER too, or leave --force out"),
+        (("glm-rare", "--canaries", "100", "--force"), "without a picture"),
         (("gloc",), "claims something under no trust"),
         (("linucb", "--trust", "nobody"), "claims something under local, shuffle"),
         (("laplace", "--kind", "plain"), "no policy without contexts is called 'laplace'"),
@@ -103,3 +106,42 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_played(
     result = call("audit", "one-bit", "--out", "seen", "--json")
     assert result.exit_code == 2, result.output
     assert result.stderr.rstrip().endswith(", or leave --out away")
+
+
+def test_an_earlier_picture_is_not_replaced_unless_it_is_said(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before anything is played."""
+    pytest.importorskip("matplotlib")
+    (tmp_path / "seen").mkdir()
+    (tmp_path / "seen" / "audit.png").write_text("an earlier one")
+    words = ("audit", "one-bit", "--epsilon", 2, "--replicates", 1000, "--out", "seen")
+    with monkeypatch.context() as patched:
+        patched.setattr(Subject, "audit", lambda *told, **options: pytest.fail("it was played"))
+        refused = call(*words)
+    assert refused.exit_code == 2
+    assert "holds an earlier audit (audit.png)" in refused.stderr
+    assert "replace it with --force" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert (tmp_path / "seen" / "audit.png").read_text() == "an earlier one"
+    assert call(*words, "--force").exit_code == 0
+    assert (tmp_path / "seen" / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_was_found_is_told_where_another_picture_came_first(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that picture is left as it is."""
+    pytest.importorskip("matplotlib")
+    honest = Subject.audit
+
+    def meanwhile(self: Subject, **asked: object) -> object:
+        (tmp_path / "seen" / "audit.png").write_text("another one")
+        return honest(self, **asked)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Subject, "audit", meanwhile)
+    result = call("audit", "one-bit", "--replicates", 1000, "--out", "seen")
+    assert result.exit_code == 3
+    assert "another audit was written" in result.stderr
+    assert "epsilon is at least" in result.stdout
+    assert (tmp_path / "seen" / "audit.png").read_text() == "another one"

@@ -112,6 +112,23 @@ def test_an_earlier_plan_is_not_replaced_unless_it_is_said(
     assert run(*ASKED, "--out", str(tmp_path), "--force").exit_code == 0
 
 
+def test_force_without_a_folder_is_refused(quick: list[Planning]) -> None:
+    refused = run(*ASKED, "--force")
+    assert refused.exit_code == 2
+    assert "give --out FOLDER too, or leave --force out" in refused.stderr
+    assert not quick
+
+
+def test_of_a_plan_that_is_replaced_nothing_stays(
+    quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the new page cannot be written: an old one would tell of another plan."""
+    (tmp_path / "plan.html").write_text("an earlier plan")
+    monkeypatch.setattr(plan_command, "missing", lambda *names: ("jinja2",))
+    assert run(*ASKED, "--out", str(tmp_path), "--force").exit_code == 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["plan.json", "plan.toml"]
+
+
 def test_of_two_plans_at_once_the_second_is_shown_and_not_written(
     quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,9 @@ from kerchief.cli.plugins import plugin_option
 from kerchief.cli.printing import complain, print_json, print_table, progress_bar
 from kerchief.core.errors import InvalidValue
 from kerchief.experiments.extras import require
-from kerchief.experiments.folder import Folder
+from kerchief.experiments.place import Place
+
+_FILES = {"picture": "audit.png"}
 
 # The chance that a bound is wrong: of a single audit, and of each where all are run.
 _FAILURE, _RARE = 0.05, 1e-3
@@ -54,6 +56,7 @@ _FAILURE, _RARE = 0.05, 1e-3
     type=click.Path(path_type=Path),
     help="Folder for the picture of what can be told apart.  [default: none is drawn]",
 )
+@click.option("--force", is_flag=True, help="Replace an earlier picture in that folder.")
 @plugin_option
 @options.json_output
 def audit(
@@ -69,6 +72,7 @@ def audit(
     seed: int,
     device: str,
     out: Path | None,
+    force: bool,
     as_json: bool,
 ) -> int:
     """Bound the epsilon of NAME from below, by telling two populations apart.
@@ -81,24 +85,30 @@ def audit(
     if everything == (name is not None):
         raise InvalidValue("name one bandit or mechanism, or say --all")
     if name is None:
-        if trust or kind or canaries is not None or out:
-            raise InvalidValue("--all audits everything; say no trust, kind, canaries or folder")
+        if trust or kind or canaries is not None or out or force:
+            raise InvalidValue(
+                "--all audits everything; say no trust, kind, canaries, folder or force"
+            )
         audits = [(subject.kind, look(subject, failure=_RARE)) for subject in _told(entries())]
         return _show_all(audits, as_json=as_json)
-    files: list[Path] = []
+    place: Place | None = None
     if canaries is not None:
-        if trust not in (None, "joint") or kind or replicates is not None or out:
+        if trust not in (None, "joint") or kind or replicates is not None or out or force:
             raise InvalidValue("canaries are one run of fits under joint trust, without a picture")
         found = one_run(name, epsilon=epsilon, delta=delta, canaries=canaries, seed=seed)
     else:
         if out is not None:
             require("picture", instead="leave --out away")
         subject = find(name, trust=trust, kind=kind)
-        folder = None if out is None else Folder.at(out)
+        place = Place.at(out, _FILES, what="audit", force=force)
         found = look(subject, failure=_FAILURE)
-        if folder is not None:
-            files = [folder.write("audit.png", picture(found))]
-    return _show(found, files, as_json=as_json)
+    files: dict[str, Path] = {}
+    try:
+        if place is not None:
+            files = place.write({"picture": picture(found)})
+    finally:  # what was found is told, even where the picture cannot be kept
+        code = _show(found, [*files.values()], as_json=as_json)
+    return code
 
 
 def _show(found: Audit, files: list[Path], *, as_json: bool) -> int:

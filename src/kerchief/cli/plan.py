@@ -27,12 +27,12 @@ from kerchief.cli.printing import (
     progress_bar,
 )
 from kerchief.core import validate
-from kerchief.core.errors import InvalidValue, WriteFailed
+from kerchief.core.errors import InvalidValue
 from kerchief.environments.worlds import NOISES
 from kerchief.experiments import plan_page
 from kerchief.experiments.advice import HEADINGS, Advice
 from kerchief.experiments.extras import NEEDS, installing, missing
-from kerchief.experiments.folder import Folder, Stamp
+from kerchief.experiments.place import Place
 from kerchief.experiments.planning import ANY, FAMILY, STRENGTH, Planning
 from kerchief.experiments.played import Played
 from kerchief.experiments.plugins import flags, loaded
@@ -112,8 +112,7 @@ def plan(
     validate.whole("jobs", jobs, high=64)
     use_device(device)
     planning = _planning(asked)
-    folder = None if out is None else _folder(out, force=force)
-    before = _stamps(folder)
+    place = Place.at(out, _FILES, what="plan", force=force)
     for warning in planning.warnings():
         complain("warning", warning)
     prepare = functools.partial(prepared, device, loaded())
@@ -131,8 +130,8 @@ def plan(
     }
     files: dict[str, Path] = {}
     try:
-        if folder is not None:
-            files = _write(folder, advice, document, before)
+        if place is not None:
+            files = place.write(_contents(advice, document))
     finally:  # what was simulated is shown, even where it cannot be kept
         document["files"] = {name: str(path) for name, path in files.items()}
         if as_json:
@@ -170,18 +169,6 @@ def _strength(text: str | None) -> tuple[float, float] | None:
         raise InvalidValue(f"strength is {text!r}; give it as in --strength 0.2:0.6") from None
 
 
-def _folder(path: Path, *, force: bool) -> Folder:
-    """Where the page goes, which holds no other plan."""
-    folder = Folder.at(path)
-    found = [name for name in _FILES.values() if folder.check(name).exists()]
-    if found and not force:
-        raise InvalidValue(
-            f"{str(path)!r} holds a plan ({', '.join(found)}); choose another --out, or replace it "
-            "with --force"
-        )
-    return folder
-
-
 def _play(planning: Planning, *, seconds: float, jobs: int, prepare: Any) -> Played:
     with progress_bar() as bar:
         task = bar.add_task("starting", total=seconds)
@@ -204,19 +191,8 @@ def _command(planning: Planning, *, seconds: float, jobs: int) -> str:
     return shlex.join(said)
 
 
-def _stamps(folder: Folder | None) -> list[Stamp | None]:
-    """Tells whether somebody has written a plan into the folder meanwhile."""
-    return [] if folder is None else [folder.stamp(name) for name in _FILES.values()]
-
-
-def _write(
-    folder: Folder, advice: Advice, document: dict[str, Any], before: list[Stamp | None]
-) -> dict[str, Path]:
-    """The files, as far as there are libraries to write them, unless another plan has come first.
-
-    Raises:
-        WriteFailed: it has, or the disk is full.
-    """
+def _contents(advice: Advice, document: dict[str, Any]) -> dict[str, bytes]:
+    """The files, as far as there are libraries to make them."""
     contents = {
         "config": str(document["config"]).encode(),
         "rows": (json.dumps(document, indent=2, allow_nan=False) + "\n").encode(),
@@ -237,13 +213,7 @@ def _write(
             image=contents["picture"],
         )
         contents["report"] = page.encode()
-    with folder.alone():
-        if _stamps(folder) != before:
-            raise WriteFailed(
-                f"another plan was written to {str(folder.path)!r} meanwhile, and is left as it "
-                "is; plan again with another --out"
-            )
-        return {name: folder.write(_FILES[name], content) for name, content in contents.items()}
+    return contents
 
 
 def _print(advice: Advice, files: dict[str, Path]) -> None:

@@ -212,6 +212,9 @@ def test_settings_of_which_one_half_was_edited_are_refused(tmp_path: Path) -> No
     with pytest.raises(InvalidValue, match="no table 'bandit'"):
         planned(file)
     file.write_text(text.replace("norm =", "size ="), encoding="utf-8")
+    with pytest.raises(InvalidValue, match="norm is missing in table 'bandit.problem'"):
+        planned(file)
+    file.write_text(text.replace("norm =", "size = 1\nnorm ="), encoding="utf-8")
     with pytest.raises(InvalidValue, match="does not describe a bandit"):
         planned(file)
     file.write_text("epsilon =", encoding="utf-8")
@@ -247,6 +250,68 @@ def test_all_that_both_halves_say_is_compared_by_both_readers(
     result = CliRunner().invoke(main, ["compare", "--config", str(file)])
     assert result.exit_code == 2
     assert re.search(said, result.stderr)
+    assert result.stderr.count("\n") == 1
+
+
+_TOLD_TWICE = ("policy", "mode", "trust", "curator", "epsilon", "delta", "horizon", "dim", "arms")
+
+
+@pytest.mark.parametrize("line", [*_TOLD_TWICE, "env"])
+def test_a_line_that_is_missing_among_the_options_is_refused_by_both_readers(
+    line: str, tmp_path: Path
+) -> None:
+    """`compare` would play a default in its place, and `planned` deploy something else."""
+    options, halved, table = settings(shifted(0.05)).partition("[bandit]")
+    _refused_by_both(_without(line, options) + halved + table, line, "among the options", tmp_path)
+
+
+_TABLE = ("policy", "mode", "mechanism", "dim", "arms", "norm", "radius", "low", "high", "horizon")
+
+
+@pytest.mark.parametrize(
+    "line", [*_TABLE, "constant", "link", "own", "epsilon", "delta", "trust", r"\[bandit.problem\]"]
+)
+def test_a_line_that_is_missing_in_the_table_is_refused_by_both_readers(
+    line: str, tmp_path: Path
+) -> None:
+    """Even one that has a default: without `own` all arms would share one model."""
+    options, halved, table = settings(shifted(0.05)).partition("[bandit]")
+    _refused_by_both(options + halved + _without(line, table), "", "table", tmp_path)
+
+
+def test_a_table_without_options_is_deployed_and_not_played(tmp_path: Path) -> None:
+    _, halved, table = settings(shifted(0.05)).partition("[bandit]")
+    file = tmp_path / "plan.toml"
+    file.write_text(halved + table, encoding="utf-8")
+    assert planned(file)["problem"] == SMALL.problem(400)
+    result = CliRunner().invoke(main, ["compare", "--config", str(file)])
+    assert result.exit_code == 2
+    assert "policy is missing among the options" in result.stderr
+
+
+def test_the_options_may_leave_the_radius_to_the_world(tmp_path: Path) -> None:
+    options, halved, table = settings(shifted(0.05)).partition("[bandit]")
+    file = tmp_path / "plan.toml"
+    text = _without("radius", options) + halved + table.replace("radius = 1.2", "radius = 7.2")
+    file.write_text(text, encoding="utf-8")
+    assert planned(file)["problem"].radius > 7
+
+
+def _without(line: str, text: str) -> str:
+    kept, count = re.subn(rf"(?m)^{line}.*\n", "", text)
+    assert count == 1
+    return kept
+
+
+def _refused_by_both(text: str, name: str, where: str, folder: Path) -> None:
+    """In one line."""
+    file = folder / "plan.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidValue, match=f"{name}.*{where}"):
+        planned(file)
+    result = CliRunner().invoke(main, ["compare", "--config", str(file)])
+    assert result.exit_code == 2
+    assert re.search(f"{name}.*missing .*", result.stderr)
     assert result.stderr.count("\n") == 1
 
 

@@ -78,6 +78,7 @@ def planned(path: str | Path) -> dict[str, Any]:
     >>> lines += ["guarantee = {epsilon = 1.0, delta = 1e-6, trust = 'joint'}"]
     >>> lines += ["[bandit.problem]", "dim = 2", "arms = 3", "norm = 1.0", "radius = 1.0"]
     >>> lines += ["low = 0.0", "high = 1.0", "horizon = 1000", "own = 2"]
+    >>> lines += ["constant = 0.0", "link = 'linear'"]
     >>> with file.open("w") as stream:
     ...     print(*lines, sep=chr(10), file=stream)
     >>> planned(file)["guarantee"].trust
@@ -92,7 +93,7 @@ def planned(path: str | Path) -> dict[str, Any]:
             f"{str(path)!r} has no table {BANDIT!r} with all of its parts; give the file that "
             "`kerchief plan` wrote"
         )
-    check_halves(path, read)
+    check_halves(path, read, needed=False)
     _check_words(path, table)
     try:
         problem, guarantee = Problem(**table["problem"]), Guarantee(**table["guarantee"])
@@ -117,33 +118,80 @@ def _check_words(path: str | Path, table: Mapping[str, Any]) -> None:
         )
 
 
-def check_halves(path: str | Path, read: Mapping[str, Any]) -> None:
+def check_halves(path: str | Path, read: Mapping[str, Any], *, needed: bool = True) -> None:
     """Refuse a file in which one half was edited and the other one was not.
 
-    What only one half says is not looked at: bounds of rewards, say, or a seed.
+    What only one half can say is not compared: bounds of rewards, say, or a seed; and the options
+    may leave the radius to the world.
+
+    Args:
+        path: for the error.
+        read: what the file says.
+        needed: whether there must be options beside a table.
     """
     if BANDIT not in read:
         return
     table = _table(path, read, BANDIT)
-    facts, promise = (_table(path, table, name) if name in table else {} for name in _PARTS)
+    facts, promise = (_table(path, table, name) for name in _PARTS)
+    _check_whole(path, table, facts, promise)
     options = {name.replace("_", "-"): one for name, one in read.items() if name != BANDIT}
+    if not (options or needed):
+        return
     for name, deployed in _deployed(table, facts, promise).items():
-        if name in options and not _same(options[name], deployed):
+        if name not in options:
+            raise _differ(path, name, "missing", deployed)
+        if not _same(options[name], deployed):
             raise _differ(path, name, f"{options[name]!r}", deployed)
+    _check_sizes(path, options, facts)
+
+
+def _check_whole(
+    path: str | Path,
+    table: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    promise: Mapping[str, Any],
+) -> None:
+    """Refuse a table in which a line is missing: a default might stand for it unseen."""
+    expected = {
+        BANDIT: (table, _WORDS),
+        f"{BANDIT}.guarantee": (promise, _ASKED),
+        f"{BANDIT}.problem": (facts, tuple(one.name for one in dataclasses.fields(Problem))),
+    }
+    for where, (found, names) in expected.items():
+        for name in names:
+            if name not in found:
+                raise InvalidValue(
+                    f"{name} is missing in table {where!r} of {str(path)!r}; plan again, or put it "
+                    "there"
+                )
+
+
+def _check_sizes(path: str | Path, options: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Refuse options of another world, or of none; that of data has its own sizes."""
+    if "data" in options:
+        return
+    if "env" not in options:
+        raise InvalidValue(
+            f"env is missing among the options of {str(path)!r}, and so are data; plan again, or "
+            "put the world there"
+        )
     made = _made(options)
     for name in _SIZES:
-        if name in options and name in facts:
+        if name in options:
             value = made.get(name, options[name])
             if not _same(value, facts[name]):
                 meant = "" if value == options[name] else f", which makes {value!r},"
                 raise _differ(path, name, f"{options[name]!r}{meant}", facts[name])
+        elif name != "radius":
+            raise _differ(path, name, "missing", facts[name])
 
 
 def _table(path: str | Path, read: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = read.get(name)
     if not isinstance(found, dict):
+        shown = repr(found) if name in read else "missing"
         raise InvalidValue(
-            f"{name} is {found!r} in {str(path)!r}; give a table, as `kerchief plan` writes it"
+            f"{name} is {shown} in {str(path)!r}; give a table, as `kerchief plan` writes it"
         )
     return found
 
@@ -152,12 +200,12 @@ def _deployed(
     table: Mapping[str, Any], facts: Mapping[str, Any], promise: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What is deployed, by the names of options that say the same."""
-    found = {name: table[name] for name in ("policy", "mode") if name in table}
-    trust = promise.get("trust")
-    if isinstance(trust, str) and trust in FLAGS and "mechanism" in table:
+    found = {name: table[name] for name in ("policy", "mode")}
+    trust = promise["trust"]
+    if isinstance(trust, str) and trust in FLAGS:
         found[FLAGS[Trust(trust)]] = table["mechanism"]
-    found |= {name: promise[name] for name in _ASKED if name in promise}
-    return found | {name: facts[name] for name in ("horizon",) if name in facts}
+    found |= {name: promise[name] for name in _ASKED}
+    return found | {"horizon": facts["horizon"]}
 
 
 def _made(options: Mapping[str, Any]) -> Mapping[str, Any]:

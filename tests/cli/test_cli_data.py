@@ -20,6 +20,9 @@ SMALL = ("--trust", "central", "--epsilon", 2, "--replicates", 3, "--delta", 1e-
 DECLARED = ("--features", "age=18:90,plan=basic|gold", "--label", "likes")
 
 
+REWARDED = ("--rewards", "news,sport", "--reward-range", "0:1")
+
+
 @pytest.fixture
 def users(tmp_path: Path) -> Path:
     dice = np.random.default_rng(2)
@@ -122,6 +125,10 @@ def test_the_table_shows_rewards(call: Call, users: Path, monkeypatch: pytest.Mo
         (
             ("--features", "age=18:90", "--rewards", "age,news", "--reward-range", "wide"),
             "the range of rewards is 'wide'",
+        ),
+        (
+            ("--features", "age=18:90,sport=0:1", *REWARDED),
+            "'sport' of users.csv is something else",
         ),
         ((*DECLARED, "--arms", 3), "arms is 3, and data have no such option"),
         ((*DECLARED, "--env", "linear"), "env is 'linear', and data have no such option"),

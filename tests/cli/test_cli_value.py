@@ -17,6 +17,7 @@ from kerchief.cli.main import main
 from kerchief.core.errors import InvalidValue
 from kerchief.data import write_dsjson, write_feedback, write_log_table
 from kerchief.data.replay import Replay
+from kerchief.experiments.data import told_of
 from kerchief.privacy.guarantee import Guarantee, Trust
 from kerchief.privacy.ledger import MemoryLedger
 from kerchief.privacy.receipts import Cohort, read_ledger
@@ -94,7 +95,7 @@ def test_models_are_policies_and_guesses_of_rewards(value: Call, tmp_path: Path)
     ("more", "said"),
     [
         ((), "no policy is given"),
-        (("--arm", "1", "--policy", "uniform"), "--arm and --policy is given"),
+        (("--arm", "1", "--policy", "uniform"), "--arm and --policy are given"),
         (("--arm", "3"), "the arms are 0, 1, 2"),
         (("--policy", "greedy"), "it can be uniform"),
         (("--arm", "1", "--budget", "2"), "give --ledger FILE too"),
@@ -103,6 +104,7 @@ def test_models_are_policies_and_guesses_of_rewards(value: Call, tmp_path: Path)
         (("--arm", "1", "--action", "act"), "did you mean 'action'"),
         (("--model", "nowhere.json"), "cannot be read"),
         (("--arm", "1", "--delta", "2"), "delta is 2"),
+        (("--arm", "1", "--delta", "2"), "not below 1/rows = 0.0005"),
         (("--arm", "1", "--norm", "2"), "norm is 2.0, and no features are named"),
         (("--arm", "1", "--action", "action=0|1"), "arms is 3, and action names 2"),
         (("--arm", "1", "--ledger", "x.ledger", "--budget", "nan"), "budget is nan"),
@@ -135,6 +137,17 @@ def test_comparisons_replay_logs(file: Path, tmp_path: Path) -> None:
     write_dsjson(logged(50, seed=3), tmp_path / "log.json")
     other = {"data": tmp_path / "log.json", "features": ("x0", "x1"), "norm": 1.0}
     assert isinstance(world_of({**other, "reward_range": "0:1"}), Replay)
+    assert not any("Who came" in line for line in told_of(world))
+    with pytest.raises(InvalidValue, match="least_propensity is 2"):
+        world_of({**dict(world.origin.parameters), "data": file, "least_propensity": 2.0})
+
+
+def test_a_comparison_says_that_it_does_not_look_at_who_came(tmp_path: Path) -> None:
+    write_log_table(logged(50, seed=3, users=np.arange(50) // 2), tmp_path / "log.csv")
+    asked = {"data": tmp_path / "log.csv", "features": ("x0=-1:1",), "reward_range": "0:1"}
+    columns = {"action": "action", "reward": "reward", "propensity": "propensity"}
+    told = " ".join(told_of(world_of(asked | columns | {"user": "user"})))
+    assert "every logged decision stands for a user of its own" in told
 
 
 @pytest.mark.parametrize(

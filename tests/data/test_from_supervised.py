@@ -113,6 +113,8 @@ def test_users_and_arms_may_both_have_features() -> None:
     ("change", "said"),
     [
         ({"features": ()}, "no feature is declared"),
+        ({"features": (), "norm": 3.0}, "norm is 3.0, and no features are named; name them, such"),
+        ({"norm": 3.0}, "norm is 3.0, and every feature has a range"),
         ({"features": "age, plan=basic|gold"}, "feature 'age' has no declared range"),
         ({"features": "aeg=18:90"}, "no column 'aeg'; did you mean 'age'"),
         ({"features": "plan=basic|silver"}, "of column 'plan' in .* is not declared"),
@@ -148,6 +150,21 @@ def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], said: str) ->
     with pytest.raises(InvalidValue, match=said) as caught:
         from_supervised(**given | change)
     assert "\n" not in str(caught.value)
+
+
+def test_no_label_and_no_reward_is_a_feature() -> None:
+    """Else every bandit would know the right arm: neither by its name nor by a star."""
+    table = {"x": [0.1, 0.2, 0.3], "y": [0, 1, 1], "z": [0.0, 1.0, 0.5]}
+    assert kerchief.from_supervised(table, "y", features="*", norm=1.0).problem(1).dim == 3
+    rewarded = {"rewards": ("y", "z"), "reward_range": (0, 1)}
+    assert kerchief.from_supervised(table, features="*", norm=1.0, **rewarded).problem(1).dim == 2
+    for asked in (
+        {"y": "y=0|1", "features": "y=0:1"},
+        {**rewarded, "features": "z=0:1"},
+        {**rewarded, "arm_features": "{arm}=0:1"},
+    ):
+        with pytest.raises(InvalidValue, match="something else already"):
+            kerchief.from_supervised(table, **asked)
 
 
 def test_a_label_for_everyone_is_a_number() -> None:

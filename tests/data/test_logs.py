@@ -38,7 +38,7 @@ def same(one: Logs, other: Logs, *more: str) -> None:
         ({"rewards": np.array([np.nan, 1])}, "row 1: reward is missing"),
         ({"rewards": np.array([1.0])}, "rewards have shape"),
         ({"propensities": np.array([0.5, 0.0])}, "row 2: propensity is not above 0"),
-        ({"propensities": np.array([1.5, 2.0])}, "row 1 .and 1 more rows.: propensity is above 1"),
+        ({"propensities": np.array([1.5, 2.0])}, "row 1 .and 1 more row.: propensity is above 1"),
         ({"propensities": np.array([np.nan, 0.5])}, "row 1: propensity is missing"),
         ({"contexts": np.array([[0.0], [np.inf]])}, "row 2: column 0 of contexts is not finite"),
         ({"contexts": np.zeros((3, 1))}, "contexts have shape"),

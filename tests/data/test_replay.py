@@ -159,7 +159,7 @@ def test_masks_travel_with_their_rows() -> None:
         ({"arms": 6}, {"norm": 1.0}, "was never logged, nor were 2 others"),
         ({"contexts": np.zeros((50, 0))}, {"norm": 1.0}, "no features"),
         ({"propensities": np.full(50, 1e-7)}, {"norm": 1.0}, "least propensity is 1e-07"),
-        ({}, {"norm": 1.0, "least": 0.0}, "least is 0.0"),
+        ({}, {"norm": 1.0, "least": 0.0}, "least_propensity is 0.0"),
     ],
 )
 def test_what_cannot_be_replayed_is_said(more: Any, asked: Any, said: str) -> None:

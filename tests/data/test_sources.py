@@ -113,8 +113,14 @@ def test_features_of_other_formats_can_be_declared_too(tmp_path: Path) -> None:
         ({"action": "items"}, "no column 'items'; did you mean 'item'"),
         ({"action": "item"}, "is no number"),
         ({"action": "item=red|green"}, "of column 'item' in the table is not declared"),
-        ({"reward": "age"}, r"row 1 .*: reward is outside \[0, 1\]"),
-        ({"propensity": "age"}, "propensity is above 1"),
+        ({"reward": "age", "features": "plan=basic|gold"}, r"row 1 .*: reward is outside \[0, 1\]"),
+        ({"propensity": "age", "features": "plan=basic|gold"}, "propensity is above 1"),
+        ({"reward": "plan", "features": "age=18:90"}, "is no number; mend the row$"),
+        ({"propensity": "plan", "features": "age=18:90"}, "is no number; mend the row$"),
+        ({"features": "gain=0:1"}, "'gain' of the table is something else already"),
+        ({"features": "item=red|blue"}, "'item' of the table is something else already"),
+        ({"features": "chance=0:1"}, "'chance' of the table is something else already"),
+        ({"features": "who=a|b|c", "user": "who"}, "'who' of the table is something else already"),
         ({"propensity": 0.0}, "propensity is 0.0"),
         ({"features": "age=18:90,town=a|b"}, "no column 'town'"),
         ({"features": "plan"}, "is no number"),
@@ -130,6 +136,15 @@ def test_what_is_wrong_with_a_table_is_said_in_one_line(changed: Any, said: str)
     with pytest.raises(InvalidValue, match=said) as found:
         from_logs(TABLE, **(ASKED | changed))
     assert "\n" not in str(found.value)
+
+
+def test_a_star_stands_for_no_column_that_says_what_was_done_and_what_it_gave() -> None:
+    """Else a bandit would see the reward before it chooses."""
+    table = {name: one for name, one in TABLE.items() if name not in ("plan", "who")}
+    asked = ASKED | {"features": "*", "norm": 99.0}
+    assert read_logs(table, **asked).names == ("age", "constant")
+    users = {**table, "who": [1, 2, 1, 3]}
+    assert read_logs(users, **asked, user="who").names == ("age", "constant")
 
 
 def test_cut_files_change_nothing_and_are_named(tmp_path: Path) -> None:

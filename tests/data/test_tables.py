@@ -138,7 +138,7 @@ def test_a_parquet_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:
     ("column", "said"),
     [
         ([1.0, float("nan"), 2.0], "row 2 of column 'x' in the table is missing"),
-        ([1.0, None, None], r"row 2 \(and 1 more rows\) of column 'x' in the table is missing"),
+        ([1.0, None, None], r"row 2 \(and 1 more row\) of column 'x' in the table is missing"),
         ([1.0, float("inf"), 2.0], "row 2 of column 'x' in the table is not finite"),
         (["1", "2", "many"], "row 3 of column 'x' in the table is no number"),
         (["1", "", "many"], "row 2 of column 'x' in the table is missing"),

@@ -91,7 +91,7 @@ def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: 
     model = None if asked["reward_model"] is None else read_model(asked["reward_model"])
     names = ("epsilon", "delta", "estimator", "mechanism", "largest_weight", "least_propensity")
     ask: dict[str, Any] = {name: asked[name] for name in (*names, "level")} | {"model": model}
-    for warning in delta_warnings(asked["delta"], logs.units):
+    for warning in delta_warnings(asked["delta"], logs.units, of=f"{_unit(logs)}s"):
         complain("warning", warning)
     with contextlib.ExitStack() as stack:
         if ledger is not None:
@@ -138,8 +138,8 @@ def _policy(asked: dict[str, Any], logs: Logs) -> FixedPolicy:
     given = [name for name in ("arm", "policy", "model") if asked[name] is not None]
     if len(given) != 1:
         raise InvalidValue(
-            f"{' and '.join(f'--{one}' for one in given) or 'no policy'} is given; give one of "
-            "--arm, --policy and --model"
+            f"{' and '.join(f'--{one}' for one in given) or 'no policy'} "
+            f"{'are' if given else 'is'} given; give one of --arm, --policy and --model"
         )
     if asked["model"] is not None:
         return read_model(asked["model"])

@@ -109,7 +109,7 @@ def _rewarded(
     low, high = declared_range(reward_range)
     if len(columns) < 2 or len(set(columns)) < len(columns):
         raise InvalidValue(f"rewards are in columns {columns}; name two or more, none twice")
-    found = [table.numbers(name) for name in columns]
+    found = [table.numbers(name, or_words=False) for name in columns]
     for name, column in zip(columns, found, strict=True):
         said = f"lies outside the declared range of rewards {low:g}:{high:g}; declare a wider one"
         table.refuse(name, (column < low) | (column > high), said)

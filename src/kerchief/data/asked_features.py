@@ -97,7 +97,7 @@ class AskedFeatures:
                 raise InvalidValue(f"feature {twice[0]!r} is named twice; name it once")
             rows = np.stack([table.numbers(name) for name in self.bare], axis=1)
             return Encoded(rows=rows, clipped=np.zeros(table.rows, bool)), None
-        declared = self.declaration().on(table.columns)
+        declared = self.declaration().on(table.free)
         return declared.encode(table), declared
 
     def of(self, logs: Logs) -> ReadLogs:

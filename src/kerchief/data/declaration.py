@@ -88,6 +88,11 @@ class Declaration:
         if bare and norm is None:
             raise InvalidValue(f"feature {bare[0]!r} has no declared range; {_HOW}")
         if norm is not None and not bare:
+            if not declared:
+                raise InvalidValue(
+                    f"norm is {norm}, and no features are named; name them, such as x* for all "
+                    "columns of an array"
+                )
             raise InvalidValue(f"norm is {norm}, and every feature has a range; leave it out")
         vector = () if norm is None else (Vector(names=bare, norm=norm),)
         return cls(features=(*declared, *vector), intercept=intercept)
@@ -113,7 +118,7 @@ class Declaration:
 
         How many were clipped is not private: it is for simulations alone.
         """
-        features = self.on(table.columns).features
+        features = self.on(table.free).features
         parts, usual = [one.encode(table) for one in features], sum(one.usual for one in features)
         pairs = zip(features, parts, strict=True)
         rows = into_ball(np.concatenate([one.rows for one in parts], axis=1), usual)

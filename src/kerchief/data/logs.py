@@ -158,7 +158,7 @@ def refuse(column: str, wrong: Mask, said: str) -> None:
     """Refuse the first row that is wrong, without showing what it holds."""
     if wrong.any():
         row, more = int(wrong.argmax()) + 1, int(wrong.sum()) - 1
-        others = f" (and {more} more rows)" if more else ""
+        others = f" (and {more} more row{'s' * (more > 1)})" if more else ""
         raise InvalidValue(f"row {row}{others}: {column} {said}")
 
 

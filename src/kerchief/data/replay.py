@@ -118,7 +118,7 @@ class Replay:
         """
         bound = _bound_of(logs, norm, arm_norm)
         least = float(logs.propensities.min()) if least is None else least
-        least = validate.between("least", least, 0.0, 1.0 + _ROUNDING)
+        least = validate.between("least_propensity", least, 0.0, 1.0 + _ROUNDING)
         never = np.setdiff1d(np.arange(logs.arms), logs.actions)
         if never.size:
             others = f", nor were {never.size - 1} others" if never.size > 1 else ""

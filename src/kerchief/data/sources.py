@@ -203,11 +203,13 @@ def _of_table(
     arm_features: ArrayLike | None = None,
     user: str | None = None,
 ) -> ReadLogs:
-    encoded, declared = asked.encode(table)
+    taken = (str(action).partition("=")[0], reward, propensity, user)
+    names = (one for one in taken if isinstance(one, str))
+    encoded, declared = asked.encode(table.without(*names))
     actions, count = _actions(table, action, arms)
     logs = Logs(
         actions=actions,
-        rewards=table.numbers(_column("reward", reward)),
+        rewards=table.numbers(_column("reward", reward), or_words=False),
         propensities=_propensities(table, propensity),
         arms=count,
         low=reward_range[0],
@@ -253,6 +255,6 @@ def _column(what: str, name: object) -> str:
 
 def _propensities(table: Table, given: str | float) -> Floats:
     if isinstance(given, str):
-        return table.numbers(given)
+        return table.numbers(given, or_words=False)
     chance = validate.between("propensity", given, 1e-12, 1.0, closed=True)
     return np.full(table.rows, chance, np.float64)

@@ -62,9 +62,10 @@ def from_supervised(
     """
     table = read_table(X, name="the data")
     aims = aims_of(table, y, rewards, reward_range)
-    users, mine = _users(table, features, norm, intercept, needed=is_empty(arm_features))
+    known = table.without(*((y.partition("=")[0].strip(),) if isinstance(y, str) else rewards))
+    users, mine = _users(known, features, norm, intercept, needed=is_empty(arm_features))
     constant = 0.0 if users else intercept
-    offers = offers_of(table, aims.arms, arm_features, arm_table, intercept=constant)
+    offers = offers_of(known, aims.arms, arm_features, arm_table, intercept=constant)
     theirs = None if offers is None else offers.encoded
     parts = [one for one in (mine, theirs) if one is not None]
     described = _described(table, aims, users, offers, intercept) | {"orders": orders}
@@ -107,7 +108,7 @@ def _users(
     """What is declared about users, and their features; none where arms have features."""
     if not needed and is_empty(features):
         return None, None
-    declared = Declaration.of(features, norm=norm, intercept=intercept).on(table.columns)
+    declared = Declaration.of(features, norm=norm, intercept=intercept).on(table.free)
     return declared, declared.encode(table)
 
 

@@ -56,25 +56,51 @@ class Table:
         columns: one array per column.
         digest: SHA-256 of the file, or of the columns where there is none.
         path: the file, where there is one.
+        taken: columns that are no features, since they are something else already.
     """
 
     name: str
     columns: Mapping[str, NDArray[Any]]
     digest: str
     path: str | None = None
+    taken: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> int:
         """How many rows there are."""
         return len(next(iter(self.columns.values())))
 
+    def without(self, *taken: str) -> Table:
+        """The same to read features from, of which these are none: a bandit must not see them.
+
+        >>> table = read_table({"age": [18, 60], "click": [0, 1]}).without("click")
+        >>> table.free
+        ('age',)
+        >>> table.column("click")
+        Traceback (most recent call last):
+        ...
+        kerchief_wire.errors.InvalidValue: column 'click' of the table is something else already \
+(the label, a reward, what was done, its chance or who came), and no feature; leave it out of them
+        """
+        return dataclasses.replace(self, taken=frozenset(taken))
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The columns that a `*` in the name of a feature may stand for."""
+        return tuple(name for name in self.columns if name not in self.taken)
+
     def column(self, name: str) -> NDArray[Any]:
         """A column as it was given, or an error that names those that are spelt alike."""
+        if name in self.taken:
+            raise InvalidValue(
+                f"column {name!r} of {self.name} is something else already (the label, a reward, "
+                "what was done, its chance or who came), and no feature; leave it out of them"
+            )
         if name not in self.columns:
             near = difflib.get_close_matches(str(name), list(self.columns), n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = f"did you mean {near[0]!r}? It" if near else "it"
             known = ", ".join(list(self.columns)[:_SHOWN])
-            raise InvalidValue(f"{self.name} has no column {name!r}; {hint}It has {known}")
+            raise InvalidValue(f"{self.name} has no column {name!r}; {hint} has {known}")
         found = self.columns[name]
         if found.ndim != 1 or found.dtype.kind not in "fiubUO":
             raise InvalidValue(
@@ -83,11 +109,16 @@ class Table:
             )
         return found
 
-    def numbers(self, name: str) -> NDArray[np.float64]:
-        """A column of finite numbers; what is none is named by its row, counted from 1."""
+    def numbers(self, name: str, *, or_words: bool = True) -> NDArray[np.float64]:
+        """A column of finite numbers; what is none is named by its row, counted from 1.
+
+        Args:
+            name: of the column.
+            or_words: whether values could be declared instead.
+        """
         given = self.column(name)
         numbers = np.asarray(given) if given.dtype.kind in "fiub" else _read(given)
-        self._check(name, given, missing=np.isnan(numbers))
+        self._check(name, given, missing=np.isnan(numbers), or_words=or_words)
         found = numbers.astype(np.float64)
         self.refuse(name, np.isinf(found), "is not finite; leave such rows out")
         return found
@@ -96,7 +127,7 @@ class Table:
         """A column of words; whole numbers are words, too."""
         given = self.column(name)
         if given.dtype.kind == "f":
-            self._check(name, given, missing=np.isnan(given))
+            self.refuse(name, np.isnan(given), _MISSING)
         words = [_word(one) for one in given.tolist()]
         self._check_kind(name, given)
         self.refuse(name, np.array([one is None for one in words]), _MISSING)
@@ -107,25 +138,23 @@ class Table:
             strange = np.array([_is_strange(one) for one in given.tolist()])
             self.refuse(name, strange, "is neither a number nor a word; give one of the two")
 
-    def _check(self, name: str, given: NDArray[Any], *, missing: NDArray[np.bool_]) -> None:
+    def _check(
+        self, name: str, given: NDArray[Any], *, missing: NDArray[np.bool_], or_words: bool
+    ) -> None:
         """Tell texts that are no numbers from values that are not there."""
         if given.dtype.kind not in "fiub" and missing.any():
             self._check_kind(name, given)
             empty = np.array([_word(one) is None for one in given.tolist()])
             self.refuse(name, empty, _MISSING)
-            self.refuse(
-                name,
-                missing,
-                "is no number; declare the column's values, as in "
-                f"{name}=first|second, or mend the row",
-            )
+            declare = f"declare the column's values, as in {name}=first|second, or "
+            self.refuse(name, missing, f"is no number; {declare * or_words}mend the row")
         self.refuse(name, missing, _MISSING)
 
     def refuse(self, name: str, wrong: NDArray[np.bool_], said: str) -> None:
         """Refuse the first row that is wrong, without showing what it holds."""
         if wrong.any():
             row, more = int(wrong.argmax()) + 1, int(wrong.sum()) - 1
-            others = f" (and {more} more rows)" if more else ""
+            others = f" (and {more} more row{'s' * (more > 1)})" if more else ""
             raise InvalidValue(f"row {row}{others} of column {name!r} in {self.name} {said}")
 
 

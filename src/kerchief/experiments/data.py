@@ -63,6 +63,11 @@ def told_of(data: WorldOfData) -> Iterator[str]:
     if "=" not in label:
         yield f"The arms are the labels in column {label!r}: what is offered, and so public."
     if isinstance(data, Replay):
+        if "user" in dict(told.parameters):
+            yield (
+                "Who came is not looked at: every logged decision stands for a user of its own, "
+                "who is what is protected here."
+            )
         if data.counted is not None:
             yield (
                 f"Arms were counted in {data.counted}: what is offered, and so public; declare "

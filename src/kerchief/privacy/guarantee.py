@@ -227,8 +227,13 @@ reward, replaced by any other, over 20000 rounds"
         )
 
 
-def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
+def delta_warnings(delta: float, horizon: int, *, of: str = "horizon") -> tuple[str, ...]:
     """A line, if delta is so large that the promise means little.
+
+    Args:
+        delta: of the promise.
+        horizon: how many are protected.
+        of: the word for it.
 
     >>> delta_warnings(1e-5, 1000)
     ()
@@ -236,7 +241,7 @@ def delta_warnings(delta: float, horizon: int) -> tuple[str, ...]:
     if delta < 1 / horizon:
         return ()
     return (
-        f"delta is {delta:g}, which is not below 1/horizon = {1 / horizon:g}: such a promise would "
+        f"delta is {delta:g}, which is not below 1/{of} = {1 / horizon:g}: such a promise would "
         "allow publishing one user's data outright; choose a smaller delta",
     )
 

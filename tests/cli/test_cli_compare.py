@@ -188,6 +188,10 @@ def test_a_large_delta_is_one_line_of_warning(call: Call, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
+        (
+            ("--number", "exploration=1", "--number", "exploration=2"),
+            "is 1 and 2; give it one value",
+        ),
         (("--policy", "linucp"), "did you mean 'linucb'"),
         (("--policy", "LinUCB"), "did you mean 'linucb'"),
         (("--policy", "GLM "), "did you mean 'glm'"),

@@ -159,6 +159,12 @@ def test_of_two_plans_at_once_the_second_is_shown_and_not_written(
         ("--users 1000 --jobs 0", "jobs is 0"),
         ("--users 1000 --reward clicks", "a column only with --data FILE"),
         ("--users 1000 --strength high", "--strength 0.2:0.6"),
+        ("--users 1000 --option strength=0.3", "as in --strength 0.2:0.6"),
+        ("--users 1000 --option weakest=0.3", "as in --strength 0.2:0.6"),
+        (
+            "--users 1000 --option radius=1 --option radius=2",
+            "radius is 1 and 2; give it one value",
+        ),
         ("--users 1000 --label x", "--label is given without data"),
         ("--users 1000 --trust nobody", "no trust is called 'nobody'"),
         ("--data nowhere.csv --features a=0:1 --label b --dim 3", "dim is given, and data say it"),

@@ -157,6 +157,7 @@ def test_json_is_one_object_and_nothing_else(call: Call, tmp_path: Path) -> None
         (("--all", "--out", "x"), "--all writes a folder for each experiment"),
         (("true", "--resume"), "there is no run in 'results/true' to resume"),
         (("true", "--jobs", 0), "jobs is 0"),
+        (("true", "--jobs", 2, "--scheduler", "x"), "give one of --jobs and --scheduler"),
         (("true", "--resume", "--force"), "--force throws it away; give one of them"),
         (("true", "--scheduler", "tcp://127.0.0.1:1"), "none answers there"),
         (("tru",), "did you mean 'true'? Known: false, true"),

@@ -430,3 +430,8 @@ def test_a_timed_plan_comes_true() -> None:
 
 def _nothing() -> None:
     """Tests share nothing with the machine that they run on."""
+
+
+def test_the_page_says_around_what_rewards_lie() -> None:
+    asked = dataclasses.replace(SMALL, options=(("base", 0.25), ("radius", 0.25)))
+    assert "with means around 0.25" in asked.assumed()

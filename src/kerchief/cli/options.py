@@ -73,10 +73,22 @@ def pairs(*names: str, help: str) -> Callable[[Decorated], Decorated]:
     return click.option(
         *names,
         multiple=True,
-        callback=lambda _, this, given: tuple(map(_pair, given)),
+        callback=lambda _, this, given: _once(map(_pair, given)),
         metavar="NAME=VALUE",
         help=f"{help} Repeatable.",
     )
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    """Every name with its one value."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if found.setdefault(name, value) != value:
+            raise click.BadParameter(
+                f"{name} is {found[name]!r} and {value!r}; give it one value, and play the other "
+                "one apart"
+            )
+    return tuple(found.items())
 
 
 def _pair(text: str) -> tuple[str, int | float | str]:

@@ -51,6 +51,11 @@ class Playing:
                 "--resume continues what is in the folder, and --force throws it away; give one of "
                 "them"
             )
+        if self.jobs > 1 and self.scheduler is not None:
+            raise InvalidValue(
+                f"jobs is {self.jobs}, and the cluster at {self.scheduler} plays with as many "
+                "workers as it has; give one of --jobs and --scheduler"
+            )
         for word in self.formats:
             validate.one_of("format", word, FORMATS)
         for word in self.tables:

@@ -151,6 +151,11 @@ class Planning:
                 f"strength is {self.strength}, and the {self.env} world has no family; leave it "
                 f"out, or plan in the world {FAMILY!r}"
             )
+        for name in ("strength", "weakest") if self.env == FAMILY else ():
+            if name in dict(self.options):
+                raise InvalidValue(
+                    f"option is {name!r}, which the strength says; give it as in --strength 0.2:0.6"
+                )
         low, high = self.strengths
         validate.between("the greater strength", high, 0.0, 1.0, closed=True)
         validate.between("the less strength", low, 0.0, high, closed=True)
@@ -232,9 +237,10 @@ class Planning:
                 f"parameter of its own. Rewards are {self.reward}."
             )
         low, high = self.strengths
+        base = dict(self.options).get("base", 0.5)
         return (
             "Assumed: features of users fill a ball, every arm has a linear model of its own, "
-            f"rewards are {self.reward} with means around 1/2, and the arms of each simulated "
+            f"rewards are {self.reward} with means around {base:g}, and the arms of each simulated "
             f"world differ by a strength drawn from {low:g} to {high:g} (1: as much as rewards "
             "allow; 0: all are alike). Where yours differ less, say so with --strength."
         )

@@ -114,6 +114,17 @@ def test_an_interrupt_says_how_to_go_on(
     assert not Path("results/tune/own.json").exists()
 
 
+def test_a_file_that_holds_no_outcome_is_not_replaced_unless_it_is_said(
+    call: Call, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Work, "results", fake_play())
+    (tmp_path / "users.csv").write_text("age,plan")
+    refused = call("tune", own, "--out", tmp_path / "users.csv")
+    assert refused.exit_code == 2
+    assert "holds no outcome of a search; choose another --out, or" in refused.stderr
+    assert (tmp_path / "users.csv").read_text() == "age,plan"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -123,6 +134,12 @@ def test_an_interrupt_says_how_to_go_on(
         (("ucb", "--seed", "11000"), "give two, one to search on"),
         (("ucb", "--budget", "0"), "budget is 0; it must be at least 1"),
         (("ucb", "--jobs", "0"), "jobs is 0"),
+        (("--budget", "3"), "--budget is given, and no search is played; give the NAME of a"),
+        (("--force",), "--force is given, and no search is played"),
+        (("--check", "--seed", "11000"), "--seed is given, and no search is played"),
+        (("ucb", "--show", "--out", "x"), "--out is given, and no search is played; leave --out"),
+        (("--show",), "give its NAME, and no --json"),
+        (("ucb", "--show", "--json"), "give its NAME, and no --json"),
         (("ucb", "--out", "/dev/null/x.json"), "cannot be written"),
     ],
 )

@@ -212,7 +212,7 @@ def test_settings_of_which_one_half_was_edited_are_refused(tmp_path: Path) -> No
     with pytest.raises(InvalidValue, match="no table 'bandit'"):
         planned(file)
     file.write_text(text.replace("norm =", "size ="), encoding="utf-8")
-    with pytest.raises(InvalidValue, match="norm is missing in table 'bandit.problem'"):
+    with pytest.raises(InvalidValue, match=r"norm is missing in table 'bandit\.problem'"):
         planned(file)
     file.write_text(text.replace("norm =", "size = 1\nnorm ="), encoding="utf-8")
     with pytest.raises(InvalidValue, match="does not describe a bandit"):

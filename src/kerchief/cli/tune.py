@@ -92,6 +92,10 @@ def tune(
         tables=(),
         as_json=as_json,
     )
+    if name is None or checked or show:
+        _check_unheard(name, budget=budget, seed=seeds or None, out=out, force=force or None)
+    if show and (name is None or as_json):
+        raise InvalidValue("--show prints the TOML file of one search; give its NAME, and no --json")
     if name is None or checked:
         use_device(device)
         _list([SEARCHES[name]] if name else [one for _, one in SEARCHES.items()], checked, as_json)
@@ -104,6 +108,14 @@ def tune(
         path = out or _USUAL / f"{_declaration(name).stem}.json"
         outcome = _found(search, path, playing)
         _print(outcome, path, as_json)
+
+
+def _check_unheard(name: str | None, **given: object) -> None:
+    """Refuse what only a search that is played would hear."""
+    for option, value in given.items():
+        if value is not None:
+            remedy = "give the NAME of a search" if name is None else f"leave --{option} out"
+            raise InvalidValue(f"--{option} is given, and no search is played; {remedy}")
 
 
 def _declaration(name: str) -> Path:
@@ -149,13 +161,14 @@ def _found(search: Search, path: Path, playing: Playing) -> Outcome:
 
 def _refuse_other(path: Path, search: Search) -> None:
     """Only the outcome of the same search by the same code may be replaced unasked."""
-    there = Outcome.read(path)
+    remedy = "choose another --out, or replace it with --force"
+    try:
+        there = Outcome.read(path)
+    except InvalidValue as error:
+        raise InvalidValue(f"{str(path)!r} holds no outcome of a search; {remedy}") from error
     if there.search != search or there.versions != versions():
         what = "another search" if there.search != search else "other versions"
-        raise InvalidValue(
-            f"{str(path)!r} holds the outcome of {what}; choose another --out, or replace it with "
-            "--force"
-        )
+        raise InvalidValue(f"{str(path)!r} holds the outcome of {what}; {remedy}")
 
 
 def _list(recorded: list[Recorded], checked: bool, as_json: bool) -> None:

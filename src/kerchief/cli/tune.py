@@ -95,7 +95,7 @@ def tune(
     if name is None or checked or show:
         _check_unheard(name, budget=budget, seed=seeds or None, out=out, force=force or None)
     if show and (name is None or as_json):
-        raise InvalidValue("--show prints the TOML file of one search; give its NAME, and no --json")
+        raise InvalidValue("--show prints the TOML file of a search; give its NAME, and no --json")
     if name is None or checked:
         use_device(device)
         _list([SEARCHES[name]] if name else [one for _, one in SEARCHES.items()], checked, as_json)

@@ -7,10 +7,11 @@ played x and got y reports (`core.surprises`) the direction x', the response y' 
     x' = P x / ‖P x‖,    y' = (y - xᵀθ₀) m,    w = ‖P x‖ m,    m = Y / (Y + |xᵀθ₀|),
 
 in units in which features and centred rewards have lengths up to 1 and Y; where w exceeds 1, both
-y' and w are divided by it. P raises directions that are seen least. The model stays linear: y' has
-the mean w x'ᵀ P⁻¹(θ - θ₀). A device can tell of x' as a vector and of x'x'ᵀ by one short report
-(`mechanisms.compass`), and the matrix Σ w x'x'ᵀ is taken for Σ x'x'ᵀ times the mean weight: what
-that gets wrong is a share of what is wrong with θ₀.
+y' and w are divided by it. For other links the surprise is about what the link expects, and the
+weight has its slope there as a factor: to first order all else is the same. P raises directions
+that are seen least. The model stays linear: y' has the mean w x'ᵀ P⁻¹(θ - θ₀). A device can tell of
+x' as a vector and of x'x'ᵀ by one short report (`mechanisms.compass`), and the matrix Σ w x'x'ᵀ is
+taken for Σ x'x'ᵀ times the mean weight: what that gets wrong is a share of what is wrong with θ₀.
 
 What the matrix will be like is known beforehand in part: users play what looks best under posted
 estimates, so it is drawn to a mixture of contexts that vary evenly and of the directions of those

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import pytest
 
 from kerchief.core.errors import InvalidValue, UnknownName
 from kerchief.core.links import LINKS, link_named
+from kerchief.core.problems import Problem
 
 SCORES = np.linspace(-4, 4, 81)
 
@@ -107,3 +109,12 @@ def test_a_link_that_floats_cannot_follow_is_refused(name: str, reach: float) ->
     with pytest.raises(InvalidValue, match="give a smaller radius or norm"):
         link_named(name).kappa(reach)
     assert link_named(name).kappa(2.0) == pytest.approx(1 / link_named(name).flattest(2.0))
+
+
+@pytest.mark.parametrize("radius", [250.0, 800.0])
+def test_a_problem_whose_link_is_too_steep_for_devices_is_refused(radius: float) -> None:
+    facts: dict[str, Any] = {"dim": 2, "arms": 3, "norm": 1, "low": 0, "high": 3, "horizon": 100}
+    with pytest.raises(InvalidValue, match=r"scores reach \d+, where poisson .* radius or norm"):
+        Problem(radius=radius, link="poisson", **facts)
+    Problem(radius=radius, link="logistic", **facts)
+    Problem(radius=200.0, link="poisson", **facts)

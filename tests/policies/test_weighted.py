@@ -164,6 +164,20 @@ def test_a_surprise_follows_the_slope_of_the_link(link: str, size: float) -> Non
 
 
 @double_precision
+@pytest.mark.parametrize(
+    ("link", "radius", "slope"),
+    [("logistic", 1.0, 0.92), ("logistic", 20.0, 0.1), ("probit", 2.0, 0.6)],
+)
+def test_a_usual_weight_is_that_of_the_slopes_that_scores_may_meet(
+    link: str, radius: float, slope: float
+) -> None:
+    """A first cohort of small scores weighs as linear rewards do; one of large scores far less."""
+    facts = dataclasses.replace(FACTS, link=link, radius=radius, low=0.0, constant=0.0, norm=1.0)
+    usual, spread = GLMSampling.of(facts, trust="local", epsilon=4.0)._usual_weight
+    assert float(usual) == pytest.approx(max(0.5 * slope, 0.15), rel=0.02)
+    assert float(spread) == pytest.approx(max(0.2 * slope, 0.1), rel=0.02)
+
+
 def test_features_that_are_all_zero_tell_nothing() -> None:
     policy = _policy()
     statistic = policy.query.encode(_example(policy, WEIGHTS, [0.0, 0.0, 0.0], 1.0))
@@ -563,7 +577,9 @@ def test_another_way_to_choose_weights_is_another_rule() -> None:
     """Weights of a deployed bandit are computed again when it is opened: count the rule up."""
     made = module.RULE, module._GROWTH, module._FILL, module._HEAVIEST
     assert made == (3, 0.5, 0.8, 10.0)
-    assert (LinearSampling._closed_at, LinearSampling._usual_weight) == (5.5, (0.5, 0.2))
+    assert (LinearSampling._closed_at, GLMSampling._closed_at) == (5.5, 3.5)
+    assert LinearSampling.of(FACTS)._usual_weight == (0.5, 0.2)
+    assert module._LEAST_USUAL == (0.15, 0.1)
     drawing = module._LOOKED_FROM, module._LEAST_EVEN, module._REACH, module._MATRIX
     assert drawing == (8, 0.1, 0.7, (0.36, 0.13, 0.85))
     assert module._LEAST_WEIGHT == (0.05, 0.25)

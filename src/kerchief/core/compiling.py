@@ -20,6 +20,8 @@ def compiled_quickly(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile a function when it is called first, in less time than `jax.jit` takes.
 
+    It is called from Python alone: compiled code that calls it cannot have options of its own.
+
     Args:
         static: which arguments are part of the structure.
 

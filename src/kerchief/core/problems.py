@@ -17,6 +17,8 @@ from kerchief.core.links import link_named
 
 WHOLE_RECORD = "context, action and reward"
 """What is protected of a user who meets a bandit in private."""
+_STEEPEST = 1e100
+"""No device takes a task whose link is steeper."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,13 @@ class Problem:
         validate.whole("arms", self.arms, high=2**24)
         validate.whole("own", self.own, low=0, high=self.dim)
         validate.at_least("high - low", self.high - self.low, 1e-9)
-        link_named(self.link)
+        largest_score = self.norm * self.radius
+        steepest = link_named(self.link).steepest(largest_score)
+        if steepest > _STEEPEST:
+            raise InvalidValue(
+                f"scores reach {largest_score:g}, where {self.link} rewards grow by {steepest:g} "
+                f"for one more, and that may be {_STEEPEST:g}; give a smaller radius or norm"
+            )
 
     @property
     def protected(self) -> str:

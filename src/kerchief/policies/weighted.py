@@ -67,6 +67,8 @@ _REACH = 0.7
 _LEAST_WEIGHT = 0.05, 0.25
 """The least mean weight of a cohort's users: so much, or such a part of its noise if that is less,
 so that users without features tell nothing."""
+_LEAST_USUAL = 0.15, 0.1
+"""The least mean weight that is usual for a link, and how far it may be from that."""
 _SAMPLED, _WIDENED = 0.62, 1.5
 """How much of what is sampled is left where noise misleads, and how much wider random widths are,
 beside those of other trusts."""
@@ -123,8 +125,6 @@ class SurprisedSampling(Sampling):
 
     _closed_at: ClassVar[float]
     """How often a cohort's vector must stand out from its noise for the cohort to be closed."""
-    _usual_weight: ClassVar[tuple[float, float]]
-    """The mean weight of a cohort's users, and how far it may be from that."""
 
     def _built_for(self, trust: str, epsilon: float) -> Self:
         """The same for a trust; widths that are proved are for moments as they are."""
@@ -135,6 +135,11 @@ class SurprisedSampling(Sampling):
     def _expected(self, score: Array) -> tuple[Array, Array | float]:
         """What a score is worth beyond one of 0, and the share of the steepest slope there."""
         raise NotImplementedError
+
+    @property
+    def _usual_weight(self) -> tuple[Array | float, Array | float]:
+        """The mean weight of a cohort's users, and how far it may be from that."""
+        return 0.5, 0.2
 
     def init(self, outlook: Mapping[str, Outlook]) -> Tree:
         """Before any user: nothing is weighted, and every reward is a surprise."""
@@ -363,7 +368,6 @@ class LinearSampling(SurprisedSampling, LinUCB):
     """
 
     _closed_at: ClassVar[float] = 5.5
-    _usual_weight: ClassVar[tuple[float, float]] = (0.5, 0.2)
     _with_noise: ClassVar[Mapping[Separate, float]] = {
         **Sampling._with_noise,
         "users": _SAMPLED,
@@ -407,7 +411,6 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
     """
 
     _closed_at: ClassVar[float] = 3.5
-    _usual_weight: ClassVar[tuple[float, float]] = (0.15, 0.1)
     _with_noise: ClassVar[Mapping[Separate, float]] = {
         **Sampling._with_noise,
         "nobody": 0.65,
@@ -427,9 +430,21 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
 
     def _expected(self, score: Array) -> tuple[Array, Array | float]:
         """As the link says, of scores that are possible."""
-        link, most = link_named(self.link), self.radius * self.query.norm
+        link, most = link_named(self.link), self._largest_score
         score = jnp.clip(score, -most, most)
         return link.mean(score) - link.origin, link.slope(score) / self.steepest
+
+    @property
+    def _usual_weight(self) -> tuple[Array | float, Array | float]:
+        """Less than of linear rewards, as slopes are less than the steepest on average."""
+        link, most = link_named(self.link), self._largest_score
+        slope = (link.mean(most) - link.mean(-most)) / (2 * most)
+        usual, spread = (found * slope / self.steepest for found in super()._usual_weight)
+        return jnp.maximum(usual, _LEAST_USUAL[0]), jnp.maximum(spread, _LEAST_USUAL[1])
+
+    @property
+    def _largest_score(self) -> Array:
+        return jnp.asarray(self.radius * self.query.norm)
 
     @property
     def _origin(self) -> float:

@@ -98,7 +98,9 @@ def test_a_row_with_a_word_that_was_never_declared_is_named() -> None:
         InvalidValue, match=r"row 2 of column 'plan' .* is not declared; .* 'other'"
     ):
         Declaration.of("plan=basic|gold").encode(table)
-    with pytest.raises(InvalidValue, match=r"no column is like 'x\*'; columns are plan"):
+    with pytest.raises(
+        InvalidValue, match=r"no column is like 'x\*'; those that may be features are plan"
+    ):
         Declaration.of("x*=0:1").encode(table)
 
 

@@ -145,6 +145,25 @@ def test_a_star_stands_for_no_column_that_says_what_was_done_and_what_it_gave() 
     assert read_logs(table, **asked).names == ("age", "constant")
     users = {**table, "who": [1, 2, 1, 3]}
     assert read_logs(users, **asked, user="who").names == ("age", "constant")
+    with pytest.raises(InvalidValue, match=r"'c\*'; those that may be features are age$"):
+        read_logs(table, **asked | {"features": "c*"})
+
+
+def test_a_star_among_bare_names_stands_for_columns_too() -> None:
+    table = {**TABLE, "age*": [1, 2, 3, 4], "ages": [5, 6, 7, 8]}
+    assert read_logs(table, **ASKED | {"features": "a*s,age"}).names == ("ages", "age")
+    assert read_logs(table, **ASKED | {"features": "age*"}).names == ("age*",)
+    with pytest.raises(InvalidValue, match="feature 'age' is named twice"):
+        read_logs(TABLE, **ASKED | {"features": "a*,age"})
+    feedback = {
+        "n_rounds": 2,
+        "n_actions": 2,
+        "action": [0, 1],
+        "reward": [0, 1],
+        "pscore": [0.5, 0.5],
+    }
+    made = read_logs(feedback | {"context": np.eye(2)}, reward_range=(0, 1), features="x*")
+    assert made.names == ("x0", "x1")
 
 
 def test_cut_files_change_nothing_and_are_named(tmp_path: Path) -> None:

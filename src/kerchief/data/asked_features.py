@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerchief.core.errors import InvalidValue
-from kerchief.data.declaration import Declaration
+from kerchief.data.declaration import Declaration, matching
 from kerchief.data.features import Category, Encoded, Ranged
 from kerchief.data.logs import Floats, Logs
 from kerchief.data.tables import Table, read_table
@@ -87,15 +88,21 @@ class AskedFeatures:
         """Their public bounds."""
         return Declaration.of(self.features, norm=self.norm, intercept=self.intercept)
 
+    def whole(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The bare names, with every `*` replaced by the columns that it stands for."""
+        found = ([one] if one in columns else matching(one, columns) for one in self.bare)
+        return tuple(itertools.chain.from_iterable(found))
+
     def encode(self, table: Table) -> tuple[Encoded, Declaration | None]:
         """Their rows: numbers as they are, or scaled as is declared."""
         given = self.features
         if nothing(given):
             return Encoded(rows=np.zeros((table.rows, 0)), clipped=np.zeros(table.rows, bool)), None
         if self.bare and self.norm is None:
-            if twice := [one for place, one in enumerate(self.bare) if one in self.bare[:place]]:
+            names = self.whole(table.free)
+            if twice := [one for place, one in enumerate(names) if one in names[:place]]:
                 raise InvalidValue(f"feature {twice[0]!r} is named twice; name it once")
-            rows = np.stack([table.numbers(name) for name in self.bare], axis=1)
+            rows = np.stack([table.numbers(name) for name in names], axis=1)
             return Encoded(rows=rows, clipped=np.zeros(table.rows, bool)), None
         declared = self.declaration().on(table.free)
         return declared.encode(table), declared
@@ -108,14 +115,15 @@ class AskedFeatures:
         if not logs.dim:
             raise InvalidValue("features are declared, and the users of these logs have none")
         columns = dict(zip(logs.names, logs.contexts.T, strict=True))
-        encoded, declared = self.encode(read_table(columns, name="the logs"))
-        logs = dataclasses.replace(logs, **self.fields(encoded.rows, declared))
+        table = read_table(columns, name="the logs")
+        encoded, declared = self.encode(table)
+        logs = dataclasses.replace(logs, **self.fields(table, encoded.rows, declared))
         return ReadLogs(logs=logs, table=None, declaration=declared, encoded=encoded)
 
-    def fields(self, rows: Floats, declared: Declaration | None) -> dict[str, Any]:
+    def fields(self, table: Table, rows: Floats, declared: Declaration | None) -> dict[str, Any]:
         """What they are in logs."""
         if declared is None:
-            return {"contexts": rows, "names": self.bare}
+            return {"contexts": rows, "names": self.whole(table.free)}
         public = {"norm": declared.norm, "constant": declared.intercept}
         return {"contexts": rows, "names": _coordinates(declared), **public}
 

@@ -219,7 +219,8 @@ def matching(name: str, columns: Sequence[str]) -> list[str]:
         return [name]
     found = fnmatch.filter(columns, name)
     if not found:
-        raise InvalidValue(f"no column is like {name!r}; columns are {', '.join(columns[:40])}")
+        known = ", ".join(columns[:40]) or "none"
+        raise InvalidValue(f"no column is like {name!r}; those that may be features are {known}")
     return found
 
 

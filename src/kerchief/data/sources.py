@@ -205,7 +205,8 @@ def _of_table(
 ) -> ReadLogs:
     taken = (str(action).partition("=")[0], reward, propensity, user)
     names = (one for one in taken if isinstance(one, str))
-    encoded, declared = asked.encode(table.without(*names))
+    known = table.without(*names)
+    encoded, declared = asked.encode(known)
     actions, count = _actions(table, action, arms)
     logs = Logs(
         actions=actions,
@@ -216,7 +217,7 @@ def _of_table(
         high=reward_range[1],
         arm_features=None if arm_features is None else np.asarray(arm_features),
         users=None if user is None else table.words(_column("user", user)),
-        **asked.fields(encoded.rows, declared),
+        **asked.fields(known, encoded.rows, declared),
     )
     counted = f"column {action!r}" if arms is None and "=" not in action else None
     return ReadLogs(logs=logs, table=table, declaration=declared, encoded=encoded, counted=counted)

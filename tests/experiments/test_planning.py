@@ -202,6 +202,18 @@ def test_settings_deploy_what_was_planned(tmp_path: Path) -> None:
     assert kerchief.planned(file)["problem"] == SMALL.problem(400)
 
 
+def test_settings_of_a_bandit_that_is_not_deployed_do_not_say_that_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as a paper's own version: it can be planned, and `Bandit` refuses it."""
+    assert shifted(0.05).use() == "Use own-models under central trust"
+    monkeypatch.setattr("kerchief.experiments.advice.wire_size", lambda *given: None)
+    told = "own-models under central trust can be simulated, and not deployed"
+    assert shifted(0.05).use().startswith(told)
+    assert told in settings(shifted(0.05))
+    assert "deploys it" not in settings(shifted(0.05))
+
+
 def test_settings_of_which_one_half_was_edited_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     text = settings(shifted(0.05))

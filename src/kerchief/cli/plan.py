@@ -223,9 +223,8 @@ def _print(advice: Advice, files: dict[str, Path]) -> None:
     print_table(headings, [row.texts() for row in advice.rows], columns="llrrrR")
     for line in advice.needs():
         print_wrapped(line)
-    best = advice.best
-    use = f"Use {best.cell.player.policy} under {best.cell.player.trust} trust"
-    print_wrapped(f"{use}: {best.wire.text()}." if best.wire else f"{use}.")
+    wire = advice.best.wire
+    print_wrapped(f"{advice.use()}{f': {wire.text()}' if wire else ''}.")
     for line in advice.notes():
         print_wrapped(line)
     for sentence in kept_promises(advice.plan, (row.cell for row in advice.private)):

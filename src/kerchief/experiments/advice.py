@@ -178,6 +178,13 @@ class Advice:
             "from nothing; give more --seconds."
         )
 
+    def use(self) -> str:
+        """Which bandit, without a full stop; or that it is none to build with."""
+        who = f"{self.best.cell.player.policy} under {self.best.cell.player.trust} trust"
+        if self.best.wire:
+            return f"Use {who}"
+        return f"{who} can be simulated, and not deployed; to build with, choose another --policy"
+
     def _few(self) -> str:
         """Where not all users were simulated, what is said is said of those who were."""
         if self.played.users >= 0.9 * self.planning.count:

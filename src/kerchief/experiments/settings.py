@@ -45,10 +45,9 @@ def settings(advice: Advice) -> str:
         f"{BANDIT}.guarantee": {**promise},
     }
     lines = [f"# {advice.sentence()}", "# kerchief compare --config THIS plays it again;"]
-    lines += [
-        "# kerchief.Bandit(**kerchief.planned(THIS)) deploys it.",
-        *_lines(again.parameters()),
-    ]
+    deploys = "kerchief.Bandit(**kerchief.planned(THIS)) deploys it."
+    deploys = deploys if advice.best.wire else f"{advice.use()}."
+    lines += [f"# {deploys}", *_lines(again.parameters())]
     for name, table in tables.items():
         lines += ["", f"[{name}]", *_lines(table)]
     return "\n".join(lines) + "\n"

@@ -128,6 +128,19 @@ def test_an_earlier_picture_is_not_replaced_unless_it_is_said(
     assert (tmp_path / "seen" / "audit.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_folder_in_place_of_the_picture_is_refused_before_anything_is_played(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be replaced, so --force is no remedy."""
+    pytest.importorskip("matplotlib")
+    (tmp_path / "seen" / "audit.png").mkdir(parents=True)
+    monkeypatch.setattr(Subject, "audit", lambda *told, **options: pytest.fail("it was played"))
+    for force in ((), ("--force",)):
+        refused = call("audit", "one-bit", "--out", "seen", *force)
+        assert refused.exit_code == 2
+        assert "is a folder, and a file would stand there" in refused.stderr
+
+
 def test_what_was_found_is_told_where_another_picture_came_first(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,17 @@ class Folder:
             return Folder(path=Path(tempfile.mkdtemp(prefix=prefix, dir=self.path)))
 
     def check(self, name: str) -> Path:
-        """The path of a file, which must not be a link: what it leads to is not ours to replace."""
+        """The path of a file, where neither a link nor a folder may be."""
+        path = self._unlinked(name)
+        if path.is_dir():
+            raise InvalidValue(
+                f"{str(path)!r} is a folder, and a file would stand there; remove it, or choose "
+                "another one"
+            )
+        return path
+
+    def _unlinked(self, name: str) -> Path:
+        """A path that must not be a link: what it leads to is not ours to replace."""
         path = self.path / name
         if path.is_symlink():
             raise InvalidValue(
@@ -88,7 +98,7 @@ class Folder:
         """Write a file beside its place, then move it there: readers see the old one or the new.
 
         Raises:
-            InvalidValue: there is a link of that name.
+            InvalidValue: there is a link or a folder of that name.
             WriteFailed: the disk is full, or takes no file any more; the old one is as it was.
         """
         target = self.check(name)
@@ -101,7 +111,7 @@ class Folder:
         """Write a file unless there is one, however many try it at once; whether it is ours.
 
         Raises:
-            InvalidValue: there is a link of that name.
+            InvalidValue: there is a link or a folder of that name.
             WriteFailed: as for `write`.
         """
         target = self.check(name)
@@ -148,7 +158,11 @@ class Folder:
 
     def inner(self, name: str) -> Folder:
         """A folder inside this one, which must not be a link."""
-        return Folder.at(self.check(name))
+        return Folder.at(self._unlinked(name))
+
+    def check_inner(self, name: str) -> None:
+        """Refuse a link where a folder inside this one is, or will be."""
+        self._unlinked(name)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

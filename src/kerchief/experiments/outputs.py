@@ -95,8 +95,9 @@ class Outputs:
         made = cls(
             plan=plan, folder=folder, wanted=wanted, force=force, formats=formats, tables=tables
         )
-        for name in (*made._names().values(), _PARTS):
+        for name in made._names().values():
             folder.check(name)
+        folder.check_inner(_PARTS)
         other = made._strangers() if other is None else other
         if other and not force:
             raise made._taken(other)

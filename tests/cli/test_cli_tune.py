@@ -138,6 +138,13 @@ def test_a_file_that_holds_no_outcome_is_not_replaced_unless_it_is_said(
         (("--force",), "--force is given, and no search is played"),
         (("--check", "--seed", "11000"), "--seed is given, and no search is played"),
         (("ucb", "--show", "--out", "x"), "--out is given, and no search is played; leave --out"),
+        (
+            ("ucb", "--check", "--jobs", "2"),
+            "--jobs is given, and no search is played; leave --jobs",
+        ),
+        (("ucb", "--show", "--scheduler", "x"), "--scheduler is given, and no search is played"),
+        (("ucb", "--show", "--check"), "and --show prints it; give one of them"),
+        (("ucb", "--out", "..", "--force"), "is a folder, and a file would stand there"),
         (("--show",), "give its NAME, and no --json"),
         (("ucb", "--show", "--json"), "give its NAME, and no --json"),
         (("ucb", "--out", "/dev/null/x.json"), "cannot be written"),

@@ -93,7 +93,10 @@ def tune(
         as_json=as_json,
     )
     if name is None or checked or show:
-        _check_unheard(name, budget=budget, seed=seeds or None, out=out, force=force or None)
+        whose = {"jobs": jobs if jobs > 1 else None, "scheduler": scheduler, "force": force or None}
+        _check_unheard(name, budget=budget, seed=seeds or None, out=out, **whose)
+    if show and checked:
+        raise InvalidValue("--check looks at a search, and --show prints it; give one of them")
     if show and (name is None or as_json):
         raise InvalidValue("--show prints the TOML file of a search; give its NAME, and no --json")
     if name is None or checked:

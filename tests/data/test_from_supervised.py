@@ -154,9 +154,9 @@ def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], said: str) ->
 
 def test_no_label_and_no_reward_is_a_feature() -> None:
     """Else every bandit would know the right arm: neither by its name nor by a star."""
-    table = {"x": [0.1, 0.2, 0.3], "y": [0, 1, 1], "z": [0.0, 1.0, 0.5]}
+    table: dict[str, Any] = {"x": [0.1, 0.2, 0.3], "y": [0, 1, 1], "z": [0.0, 1.0, 0.5]}
     assert kerchief.from_supervised(table, "y", features="*", norm=1.0).problem(1).dim == 3
-    rewarded = {"rewards": ("y", "z"), "reward_range": (0, 1)}
+    rewarded: dict[str, Any] = {"rewards": ("y", "z"), "reward_range": (0, 1)}
     assert kerchief.from_supervised(table, features="*", norm=1.0, **rewarded).problem(1).dim == 2
     for asked in (
         {"y": "y=0|1", "features": "y=0:1"},

@@ -116,7 +116,7 @@ def test_a_line_of_vowpal_wabbit_is_understood(tmp_path: Path) -> None:
     assert (logs.rows, logs.arms, logs.actions[0], logs.rewards[0]) == (1, 3, 1, 1.0)
     assert logs.propensities[0] == 0.8166667
     named = dict(zip(logs.names, logs.contexts[0].tolist(), strict=True))
-    ages = {"Person.id^anna": 1.0, "Person.tall": 1.0, "Person.age": 30.0}
+    ages = {"Person.tall": 1.0, "Person.age": 30.0}
     assert named == ages | {"Where.town^Rome": 1.0, "Where.far[0]": 1.5, "Where.far[1]": 2.0}
     assert logs.arm_names == ("i.price", "i.new^yes")
     assert logs.arm_features is not None

@@ -149,6 +149,19 @@ def test_a_star_stands_for_no_column_that_says_what_was_done_and_what_it_gave() 
         read_logs(table, **asked | {"features": "c*"})
 
 
+def test_who_came_is_no_feature_of_lines_either(tmp_path: Path) -> None:
+    users = ({"age": 30, "id": "a"}, {"age": 40, "id": "b"})
+    file = _lines(tmp_path / "log.json", *users)
+    asked: dict[str, Any] = {"reward_range": (0, 1), "user": "User.id"}
+    assert read_logs(file, **asked).names == ("User.age",)
+    starred = read_logs(file, **asked, features="User.*", norm=99.0)
+    assert starred.names == ("User.age", "constant")
+    for name in ("User.id", "User.id^a"):
+        with pytest.raises(InvalidValue, match="says who came, and is no feature then"):
+            read_logs(file, **asked, features=f"User.age,{name}", norm=99.0)
+    assert "User.id^a" in read_logs(file, reward_range=(0, 1)).names
+
+
 def test_a_star_among_bare_names_stands_for_columns_too() -> None:
     table = {**TABLE, "age*": [1, 2, 3, 4], "ages": [5, 6, 7, 8]}
     assert read_logs(table, **ASKED | {"features": "a*s,age"}).names == ("ages", "age")

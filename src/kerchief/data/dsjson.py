@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from kerchief.core.errors import CodecError
+from kerchief.core.errors import CodecError, InvalidValue
 from kerchief.core.validate import whole
 from kerchief.data.declaration import matching
 from kerchief.data.files import write_file
@@ -68,11 +68,17 @@ def read_dsjson(
         high: the greatest.
         features: names of the users' features; all that are found, in order, where None.
         arm_features: the same of arms.
-        user: the name of the shared feature that says who came, such as `User.id`.
+        user: the name of the shared feature that says who came, such as `User.id`; it is none that
+            a bandit sees.
         arms: how many arms there are, where that must not be read off the lines.
         needed: features that every line must have, each by its name or with a `*`; others are 0
             where a line does not have them.
     """
+    for name in features or ():
+        if _says_who(name, user):
+            raise InvalidValue(
+                f"feature {name!r} says who came, and is no feature then; leave it out of them"
+            )
     events = list(_events(Path(path), user))
     if not events:
         raise CodecError(f"{Path(path).name} holds no decision; give one JSON object per line")
@@ -253,7 +259,7 @@ def _read(content: Any, user: str | None, number: int) -> _Event | None:
         reward=-_number(cost) or 0.0,
         propensity=_number(chance),
         dropped=_dropped(rest.get("pdrop", 0.0)),
-        shared=_flat(shared),
+        shared={key: one for key, one in _flat(shared).items() if not _says_who(key, user)},
         arms=tuple(map(_flat, multi)),
         user=None if user is None else _user(shared, user),
     )
@@ -280,6 +286,11 @@ def _dropped(given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1:
         raise CodecError("pdrop must be a chance below 1")
     return float(given)
+
+
+def _says_who(name: str, user: str | None) -> bool:
+    """Whether a feature is the one that says who came, or one of its words."""
+    return user is not None and name.partition("^")[0] == user
 
 
 def _user(shared: Mapping[Any, Any], name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -331,6 +332,36 @@ def test_a_bound_that_only_the_table_has_may_be_put_there(tmp_path: Path) -> Non
     file, text = tmp_path / "plan.toml", settings(shifted(0.05))
     file.write_text(text.replace("high = 1.0", "high = 2.0"), encoding="utf-8")
     assert planned(file)["problem"].high == 2.0
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "said"),
+    [
+        ("features =", 'features = ["age=18:90", "plan=basic|gold"]', ""),
+        ("features =", 'features = ["a*"]\nnorm = 3.0', ""),
+        ("features =", 'features = ["age=18:90"]', r"dim is 2 \(by what they declare\).* and 3 in"),
+        ("features =", 'features = ["age=18"]', "bounds of 'age' are '18'"),
+        ("intercept =", "", ""),
+        ("intercept =", "intercept = 1", r"constant is 1.0 \(by what they declare\)"),
+        ("label =", 'label = "click"', ""),
+        ("label =", 'label = "click=a|b|c|d"', r"arms is 4 \(by what they declare\)"),
+        ("label =", 'rewards = ["a,b", "c", "d"]', r"arms is 4 \(by what they declare\)"),
+    ],
+)
+def test_options_of_data_declare_what_the_table_says(
+    line: str, other: str, said: str, tmp_path: Path
+) -> None:
+    options, halved, table = settings(shifted(0.05)).partition("[bandit]")
+    for name in ("env", "dim", "arms", "radius", "option"):
+        options = _without(f"{name} =", options)
+    data = ['data = "x.csv"', 'features = ["age=18:90", "plan=a|b"]', 'label = "click=a|b|c"']
+    options = "\n".join([*data, "intercept = 0.5", options])
+    table = re.sub("(?m)^(dim|own) = .*", r"\1 = 3", table)
+    table = re.sub("(?m)^constant = .*", "constant = 0.5", table)
+    file = tmp_path / "plan.toml"
+    file.write_text(re.sub(f"(?m)^{line}.*", other, options) + halved + table, encoding="utf-8")
+    with pytest.raises(InvalidValue, match=said) if said else contextlib.nullcontext():
+        assert planned(file)["problem"].dim == 3
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
+from kerchief.data.declaration import Declaration
+from kerchief.data.features import parted, words_of
 from kerchief.data.replay import Replay
+from kerchief.environments.ranges import RANGED_CONSTANT
 from kerchief.environments.registry import EnvironmentEntry
 from kerchief.environments.supervised import Supervised
 from kerchief.policies.registry import actions_of
@@ -77,3 +80,34 @@ def told_of(data: WorldOfData) -> Iterator[str]:
             "Logs are replayed: users count whose logged arm is the bandit's choice, by inverse "
             "propensity. Regret is against the best single arm, estimated so, and may be negative."
         )
+
+
+def declared_facts(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts that options declare where users alone have features, without reading the data.
+
+    >>> declared_facts({"features": ["age=18:90", "plan=basic|gold"], "label": "item=news|sport"})
+    {'dim': 3, 'constant': 0.5, 'arms': 2}
+    >>> declared_facts({"features": ["e*"], "norm": 3.0, "label": "item"})
+    {'constant': 0.5}
+    """
+    if {"declare", "arm-features"} & options.keys():
+        return {}
+    found: dict[str, Any] = {}
+    if options.get("features"):
+        bounds = {
+            "norm": options.get("norm"),
+            "intercept": options.get("intercept", RANGED_CONSTANT),
+        }
+        declared = Declaration.of(options["features"], **bounds)
+        if not any("*" in name for name in declared.names):
+            found["dim"] = declared.dim
+        found["constant"] = float(declared.intercept)
+    for name in ("label", "action"):
+        _, _, words = str(options.get(name, "")).partition("=")
+        if words:
+            found["arms"] = len(words_of(words))
+    columns = options.get("rewards", [])
+    texts = columns if isinstance(columns, list) else [str(columns)]
+    if texts:
+        found["arms"] = sum(len([one for one in parted(str(text), ",") if one]) for text in texts)
+    return found

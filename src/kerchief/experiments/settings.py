@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kerchief.core.errors import InvalidValue
 from kerchief.core.problems import Problem
 from kerchief.environments.registry import ENVIRONMENTS
+from kerchief.experiments.data import declared_facts
 from kerchief.experiments.players import FLAGS
 from kerchief.privacy.guarantee import Guarantee, Trust
 
@@ -166,8 +167,12 @@ def _check_whole(
 
 
 def _check_sizes(path: str | Path, options: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Refuse options of another world, or of none; that of data has its own sizes."""
+    """Refuse options of another world, or of none; of data what they declare is looked at."""
     if "data" in options:
+        if facts["own"] == facts["dim"]:
+            for name, value in declared_facts(options).items():
+                if not _same(value, facts[name]):
+                    raise _differ(path, name, f"{value!r} (by what they declare)", facts[name])
         return
     if "env" not in options:
         raise InvalidValue(

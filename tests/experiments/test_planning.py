@@ -141,6 +141,27 @@ def test_worlds_of_logs_are_draws_and_no_orders_that_could_be_asked_for() -> Non
     assert "--orders" not in said
 
 
+def test_data_of_few_users_say_what_can_be_done() -> None:
+    """Of logs there are no orders to ask for."""
+    logs: dict[str, Any] = {
+        "age": [20.0, 70.0] * 30,
+        "action": [0, 1] * 30,
+        "reward": [1.0, 0.0] * 30,
+    }
+    world = from_logs(logs, features="age=18:90", reward_range=(0.0, 1.0), propensity=0.5)
+    with pytest.raises(InvalidValue, match="for 30 users, and a plan needs 50; give --users 50"):
+        Planning(data=world)
+    assert Planning(data=world, users=50).count == 50
+    few: dict[str, Any] = {"age": [20.0, 70.0] * 9, "clicked": [0, 1] * 9}
+    once = from_supervised(few, "clicked", features="age=18:90")
+    with pytest.raises(InvalidValue, match="give --orders bootstrap and --users 50"):
+        Planning(data=once)
+    drawn = from_supervised(few, "clicked", features="age=18:90", orders="bootstrap")
+    with pytest.raises(InvalidValue, match="give --users 50"):
+        Planning(data=drawn)
+    assert Planning(data=drawn, users=50).count == 50
+
+
 def test_a_large_delta_is_warned_of() -> None:
     assert SMALL.warnings() == ()
     (line,) = dataclasses.replace(SMALL, delta=0.01).warnings()

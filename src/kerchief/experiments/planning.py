@@ -87,9 +87,10 @@ class Planning:
         if self.users is not None:
             validate.whole("users", self.users, low=_FEWEST, high=_MOST)
         if self.count < _FEWEST:
+            once = getattr(self.data, "orders", "bootstrap") == "permutation"
             raise InvalidValue(
-                f"the data have {self.count} users; a plan needs {_FEWEST} (with --orders "
-                "bootstrap, --users may be more than there are)"
+                f"the data are enough for {self.count} users, and a plan needs {_FEWEST}; give "
+                f"{'--orders bootstrap and ' * once}--users {_FEWEST}, which draws them anew"
             )
         if self.data is not None:
             self._check_rows(self.data)

@@ -82,7 +82,7 @@ def test_a_false_claim_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> N
         (("--all", "--trust", "local"), "say no trust, kind, canaries, folder or force"),
         (("--all", "--force"), "say no trust, kind, canaries, folder or force"),
         (("one-bit", "--force"), "give --out FOLDER too, or leave --force out"),
-        (("glm-rare", "--canaries", "100", "--force"), "without a picture"),
+        (("glm-rare", "--canaries", "100", "--force"), "without a picture; say no other trust"),
         (("gloc",), "claims something under no trust"),
         (("linucb", "--trust", "nobody"), "claims something under local, shuffle"),
         (("laplace", "--kind", "plain"), "no policy without contexts is called 'laplace'"),

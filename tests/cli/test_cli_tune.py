@@ -145,6 +145,8 @@ def test_a_file_that_holds_no_outcome_is_not_replaced_unless_it_is_said(
         (("ucb", "--show", "--scheduler", "x"), "--scheduler is given, and no search is played"),
         (("ucb", "--show", "--check"), "and --show prints it; give one of them"),
         (("ucb", "--out", "..", "--force"), "is a folder, and a file would stand there"),
+        (("nowhere.toml", "--show"), "the configuration 'nowhere.toml' cannot be read"),
+        (("mine.toml", "--check"), "'mine.toml' is a file of your own; leave --check out"),
         (("--show",), "give its NAME, and no --json"),
         (("ucb", "--show", "--json"), "give its NAME, and no --json"),
         (("ucb", "--out", "/dev/null/x.json"), "cannot be written"),

@@ -94,7 +94,10 @@ def audit(
     place: Place | None = None
     if canaries is not None:
         if trust not in (None, "joint") or kind or replicates is not None or out or force:
-            raise InvalidValue("canaries are one run of fits under joint trust, without a picture")
+            raise InvalidValue(
+                "canaries are one run of fits under joint trust, without a picture; say no other "
+                "trust, kind, replicates, folder or force"
+            )
         found = one_run(name, epsilon=epsilon, delta=delta, canaries=canaries, seed=seed)
     else:
         if out is not None:

@@ -99,10 +99,16 @@ def tune(
         raise InvalidValue("--check looks at a search, and --show prints it; give one of them")
     if show and (name is None or as_json):
         raise InvalidValue("--show prints the TOML file of a search; give its NAME, and no --json")
+    if checked and name is not None and name.endswith(".toml"):
+        raise InvalidValue(
+            f"--check looks at what the code plays of a recorded search, and {name!r} is a file of "
+            "your own; leave --check out to play it"
+        )
     if name is None or checked:
         use_device(device)
         _list([SEARCHES[name]] if name else [one for _, one in SEARCHES.items()], checked, as_json)
     elif show:
+        Search.read(_declaration(name))
         click.echo(_declaration(name).read_text(encoding="utf-8"), nl=False)
     else:
         search = _asked(_declaration(name), budget, seeds)

@@ -175,6 +175,16 @@ def test_columns_of_another_kind_are_one_line(rewards: str, call: Call, users: P
     assert "name one column per arm, as in --rewards r_a,r_b" in result.stderr
 
 
+@pytest.mark.parametrize("label", ["5", "true", '["likes"]', "{a = 1}"])
+def test_a_label_of_another_kind_is_one_line(label: str, call: Call, users: Path) -> None:
+    """A list would be read as the labels themselves, and the column be a feature."""
+    told = users.with_name("users.toml")
+    told.write_text(f'features = ["age=18:90"]\nlabel = {label}\n')
+    result = call("compare", "--data", users, "--declare", told)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "give the name of a column in quotes" in result.stderr
+
+
 def test_options_of_data_need_data(call: Call) -> None:
     result = call("compare", *DECLARED)
     assert result.exit_code == 2

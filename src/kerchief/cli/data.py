@@ -111,6 +111,10 @@ def world_of(given: dict[str, Any]) -> WorldOfData:
     if "action" in declared or are_logs(said["data"]):
         return _replayed(said, declared)
     label, sha256 = declared.pop("label", None), said.get("data_sha256")
+    if not isinstance(label, str | None):
+        raise InvalidValue(
+            f"label is {str(label)[:80]} in the declaration; give the name of a column in quotes"
+        )
     for name in declared:
         if name in _OF_LOGS:
             raise InvalidValue(f"--{_flag(name)} is for logs; give --action COLUMN too, or neither")

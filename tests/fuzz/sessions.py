@@ -520,6 +520,7 @@ BY_HAND = {
     "experiments.experiment:Reproduction": "command:reproduce",
     "experiments.folder:Folder.at": "experiments.folder:Folder.at",
     "experiments.outputs:Outputs.at": "experiments.folder:Folder.at",
+    "experiments.place:Place.at": "experiments.folder:Folder.at",
     "experiments.runner:Work.of": "command:compare",
     "experiments.workers:Waiting.of": "command:compare",
     "experiments.plugins:Plugin.at": "command:check",

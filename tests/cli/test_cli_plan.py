@@ -65,6 +65,21 @@ def test_the_page_answers_everything(quick: list[Planning], tmp_path: Path) -> N
     assert (out / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_page_on_what_is_not_deployed_names_no_way_to_deploy_it(
+    quick: list[Planning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "kerchief.planned" in _page(tmp_path / "one")
+    monkeypatch.setattr("kerchief.experiments.advice.wire_size", lambda *given: None)
+    page = _page(tmp_path / "other")
+    assert "can be simulated, and not deployed" in page
+    assert "kerchief.planned" not in page
+
+
+def _page(out: Path) -> str:
+    assert run(*ASKED, "--out", str(out)).exit_code == 0
+    return (out / "plan.html").read_text(encoding="utf-8")
+
+
 def test_json_is_one_object(quick: list[Planning]) -> None:
     found = json.loads(run(*ASKED, "--json").stdout)
     assert [row["policy"] for row in found["rows"]] == [

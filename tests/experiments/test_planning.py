@@ -323,6 +323,17 @@ def test_a_table_without_options_is_deployed_and_not_played(tmp_path: Path) -> N
     assert "policy is missing among the options" in result.stderr
 
 
+@pytest.mark.parametrize("env", ['"nowhere"', "3"])
+def test_a_world_that_is_not_known_is_named_and_not_its_radius(env: str, tmp_path: Path) -> None:
+    """It may be that of a plugin, whose radius makes another one."""
+    file, text = tmp_path / "plan.toml", settings(shifted(0.05))
+    file.write_text(text.replace('env = "own"', f"env = {env}"), encoding="utf-8")
+    assert planned(file)["problem"] == SMALL.problem(400)
+    result = CliRunner().invoke(main, ["compare", "--config", str(file)])
+    assert result.exit_code == 2
+    assert f"no environment is called {env.strip(chr(34))!r}" in result.stderr
+
+
 def test_the_options_may_leave_the_radius_to_the_world(tmp_path: Path) -> None:
     options, halved, table = settings(shifted(0.05)).partition("[bandit]")
     file = tmp_path / "plan.toml"

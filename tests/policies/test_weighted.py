@@ -165,17 +165,21 @@ def test_a_surprise_follows_the_slope_of_the_link(link: str, size: float) -> Non
 
 @double_precision
 @pytest.mark.parametrize(
-    ("link", "radius", "slope"),
-    [("logistic", 1.0, 0.92), ("logistic", 20.0, 0.1), ("probit", 2.0, 0.6)],
+    ("link", "radius", "weight"),
+    [
+        ("logistic", 1.0, (0.5, 0.2)),
+        ("probit", 2.0, (0.358, 0.143)),
+        ("logistic", 5.0, (0.156, 0.1)),
+        ("logistic", 20.0, (0.15, 0.1)),
+    ],
 )
 def test_a_usual_weight_is_that_of_the_slopes_that_scores_may_meet(
-    link: str, radius: float, slope: float
+    link: str, radius: float, weight: tuple[float, float]
 ) -> None:
     """A first cohort of small scores weighs as linear rewards do; one of large scores far less."""
     facts = dataclasses.replace(FACTS, link=link, radius=radius, low=0.0, constant=0.0, norm=1.0)
     usual, spread = GLMSampling.of(facts, trust="local", epsilon=4.0)._usual_weight
-    assert float(usual) == pytest.approx(max(0.5 * slope, 0.15), rel=0.02)
-    assert float(spread) == pytest.approx(max(0.2 * slope, 0.1), rel=0.02)
+    assert (float(usual), float(spread)) == pytest.approx(weight, rel=0.01)
 
 
 def test_features_that_are_all_zero_tell_nothing() -> None:

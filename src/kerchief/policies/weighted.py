@@ -436,11 +436,15 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
 
     @property
     def _usual_weight(self) -> tuple[Array | float, Array | float]:
-        """Less than of linear rewards, as slopes are less than the steepest on average."""
-        link, most = link_named(self.link), self._largest_score
-        slope = (link.mean(most) - link.mean(-most)) / (2 * most)
-        usual, spread = (found * slope / self.steepest for found in super()._usual_weight)
-        return jnp.maximum(usual, _LEAST_USUAL[0]), jnp.maximum(spread, _LEAST_USUAL[1])
+        """Less than of linear rewards where slopes are less than the steepest on average.
+
+        That counts twice: in the weights, and in how much less than a line the link then rises.
+        """
+        link, largest = link_named(self.link), self._largest_score
+        share = (link.mean(largest) - link.mean(-largest)) / (2 * largest * self.steepest)
+        (most, far), (least, near) = super()._usual_weight, _LEAST_USUAL
+        usual = jnp.clip(share**2, least, most)
+        return usual, jnp.maximum(far / most * usual, near)
 
     @property
     def _largest_score(self) -> Array:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerchief.core.contracts import Arms, Outlook, Release
+from kerchief.core.errors import InvalidValue
 from kerchief.core.links import link_named
 from kerchief.core.precision import double_precision
 from kerchief.core.problems import Problem
@@ -180,6 +181,15 @@ def test_a_usual_weight_is_that_of_the_slopes_that_scores_may_meet(
     facts = dataclasses.replace(FACTS, link=link, radius=radius, low=0.0, constant=0.0, norm=1.0)
     usual, spread = GLMSampling.of(facts, trust="local", epsilon=4.0)._usual_weight
     assert (float(usual), float(spread)) == pytest.approx(weight, rel=0.01)
+
+
+@pytest.mark.parametrize("trust", ["locally", "", None, ()])
+def test_a_trust_that_is_none_is_refused(trust: Any) -> None:
+    """Else a bandit for another trust would be built without a word."""
+    facts = dataclasses.replace(FACTS, link="logistic", low=0.0, constant=0.0)
+    for problem in (FACTS, facts):
+        with pytest.raises(InvalidValue, match="choose one of none, local"):
+            sampled(problem, trust=trust)
 
 
 def test_features_that_are_all_zero_tell_nothing() -> None:

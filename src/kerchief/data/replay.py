@@ -116,6 +116,10 @@ class Replay:
         >>> Replay.of(logs, norm=1.0).problem(2).own
         1
         """
+        if not isinstance(counted, str | None):
+            raise InvalidValue(
+                f"counted is {str(counted)[:80]}; say in words where arms were found"
+            )
         bound = _bound_of(logs, norm, arm_norm)
         least = float(logs.propensities.min()) if least is None else least
         least = validate.between("least_propensity", least, 0.0, 1.0 + _ROUNDING)

@@ -76,7 +76,7 @@ class Shortlist(SidedReport):
         """
         radius = between("radius", radius, 1e-18, 1e18, closed=True)
         epsilon = between("epsilon", epsilon, 1e-6, 1e9, closed=True)
-        count, listed, units = _design(epsilon, size > _LONG)
+        count, listed, units = _design(epsilon, whole("size", size) > _LONG)
         mean, deviation = _moments(count, listed, units)
         return cls(
             std=steady(radius * deviation / mean),

@@ -114,9 +114,10 @@ POLICIES: Registry[PolicyEntry] = Registry("policy", listed=("policies",))
 """Every bandit by its name."""
 
 _SAID = {"arms": "arms", "models": "arms with models of their own", "domain": "domain"}
-_ALL = ("none", "local", "shuffle", "joint", "central")
+TRUSTS = ("none", "local", "shuffle", "joint", "central")
+"""All words of `--trust`."""
 _ANSWERED: Mapping[type[AnyProblem], tuple[str, ...]] = {
-    Problem: _ALL,
+    Problem: TRUSTS,
     PopulationProblem: ("none", "local", "shuffle", "central"),
     ContextFreeProblem: ("none", "local"),
 }
@@ -172,7 +173,7 @@ def register(
         problems=problems,
         actions=actions if isinstance(actions, tuple) else (actions,),
         aim=aim,
-        trusts=trusts or tuple(trust for trust in _ALL if trust in answered),
+        trusts=trusts or tuple(trust for trust in TRUSTS if trust in answered),
         parent=name,
         home=home,
         promised=built if promised or heard else None,

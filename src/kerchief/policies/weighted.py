@@ -37,9 +37,10 @@ from kerchief.core.problems import Problem
 from kerchief.core.queries import Regression
 from kerchief.core.struct import static, struct
 from kerchief.core.surprises import Surprises
+from kerchief.core.validate import one_of
 from kerchief.policies.glm.online import OnlineGLM
 from kerchief.policies.linear.linucb import LinUCB
-from kerchief.policies.registry import Mode, register
+from kerchief.policies.registry import TRUSTS, Mode, register
 from kerchief.policies.sampling import Beliefs, Sampling, Told, added_up
 
 RULE = 3
@@ -128,6 +129,7 @@ class SurprisedSampling(Sampling):
 
     def _built_for(self, trust: str, epsilon: float) -> Self:
         """The same for a trust; widths that are proved are for moments as they are."""
+        one_of("trust", trust, TRUSTS)
         if self.mode == "theory" or trust != "local":
             return self
         return dataclasses.replace(self, surprised=True, query=_surprising(self.query, epsilon))
@@ -424,9 +426,10 @@ class GLMSampling(SurprisedSampling, OnlineGLM):
     ) -> Self:
         """Build it from public facts alone; see `OnlineGLM.of`."""
         made = cls._sampling(OnlineGLM.of(problem, mode=mode), problem.horizon, epsilon)
-        if trust == "joint":
-            made = dataclasses.replace(made, prior=_JOINT_PRIOR * made.prior)
-        return made._built_for(trust, epsilon)
+        made = made._built_for(trust, epsilon)
+        if trust != "joint":
+            return made
+        return dataclasses.replace(made, prior=_JOINT_PRIOR * made.prior)
 
     def _expected(self, score: Array) -> tuple[Array, Array | float]:
         """As the link says, of scores that are possible."""

@@ -192,6 +192,7 @@ def test_a_trust_that_is_none_is_refused(trust: Any) -> None:
             sampled(problem, trust=trust)
 
 
+@double_precision
 def test_features_that_are_all_zero_tell_nothing() -> None:
     policy = _policy()
     statistic = policy.query.encode(_example(policy, WEIGHTS, [0.0, 0.0, 0.0], 1.0))

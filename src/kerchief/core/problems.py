@@ -70,7 +70,7 @@ class Problem:
         if steepest > _STEEPEST:
             raise InvalidValue(
                 f"scores reach {largest_score:g}, where {self.link} rewards grow by {steepest:g} "
-                f"for one more, and that may be {_STEEPEST:g}; give a smaller radius or norm"
+                f"for one more; that may be at most {_STEEPEST:g}: give a smaller radius or norm"
             )
 
     @property

@@ -1,0 +1,45 @@
+"""Code that is compiled in less time finds what other code finds, whatever the compiler knows."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import Array
+
+from kerchief.core import compiling
+from kerchief.core.compiling import compiled_quickly, is_known
+
+
+def _found(matrix: Array, power: int) -> Array:
+    values, axes = jnp.linalg.eigh(matrix @ matrix.T)
+    found: Array = (axes * values**power) @ axes.T
+    return found
+
+
+@pytest.mark.parametrize("unknown", [{}, {"xla_no_such_option": True}])
+def test_it_finds_the_same_and_passes_over_what_a_compiler_does_not_know(
+    unknown: dict[str, bool | str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "_QUICK", {**compiling._QUICK, **unknown})
+    matrix = jax.random.normal(jax.random.key(3), (5, 7))
+    found = compiled_quickly(static=1)(_found)(matrix, 2)
+    wanted = jax.jit(_found, static_argnums=1)(matrix, 2)
+    assert float(jnp.abs(found - wanted).max()) < 1e-3 * float(jnp.abs(wanted).max())
+
+
+def test_it_is_compiled_once() -> None:
+    traced = []
+
+    @compiled_quickly()
+    def doubled(number: Array) -> Array:
+        traced.append(number)
+        return 2 * number
+
+    assert [float(doubled(jnp.float32(one))) for one in (1.0, 2.0)] == [2.0, 4.0]
+    assert len(traced) == 1
+
+
+def test_options_are_known_or_not() -> None:
+    assert is_known("xla_backend_optimization_level", "1")
+    assert not is_known("xla_no_such_option", True)

@@ -48,6 +48,14 @@ def test_what_is_not_there_is_refused_in_one_line(call: Call) -> None:
         assert word in result.stderr
 
 
+def test_a_noise_that_is_listed_and_has_no_specimen_is_told_apart(call: Call) -> None:
+    with fresh_registries():
+        MECHANISMS.add("half", MECHANISMS["gaussian"])
+        result = call("check", "half")
+    assert result.exit_code == 2
+    assert "'half' is a noise without a specimen" in result.stderr
+
+
 def test_a_trust_that_the_subject_does_not_have_is_refused_in_one_line(call: Call) -> None:
     """No law is broken by a word that is misspelt."""
     for name, trust in (("linucb", "bogus"), ("dpe", "joint"), ("joint", "local")):

@@ -55,7 +55,6 @@ def test_a_real_board_can_be_read_by_programs(call: Call) -> None:
     [
         (("--quick", "--full"), "give --quick or --full, and not both"),
         (("--quick", "--world", "nowhere"), "nowhere"),
-        (("--quick", "--format", "gif"), "format is 'gif'; choose one of png, pdf, svg"),
         (("--quick", "--table", "word"), "table is 'word'; choose one of latex, markdown"),
     ],
 )
@@ -64,6 +63,19 @@ def test_mistakes_are_one_line(call: Call, words: tuple[str, ...], message: str)
     assert result.exit_code == 2
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_it_draws_no_picture_and_is_not_asked_how(call: Call) -> None:
+    result = call("leaderboard", "--format", "svg")
+    assert result.exit_code == 2
+    assert "No such option" in result.stderr
+    assert "picture" not in call("leaderboard", "--help").output
+
+
+def test_a_format_that_nobody_writes_is_refused_in_one_line(call: Call) -> None:
+    result = call("compare", "--contexts", "ball", "--trust", "joint", "--format", "gif")
+    assert result.exit_code == 2
+    assert "format is 'gif'; choose one of png, pdf, svg" in result.stderr
 
 
 def test_formats_and_tables_may_be_a_list(

@@ -14,6 +14,7 @@ from tests.plugins import fresh_registries
 
 from kerchief.checks import Case, CheckFailed
 from kerchief.checks.words import noise_is_of_the_word_printed
+from kerchief.core.registry import Registry
 from kerchief.experiments import fingerprint, plugins
 from kerchief.experiments.catalogue import EXPERIMENTS
 from kerchief.experiments.declare import Comparison
@@ -22,7 +23,14 @@ from kerchief.experiments.plan import Plan
 from kerchief.experiments.plugins import Plugin
 from kerchief.experiments.runner import Work
 from kerchief.policies.registry import POLICIES
-from kerchief.privatizers.registry import CONTINUALS, TRUSTS
+from kerchief.privatizers.randomizers import BEST
+from kerchief.privatizers.registry import (
+    CONTINUALS,
+    CURATORS,
+    SHUFFLES,
+    TRUSTS,
+    PrivatizerEntry,
+)
 
 Call = Callable[..., Result]
 
@@ -99,12 +107,18 @@ def test_the_skeleton_keeps_the_laws_as_a_plugin(call: Call) -> None:
     assert {"learner is blind", "statistics obey their bound", "refusal leaves no trace"} <= kept
 
 
-def test_a_noise_of_ones_own_breaks_no_law_of_ours() -> None:
-    case = Case.of("linucb", POLICIES["linucb"], "joint")
-    CONTINUALS.add("my-tree", CONTINUALS["tree"])
+@pytest.mark.parametrize(
+    ("trust", "words", "like"),
+    [("joint", CONTINUALS, "tree"), ("central", CURATORS, "gaussian"), ("shuffle", SHUFFLES, BEST)],
+)
+def test_a_noise_of_ones_own_breaks_no_law_of_ours_and_is_what_is_played(
+    trust: str, words: Registry[PrivatizerEntry], like: str
+) -> None:
+    case = Case.of("linucb", POLICIES["linucb"], trust)
+    words.add("my-noise", words[like])
     noise_is_of_the_word_printed(case)
-    CONTINUALS.add("my-silence", TRUSTS["none"])
-    with pytest.raises(CheckFailed, match="NonPrivate"):
+    words.add("my-silence", TRUSTS["none"])
+    with pytest.raises(CheckFailed, match=r"NonPrivate|is not shuffled"):
         noise_is_of_the_word_printed(case)
 
 

@@ -187,6 +187,8 @@ def test_the_plain_sentence_follows_from_the_gain(gain: float, verdict: str, sai
     advice = shifted(gain)
     assert advice.verdict == verdict
     assert advice.sentence().startswith(said)
+    assert "Left out" not in advice.sentence()
+    assert advice.use().startswith("Use " if verdict == "personalise" else "If you try it, use ")
     assert advice.best.gain is not None
     assert advice.best.gain.mean == pytest.approx(gain)
     assert advice.best.better == float(gain > 0)
@@ -201,7 +203,9 @@ def test_numbers_that_were_left_out_are_said() -> None:
     notes = " ".join(Advice(planning=longer, played=made).notes())
     assert "Left out: own-models local" in notes
     assert "the first 400 of 4000 users" in notes
-    assert "over the first 400 users" in Advice(planning=longer, played=made).sentence()
+    sentence = Advice(planning=longer, played=made).sentence()
+    assert "over the first 400 users" in sentence
+    assert sentence.endswith("Left out for lack of time: own-models local ε=8.")
 
 
 def test_what_is_sent_is_what_a_device_sends() -> None:

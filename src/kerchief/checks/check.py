@@ -140,6 +140,11 @@ def _subjects(
 
 def _named(name: str) -> Any:
     """What is registered under a name: a bandit, a world, a noise, or a trust's privatizers."""
+    if name in MECHANISMS and name not in SPECIMENS:
+        raise InvalidValue(
+            f"{name!r} is a noise without a specimen, which laws and audits look at; enter "
+            "one with kerchief.audits.specimens.SPECIMENS.add"
+        )
     known: Registry[Callable[[], Any]] = Registry(
         "bandit, world, noise or trust",
         listed=("policies", "environments", "mechanisms", "trusts"),

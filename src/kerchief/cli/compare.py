@@ -90,7 +90,7 @@ from kerchief.privatizers.registry import CONTINUALS, CURATORS, RANDOMIZERS, SHU
 @options.seed
 @options.option("--mode", "Widths, tuned or from the theorem.", metavar="tuned|theory")
 @plugin_option
-@playing_options
+@playing_options(pictures=True)
 def compare(*, playing: Playing, **declared: Any) -> None:
     """Play policies x trusts x epsilons, and show what privacy costs.
 

@@ -36,7 +36,7 @@ def _some(flag: str, name: str, help: str, metavar: str) -> Callable[..., Any]:
 @click.option("--replicates", type=int, help="Independent runs.  [default: the size's own]")
 @options.seed
 @plugin_option
-@playing_options
+@playing_options(pictures=False)
 def leaderboard(*, playing: Playing, quick: bool, full: bool, **declared: Any) -> None:
     """Rank all private bandits at one guarantee, on common worlds.
 

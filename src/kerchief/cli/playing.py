@@ -39,9 +39,9 @@ class Playing:
     resume: bool
     jobs: int
     scheduler: str | None
-    formats: tuple[str, ...]
     tables: tuple[str, ...]
     as_json: bool
+    formats: tuple[str, ...] = FORMATS[:1]
 
     def __post_init__(self) -> None:
         """Check the numbers and the words."""
@@ -96,21 +96,34 @@ def prepared(device: str, plugins: tuple[Plugin, ...]) -> None:
         one.load()
 
 
-def playing_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `Playing` to a command, which gets them as one value."""
+def playing_options(*, pictures: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options of `Playing` to a command, which gets them as one value.
 
-    @functools.wraps(command)
-    def packed(**given: Any) -> None:
-        mine = {field.name: given.pop(field.name) for field in dataclasses.fields(Playing)}
-        command(playing=Playing(**mine), **given)
+    One that draws no pictures is not asked how.
+    """
 
-    options: list[Callable[..., Any]] = [
+    def added(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def packed(**given: Any) -> None:
+            names = [field.name for field in dataclasses.fields(Playing)]
+            mine = {name: given.pop(name) for name in names if name in given}
+            command(playing=Playing(**mine), **given)
+
+        options = _playing_options(pictures=pictures)
+        return functools.reduce(lambda wrapped, one: one(wrapped), reversed(options), packed)
+
+    return added
+
+
+def _playing_options(*, pictures: bool) -> list[Callable[..., Any]]:
+    drawn = ("--format", "formats", FORMATS, "What the picture is written as.")
+    return [
         device,
         click.option(
             "--out",
             type=click.Path(path_type=Path),
-            help="Folder for the picture, the report and the results.  [default: results/NAME, or "
-            "NAME-2 and so on where that holds another run]",
+            help=f"Folder for {'the picture, ' if pictures else ''}the report and the results.  "
+            "[default: results/NAME, or NAME-2 and so on where that holds another run]",
         ),
         click.option(
             "--resume", is_flag=True, help="Continue a run; an error where there is none."
@@ -120,14 +133,10 @@ def playing_options(command: Callable[..., None]) -> Callable[..., None]:
             "--jobs", type=int, default=1, show_default=True, help="Processes that play at once."
         ),
         click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster that plays instead."),
-        _words_option(
-            *("--format", "formats", FORMATS, "What the picture is written as."),
-            default=FORMATS[:1],
-        ),
+        *([_words_option(*drawn, default=FORMATS[:1])] if pictures else []),
         _words_option("--table", "tables", WRITERS, "Write tables for a paper, too."),
         json_output,
     ]
-    return functools.reduce(lambda wrapped, one: one(wrapped), reversed(options), packed)
 
 
 def _words_option(

@@ -28,7 +28,7 @@ _WORDS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "not judged": "n
 @click.option("--replicates", type=int, help="Independent runs.  [default: the experiment's own]")
 @options.seed
 @plugin_option
-@playing_options
+@playing_options(pictures=True)
 def reproduce(
     *, name: str | None, every: bool, playing: Playing, quick: bool, **sizes: int
 ) -> None:

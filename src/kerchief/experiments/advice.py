@@ -150,7 +150,13 @@ class Advice:
         return self.best.verdict or "undecided"
 
     def sentence(self) -> str:
-        """The verdict in plain words."""
+        """The verdict in plain words, and whether bandits were left out of it."""
+        left = [line.partition(" was ")[0] for line in self.played.left]
+        if not left:
+            return self._verdict_told()
+        return f"{self._verdict_told()} Left out for lack of time: {', '.join(left)}."
+
+    def _verdict_told(self) -> str:
         best, gain = self.best, self.best.gain
         assert gain is not None
         who = f"{best.cell.player.policy} under {best.cell.player.trust} trust"
@@ -182,7 +188,7 @@ class Advice:
         """Which bandit, without a full stop; or that it is none to build with."""
         who = f"{self.best.cell.player.policy} under {self.best.cell.player.trust} trust"
         if self.best.wire:
-            return f"Use {who}"
+            return f"Use {who}" if self.verdict == "personalise" else f"If you try it, use {who}"
         return f"{who} can be simulated, and not deployed; to build with, choose another --policy"
 
     def _few(self) -> str:

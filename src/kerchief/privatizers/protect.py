@@ -20,7 +20,6 @@ from kerchief.privatizers.bits import BitSums
 from kerchief.privatizers.privatizer import Privatizer
 from kerchief.privatizers.randomizers import BEST, RANDOMIZERS, randomize
 from kerchief.privatizers.registry import (
-    CONTINUALS,
     CURATORS,
     MECHANISMS_OF,
     TRUSTS,
@@ -162,10 +161,10 @@ def _answers(policy: Asking, protection: Protection, horizon: int) -> Mapping[st
         return _randomized(queries, guarantee, word)
     if protection.trust is Trust.CENTRAL and CURATORS[word].words:
         return _curated(policy, protection, horizon)
-    if (promised := getattr(MECHANISMS_OF[protection.trust][word], "promised", None)) is not None:
+    entry = MECHANISMS_OF[protection.trust][word]
+    if entry.promised is not None:
         name, query = _only_sum(queries, word)
-        return {name: _relying(promised(query, guarantee, horizon), guarantee)}
-    entry = CONTINUALS[word] if protection.trust is Trust.JOINT else TRUSTS[protection.trust]
+        return {name: _relying(entry.promised(query, guarantee, horizon), guarantee)}
     makers = {name: _maker(entry, name, query) for name, query in queries.items()}
     multipliers = _multipliers(queries, guarantee)
     return {

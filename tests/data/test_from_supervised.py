@@ -19,6 +19,7 @@ from kerchief.core.random import Stream
 from kerchief.data import Declaration, from_supervised, read_table
 from kerchief.environments import Supervised
 from kerchief.experiments import Comparison
+from kerchief.experiments.outputs import Outputs
 
 DICE = np.random.default_rng(7)
 PEOPLE: dict[str, Any] = {
@@ -165,6 +166,46 @@ def test_no_label_and_no_reward_is_a_feature() -> None:
     ):
         with pytest.raises(InvalidValue, match="something else already"):
             kerchief.from_supervised(table, **asked)
+
+
+X3 = np.linspace(0, 1, 9).reshape(3, 3)
+Y3 = np.array(["a", "b", "a"])
+REWARDS3 = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
+OFFERS3 = np.linspace(0, 1, 6).reshape(3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "other"),
+    [
+        ({"y": Y3}, {"y": ["b", "a", "b"]}),
+        ({"y": Y3}, {"X": X3 / 2}),
+        ({"y": REWARDS3, "reward_range": (0, 1)}, {"y": 1 - REWARDS3}),
+        ({"y": {"a": [0, 1, 0], "b": [1, 0, 1]}, "reward_range": (0, 1)}, {"y": REWARDS3}),
+        ({"y": Y3, "arm_features": "x0=0:1", "arm_table": OFFERS3}, {"arm_table": 1 - OFFERS3}),
+        ({"y": Y3, "arm_features": "x0=0:1", "arm_table": OFFERS3}, {"y": ["b", "a", "b"]}),
+    ],
+)
+def test_the_digest_covers_what_is_given_apart(
+    given: dict[str, Any], other: dict[str, Any], tmp_path: Path
+) -> None:
+    """Else results of other labels, rewards or arms would be taken for results of these."""
+    asked = {"X": X3, "features": "x*=0:1", **given}
+    first, second = from_supervised(**asked), from_supervised(**asked | other)
+    digest = dict(first.origin.parameters)["data_sha256"]
+    assert from_supervised(**asked, sha256=digest).origin == first.origin
+    with pytest.raises(InvalidValue, match="these are not the same data"):
+        from_supervised(**asked | other, sha256=digest)
+    plans = [Comparison.on(one, trusts=("none",), replicates=2) for one in (first, second)]
+    Outputs.at(tmp_path, plans[0]).begin()
+    with pytest.raises(InvalidValue, match=r"holds another run .*data_sha256"):
+        Outputs.at(tmp_path, plans[1])
+
+
+def test_digests_of_a_single_table_stay_what_they_were() -> None:
+    """Results on disk are addressed by them."""
+    world = from_supervised({"age": [20, 70], "plan": ["a", "b"]}, "plan", features="age=18:90")
+    known = "4d4bc1195482ed6461577d6afe1f3ed8300da24d289d6d9521dacfdc0840b23f"
+    assert dict(world.origin.parameters)["data_sha256"] == known
 
 
 def test_a_label_for_everyone_is_a_number() -> None:

@@ -213,6 +213,62 @@ def test_a_world_of_logs_is_declared_again_by_its_own_words() -> None:
         from_logs(LOGS, action="item")
 
 
+def _digest_of(source: Any, **asked: Any) -> str:
+    world = from_logs(source, **asked)
+    digest: str = dict(world.origin.parameters)["data_sha256"]
+    assert from_logs(source, sha256=digest, **asked).origin == world.origin
+    return digest
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        *(("reward", 1 - LOGS.rewards), ("pscore", LOGS.propensities / 2)),
+        *(("action", (LOGS.actions + 1) % 3), ("context", LOGS.contexts / 2)),
+        *(("user", np.arange(60)), ("action_context", np.eye(3) / 2)),
+    ],
+)
+def test_the_digest_covers_feedback_and_logs(name: str, changed: Any) -> None:
+    """Else results of other logs would be taken for results of these."""
+    feedback = to_feedback(dataclasses.replace(LOGS, arm_features=np.eye(3)))
+    asked: dict[str, Any] = {"norm": 1.0, "arm_norm": 1.0}
+    ranged: dict[str, Any] = {**asked, "reward_range": (0, 1)}
+    digest, other = _digest_of(feedback, **ranged), feedback | {name: changed}
+    assert len(digest) == 64
+    assert _digest_of(feedback, **ranged | {"reward_range": (0, 2)}) == digest
+    assert _digest_of(other, **ranged) != digest
+    logs, others = (read_logs(one, reward_range=(0, 1)) for one in (feedback, other))
+    assert _digest_of(others, **asked) != _digest_of(logs, **asked)
+    with pytest.raises(InvalidValue, match="these are not the same data"):
+        from_logs(others, **asked, sha256=_digest_of(logs, **asked))
+
+
+def test_a_world_of_logs_that_were_read_says_how_it_was_declared() -> None:
+    said = dict(from_logs(LOGS, norm=1.0, least_propensity=0.1).origin.parameters)
+    assert said == {
+        "data": "logs",
+        "data_sha256": LOGS.digest,
+        "norm": 1.0,
+        "least_propensity": 0.1,
+        "reward_range": "0:1",
+    }
+
+
+def test_the_digest_covers_features_of_arms_beside_a_table() -> None:
+    plain, arms = _digest_of(TABLE, **ASKED), {"arm_features": np.eye(2), "arm_norm": 1.0}
+    one = _digest_of(TABLE, **ASKED, **arms)
+    other = _digest_of(TABLE, **ASKED, **arms | {"arm_features": np.eye(2) / 2})
+    assert len({plain, one, other}) == 3
+
+
+@pytest.mark.parametrize("arms", [("red", "blue"), ("blue", "red")])
+def test_names_of_arms_are_written_down_where_they_are_heard(arms: tuple[str, str]) -> None:
+    world = from_logs(TABLE, **ASKED | {"action": "item"}, arms=arms)
+    assert dict(world.origin.parameters)["action"] == f"item={'|'.join(arms)}"
+    numbered = from_logs(TABLE | {"item": [0, 1, 0, 1]}, **ASKED | {"action": "item"}, arms=2)
+    assert dict(numbered.origin.parameters)["action"] == "item=0|1"
+
+
 @pytest.mark.nightly
 def test_bandits_are_compared_on_logs() -> None:
     """As many rounds as agree with a bandit; yardsticks play along, the best arm among them."""

@@ -21,11 +21,16 @@ _MOST_LABELS = 4096
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Aims:
-    """The arms by name, what they bring as `Supervised.of` takes it, and how that was declared."""
+    """The arms by name, what they bring as `Supervised.of` takes it, and how that was declared.
+
+    Attributes:
+        source: the labels or rewards, where they were given apart from the features.
+    """
 
     arms: tuple[str, ...]
     given: Mapping[str, Any]
     described: Mapping[str, Any]
+    source: Table | None = None
 
 
 def aims_of(
@@ -43,14 +48,16 @@ def aims_of(
         return _rewarded(table, tuple(rewards), reward_range)
     if _is_table(y):
         given = _same_length(table, read_table(y, name="the table of rewards"))
-        return _rewarded(given, tuple(given.columns), reward_range)
+        aims = _rewarded(given, tuple(given.columns), reward_range)
+        return dataclasses.replace(aims, source=given)
     if reward_range is not None:
         raise InvalidValue(
             f"the range of rewards is {reward_range}, and labels bring 0 or 1; leave it out"
         )
     if isinstance(y, str):
         return _labelled(table, y)
-    return _labelled(_same_length(table, read_table({"label": y}, name="the labels")), "label")
+    labels = _same_length(table, read_table({"label": y}, name="the labels"))
+    return dataclasses.replace(_labelled(labels, "label"), source=labels)
 
 
 def _is_table(y: Any) -> bool:

@@ -27,14 +27,14 @@ class ReadLogs:
     """Logs, and what is known of where they come from.
 
     Attributes:
-        table: where they were, if it was a table.
+        source: what they were read from, before features were chosen: a table, or logs.
         declaration: of the users' features, if they have one.
         encoded: the features, and what declared bounds cut of them.
         counted: where arms were counted, which nobody had declared, in words.
     """
 
     logs: Logs
-    table: Table | None
+    source: Table | Logs
     declaration: Declaration | None
     encoded: Encoded
     counted: str | None = None
@@ -111,14 +111,14 @@ class AskedFeatures:
         """Logs with the features that were asked for, out of those that they have."""
         if nothing(self.features):
             made = Encoded(rows=logs.contexts, clipped=np.zeros(logs.rows, bool))
-            return ReadLogs(logs=logs, table=None, declaration=None, encoded=made)
+            return ReadLogs(logs=logs, source=logs, declaration=None, encoded=made)
         if not logs.dim:
             raise InvalidValue("features are declared, and the users of these logs have none")
         columns = dict(zip(logs.names, logs.contexts.T, strict=True))
         table = read_table(columns, name="the logs")
         encoded, declared = self.encode(table)
-        logs = dataclasses.replace(logs, **self.fields(table, encoded.rows, declared))
-        return ReadLogs(logs=logs, table=None, declaration=declared, encoded=encoded)
+        chosen = dataclasses.replace(logs, **self.fields(table, encoded.rows, declared))
+        return ReadLogs(logs=chosen, source=logs, declaration=declared, encoded=encoded)
 
     def fields(self, table: Table, rows: Floats, declared: Declaration | None) -> dict[str, Any]:
         """What they are in logs."""

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
+from kerchief.data.tables import digest_of
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -101,6 +102,13 @@ class Logs:
     def arm_dim(self) -> int:
         """How many features an arm has."""
         return 0 if self.arm_features is None else self.arm_features.shape[-1]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything but the range of rewards, which is declared beside them."""
+        named = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        held = (name for name in named if name not in ("low", "high") and named[name] is not None)
+        return digest_of({name: np.asarray(named[name]) for name in held})
 
     def choices(self) -> Mask:
         """Which arms could be played, rows x arms."""

@@ -21,7 +21,7 @@ class Offers:
     """Features of arms, one row per arm or one per user and arm, and how they were declared.
 
     Attributes:
-        source: the table of arms, if there is one.
+        source: the table of arms, or the array as one, if there is either.
     """
 
     declaration: Declaration
@@ -52,10 +52,11 @@ def offers_of(
             raise InvalidValue("a table of arms is given, and no features of arms are declared")
         return None
     public = Declaration.of(features, intercept=intercept)
+    source: Table | None
     shape: tuple[int, ...]
     if isinstance(arm_table, np.ndarray) and arm_table.ndim == 3:
-        source = None
-        cells, shape = _flattened(table, arms, arm_table), (table.rows, len(arms))
+        cells = source = _flattened(table, arms, arm_table)
+        shape = (table.rows, len(arms))
     else:
         source = None if arm_table is None else read_table(arm_table, name="the table of arms")
         cells, shape = _met(table, arms, public, source)

@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from kerchief.core.errors import InvalidValue
 from kerchief.data.asked_features import ReadLogs, nothing
 from kerchief.data.declaration import Declared
+from kerchief.data.features import Category
 from kerchief.data.logs import Logs
 from kerchief.data.replay import Replay
 from kerchief.data.sources import read_with_origin
-from kerchief.data.tables import Tabular
+from kerchief.data.tables import Table, Tabular, check_digest, digest_of
 from kerchief.environments.ranges import RANGED_CONSTANT
 from kerchief.environments.supervised import Origin
 
@@ -53,7 +55,7 @@ def from_logs(
         arm_norm: public bound on the norm of an arm's features, of `Logs` too.
         user: the column that says who came; a simulation takes no note of it.
         least_propensity: rows with less count as if they had it: faster, with some bias.
-        sha256: the digest that a file must have.
+        sha256: the digest that the data must have, if they are to be the same as before.
 
     >>> table = {"a": [0, 1, 1], "r": [1, 0, 1], "p": [0.5, 0.5, 0.5], "age": [20, 70, 40]}
     >>> world = from_logs(table, reward_range=(0, 1), action="a", reward="r", propensity="p",
@@ -68,15 +70,11 @@ def from_logs(
     if isinstance(source, Logs):
         if columns or not nothing(features) or reward_range is not None:
             raise InvalidValue("columns are named, and these logs were read already; name none")
-        return Replay.of(source, norm=norm, **played)
+        return _replayed(source, {"norm": norm, **played}, sha256)
     bounds = {"features": features, "norm": norm, "intercept": intercept}
     read = read_with_origin(source, reward_range, columns, bounds)
     said = _described(source, read, {**columns, **bounds, **played})
-    if sha256 is not None and str(sha256) != said["data_sha256"]:
-        raise InvalidValue(
-            f"the SHA-256 digest of the data is {said['data_sha256']}, and {str(sha256)[:64]} was "
-            "asked for: these are not the same data"
-        )
+    check_digest(said["data_sha256"], sha256)
     origin = Origin(
         name=Path(said["data"]).name,
         parameters=tuple(said.items()),
@@ -87,23 +85,48 @@ def from_logs(
     return Replay.of(read.logs, norm=bound, origin=origin, counted=read.counted, **played)
 
 
+def _replayed(logs: Logs, played: Mapping[str, Any], sha256: str | None) -> Replay:
+    """A world of logs that were read already."""
+    check_digest(logs.digest, sha256)
+    words = {"norm": played["norm"], "arm_norm": played["arm_norm"]}
+    words |= {"least_propensity": played["least"], "reward_range": _range(logs)}
+    said = {name: one for name, one in words.items() if one is not None}
+    said = {"data": "logs", "data_sha256": logs.digest, **said}
+    return Replay.of(logs, origin=Origin(name="logs", parameters=tuple(said.items())), **played)
+
+
 def _described(source: Any, read: ReadLogs, asked: Mapping[str, Any]) -> dict[str, Any]:
     """How the logs were declared, in the words of the command line."""
     logs, features = read.logs, () if nothing(asked["features"]) else read.logs.names
     told = read.declaration.texts() if read.declaration is not None else features
     words = {**asked, "features": told, "least_propensity": asked["least"]}
+    words |= {} if nothing(asked.get("arms")) else {"action": _named(asked, logs.arms)}
     known = ("features", "norm", "action", "reward", "propensity", "user", "arm_norm", "intercept")
     return {
         "data": str(source) if isinstance(source, str | Path) else "logs",
         "data_sha256": _digest(source, read),
         **{n: words[n] for n in (*known, "least_propensity") if not nothing(words.get(n))},
-        "reward_range": f"{logs.low:.17g}:{logs.high:.17g}",
+        "reward_range": _range(logs),
     }
 
 
+def _range(logs: Logs) -> str:
+    return f"{logs.low:.17g}:{logs.high:.17g}"
+
+
+def _named(asked: Mapping[str, Any], count: int) -> str:
+    """The column of what was done with its arms, since words alone declare them there."""
+    name, arms = str(asked.get("action", "action")).partition("=")[0], asked["arms"]
+    words = tuple(map(str, range(count))) if isinstance(arms, int | np.integer) else tuple(arms)
+    return Category(name=name, values=words).texts()[0] if len(words) > 1 else name
+
+
 def _digest(source: Any, read: ReadLogs) -> str:
-    """Of the table, or of the file; none for a dictionary."""
-    if read.table is not None:
-        return read.table.digest
-    known = isinstance(source, str | Path)
-    return hashlib.sha256(Path(source).read_bytes()).hexdigest() if known else "none"
+    """That of the file, or of all that was read; features of arms beside a table have their own."""
+    table = isinstance(read.source, Table)
+    if isinstance(source, str | Path) and not table:
+        return hashlib.sha256(Path(source).read_bytes()).hexdigest()
+    if not table or read.logs.arm_features is None:
+        return read.source.digest
+    arms = digest_of({"arm_features": read.logs.arm_features})
+    return hashlib.sha256(f"{read.source.digest} {arms}".encode()).hexdigest()

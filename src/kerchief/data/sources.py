@@ -220,7 +220,7 @@ def _of_table(
         **asked.fields(known, encoded.rows, declared),
     )
     counted = f"column {action!r}" if arms is None and "=" not in action else None
-    return ReadLogs(logs=logs, table=table, declaration=declared, encoded=encoded, counted=counted)
+    return ReadLogs(logs=logs, source=table, declaration=declared, encoded=encoded, counted=counted)
 
 
 def _actions(table: Table, action: str, arms: Any) -> tuple[NDArray[Any], int]:

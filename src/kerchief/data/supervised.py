@@ -9,12 +9,11 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from kerchief.core.errors import InvalidValue
 from kerchief.data.aims import Aims, aims_of
 from kerchief.data.declaration import Declaration, Declared, is_empty
 from kerchief.data.features import Encoded
 from kerchief.data.offers import Offers, offers_of
-from kerchief.data.tables import Table, Tabular, read_table
+from kerchief.data.tables import Table, Tabular, check_digest, read_table
 from kerchief.environments.ranges import RANGED_CONSTANT
 from kerchief.environments.supervised import Origin, Supervised
 
@@ -51,7 +50,8 @@ def from_supervised(
         norm: bound on the norm of those features of users that have no range.
         intercept: the constant behind all features.
         orders: "permutation", each user once, or "bootstrap", drawn with replacement.
-        sha256: the digest that the data must have, if they are to be the same as before.
+        sha256: the digest that the data must have, with labels, rewards and features of arms that
+            are given apart, if they are to be the same as before.
 
     >>> from kerchief.experiments import Comparison
     >>> people = {"age": [20, 70, 35, 51], "plan": ["basic", "gold", "basic", "gold"]}
@@ -69,7 +69,7 @@ def from_supervised(
     theirs = None if offers is None else offers.encoded
     parts = [one for one in (mine, theirs) if one is not None]
     described = _described(table, aims, users, offers, intercept) | {"orders": orders}
-    _check_digest(described["data_sha256"], sha256)
+    check_digest(described["data_sha256"], sha256)
     return Supervised.of(
         users=None if mine is None else mine.rows,
         offers=None if offers is None else offers.rows,
@@ -87,19 +87,13 @@ def from_supervised(
     )
 
 
-def _check_digest(found: str, asked: str | None) -> None:
-    if asked is not None and str(asked) != found:
-        raise InvalidValue(
-            f"the SHA-256 digest of the data is {found}, and {str(asked)[:64]} was asked for: "
-            "these are not the same data"
-        )
-
-
-def _digest(table: Table, offers: Offers | None) -> str:
-    """That of the file, or of both digests where there is a table of arms."""
-    if offers is None or offers.source is None:
+def _digest(table: Table, aims: Aims, offers: Offers | None) -> str:
+    """That of the file, or of several digests where labels, rewards or arms are given apart."""
+    aimed = [] if aims.source is None else [f"y={aims.source.digest}"]
+    offered = [] if offers is None or offers.source is None else [offers.source.digest]
+    if not aimed and not offered:
         return table.digest
-    return hashlib.sha256(f"{table.digest} {offers.source.digest}".encode()).hexdigest()
+    return hashlib.sha256(" ".join([table.digest, *aimed, *offered]).encode()).hexdigest()
 
 
 def _users(
@@ -117,7 +111,7 @@ def _described(
 ) -> dict[str, Any]:
     """How the data were declared, in the words of the command line."""
     data = table.path or table.name
-    said: dict[str, Any] = {"data": data, "data_sha256": _digest(table, offers)}
+    said: dict[str, Any] = {"data": data, "data_sha256": _digest(table, aims, offers)}
     if users is not None:
         said |= {"features": users.texts()}
         said |= {} if users.vector_norm is None else {"norm": users.vector_norm}

@@ -185,7 +185,7 @@ It has age, plan
         given, digest, called, path = _columns(source), "", _called(name), None
     columns = {key: _column(key, one) for key, one in given.items()}
     _check_shape(called, columns)
-    return Table(name=called, columns=columns, digest=digest or _digest(columns), path=path)
+    return Table(name=called, columns=columns, digest=digest or digest_of(columns), path=path)
 
 
 def _called(name: str | None) -> str:
@@ -319,14 +319,24 @@ def _is_strange(value: Any) -> bool:
     return _word(value) is None and not _is_missing(value)
 
 
-def _digest(columns: Mapping[str, NDArray[Any]]) -> str:
-    """Of names, kinds and values, in their order."""
+def digest_of(columns: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of names, kinds, shapes and values, in their order."""
     made = hashlib.sha256()
     for name, column in columns.items():
-        made.update(_bytes(f"{name}\0{column.dtype.kind}\0{len(column)}\0"))
+        shape = "x".join(map(str, column.shape))
+        made.update(_bytes(f"{name}\0{column.dtype.kind}\0{shape}\0"))
         texts = column.dtype.kind in "OU"
         made.update(_bytes("\0".join(map(_told, column.tolist()))) if texts else column.tobytes())
     return made.hexdigest()
+
+
+def check_digest(found: str, asked: str | None) -> None:
+    """Refuse data whose digest is not the one that was asked for, if one was."""
+    if asked is not None and str(asked) != found:
+        raise InvalidValue(
+            f"the SHA-256 digest of the data is {found}, and {str(asked)[:64]} was asked for: "
+            "these are not the same data"
+        )
 
 
 def _told(value: Any) -> str:

@@ -185,6 +185,21 @@ def test_a_label_of_another_kind_is_one_line(label: str, call: Call, users: Path
     assert "give the name of a column in quotes" in result.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_options_of_logs_that_nothing_hears_are_refused(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Work, "results", fake_play())
+    Path("logs.csv").write_text("a,r,p,age\nx,1,0.5,30\ny,0,0.5,40\n")
+    words = ("--action", "a=x|y", "--reward", "r", "--propensity", "p", "--reward-range", "0:1")
+    asked = ("compare", "--data", "logs.csv", *words, *SMALL, "--features")
+    refused = call(*asked, "age=18:90", "--arm-norm", 9)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "arm_norm is 9.0, and no features of arms are read from these logs" in refused.stderr
+    heard = json.loads(call(*asked, "age=18:90", "--intercept", 2, "--json").stdout)
+    assert "--intercept 2.0" in heard["command"]
+
+
 def test_options_of_data_need_data(call: Call) -> None:
     result = call("compare", *DECLARED)
     assert result.exit_code == 2

@@ -106,6 +106,7 @@ def test_models_are_policies_and_guesses_of_rewards(value: Call, tmp_path: Path)
         (("--arm", "1", "--delta", "2"), "delta is 2"),
         (("--arm", "1", "--delta", "2"), "not below 1/rows = 0.0005"),
         (("--arm", "1", "--norm", "2"), "norm is 2.0, and no features are named"),
+        (("--arm", "1", "--features", "x0"), "neither this policy nor ips reads any; leave it out"),
         (("--arm", "1", "--action", "action=0|1"), "arms is 3, and action names 2"),
         (("--arm", "1", "--ledger", "x.ledger", "--budget", "nan"), "budget is nan"),
         (("--arm", "1", "--ledger", "x.ledger", "--budget", "-1"), "budget is -1"),

@@ -142,6 +142,21 @@ def test_users_and_arms_may_both_have_features() -> None:
         ),
         ({"arm_features": "cost_{arm}=0:4"}, "no column 'cost_news'"),
         ({"arm_features": "x0=0:4", "arm_table": np.zeros((2, 3, 1))}, "users x arms x features"),
+        (
+            {
+                "arm_features": "price_{arm}=0:12",
+                "arm_table": {"arm": ["news", "shop", "sport"], "length": [1, 2, 3]},
+            },
+            "every declared feature of arms has a column of the data per arm; leave the table out",
+        ),
+        (
+            {"features": (), "arm_features": "price_{arm}=0:12", "norm": 2.0},
+            "norm is 2.0, and no features of users are declared",
+        ),
+        (
+            {"features": Declaration.of(FEATURES), "norm": 2.0},
+            "norm is 2.0, and the declaration of",
+        ),
         ({"orders": "sorted"}, "choose one of permutation, bootstrap"),
         ({"sha256": "0" * 64}, "these are not the same data"),
     ],

@@ -16,6 +16,7 @@ from tests.data.simulated import logged
 
 from kerchief.core.errors import CodecError, InvalidValue, WriteFailed
 from kerchief.data import (
+    Declaration,
     Logs,
     files,
     from_logs,
@@ -30,6 +31,7 @@ from kerchief.experiments.declare import Comparison
 from kerchief.experiments.runner import compare
 
 LOGS = logged(60, seed=5, users=np.arange(60) // 2)
+DECLARATION = Declaration.of("age", norm=99.0, intercept=1.0)
 TABLE: dict[str, Any] = {
     "item": ["red", "blue", "red", "blue"],
     "gain": [1.0, 0.0, 0.5, 1.0],
@@ -373,6 +375,65 @@ def test_a_norm_of_no_features_is_refused(tmp_path: Path) -> None:
     write_feedback(LOGS, tmp_path / "log.npz")
     with pytest.raises(InvalidValue, match=r"norm is 2\.0, and no features are named"):
         read_logs(tmp_path / "log.npz", reward_range=(0, 1), norm=2.0)
+
+
+@pytest.mark.parametrize(
+    ("form", "more", "said"),
+    [
+        (
+            "csv",
+            {"arm_norm": 9.0, "features": "x0=-1:1"},
+            "arm_norm is 9.0, and no features of arm",
+        ),
+        ("json", {"arm_norm": 9.0, "norm": 2.0}, "arm_norm is 9.0, and no features of arms are re"),
+        (
+            "json",
+            {"intercept": 3.0, "norm": 2.0},
+            "intercept is 3.0, and no features have declared",
+        ),
+        ("npz", {"intercept": 0.5, "norm": 2.0}, "intercept is 0.5, and no features have declared"),
+        ("csv", {"intercept": 3.0, "features": "x0,x1"}, "intercept is 3.0, and no features have"),
+        ("csv", {"norm": 2.0, "features": DECLARATION}, "norm is 2.0, and the declaration of feat"),
+        (
+            "csv",
+            {"intercept": 2.0, "features": DECLARATION},
+            "intercept is 2.0, and the declaration",
+        ),
+    ],
+)
+def test_bounds_that_nothing_hears_are_refused(
+    form: str, more: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """Else they would be written down, and the printed command would promise what nobody did."""
+    write = {"csv": write_log_table, "json": write_dsjson, "npz": write_feedback}[form]
+    write(LOGS, tmp_path / f"log.{form}")
+    with pytest.raises(InvalidValue, match=said):
+        from_logs(tmp_path / f"log.{form}", reward_range=(0, 1), **more)
+
+
+def test_bounds_of_logs_that_were_read_are_heard_or_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"arm_norm is 2\.0, and no features of arms are read"):
+        from_logs(LOGS, norm=1.0, arm_norm=2.0)
+    with pytest.raises(InvalidValue, match="these logs were read already"):
+        from_logs(LOGS, norm=1.0, intercept=0.5)
+    armed = logged(60, seed=5, contexts=np.zeros((60, 0)), arm_features=np.eye(3))
+    with pytest.raises(InvalidValue, match=r"norm is 2\.0, and no features of users"):
+        from_logs(armed, norm=2.0, arm_norm=1.0)
+
+
+def test_a_constant_is_written_down_where_there_is_one(tmp_path: Path) -> None:
+    write_dsjson(LOGS, tmp_path / "log.json")
+    asked: dict[str, Any] = {"reward_range": (0, 1), "norm": 2.0}
+    plain = dict(from_logs(tmp_path / "log.json", **asked).origin.parameters)
+    assert "intercept" not in plain
+    for said_of_it, value in ((None, 0.5), (3.0, 3.0)):
+        bounded = asked | {"features": "x0,x1", "intercept": said_of_it}
+        world = from_logs(tmp_path / "log.json", **bounded)
+        assert dict(world.origin.parameters)["intercept"] == value
+        assert world.constant == value
+    declared = from_logs(TABLE, **ASKED | {"features": DECLARATION})
+    said = dict(declared.origin.parameters)
+    assert (said["intercept"], said["norm"]) == (1.0, 99.0)
 
 
 @pytest.mark.parametrize("said", [{"action": "item=a|b|c"}, {"arms": ("a", "b", "c")}], ids=str)

@@ -88,6 +88,7 @@ def value(*, as_json: bool, ledger: Path | None, budget: float | None, **asked: 
     if ledger is not None:
         _check_unit(ledger, asked["user"], logs)
     policy = _policy(asked, logs)
+    _check_heard(asked)
     model = None if asked["reward_model"] is None else read_model(asked["reward_model"])
     names = ("epsilon", "delta", "estimator", "mechanism", "largest_weight", "least_propensity")
     ask: dict[str, Any] = {name: asked[name] for name in (*names, "level")} | {"model": model}
@@ -148,6 +149,15 @@ def _policy(asked: dict[str, Any], logs: Logs) -> FixedPolicy:
             raise InvalidValue(f"policy is {asked['policy']!r}; it can be uniform, or give --model")
         return UniformPlay()
     return OneArm(arm=_arm(asked["arm"], asked["action"] or "", logs))
+
+
+def _check_heard(asked: dict[str, Any]) -> None:
+    """Refuse features that no model reads."""
+    if asked["features"] and asked["model"] is None and asked["estimator"] != "dr":
+        raise InvalidValue(
+            f"--features is given, and neither this policy nor {asked['estimator']} reads any; "
+            "leave it out, or give --model, or --estimator dr"
+        )
 
 
 def _arm(given: str, action: str, logs: Logs) -> int:

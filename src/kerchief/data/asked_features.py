@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kerchief.core import validate
 from kerchief.core.errors import InvalidValue
 from kerchief.data.declaration import Declaration, matching
 from kerchief.data.features import Category, Encoded, Ranged
@@ -46,7 +47,27 @@ class AskedFeatures:
 
     features: Any = ()
     norm: float | None = None
-    intercept: float = RANGED_CONSTANT
+    intercept: float | None = None
+
+    def check(self) -> None:
+        """Refuse what would not be heard: a constant is put behind declared bounds alone."""
+        if self.intercept is None:
+            return
+        given = validate.between("intercept", self.intercept, 0.0, 1e3, closed=True)
+        if isinstance(self.features, Declaration):
+            raise InvalidValue(
+                f"intercept is {given}, and the declaration of features says its own; leave it out"
+            )
+        if not self.bounded:
+            raise InvalidValue(
+                f"intercept is {given}, and no features have declared bounds, behind which it "
+                "would stand; declare them, or leave it out"
+            )
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there are features, and their bounds are declared with them."""
+        return not nothing(self.features) and not (self.bare and self.norm is None)
 
     @property
     def bare(self) -> tuple[str, ...]:
@@ -79,14 +100,15 @@ class AskedFeatures:
 
     def never_absent(self) -> tuple[str, ...]:
         """Those whose declared range has no 0, which is what a line without them would say."""
-        if nothing(self.features) or (self.bare and self.norm is None):
+        if not self.bounded:
             return ()
         ranged = (one for one in self.declaration().features if isinstance(one, Ranged))
         return tuple(one.name for one in ranged if not one.low <= 0 <= one.high)
 
     def declaration(self) -> Declaration:
         """Their public bounds."""
-        return Declaration.of(self.features, norm=self.norm, intercept=self.intercept)
+        intercept = RANGED_CONSTANT if self.intercept is None else self.intercept
+        return Declaration.of(self.features, norm=self.norm, intercept=intercept)
 
     def whole(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The bare names, with every `*` replaced by the columns that it stands for."""
@@ -95,10 +117,9 @@ class AskedFeatures:
 
     def encode(self, table: Table) -> tuple[Encoded, Declaration | None]:
         """Their rows: numbers as they are, or scaled as is declared."""
-        given = self.features
-        if nothing(given):
+        if nothing(self.features):
             return Encoded(rows=np.zeros((table.rows, 0)), clipped=np.zeros(table.rows, bool)), None
-        if self.bare and self.norm is None:
+        if not self.bounded:
             names = self.whole(table.free)
             if twice := [one for place, one in enumerate(names) if one in names[:place]]:
                 raise InvalidValue(f"feature {twice[0]!r} is named twice; name it once")

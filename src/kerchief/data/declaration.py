@@ -81,6 +81,11 @@ class Declaration:
             intercept: the constant behind all features.
         """
         if isinstance(features, Declaration):
+            if norm is not None:
+                given = validate.positive("norm", norm)
+                raise InvalidValue(
+                    f"norm is {given}, and the declaration of features says its own; leave it out"
+                )
             return features
         found = [_feature(name, bounds) for name, bounds in _pairs(features)]
         bare = tuple(one for one in found if isinstance(one, str))

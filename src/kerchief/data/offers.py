@@ -79,7 +79,12 @@ def _met(
     table: Table, arms: tuple[str, ...], public: Declaration, source: Table | None
 ) -> tuple[Table, tuple[int, ...]]:
     """One row per arm, or per user and arm where a feature has a column of the data per arm."""
-    varying = [name for one in public.features for name in one.names if _PLACE in name]
+    varying = [name for name in public.names if _PLACE in name]
+    if source is not None and len(varying) == len(public.names):
+        raise InvalidValue(
+            "a table of arms is given, and every declared feature of arms has a column of the data "
+            "per arm; leave the table out, or declare what of it is a feature"
+        )
     if source is None and not varying:
         raise InvalidValue(
             "features of arms are declared, and there is no table of arms; give one, or a column "

@@ -281,10 +281,20 @@ def _means(logs: Logs) -> NDArray[np.float64]:
 
 def _bound_of(logs: Logs, norm: float | None, arm_norm: float | None) -> float:
     """The public bound on an arm's features, to whose parts the logs are held."""
+    if not logs.dim and not logs.arm_dim:
+        raise InvalidValue("the logs have no features; name some, of users or of arms")
+    for name, given, whose, dim in (
+        ("norm", norm, "users", logs.dim),
+        ("arm_norm", arm_norm, "arms", logs.arm_dim),
+    ):
+        if given is not None and not dim:
+            bound = validate.positive(name, given)
+            raise InvalidValue(
+                f"{name} is {bound}, and no features of {whose} are read from these logs; leave "
+                "it out"
+            )
     user = _bound("norm", "a user's features", logs.norm if norm is None else norm, logs.contexts)
     arm = _bound("arm_norm", "an arm's features", arm_norm, logs.arm_features)
-    if not user and not arm:
-        raise InvalidValue("the logs have no features; name some, of users or of arms")
     return arm * math.hypot(1.0, user) if arm else user
 
 

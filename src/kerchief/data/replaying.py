@@ -18,7 +18,6 @@ from kerchief.data.logs import Logs
 from kerchief.data.replay import Replay
 from kerchief.data.sources import read_with_origin
 from kerchief.data.tables import Table, Tabular, check_digest, digest_of
-from kerchief.environments.ranges import RANGED_CONSTANT
 from kerchief.environments.supervised import Origin
 
 
@@ -31,7 +30,7 @@ def from_logs(
     propensity: str | float | None = None,
     features: Declared = (),
     norm: float | None = None,
-    intercept: float = RANGED_CONSTANT,
+    intercept: float | None = None,
     arms: int | tuple[str, ...] | None = None,
     arm_features: ArrayLike | None = None,
     arm_norm: float | None = None,
@@ -49,7 +48,7 @@ def from_logs(
         propensity: the column of the chance that it had, or one chance for all rows.
         features: of users, each arm with a model of its own, with their public bounds.
         norm: public bound on the norm of features without bounds of their own.
-        intercept: the constant behind features with bounds.
+        intercept: the constant behind features with bounds; 0.5 where nothing is said.
         arms: how many arms there are, or their names.
         arm_features: one row per arm, with one model for all.
         arm_norm: public bound on the norm of an arm's features, of `Logs` too.
@@ -68,7 +67,8 @@ def from_logs(
     columns = {name: one for name, one in named.items() if one is not None}
     played: dict[str, Any] = {"arm_norm": arm_norm, "least": least_propensity}
     if isinstance(source, Logs):
-        if columns or not nothing(features) or reward_range is not None:
+        bounded = reward_range is not None or intercept is not None
+        if columns or not nothing(features) or bounded:
             raise InvalidValue("columns are named, and these logs were read already; name none")
         return _replayed(source, {"norm": norm, **played}, sha256)
     bounds = {"features": features, "norm": norm, "intercept": intercept}
@@ -97,9 +97,11 @@ def _replayed(logs: Logs, played: Mapping[str, Any], sha256: str | None) -> Repl
 
 def _described(source: Any, read: ReadLogs, asked: Mapping[str, Any]) -> dict[str, Any]:
     """How the logs were declared, in the words of the command line."""
-    logs, features = read.logs, () if nothing(asked["features"]) else read.logs.names
-    told = read.declaration.texts() if read.declaration is not None else features
-    words = {**asked, "features": told, "least_propensity": asked["least"]}
+    logs, words = read.logs, {**asked, "least_propensity": asked["least"]}
+    words["features"] = () if nothing(asked["features"]) else logs.names
+    if (declared := read.declaration) is not None:
+        words |= {"features": declared.texts(), "norm": declared.vector_norm}
+        words |= {"intercept": declared.intercept}
     words |= {} if nothing(asked.get("arms")) else {"action": _named(asked, logs.arms)}
     known = ("features", "norm", "action", "reward", "propensity", "user", "arm_norm", "intercept")
     return {

@@ -23,7 +23,6 @@ from kerchief.data.files import columns_of, write_file
 from kerchief.data.logs import Floats, Logs
 from kerchief.data.open_bandit import from_feedback, read_feedback
 from kerchief.data.tables import Table, Tabular, read_table
-from kerchief.environments.ranges import RANGED_CONSTANT
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,7 +49,7 @@ def read_logs(
     propensity: str | float | None = None,
     features: Declared = (),
     norm: float | None = None,
-    intercept: float = RANGED_CONSTANT,
+    intercept: float | None = None,
     arms: int | Sequence[str] | None = None,
     arm_features: ArrayLike | None = None,
     user: str | None = None,
@@ -72,7 +71,7 @@ def read_logs(
             plan=basic|gold", which are scaled as `Declaration` says; or bare names of
             numbers, which are taken as they are.
         norm: public bound on the norm of features without bounds of their own.
-        intercept: the constant behind features with bounds.
+        intercept: the constant behind features with bounds; 0.5 where nothing is said.
         arms: how many arms there are, or their names in the column of actions. Of DSJSON nothing
             is then read off the lines but the users' features that are named, each by its whole
             name. What such a line does not have is 0, if that is in its declared range.
@@ -101,6 +100,7 @@ def read_with_origin(
     """The same, with what was found on the way."""
     low, high = declared_range(reward_range)
     asked = AskedFeatures(**bounds)
+    asked.check()
     kind = Path(source).suffix.lower() if isinstance(source, str | Path) else ""
     if kind in _DSJSON:
         return _of_dsjson(source, (low, high), asked, columns)

@@ -9,6 +9,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from kerchief.core.errors import InvalidValue
+from kerchief.core.validate import positive
 from kerchief.data.aims import Aims, aims_of
 from kerchief.data.declaration import Declaration, Declared, is_empty
 from kerchief.data.features import Encoded
@@ -101,6 +103,12 @@ def _users(
 ) -> tuple[Declaration | None, Encoded | None]:
     """What is declared about users, and their features; none where arms have features."""
     if not needed and is_empty(features):
+        if norm is not None:
+            given = positive("norm", norm)
+            raise InvalidValue(
+                f"norm is {given}, and no features of users are declared; declare some, or leave "
+                "it out"
+            )
         return None, None
     declared = Declaration.of(features, norm=norm, intercept=intercept).on(table.free)
     return declared, declared.encode(table)

@@ -210,6 +210,44 @@ def test_bandit_feedback_gives_back_what_it_was_given(of_arms: Any, tmp_path: Pa
         np.testing.assert_array_equal(logs.arm_features, again.arm_features)
 
 
+def test_bandit_feedback_keeps_the_names_of_features(tmp_path: Path) -> None:
+    """Else a feature could not be asked for by the name that it was declared with."""
+    named: dict[str, Any] = {"names": ("age", "constant"), "arm_names": ("price", "z1")}
+    logs = logged(40, seed=5, arm_features=OF_ROWS, **named)
+    write_feedback(logs, tmp_path / "log.npz")
+    for again in (
+        read_feedback(tmp_path / "log.npz", **RANGE),
+        from_feedback(to_feedback(logs), **RANGE),
+    ):
+        same(logs, again, *named)
+    assert not {"context_names", "action_context_names"} & set(to_feedback(logged(4, seed=5)))
+    with pytest.raises(CodecError, match="without its last character; rename it"):
+        to_feedback(logged(4, seed=5, names=("age\0", "x")))
+
+
+@pytest.mark.parametrize("user", [None, "_user"])
+def test_dsjson_says_who_came_without_being_asked(user: str | None, tmp_path: Path) -> None:
+    logs = logged(40, seed=5, users=USERS)
+    write_dsjson(logs, tmp_path / "log.json")
+    same(logs, read_dsjson(tmp_path / "log.json", user=user, **RANGE), "names")
+    with pytest.raises(CodecError, match=r"no word or whole number 'user' .* it has '_user'"):
+        read_dsjson(tmp_path / "log.json", user="user", **RANGE)
+
+
+def test_who_came_is_said_in_all_lines_or_in_none(tmp_path: Path) -> None:
+    """One line with a note would make its user the unit of what is promised to all."""
+    file = tmp_path / "log.json"
+    both: dict[str, Any] = {"_multi": [{}, {}]}
+    said, other = both | {"_user": "anna"}, both | {"_user": {"id": 7}}
+    file.write_text(line(c=said) + "\n" + line(c=other) + "\n")
+    with pytest.raises(
+        CodecError, match=r"line 2 of log\.json does not say who came, and others do"
+    ):
+        read_dsjson(file, **RANGE)
+    file.write_text(line(c=other) + "\n" + line() + "\n")
+    assert read_dsjson(file, **RANGE).users is None
+
+
 def test_a_dictionary_that_was_saved_as_it_is_can_be_read(tmp_path: Path) -> None:
     """`np.savez(**feedback)` pickles a position that is None; nothing of ours unpickles it."""
     logs = logged(40, seed=5)
@@ -240,6 +278,9 @@ def test_files_that_are_no_feedback_get_one_line(tmp_path: Path) -> None:
         ({"n_actions": 2}, "action is not one of the arms 0 to 1"),
         ({"n_actions": 2.5}, "n_actions is 2.5"),
         ({"context": np.zeros(40)}, "contexts have shape"),
+        ({"context_names": 7}, "context_names of the feedback are no words"),
+        ({"context_names": np.eye(2)}, "context_names of the feedback are no words"),
+        ({"context_names": ["age"]}, "names has 1 words for 2 columns"),
     ],
 )
 def test_feedback_that_contradicts_itself_is_refused(changed: Any, said: str) -> None:

@@ -74,6 +74,7 @@ def test_every_format_holds_the_same_logs(tmp_path: Path) -> None:
     same(LOGS, read_logs(tmp_path / "log.npz", **asked))
     same(LOGS, read_logs(to_feedback(LOGS), **asked))
     same(LOGS, read_logs(tmp_path / "log.jsonl", user="_user", **asked))
+    same(LOGS, read_logs(tmp_path / "log.jsonl", **asked))
 
 
 @pytest.mark.parametrize("frame", [dict, pl.DataFrame], ids=["mapping", "polars"])

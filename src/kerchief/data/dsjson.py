@@ -4,8 +4,9 @@ Read are `_label_cost` (reward is its negative), `_labelIndex` (the arm, from 0)
 `_label_probability`, `a` and `p` (arms from 1 and their chances, the played one first), `c` with
 the user's features and one object per arm in `_multi`, and `pdrop`. Namespaces and features are
 joined by a dot; a text is a feature of its own, `namespace.name^text`, that is 1. Names that begin
-with `_` are notes, not features, and lines that say `_skipLearn` are left out, as VW does. What a
-line does not have is 0, as in VW.
+with `_` are notes, not features, and lines that say `_skipLearn` are left out, as VW does. The note
+`_user` in `c` says who came, unless a feature is named that does. What a line does not have is 0,
+as in VW.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from kerchief.data.logs import MOST_ARMS, MOST_CELLS, MOST_ROWS, Floats, Logs
 _MOST_LINE = 2**24
 _MOST_NAMES = 2**12
 _DEEPEST = 8
+_USER = "_user"
+"""The note that says who came, in lines that we write."""
 # VW writes chances in single precision.
 _ROUNDING = 1e-4
 
@@ -69,7 +72,7 @@ def read_dsjson(
         features: names of the users' features; all that are found, in order, where None.
         arm_features: the same of arms.
         user: the name of the shared feature that says who came, such as `User.id`; it is none that
-            a bandit sees.
+            a bandit sees. Where None, the note `_user` does, if lines have it.
         arms: how many arms there are, where that must not be read off the lines.
         needed: features that every line must have, each by its name or with a `*`; others are 0
             where a line does not have them.
@@ -82,6 +85,7 @@ def read_dsjson(
     events = list(_events(Path(path), user))
     if not events:
         raise CodecError(f"{Path(path).name} holds no decision; give one JSON object per line")
+    _check_users(Path(path), events)
     rates = {one.dropped for one in events}
     if len(rates) > 1:
         raise CodecError(
@@ -109,7 +113,7 @@ def read_dsjson(
         high=high,
         allowed=_allowed(events, count),
         arm_features=_of_arms(events, own, count) if own else None,
-        users=None if user is None else np.array([one.user for one in events]),
+        users=None if events[0].user is None else np.array([one.user for one in events]),
         names=shared,
         arm_names=own,
     )
@@ -118,8 +122,8 @@ def read_dsjson(
 def write_dsjson(logs: Logs, path: Path | str) -> None:
     """Write logs so that `read_dsjson` finds the same, but for the declared range of rewards.
 
-    Users, where there are any, become the shared feature `_user`. A declared norm and constant
-    have no place there, and are to be declared again.
+    Users, where there are any, become the note `_user`. A declared norm and constant have no place
+    there, and are to be declared again.
     """
     _check_names(logs.names)
     _check_names(logs.arm_names)
@@ -160,7 +164,7 @@ def _line(logs: Logs, row: int) -> dict[str, Any]:
     action, chance = int(logs.actions[row]), float(logs.propensities[row])
     others = [int(arm) for arm in allowed if arm != action]
     rest = (1 - chance) / len(others) if others else 0.0
-    user = {} if logs.users is None else {"_user": str(logs.users[row])}
+    user = {} if logs.users is None else {_USER: str(logs.users[row])}
     shared = dict(zip(logs.names, logs.contexts[row].tolist(), strict=True))
     seconds = datetime.timedelta(seconds=row)
     came = datetime.datetime(1970, 1, 1) + seconds
@@ -261,7 +265,7 @@ def _read(content: Any, user: str | None, number: int) -> _Event | None:
         dropped=_dropped(rest.get("pdrop", 0.0)),
         shared={key: one for key, one in _flat(shared).items() if not _says_who(key, user)},
         arms=tuple(map(_flat, multi)),
-        user=None if user is None else _user(shared, user),
+        user=_noted(shared) if user is None else _user(shared, user),
     )
 
 
@@ -297,9 +301,31 @@ def _user(shared: Mapping[Any, Any], name: str) -> str:
     found: Any = shared
     for part in (name,) if name in shared else name.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
-    if isinstance(found, bool) or not isinstance(found, str | int):
-        raise CodecError(f"c has no word or whole number {name!r} that says who came")
+    if not _is_who(found):
+        noted = f"; it has {_USER!r}, so name that, or none" if _is_who(shared.get(_USER)) else ""
+        raise CodecError(f"c has no word or whole number {name!r} that says who came{noted}")
     return str(found)
+
+
+def _noted(shared: Mapping[Any, Any]) -> str | None:
+    """Who came, where a line has a note of it."""
+    found = shared.get(_USER)
+    return str(found) if _is_who(found) else None
+
+
+def _is_who(given: object) -> bool:
+    return isinstance(given, str | int) and not isinstance(given, bool)
+
+
+def _check_users(path: Path, events: Sequence[_Event]) -> None:
+    """Refuse lines of which some say who came: all rows or all users are protected."""
+    known = [one.user is not None for one in events]
+    if any(known) and not all(known):
+        line = events[known.index(False)].line
+        raise CodecError(
+            f"line {line} of {path.name} does not say who came, and others do by {_USER!r}; say it "
+            "in every line, or name the feature that does"
+        )
 
 
 def _flat(given: object, *, space: str = "", depth: int = 0) -> Features:

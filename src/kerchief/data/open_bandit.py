@@ -1,7 +1,8 @@
 """Logs as the bandit feedback of Open Bandit Pipeline: a dictionary, stored as .npz.
 
 Its keys are n_rounds, n_actions, context, action_context, action, position, reward and pscore. Of
-lists with several positions each row is a decision of its own, as it is there.
+lists with several positions each row is a decision of its own, as it is there. Three keys are ours,
+and left out where there is nothing to say: user, context_names and action_context_names.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from kerchief.data.files import write_file
 from kerchief.data.logs import MOST_CELLS, Logs
 
 _NEEDED = ("n_rounds", "n_actions", "context", "action", "reward", "pscore")
-_KNOWN = (*_NEEDED, "action_context", "position", "user")
+_NAMES = {"names": "context_names", "arm_names": "action_context_names"}
+_KNOWN = (*_NEEDED, "action_context", "position", "user", *_NAMES.values())
 _MOST_BYTES = 8 * MOST_CELLS
 # All that reading an archive that lies about itself was seen to raise.
 _BROKEN = (
@@ -55,6 +57,8 @@ def from_feedback(feedback: Mapping[str, Any], *, low: float, high: float) -> Lo
         high=high,
         arm_features=feedback.get("action_context"),
         users=feedback.get("user"),
+        names=_words(feedback, _NAMES["names"]),
+        arm_names=_words(feedback, _NAMES["arm_names"]),
     )
     if logs.rows != rounds:
         raise CodecError(
@@ -64,20 +68,27 @@ def from_feedback(feedback: Mapping[str, Any], *, low: float, high: float) -> Lo
 
 
 def to_feedback(logs: Logs) -> dict[str, Any]:
-    """The dictionary of these logs; masks have no word in it, and names of columns are lost."""
+    """The dictionary of these logs; masks have no word in it.
+
+    Names of columns are said where they are others than x0, x1 and so on, or z0, z1 of arms.
+    """
     if logs.allowed is not None and not logs.allowed.all():
         raise CodecError("some rows do not allow all arms, and bandit feedback cannot say so")
-    users = {} if logs.users is None else {"user": logs.users}
-    return users | {
-        "n_rounds": logs.rows,
-        "n_actions": logs.arms,
-        "context": logs.contexts,
-        "action_context": logs.arm_features,
-        "action": logs.actions,
-        "position": None,
-        "reward": logs.rewards,
-        "pscore": logs.propensities,
-    }
+    more = {} if logs.users is None else {"user": logs.users}
+    return (
+        more
+        | _names(logs)
+        | {
+            "n_rounds": logs.rows,
+            "n_actions": logs.arms,
+            "context": logs.contexts,
+            "action_context": logs.arm_features,
+            "action": logs.actions,
+            "position": None,
+            "reward": logs.rewards,
+            "pscore": logs.propensities,
+        }
+    )
 
 
 def read_feedback(path: Path | str, *, low: float, high: float) -> Logs:
@@ -86,11 +97,36 @@ def read_feedback(path: Path | str, *, low: float, high: float) -> Logs:
 
 
 def write_feedback(logs: Logs, path: Path | str) -> None:
-    """Write logs so that `read_feedback` finds the same, names of columns aside."""
+    """Write logs so that `read_feedback` finds the same; bounds are declared anew."""
     kept = {name: value for name, value in to_feedback(logs).items() if value is not None}
     content = io.BytesIO()
     np.savez_compressed(content, **kept)
     write_file(path, content.getvalue())
+
+
+def _names(logs: Logs) -> dict[str, NDArray[np.str_]]:
+    """Names of columns that are not those that columns have anyway."""
+    found = {}
+    for (field, key), letter in zip(_NAMES.items(), "xz", strict=True):
+        names = getattr(logs, field)
+        if any(name != f"{letter}{place}" for place, name in enumerate(names)):
+            found[key] = np.array(names)
+            if wrong := set(names) - set(found[key].tolist()):
+                raise CodecError(
+                    f"a feature is called {min(wrong)!r}, and bandit feedback would give it back "
+                    "without its last character; rename it"
+                )
+    return found
+
+
+def _words(feedback: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Names of columns, as a list or an array of words; none where nothing is said."""
+    given = feedback.get(key)
+    given = () if given is None else given
+    listed = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+        raise CodecError(f"{key} of the feedback are no words; give one for every column")
+    return tuple(map(str, listed))
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

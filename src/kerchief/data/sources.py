@@ -77,7 +77,8 @@ def read_logs(
             name. What such a line does not have is 0, if that is in its declared range.
         arm_features: one row per arm, for tables.
         user: the column that says who came, where users came several times; of DSJSON a shared
-            feature. Bandit feedback says it itself, under the key `user`.
+            feature, or the note `_user` where nothing is said and lines have it. Bandit feedback
+            says it itself, under the key `user`.
 
     >>> table = {"item": ["red", "blue"], "r": [1, 0], "p": [0.5, 0.5], "age": [20, 70]}
     >>> logs = read_logs(table, reward_range=(0, 1), action="item=red|blue", reward="r",

@@ -118,12 +118,24 @@ def test_the_digest_is_that_of_the_file_or_of_what_is_held(tmp_path: Path) -> No
         ("age,plan\n1,basic\n3,go", "x.csv ends within row 2, as if it were cut off"),
         ('age,plan,spend\n1,basic,2\n3,"go', "is empty or cut off"),
         ('\r\r\r\r\r"\n', "cannot be read as CSV"),
+        ("a,b\r21,77\r31,78\r", r"x\.csv has lines that end in \\r alone"),
+        ("a,b\r21,77\r31,78\n", r"x\.csv has lines that end in \\r alone"),
+        ('"a","b"\r"21","77"\r', r"as on old Macs; write it anew with lines that end in \\n"),
     ],
 )
 def test_files_that_are_no_tables(text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(InvalidValue, match=said):
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    with pytest.raises(InvalidValue, match=said) as caught:
         read_table(tmp_path / "x.csv")
+    # Errors end up in logs, and what users are like must not.
+    assert "77" not in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_may_end_as_on_any_machine_of_today(end: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(f'a,"b\rc"{end}1,"2\r3"{end}'.encode())
+    table = read_table(tmp_path / "x.csv")
+    assert (list(table.columns), table.numbers("a").tolist()) == (["a", "b\rc"], [1.0])
 
 
 def test_a_parquet_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:

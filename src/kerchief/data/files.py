@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import secrets
 import stat
 from collections.abc import Sequence
@@ -107,6 +108,7 @@ def _text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
     """All columns as texts."""
     import polars as pl
 
+    _check_ends(path, content)
     separator = "\t" if kind == ".tsv" else ","
     try:
         frame = pl.read_csv(content, infer_schema=False, separator=separator)
@@ -131,6 +133,16 @@ def _text(path: Path, content: bytes, kind: str) -> pl.DataFrame:
             "end it with a new line if it is whole"
         )
     return frame
+
+
+def _check_ends(path: Path, content: bytes) -> None:
+    r"""Refuse lines that end in \r alone: all of them would be the heading."""
+    heading = re.sub(rb'"[^"]*"', b"", content.partition(b"\n")[0])
+    if b"\r" in heading.strip(b"\r"):
+        raise InvalidValue(
+            f"{path.name} has lines that end in \\r alone, as on old Macs; write it anew with "
+            "lines that end in \\n or \\r\\n"
+        )
 
 
 def let_pass(error: BaseException) -> None:
